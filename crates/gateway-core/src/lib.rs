@@ -1,1 +1,11 @@
-//! Placeholder until the first module lands.
+//! The rules of the product: pure types and functions. Nothing here waits, reads a clock, draws a random number
+//! or talks to a network, a disk or a database, so every rule can be tested by a table.
+
+pub mod access;
+pub mod accounts;
+pub mod events;
+pub mod ids;
+pub mod limits;
+pub mod llm;
+pub mod scopes;
+pub mod time;

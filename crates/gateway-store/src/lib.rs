@@ -1,1 +1,24 @@
-//! Placeholder until the first module lands.
+//! Everything that is kept. The only crate that knows SQL: one set of statements and migrations serves SQLite and
+//! PostgreSQL. It decides nothing: ids and times are made by the caller, rules live in `gateway-core`, and every
+//! finder of tenant data takes the organization first.
+
+pub mod db;
+pub mod error;
+mod migrate;
+mod row;
+
+pub mod accounts;
+pub mod apps;
+pub mod events;
+pub mod keys;
+pub mod members;
+pub mod orgs;
+pub mod page;
+pub mod providers;
+pub mod teams;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use db::{Db, Tx};
+pub use error::StoreError;
+pub use migrate::{Migrated, SCHEMA_VERSION};

@@ -1,1 +1,12 @@
-//! Placeholder until the first module lands.
+//! The application: HTTP, authentication, the management API and the command line.
+
+pub mod api;
+pub mod app;
+pub mod auth;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod problem;
+pub mod server;
+mod telemetry;
+pub mod vault;

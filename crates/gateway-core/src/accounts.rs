@@ -1,0 +1,166 @@
+//! What a valid email, slug, password or name is, and the form of API keys.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub const KEY_PREFIX: &str = "sk-gateway-";
+const KEY_HEX_DIGITS: usize = 64;
+
+/// SHA-256 of a raw key: all that is ever stored of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct KeyHash(pub [u8; 32]);
+
+impl KeyHash {
+    pub fn to_hex(self) -> String {
+        hex::encode(self.0)
+    }
+
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+}
+
+/// The hash of a raw key, or None when the text cannot be one of our keys.
+pub fn hash_key(raw: &str) -> Option<KeyHash> {
+    let digits = raw.strip_prefix(KEY_PREFIX)?;
+    let well_formed =
+        digits.len() == KEY_HEX_DIGITS && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    well_formed.then(|| KeyHash(Sha256::digest(raw.as_bytes()).into()))
+}
+
+/// The raw key made from 32 random bytes.
+pub fn format_key(random: &[u8; 32]) -> String {
+    format!("{KEY_PREFIX}{}", hex::encode(random))
+}
+
+/// The part of a raw key that may be shown: `sk-gateway-` and the first 8 digits.
+pub fn key_prefix(raw: &str) -> String {
+    raw.chars().take(KEY_PREFIX.len() + 8).collect()
+}
+
+/// What an organization decides for itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct OrgSettings {
+    /// Keep request and response bodies with log rows.
+    pub log_bodies: bool,
+    /// Days after which log rows are removed; null follows the server's setting.
+    pub log_retention_days: Option<u32>,
+}
+
+impl Default for OrgSettings {
+    fn default() -> Self {
+        Self { log_bodies: true, log_retention_days: None }
+    }
+}
+
+/// Emails are compared in lower case; this is the form that is stored.
+pub fn normalise_email(text: &str) -> Result<String, &'static str> {
+    let email = text.trim().to_lowercase();
+    let Some((local, domain)) = email.rsplit_once('@') else {
+        return Err("must be an email address such as ada@example.com");
+    };
+    let sane = |part: &str| {
+        !part.is_empty()
+            && !part.contains(|c: char| c.is_whitespace() || c.is_control() || "<>()[],;:\\\"@".contains(c))
+    };
+    let domain_sane = sane(domain) && domain.split('.').all(|label| !label.is_empty());
+    if email.len() > 254 || !sane(local) || !domain_sane {
+        return Err("must be an email address such as ada@example.com");
+    }
+    Ok(email)
+}
+
+pub fn check_slug(slug: &str) -> Result<(), &'static str> {
+    let bytes = slug.as_bytes();
+    let inner = bytes.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    if inner && (1..=48).contains(&bytes.len()) && !slug.starts_with('-') && !slug.ends_with('-') {
+        Ok(())
+    } else {
+        Err("must be 1 to 48 lowercase letters, digits or inner hyphens, such as acme-labs")
+    }
+}
+
+pub fn check_password(password: &str) -> Result<(), &'static str> {
+    if (8..=256).contains(&password.chars().count()) {
+        Ok(())
+    } else {
+        Err("must be 8 to 256 characters long")
+    }
+}
+
+/// Display names, key names, team names: something a person can read.
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    let length = name.chars().count();
+    if name.trim().is_empty() {
+        Err("must not be empty")
+    } else if length > 200 {
+        Err("must be at most 200 characters long")
+    } else if name.chars().any(char::is_control) {
+        Err("must not contain control characters")
+    } else {
+        Ok(())
+    }
+}
+
+/// A slug made from a name, for callers who gave none. Empty when the name holds no usable character.
+pub fn slug_from(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.to_lowercase().chars() {
+        if c.is_ascii_lowercase() || c.is_ascii_digit() {
+            slug.push(c);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+        if slug.len() == 40 {
+            break;
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_prefix_and_64_lowercase_hex_digits() {
+        let raw = format_key(&[0xab; 32]);
+        assert_eq!(raw.len(), 11 + 64);
+        assert!(hash_key(&raw).is_some());
+        assert_eq!(key_prefix(&raw), "sk-gateway-abababab");
+        for bad in ["", "sk-gateway-", &raw[..74], &raw.to_uppercase(), &format!("{raw}0"), "sk-other-00"] {
+            assert_eq!(hash_key(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn emails_are_normalised() {
+        assert_eq!(normalise_email(" Ada@Example.COM ").as_deref(), Ok("ada@example.com"));
+        for bad in ["", "ada", "@x", "a@", "a b@c.d", "a@b..c", "a@b,c", "a@b@c", "<a@b.c>"] {
+            assert!(normalise_email(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn slugs_follow_the_contract() {
+        for good in ["a", "0", "acme", "a-b", &"x".repeat(48)] {
+            assert!(check_slug(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a_b", "ä", &"x".repeat(49)] {
+            assert!(check_slug(bad).is_err(), "{bad}");
+        }
+        assert_eq!(slug_from("  Acme Labs, Inc. "), "acme-labs-inc");
+        assert_eq!(slug_from("日本"), "");
+    }
+
+    #[test]
+    fn password_length_counts_characters() {
+        assert!(check_password("1234567").is_err());
+        assert!(check_password("pässwört").is_ok());
+        assert!(check_password(&"x".repeat(257)).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Organization events: what happened, in the words of the contract. They are written to the outbox in the
+//! transaction of the change that they tell of.
+
+use serde_json::{Value, json};
+
+use crate::access::Role;
+use crate::ids::{AppId, KeyId, UserId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    KeyCreate(KeyFacts),
+    KeyRevoke(KeyFacts),
+    KeyRotate { key_id: KeyId, new_key_id: KeyId, overlap_hours: i64 },
+    UserInvite(UserFacts),
+    UserRoleChange { user: UserFacts, previous_role: Role },
+    UserRemove(UserFacts),
+    AppCreate(AppFacts),
+    AppDelete(AppFacts),
+}
+
+/// `actor` names who did it: a user's or a key's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFacts {
+    pub key_id: KeyId,
+    pub name: String,
+    pub key_prefix: String,
+    pub app_id: Option<AppId>,
+    pub actor: String,
+}
+
+/// `user_id` is None while an invited address has no account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserFacts {
+    pub user_id: Option<UserId>,
+    pub email: String,
+    pub role: Role,
+    pub actor: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppFacts {
+    pub app_id: AppId,
+    pub name: String,
+    pub actor: String,
+}
+
+impl Event {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::KeyCreate(_) => "key.create",
+            Event::KeyRevoke(_) => "key.revoke",
+            Event::KeyRotate { .. } => "key.rotate",
+            Event::UserInvite(_) => "user.invite",
+            Event::UserRoleChange { .. } => "user.role_change",
+            Event::UserRemove(_) => "user.remove",
+            Event::AppCreate(_) => "app.create",
+            Event::AppDelete(_) => "app.delete",
+        }
+    }
+
+    /// The `data` of the delivered payload.
+    pub fn data(&self) -> Value {
+        match self {
+            Event::KeyCreate(facts) | Event::KeyRevoke(facts) => {
+                let KeyFacts { key_id, name, key_prefix, app_id, actor } = facts;
+                json!({"key_id": key_id, "name": name, "key_prefix": key_prefix, "app_id": app_id, "actor": actor})
+            }
+            Event::KeyRotate { key_id, new_key_id, overlap_hours } => {
+                json!({"key_id": key_id, "new_key_id": new_key_id, "overlap_hours": overlap_hours})
+            }
+            Event::UserInvite(user) | Event::UserRemove(user) => user_data(user),
+            Event::UserRoleChange { user, previous_role } => {
+                let mut data = user_data(user);
+                data["previous_role"] = json!(previous_role);
+                data
+            }
+            Event::AppCreate(facts) | Event::AppDelete(facts) => {
+                let AppFacts { app_id, name, actor } = facts;
+                json!({"app_id": app_id, "name": name, "actor": actor})
+            }
+        }
+    }
+}
+
+fn user_data(UserFacts { user_id, email, role, actor }: &UserFacts) -> Value {
+    json!({"user_id": user_id, "email": email, "role": role, "actor": actor})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_change_tells_the_previous_role() {
+        let user =
+            UserFacts { user_id: None, email: "a@b.c".into(), role: Role::Admin, actor: "someone".into() };
+        let event = Event::UserRoleChange { user, previous_role: Role::Viewer };
+        assert_eq!(event.kind(), "user.role_change");
+        assert_eq!(
+            event.data(),
+            json!({"user_id": null, "email": "a@b.c", "role": "admin", "actor": "someone", "previous_role": "viewer"})
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Typed identifiers: the compiler refuses an application's id where an organization's is wanted.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
+        /// Only the hyphenated form is accepted, so that one resource has one URL.
+        impl FromStr for $name {
+            type Err = MalformedId;
+
+            fn from_str(text: &str) -> Result<Self, MalformedId> {
+                match Uuid::try_parse(text) {
+                    Ok(id) if text.len() == 36 => Ok(Self(id)),
+                    _ => Err(MalformedId),
+                }
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string", "format": "uuid"})
+            }
+        }
+    )+};
+}
+
+uuid_id! {
+    /// An organization: the tenant that everything belongs to.
+    OrgId,
+    UserId,
+    KeyId,
+    TeamId,
+    AppId,
+    EventId,
+    InviteId,
+    /// One issued session token (`jti`).
+    TokenId,
+}
+
+/// The text is no UUID in its hyphenated form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a valid id: expected a UUID such as 0192f0c1-2345-7abc-8def-0123456789ab")]
+pub struct MalformedId;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hyphenated_form_is_an_id() {
+        let text = "0192f0c1-2345-7abc-8def-0123456789ab";
+        assert_eq!(text.parse::<OrgId>().map(|id| id.to_string()), Ok(text.to_owned()));
+        for bad in ["", "x", "0192f0c123457abc8def0123456789ab", "{0192f0c1-2345-7abc-8def-0123456789ab}"] {
+            assert_eq!(bad.parse::<OrgId>(), Err(MalformedId), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Points in time as the contract writes them: RFC 3339, UTC, milliseconds, `Z`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub const SECOND: i64 = 1_000;
+pub const MINUTE: i64 = 60 * SECOND;
+pub const HOUR: i64 = 60 * MINUTE;
+pub const DAY: i64 = 24 * HOUR;
+
+/// Milliseconds since the Unix epoch. Stored as BIGINT, so that it sorts alike in every database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    #[must_use]
+    pub fn plus(self, milliseconds: i64) -> Self {
+        Self(self.0.saturating_add(milliseconds))
+    }
+
+    /// Whole seconds since the epoch, as tokens and rate-limit headers carry them.
+    pub fn unix_seconds(self) -> i64 {
+        self.0.div_euclid(SECOND)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        write!(f, "{time:.3}")
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an RFC 3339 time such as 2026-01-31T12:00:00Z")]
+pub struct MalformedTime;
+
+impl FromStr for Timestamp {
+    type Err = MalformedTime;
+
+    fn from_str(text: &str) -> Result<Self, MalformedTime> {
+        text.parse::<jiff::Timestamp>().map(|t| Self(t.as_millisecond())).map_err(|_| MalformedTime)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Timestamp".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_with_milliseconds_and_z() {
+        assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp(1_700_000_000_120).to_string(), "2023-11-14T22:13:20.120Z");
+    }
+
+    #[test]
+    fn offsets_are_read_and_nonsense_refused() {
+        assert_eq!("1970-01-01T01:00:00+01:00".parse(), Ok(Timestamp(0)));
+        assert_eq!("yesterday".parse::<Timestamp>(), Err(MalformedTime));
+    }
+}

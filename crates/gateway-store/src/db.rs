@@ -1,0 +1,216 @@
+//! The two databases behind one face. Statements use `$1` placeholders and mean the same on both; where they
+//! cannot, the branch on the dialect lives here.
+//!
+//! SQLite has one connection that writes and a few that read (WAL), so a writer never meets a lock held by
+//! another of our connections. PostgreSQL has one small pool.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite, Transaction};
+
+use crate::StoreError;
+use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
+
+const POSTGRES_CONNECTIONS: u32 = 10;
+const SQLITE_READERS: u32 = 4;
+/// How long a caller waits for a connection before the database counts as away.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub struct Db(Pool);
+
+#[derive(Clone)]
+enum Pool {
+    Sqlite { write: SqlitePool, read: SqlitePool },
+    Postgres(PgPool),
+}
+
+/// A transaction. Dropped without `commit`, it leaves no trace.
+pub enum Tx {
+    Sqlite(Transaction<'static, Sqlite>),
+    Postgres(Transaction<'static, Postgres>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Db {
+    /// Opens `sqlite://path` or `postgres://…`. Does not touch the schema: see `migrate`.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        if let Some(path) = url.strip_prefix("sqlite://") {
+            open_sqlite(Path::new(path)).await.map(Db)
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            open_postgres(url).await.map(Db)
+        } else {
+            Err(StoreError::Open("the database URL must start with sqlite:// or postgres://".into()))
+        }
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        match &self.0 {
+            Pool::Sqlite { .. } => Dialect::Sqlite,
+            Pool::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Every row of a reading statement.
+    pub async fn all(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+        match &self.0 {
+            Pool::Sqlite { read, .. } => {
+                let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(read).await?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Pool::Postgres(pool) => {
+                let rows = sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(pool).await?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
+            }
+        }
+    }
+
+    /// The first row of a reading statement, if there is one.
+    pub async fn opt(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
+        match &self.0 {
+            Pool::Sqlite { read, .. } => {
+                let row = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_optional(read).await?;
+                Ok(row.map(Row::Sqlite))
+            }
+            Pool::Postgres(pool) => {
+                let row = sqlx::query_with(sql, postgres_arguments(args)?).fetch_optional(pool).await?;
+                Ok(row.map(Row::Postgres))
+            }
+        }
+    }
+
+    /// A single writing statement in a transaction of its own; answers how many rows it touched.
+    pub async fn exec(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let touched = tx.exec(sql, args).await?;
+        tx.commit().await?;
+        Ok(touched)
+    }
+
+    /// A writing transaction. On SQLite it is the only one while it lasts, so it cannot fail half way for a lock.
+    pub async fn begin(&self) -> Result<Tx, StoreError> {
+        match &self.0 {
+            Pool::Sqlite { write, .. } => Ok(Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?)),
+            Pool::Postgres(pool) => Ok(Tx::Postgres(pool.begin().await?)),
+        }
+    }
+
+    /// Can the database be read right now?
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.opt("SELECT 1 AS one", Vec::new()).await.map(|_| ())
+    }
+
+    pub async fn close(&self) {
+        match &self.0 {
+            Pool::Sqlite { write, read } => {
+                read.close().await;
+                write.close().await;
+            }
+            Pool::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+impl Tx {
+    pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+        match self {
+            Tx::Sqlite(tx) => {
+                let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Tx::Postgres(tx) => {
+                let rows = sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
+            }
+        }
+    }
+
+    pub async fn opt(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
+        Ok(self.all(sql, args).await?.into_iter().next())
+    }
+
+    pub async fn exec(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
+        match self {
+            Tx::Sqlite(tx) => {
+                let done = sqlx::query_with(sql, sqlite_arguments(args)?).execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
+            Tx::Postgres(tx) => {
+                let done = sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
+        }
+    }
+
+    /// Several statements without parameters, as migrations are written.
+    pub(crate) async fn script(&mut self, sql: String) -> Result<(), StoreError> {
+        match self {
+            Tx::Sqlite(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+            Tx::Postgres(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+        }
+        Ok(())
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Tx::Sqlite(_) => Dialect::Sqlite,
+            Tx::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    pub async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Tx::Sqlite(tx) => tx.commit().await?,
+            Tx::Postgres(tx) => tx.commit().await?,
+        }
+        Ok(())
+    }
+}
+
+async fn open_sqlite(path: &Path) -> Result<Pool, StoreError> {
+    let shown = path.display();
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .busy_timeout(ACQUIRE_TIMEOUT)
+        .foreign_keys(true);
+    let write = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options.clone())
+        .await
+        .map_err(|error| StoreError::Open(format!("cannot open the database file {shown}: {error}")))?;
+    let read = SqlitePoolOptions::new()
+        .max_connections(SQLITE_READERS)
+        .min_connections(0)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_lazy_with(options.read_only(true).create_if_missing(false));
+    Ok(Pool::Sqlite { write, read })
+}
+
+async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|error| StoreError::Open(format!("the database URL cannot be read: {error}")))?
+        .application_name("gateway");
+    let place = format!("{}:{}", options.get_host(), options.get_port());
+    let pool = PgPoolOptions::new()
+        .max_connections(POSTGRES_CONNECTIONS)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options)
+        .await
+        .map_err(|error| StoreError::Open(format!("cannot connect to PostgreSQL at {place}: {error}")))?;
+    Ok(Pool::Postgres(pool))
+}

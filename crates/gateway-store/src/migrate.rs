@@ -1,0 +1,104 @@
+//! Forward-only migrations, embedded in the binary and run under a lock, so that several nodes may start at once.
+//!
+//! One set of files serves both databases. A statement that only one of them understands stands between lines
+//! `-- only sqlite` or `-- only postgres` and `-- end`.
+
+use crate::db::{Db, Dialect, Tx};
+use crate::error::StoreError;
+use crate::row::args;
+
+/// In order; a released file is never edited.
+const MIGRATIONS: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
+
+/// The version that this binary brings a database to.
+pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// A key of our own for PostgreSQL's advisory locks.
+const LOCK: i64 = 0x6761_7465_7761_7901;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migrated {
+    pub from: i64,
+    pub to: i64,
+}
+
+impl Db {
+    /// Brings the schema up to this binary's version. `now` is the time written beside each step.
+    pub async fn migrate(&self, now: gateway_core::time::Timestamp) -> Result<Migrated, StoreError> {
+        self.migrate_to(SCHEMA_VERSION, now).await
+    }
+
+    /// Stops at an older version: for tests of upgrades.
+    pub async fn migrate_to(
+        &self,
+        version: i64,
+        now: gateway_core::time::Timestamp,
+    ) -> Result<Migrated, StoreError> {
+        let mut tx = self.begin().await?;
+        if tx.dialect() == Dialect::Postgres {
+            tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+        }
+        tx.script(
+            "CREATE TABLE IF NOT EXISTS schema_versions \
+             (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+                .into(),
+        )
+        .await?;
+        let from = current_version(&mut tx).await?;
+        if from > SCHEMA_VERSION {
+            return Err(StoreError::NewerSchema { found: from, known: SCHEMA_VERSION });
+        }
+        for (step, (name, sql)) in (1_i64..).zip(MIGRATIONS) {
+            if step > from && step <= version {
+                tx.script(for_dialect(sql, tx.dialect())).await.map_err(|error| {
+                    StoreError::Other(format!("migration {step} ({name}) failed: {error}"))
+                })?;
+                tx.exec(
+                    "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)",
+                    args![step, *name, now],
+                )
+                .await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(Migrated { from, to: from.max(version) })
+    }
+}
+
+async fn current_version(tx: &mut Tx) -> Result<i64, StoreError> {
+    let row = tx.opt("SELECT COALESCE(MAX(version), 0) AS version FROM schema_versions", Vec::new()).await?;
+    row.map_or(Ok(0), |row| row.get("version"))
+}
+
+fn for_dialect(sql: &str, dialect: Dialect) -> String {
+    let ours = match dialect {
+        Dialect::Sqlite => "sqlite",
+        Dialect::Postgres => "postgres",
+    };
+    let mut keep = true;
+    let mut text = String::with_capacity(sql.len());
+    for line in sql.lines() {
+        match line.trim().strip_prefix("-- only ") {
+            Some(name) => keep = name == ours,
+            None if line.trim() == "-- end" => keep = true,
+            None if keep => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            None => {}
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_for_the_other_database_is_left_out() {
+        let sql = "A;\n-- only postgres\nB;\n-- end\n-- only sqlite\nC;\n-- end\nD;";
+        assert_eq!(for_dialect(sql, Dialect::Sqlite), "A;\nC;\nD;\n");
+        assert_eq!(for_dialect(sql, Dialect::Postgres), "A;\nB;\nD;\n");
+    }
+}

@@ -1,0 +1,95 @@
+//! Provider credentials of organizations. Secrets arrive here sealed and leave sealed.
+
+use gateway_core::ids::OrgId;
+use gateway_core::time::Timestamp;
+
+use crate::row::{Row, args, json};
+use crate::{Db, StoreError, Tx};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    pub name: String,
+    pub kind: String,
+    pub base_url: Option<String>,
+    /// Sealed.
+    pub api_key: Option<String>,
+    /// Sealed JSON object.
+    pub headers: Option<String>,
+    pub models: Vec<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+pub async fn insert(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), StoreError> {
+    let Provider { name, kind, base_url, api_key, headers, models, created_at, updated_at } = provider;
+    tx.exec(
+        "INSERT INTO provider_credentials (org_id, name, kind, base_url, api_key, headers, models, created_at, \
+         updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        args![
+            org,
+            name,
+            kind,
+            base_url.clone(),
+            api_key.clone(),
+            headers.clone(),
+            json(models),
+            *created_at,
+            *updated_at
+        ],
+    )
+    .await
+    .map(|_| ())
+}
+
+pub async fn update(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), StoreError> {
+    let Provider { name, kind, base_url, api_key, headers, models, created_at: _, updated_at } = provider;
+    tx.exec(
+        "UPDATE provider_credentials SET kind = $3, base_url = $4, api_key = $5, headers = $6, models = $7, \
+         updated_at = $8 WHERE org_id = $1 AND name = $2",
+        args![org, name, kind, base_url.clone(), api_key.clone(), headers.clone(), json(models), *updated_at],
+    )
+    .await
+    .map(|_| ())
+}
+
+/// All of an organization, by name: there are few, so the list has no pages.
+pub async fn list(db: &Db, org: OrgId) -> Result<Vec<Provider>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \
+             FROM provider_credentials WHERE org_id = $1 ORDER BY name",
+            args![org],
+        )
+        .await?;
+    rows.iter().map(read).collect()
+}
+
+pub async fn find(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
+    let row = tx
+        .opt(
+            "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \
+             FROM provider_credentials WHERE org_id = $1 AND name = $2",
+            args![org, name],
+        )
+        .await?;
+    row.as_ref().map(read).transpose()
+}
+
+pub async fn delete(tx: &mut Tx, org: OrgId, name: &str) -> Result<bool, StoreError> {
+    let gone =
+        tx.exec("DELETE FROM provider_credentials WHERE org_id = $1 AND name = $2", args![org, name]).await?;
+    Ok(gone == 1)
+}
+
+fn read(row: &Row) -> Result<Provider, StoreError> {
+    Ok(Provider {
+        name: row.get("name")?,
+        kind: row.get("kind")?,
+        base_url: row.get("base_url")?,
+        api_key: row.get("api_key")?,
+        headers: row.get("headers")?,
+        models: row.json("models")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+    })
+}

@@ -1,0 +1,205 @@
+//! Values on their way into a statement and out of a row, the same for both databases: text, 64-bit integers,
+//! floats and bytes. Everything richer is written as one of these.
+
+use std::str::FromStr;
+
+use gateway_core::access::{Plan, Role};
+use gateway_core::accounts::KeyHash;
+use gateway_core::ids::{AppId, EventId, InviteId, KeyId, OrgId, TeamId, TokenId, UserId};
+use gateway_core::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments as _, Row as _};
+
+use crate::StoreError;
+
+/// One bound parameter. `None` is NULL, of the kind that the column has.
+#[derive(Debug, Clone)]
+pub enum Arg {
+    Text(Option<String>),
+    Int(Option<i64>),
+    Real(Option<f64>),
+    Bytes(Option<Vec<u8>>),
+}
+
+/// Binds values of mixed types: `args![org, name, now]`.
+macro_rules! args {
+    ($($value:expr),* $(,)?) => { vec![$($crate::row::Arg::from($value)),*] };
+}
+pub(crate) use args;
+
+macro_rules! arg_from {
+    ($($type:ty => $kind:ident, $convert:expr;)+) => {$(
+        impl From<$type> for Arg {
+            fn from(value: $type) -> Self {
+                #[expect(clippy::redundant_closure_call, reason = "the macro takes any conversion")]
+                Arg::$kind(Some(($convert)(value)))
+            }
+        }
+        impl From<Option<$type>> for Arg {
+            fn from(value: Option<$type>) -> Self {
+                Arg::$kind(value.map($convert))
+            }
+        }
+    )+};
+}
+
+arg_from! {
+    String => Text, |v| v;
+    &str => Text, |v: &str| v.to_owned();
+    i64 => Int, |v| v;
+    f64 => Real, |v| v;
+    bool => Int, i64::from;
+    Vec<u8> => Bytes, |v| v;
+    Timestamp => Int, |v: Timestamp| v.0;
+    Role => Text, |v: Role| v.as_str().to_owned();
+    Plan => Text, |v: Plan| v.as_str().to_owned();
+    KeyHash => Text, |v: KeyHash| v.to_hex();
+    OrgId => Text, |v: OrgId| v.to_string();
+    UserId => Text, |v: UserId| v.to_string();
+    KeyId => Text, |v: KeyId| v.to_string();
+    TeamId => Text, |v: TeamId| v.to_string();
+    AppId => Text, |v: AppId| v.to_string();
+    EventId => Text, |v: EventId| v.to_string();
+    InviteId => Text, |v: InviteId| v.to_string();
+    TokenId => Text, |v: TokenId| v.to_string();
+}
+
+impl From<&String> for Arg {
+    fn from(value: &String) -> Self {
+        Arg::Text(Some(value.clone()))
+    }
+}
+
+/// JSON is kept as text.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Arg {
+    Arg::Text(serde_json::to_string(value).ok())
+}
+
+pub(crate) fn sqlite_arguments(args: Vec<Arg>) -> Result<SqliteArguments, StoreError> {
+    let mut bound = SqliteArguments::default();
+    for arg in args {
+        match arg {
+            Arg::Text(value) => bound.add(value),
+            Arg::Int(value) => bound.add(value),
+            Arg::Real(value) => bound.add(value),
+            Arg::Bytes(value) => bound.add(value),
+        }
+        .map_err(|error| StoreError::Other(error.to_string()))?;
+    }
+    Ok(bound)
+}
+
+pub(crate) fn postgres_arguments(args: Vec<Arg>) -> Result<PgArguments, StoreError> {
+    let mut bound = PgArguments::default();
+    for arg in args {
+        match arg {
+            Arg::Text(value) => bound.add(value),
+            Arg::Int(value) => bound.add(value),
+            Arg::Real(value) => bound.add(value),
+            Arg::Bytes(value) => bound.add(value),
+        }
+        .map_err(|error| StoreError::Other(error.to_string()))?;
+    }
+    Ok(bound)
+}
+
+/// A row of either database.
+pub enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl Row {
+    /// The value of a column; the target type says how it is read.
+    pub fn get<T: FromColumn>(&self, column: &'static str) -> Result<T, StoreError> {
+        T::from_column(self, column)
+    }
+
+    /// A column of JSON text.
+    pub fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, StoreError> {
+        let text: String = self.get(column)?;
+        serde_json::from_str(&text).map_err(|error| unreadable(column, &error.to_string()))
+    }
+}
+
+pub trait FromColumn: Sized {
+    fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError>;
+}
+
+macro_rules! plain_columns {
+    ($($type:ty),+) => {$(
+        impl FromColumn for $type {
+            fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+                match row {
+                    Row::Sqlite(row) => row.try_get(column),
+                    Row::Postgres(row) => row.try_get(column),
+                }
+                .map_err(StoreError::from)
+            }
+        }
+        impl FromColumn for Option<$type> {
+            fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+                match row {
+                    Row::Sqlite(row) => row.try_get(column),
+                    Row::Postgres(row) => row.try_get(column),
+                }
+                .map_err(StoreError::from)
+            }
+        }
+    )+};
+}
+plain_columns!(String, i64, f64, Vec<u8>);
+
+impl FromColumn for bool {
+    fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+        i64::from_column(row, column).map(|value| value != 0)
+    }
+}
+
+impl FromColumn for Timestamp {
+    fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+        i64::from_column(row, column).map(Timestamp)
+    }
+}
+
+impl FromColumn for Option<Timestamp> {
+    fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+        Option::<i64>::from_column(row, column).map(|value| value.map(Timestamp))
+    }
+}
+
+impl FromColumn for KeyHash {
+    fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+        KeyHash::from_hex(&String::from_column(row, column)?).ok_or_else(|| unreadable(column, "no hash"))
+    }
+}
+
+macro_rules! parsed_columns {
+    ($($type:ty),+ $(,)?) => {$(
+        impl FromColumn for $type {
+            fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+                parse(column, &String::from_column(row, column)?)
+            }
+        }
+        impl FromColumn for Option<$type> {
+            fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+                Option::<String>::from_column(row, column)?.map(|text| parse(column, &text)).transpose()
+            }
+        }
+    )+};
+}
+parsed_columns!(Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, TokenId);
+
+fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| unreadable(column, &error.to_string()))
+}
+
+fn unreadable(column: &str, why: &str) -> StoreError {
+    StoreError::Other(format!("column {column} cannot be read: {why}"))
+}

@@ -1,0 +1,304 @@
+//! Signup, login and setup: the three doors that need no authentication, each with its limit of attempts.
+
+use std::net::IpAddr;
+
+use axum::extract::State;
+use gateway_core::access::{Plan, Role};
+use gateway_core::accounts::{
+    OrgSettings, check_name, check_password, check_slug, normalise_email, slug_from,
+};
+use gateway_core::events::{AppFacts, Event};
+use gateway_core::ids::{AppId, OrgId, UserId};
+use gateway_core::time::Timestamp;
+use gateway_store::accounts::User;
+use gateway_store::{StoreError, Tx, accounts, apps, events, members, orgs};
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use super::auth::{OrgWithRole, issue_token};
+use super::caller::Shared;
+use super::extract::{Body, ClientIp, Created, Json};
+use super::keys::{self, KeyBrief};
+use super::members::hash_invite_token;
+use super::route::Area;
+use crate::app::App;
+use crate::auth::limits::Attempt;
+use crate::auth::passwords::PasswordError;
+use crate::problem::{Outcome, Problem};
+
+pub fn area() -> Area {
+    Area::new("accounts", "Signing up, logging in, and setting up without a person.")
+        .post("/signup", signup, "Create an organization, its first user and first key in one call")
+        .post("/login", login, "Exchange email and password for a session token")
+        .post("/setup", setup, "Create an organization, an application and a key in one call")
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SignupRequest {
+    email: String,
+    password: String,
+    /// Required unless an `invite_token` is given.
+    org_slug: Option<String>,
+    org_name: Option<String>,
+    display_name: Option<String>,
+    /// Join the inviting organization instead of founding one.
+    invite_token: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SignupResponse {
+    org: OrgBrief,
+    user: UserBrief,
+    /// Shown only here. Null for a user who joined by invitation: an admin makes keys for them.
+    api_key: Option<String>,
+    token: String,
+    expires_at: Timestamp,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OrgBrief {
+    id: OrgId,
+    slug: String,
+    plan: Plan,
+}
+
+impl From<&orgs::Org> for OrgBrief {
+    fn from(org: &orgs::Org) -> Self {
+        Self { id: org.id, slug: org.slug.clone(), plan: org.plan }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct UserBrief {
+    id: UserId,
+    email: String,
+    display_name: String,
+}
+
+impl From<&User> for UserBrief {
+    fn from(user: &User) -> Self {
+        Self { id: user.id, email: user.email.clone(), display_name: user.display_name.clone() }
+    }
+}
+
+async fn signup(
+    State(app): Shared,
+    ClientIp(address): ClientIp,
+    Body(request): Body<SignupRequest>,
+) -> Outcome<Created<SignupResponse>> {
+    attempt(&app, Attempt::Signup, address)?;
+    let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
+    check_password(&request.password).map_err(|why| Problem::field("password", why))?;
+    let display_name = match request.display_name {
+        Some(name) => {
+            check_name(&name).map_err(|why| Problem::field("display_name", why))?;
+            name
+        }
+        None => email.split('@').next().unwrap_or_default().to_owned(),
+    };
+    let founded = match (&request.invite_token, request.org_slug) {
+        (Some(_), _) => None,
+        (None, Some(slug)) => Some(new_org(&app, slug, request.org_name)?),
+        (None, None) => {
+            return Err(Problem::field("org_slug", "is required unless an invite_token is given"));
+        }
+    };
+    let password_hash = app.passwords.hash(SecretString::from(request.password)).await.map_err(busy)?;
+    let user = User { id: app.new_id(), email, display_name, password_hash, created_at: app.clock.now() };
+
+    let mut tx = app.db.begin().await?;
+    accounts::insert_user(&mut tx, &user)
+        .await
+        .map_err(taken("an account with this email already exists"))?;
+    let (org, role, api_key) = if let Some(org) = founded {
+        let raw = found_org(&app, &mut tx, &org, &user).await?;
+        (org, Role::Owner, Some(raw))
+    } else {
+        let token = request.invite_token.unwrap_or_default();
+        let (org, role) = join_org(&app, &mut tx, &token, &user).await?;
+        (org, role, None)
+    };
+    tx.commit().await?;
+
+    let (token, expires_at) = issue_token(&app, user.id, org.id, role)?;
+    Ok(Created(SignupResponse { org: (&org).into(), user: (&user).into(), api_key, token, expires_at }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct LoginRequest {
+    email: String,
+    password: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LoginResponse {
+    token: String,
+    expires_at: Timestamp,
+    user: UserBrief,
+    /// The organization that the token is scoped to.
+    org: OrgWithRole,
+    orgs: Vec<OrgWithRole>,
+}
+
+async fn login(
+    State(app): Shared,
+    ClientIp(address): ClientIp,
+    Body(request): Body<LoginRequest>,
+) -> Outcome<Json<LoginResponse>> {
+    attempt(&app, Attempt::Login, address)?;
+    // An address that cannot be anyone's is treated like an unknown one, work and all.
+    let email = normalise_email(&request.email).unwrap_or_default();
+    let user = accounts::find_by_email(&app.db, &email).await?;
+    let stored = user.as_ref().map(|user| user.password_hash.clone());
+    let matches = app.passwords.verify(SecretString::from(request.password), stored).await.map_err(busy)?;
+    let user = user.filter(|_| matches).ok_or_else(|| Problem::unauthorized("email or password is wrong"))?;
+    let orgs: Vec<OrgWithRole> = orgs::of_user(&app.db, user.id).await?.into_iter().map(Into::into).collect();
+    let org = orgs
+        .first()
+        .cloned()
+        .ok_or_else(|| Problem::forbidden("you belong to no organization any more; ask for an invitation"))?;
+    let (token, expires_at) = issue_token(&app, user.id, org.id, org.role)?;
+    Ok(Json(LoginResponse { token, expires_at, user: (&user).into(), org, orgs }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SetupRequest {
+    org_name: String,
+    /// Made from the name when it is left out.
+    org_slug: Option<String>,
+    /// Defaults to `default`.
+    app_name: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SetupResponse {
+    org: OrgBrief,
+    app: AppBrief,
+    key: KeyBrief,
+    /// Shown only here.
+    api_key: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AppBrief {
+    id: AppId,
+    name: String,
+}
+
+async fn setup(
+    State(app): Shared,
+    ClientIp(address): ClientIp,
+    Body(request): Body<SetupRequest>,
+) -> Outcome<Created<SetupResponse>> {
+    attempt(&app, Attempt::Setup, address)?;
+    check_name(&request.org_name).map_err(|why| Problem::field("org_name", why))?;
+    let slug = request.org_slug.unwrap_or_else(|| invented_slug(&app, &request.org_name));
+    let org = new_org(&app, slug, Some(request.org_name))?;
+    let app_name = request.app_name.unwrap_or_else(|| "default".into());
+    check_name(&app_name).map_err(|why| Problem::field("app_name", why))?;
+    let now = app.clock.now();
+    let new_app = apps::App {
+        id: app.new_id(),
+        org_id: org.id,
+        name: app_name,
+        description: String::new(),
+        team_id: None,
+        config: serde_json::json!({}),
+        created_at: now,
+    };
+
+    let mut tx = app.db.begin().await?;
+    orgs::insert(&mut tx, &org).await.map_err(taken("this org_slug is taken"))?;
+    apps::insert(&mut tx, &new_app).await?;
+    let facts = AppFacts { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
+    events::record(&mut tx, org.id, app.new_id(), &Event::AppCreate(facts), now).await?;
+    let fresh = keys::fresh(&app, org.id, "default".into(), Some(new_app.id), None)?;
+    keys::add(&app, &mut tx, &fresh, "setup").await?;
+    tx.commit().await?;
+
+    Ok(Created(SetupResponse {
+        org: (&org).into(),
+        app: AppBrief { id: new_app.id, name: new_app.name },
+        key: (&fresh.key).into(),
+        api_key: fresh.raw,
+    }))
+}
+
+/// A new organization with checked names.
+pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> Outcome<orgs::Org> {
+    check_slug(&slug).map_err(|why| Problem::field("org_slug", why))?;
+    let name = name.unwrap_or_else(|| slug.clone());
+    check_name(&name).map_err(|why| Problem::field("org_name", why))?;
+    Ok(orgs::Org {
+        id: app.new_id(),
+        slug,
+        name,
+        plan: app.config.default_plan,
+        settings: OrgSettings::default(),
+        created_at: app.clock.now(),
+    })
+}
+
+/// A slug for callers who gave none: the name's, made unique by a few random digits.
+pub(super) fn invented_slug(app: &App, name: &str) -> String {
+    let id: uuid::Uuid = app.new_id();
+    let tail = &id.simple().to_string()[26..];
+    match slug_from(name).as_str() {
+        "" => format!("org-{tail}"),
+        slug => format!("{slug}-{tail}"),
+    }
+}
+
+/// Maps a taken unique value to 409 with its own words.
+pub(super) fn taken(message: &'static str) -> impl Fn(StoreError) -> Problem {
+    move |error| match error {
+        StoreError::Duplicate => Problem::conflict(message),
+        error => error.into(),
+    }
+}
+
+/// The organization, its owner and its first key.
+async fn found_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> Outcome<String> {
+    orgs::insert(tx, org).await.map_err(taken("this org_slug is taken"))?;
+    members::insert(tx, org.id, user.id, Role::Owner, app.clock.now()).await?;
+    let fresh = keys::fresh(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
+    keys::add(app, tx, &fresh, &user.id.to_string()).await?;
+    Ok(fresh.raw)
+}
+
+async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> Outcome<(orgs::Org, Role)> {
+    let unknown =
+        || Problem::field("invite_token", "is unknown, used up or expired; ask for a new invitation");
+    let invite = members::take_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
+    if app.clock.now() >= invite.expires_at {
+        return Err(unknown());
+    }
+    if invite.email != user.email {
+        return Err(Problem::field("email", "must be the address that was invited"));
+    }
+    members::insert(tx, invite.org_id, user.id, invite.role, app.clock.now()).await?;
+    let org = orgs::find(&app.db, invite.org_id).await?.ok_or_else(unknown)?;
+    Ok((org, invite.role))
+}
+
+fn attempt(app: &App, kind: Attempt, address: IpAddr) -> Outcome<()> {
+    let now = app.clock.now();
+    let verdict = app.attempts.count(kind, address, app.config.auth_attempts, now);
+    if verdict.allowed {
+        Ok(())
+    } else {
+        Err(Problem::rate_limited(verdict, now, "too many attempts from this address; wait and try again"))
+    }
+}
+
+fn busy(error: PasswordError) -> Problem {
+    match error {
+        PasswordError::Busy => Problem::new(
+            http::StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            "the service is busy; try again shortly",
+        ),
+        PasswordError::Failed => Problem::internal(error),
+    }
+}

@@ -1,0 +1,163 @@
+//! Applications: what keys and costs are grouped by.
+
+use axum::extract::State;
+use gateway_core::accounts::check_name;
+use gateway_core::events::{AppFacts, Event};
+use gateway_core::ids::{AppId, OrgId, TeamId};
+use gateway_core::time::Timestamp;
+use gateway_store::apps::App;
+use gateway_store::{Tx, apps, events, teams};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::caller::{Admin, InOrg, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::problem::{Outcome, Problem};
+
+const MAX_DESCRIPTION: usize = 4_000;
+
+pub fn area() -> Area {
+    Area::new("apps", "Applications: what keys and costs are grouped by.")
+        .get("/orgs/{orgId}/apps", list, "The organization's applications")
+        .post("/orgs/{orgId}/apps", create, "Register an application")
+        .put("/orgs/{orgId}/apps/{appId}", update, "Change an application")
+        .delete(
+            "/orgs/{orgId}/apps/{appId}",
+            delete,
+            "Unregister an application; its keys stay valid without it",
+        )
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Application")]
+struct AppView {
+    id: AppId,
+    org_id: OrgId,
+    name: String,
+    description: String,
+    team_id: Option<TeamId>,
+    /// Free-form; a JSON object.
+    config: Value,
+    created_at: Timestamp,
+}
+
+impl From<App> for AppView {
+    fn from(app: App) -> Self {
+        let App { id, org_id, name, description, team_id, config, created_at } = app;
+        Self { id, org_id, name, description, team_id, config, created_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AppList {
+    apps: Vec<AppView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: InOrg<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<AppList>> {
+    let found = apps::list(&app.db, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(AppList { apps: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewApp {
+    name: String,
+    description: Option<String>,
+    team_id: Option<TeamId>,
+    config: Option<Map<String, Value>>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    Body(request): Body<NewApp>,
+) -> Outcome<Created<AppView>> {
+    let new = App {
+        id: app.new_id(),
+        org_id: caller.org.id,
+        name: request.name,
+        description: request.description.unwrap_or_default(),
+        team_id: request.team_id,
+        config: Value::Object(request.config.unwrap_or_default()),
+        created_at: app.clock.now(),
+    };
+    let mut tx = app.db.begin().await?;
+    check(&mut tx, &new).await?;
+    apps::insert(&mut tx, &new).await?;
+    let event = Event::AppCreate(facts(&new, caller.actor()));
+    events::record(&mut tx, new.org_id, app.new_id(), &event, app.clock.now()).await?;
+    tx.commit().await?;
+    Ok(Created(new.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct AppChange {
+    name: Option<String>,
+    description: Option<String>,
+    /// Null takes the application out of its team.
+    #[serde(default, deserialize_with = "present")]
+    team_id: Option<Option<TeamId>>,
+    config: Option<Map<String, Value>>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(id): At<AppId>,
+    Body(change): Body<AppChange>,
+) -> Outcome<Json<AppView>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    let mut changed = apps::find(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    changed.name = change.name.unwrap_or(changed.name);
+    changed.description = change.description.unwrap_or(changed.description);
+    changed.team_id = change.team_id.unwrap_or(changed.team_id);
+    changed.config = change.config.map_or(changed.config, Value::Object);
+    check(&mut tx, &changed).await?;
+    apps::update(&mut tx, org, &changed).await?;
+    tx.commit().await?;
+    app.access.forget_keys_of(org);
+    Ok(Json(changed.into()))
+}
+
+async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<AppId>) -> Outcome<Json<Deleted>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    let gone = apps::find(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    if !apps::delete(&mut tx, org, id).await? {
+        return Err(Problem::not_found());
+    }
+    let event = Event::AppDelete(facts(&gone, caller.actor()));
+    events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    tx.commit().await?;
+    app.access.forget_keys_of(org);
+    Ok(Deleted::yes())
+}
+
+async fn check(tx: &mut Tx, app: &App) -> Outcome<()> {
+    check_name(&app.name).map_err(|why| Problem::field("name", why))?;
+    if app.description.chars().count() > MAX_DESCRIPTION {
+        return Err(Problem::field(
+            "description",
+            format!("must be at most {MAX_DESCRIPTION} characters long"),
+        ));
+    }
+    match app.team_id {
+        Some(team) if !teams::exists(tx, app.org_id, team).await? => {
+            Err(Problem::field("team_id", "there is no such team in this organization"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn facts(app: &App, actor: String) -> AppFacts {
+    AppFacts { app_id: app.id, name: app.name.clone(), actor }
+}

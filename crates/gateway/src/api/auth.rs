@@ -1,0 +1,140 @@
+//! The caller's own session: entitlements, organizations, switching between them, logging out.
+
+use axum::extract::State;
+use gateway_core::access::{Entitlement, Plan, Role};
+use gateway_core::ids::{OrgId, UserId};
+use gateway_core::time::Timestamp;
+use gateway_store::{accounts, orgs};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Caller, Person, Shared, Viewer};
+use super::extract::{Body, Json};
+use super::route::Area;
+use crate::app::App;
+use crate::auth::tokens::{Claims, LIFETIME};
+use crate::auth::{Identity, Who};
+use crate::problem::{Outcome, Problem};
+
+pub fn area() -> Area {
+    Area::new("auth", "The caller's own session.")
+        .get("/auth/entitlements", entitlements, "What the plan of the current organization includes")
+        .get("/auth/orgs", list_orgs, "The organizations that the user belongs to")
+        .post("/auth/switch-org", switch_org, "A new token, scoped to another organization of the user")
+        .post("/auth/logout", logout, "Revoke the session token of this request")
+}
+
+/// An organization as one of its members sees it in a list.
+#[derive(Clone, Serialize, JsonSchema)]
+pub(super) struct OrgWithRole {
+    pub id: OrgId,
+    pub slug: String,
+    pub name: String,
+    pub plan: Plan,
+    pub role: Role,
+}
+
+impl From<(orgs::Org, Role)> for OrgWithRole {
+    fn from((org, role): (orgs::Org, Role)) -> Self {
+        let orgs::Org { id, slug, name, plan, settings: _, created_at: _ } = org;
+        Self { id, slug, name, plan, role }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct EntitlementsResponse {
+    org_id: OrgId,
+    plan: Plan,
+    role: Role,
+    entitlements: Vec<Entitlement>,
+    rate_limit: RateLimit,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RateLimit {
+    /// 0 means unlimited.
+    requests_per_minute: u64,
+}
+
+async fn entitlements(State(app): Shared, caller: Caller<Viewer>) -> Json<EntitlementsResponse> {
+    let plan = caller.org.plan;
+    Json(EntitlementsResponse {
+        org_id: caller.org.id,
+        plan,
+        role: caller.role,
+        entitlements: plan.entitlements().to_vec(),
+        rate_limit: RateLimit { requests_per_minute: app.config.rate_limits.of(plan) },
+    })
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AuthOrgsResponse {
+    orgs: Vec<OrgWithRole>,
+}
+
+async fn list_orgs(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<AuthOrgsResponse>> {
+    let orgs = visible_orgs(&app, &caller).await?.into_iter().map(Into::into).collect();
+    Ok(Json(AuthOrgsResponse { orgs }))
+}
+
+/// All organizations of a person; of a key, the one that it belongs to.
+pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> Outcome<Vec<(orgs::Org, Role)>> {
+    match &identity.who {
+        Who::User { id, .. } => Ok(orgs::of_user(&app.db, *id).await?),
+        Who::Key(_) => {
+            let org = orgs::find(&app.db, identity.org.id).await?;
+            Ok(org.map(|org| (org, identity.role)).into_iter().collect())
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SwitchOrgRequest {
+    org_id: OrgId,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SwitchOrgResponse {
+    token: String,
+    expires_at: Timestamp,
+    org: OrgWithRole,
+}
+
+async fn switch_org(
+    State(app): Shared,
+    person: Person,
+    Body(request): Body<SwitchOrgRequest>,
+) -> Outcome<Json<SwitchOrgResponse>> {
+    let orgs = orgs::of_user(&app.db, person.id).await?;
+    let found = orgs.into_iter().find(|(org, _)| org.id == request.org_id);
+    let org: OrgWithRole =
+        found.ok_or_else(|| Problem::forbidden("you are no member of that organization"))?.into();
+    let (token, expires_at) = issue_token(&app, person.id, org.id, org.role)?;
+    Ok(Json(SwitchOrgResponse { token, expires_at, org }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LogoutResponse {
+    revoked: bool,
+}
+
+async fn logout(State(app): Shared, person: Person) -> Outcome<Json<LogoutResponse>> {
+    accounts::revoke_token(&app.db, person.token, person.expires_at).await?;
+    app.access.forget_token(person.token);
+    Ok(Json(LogoutResponse { revoked: true }))
+}
+
+/// A signed token for a member, and the time at which it ends.
+pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> Outcome<(String, Timestamp)> {
+    let now = app.clock.now();
+    let claims = Claims {
+        sub: user,
+        org,
+        role,
+        iat: now.unix_seconds(),
+        exp: now.plus(LIFETIME).unix_seconds(),
+        jti: app.new_id(),
+    };
+    let token = app.tokens.issue(&claims).ok_or_else(|| Problem::internal("a token could not be signed"))?;
+    Ok((token, claims.expires_at()))
+}

@@ -1,0 +1,147 @@
+//! `/openapi.yaml` and `/llms.txt`, both made from the table of routes.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+use super::route::{Area, Operation, Route, Schemas};
+use super::{areas, family_of, is_public};
+use crate::problem::Family;
+
+/// The document as YAML. Made on first use, so that it costs nothing at start.
+pub fn openapi_yaml() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let document = openapi();
+        // JSON is YAML too: what a reader gets if the writer should ever refuse.
+        serde_saphyr::to_string(&document).unwrap_or_else(|_| document.to_string())
+    })
+}
+
+/// The document as a value.
+pub fn openapi() -> Value {
+    let mut schemas = Schemas::default();
+    let mut paths: Map<String, Value> = Map::new();
+    let areas = areas();
+    for area in &areas {
+        for route in &area.routes {
+            let operation = operation(area, route, &mut schemas);
+            let item = paths.entry(full_path(route)).or_insert_with(|| json!({}));
+            item[route.method] = operation;
+        }
+    }
+    let tags: Vec<_> =
+        areas.iter().map(|area| json!({"name": area.tag, "description": area.about})).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Gateway",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "An AI gateway with a management API. Every path under /api/v1 answers under /api as well.",
+        },
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "schemas": named_schemas(schemas),
+            "responses": {"Error": error_response("Error"), "CodedError": error_response("CodedError")},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "A session token from signup, login or switch-org."},
+                "key": {"type": "apiKey", "in": "header", "name": "X-Gateway-Key"},
+            },
+        },
+        "security": [{"token": []}, {"key": []}],
+    })
+}
+
+/// The surface of the API in plain text, for language models and people in a hurry.
+pub fn llms_txt() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let mut text = String::from(
+            "# Gateway\n\n> An AI gateway with a management API. Bodies are JSON. Send X-Gateway-Key: sk-gateway-… or \
+             Authorization: Bearer <token>; POST /api/v1/signup gives both. The full contract is /openapi.yaml.\n",
+        );
+        for area in areas() {
+            let _ = write!(text, "\n## {}\n\n{}\n\n", area.tag, area.about);
+            for route in &area.routes {
+                let method = route.method.to_uppercase();
+                let _ = writeln!(text, "- {method} {}: {}", full_path(route), route.summary);
+            }
+        }
+        text
+    })
+}
+
+fn full_path(route: &Route) -> String {
+    if route.root { route.path.to_owned() } else { format!("/api/v1{}", route.path) }
+}
+
+fn operation(area: &Area, route: &Route, schemas: &mut Schemas) -> Value {
+    let mut operation = Operation {
+        schemas,
+        parameters: Vec::new(),
+        request_body: None,
+        responses: Vec::new(),
+        role: None,
+        entitlement: None,
+        notes: Vec::new(),
+    };
+    route.describe(&mut operation);
+    let path = full_path(route);
+    let error = if family_of(&path) == Family::Coded { "CodedError" } else { "Error" };
+    let mut responses: Map<String, Value> =
+        operation.responses.into_iter().map(|(status, response)| (status.to_string(), response)).collect();
+    responses.insert("default".into(), json!({"$ref": format!("#/components/responses/{error}")}));
+    let mut notes: Vec<String> = operation.notes.iter().map(|note| (*note).to_owned()).collect();
+    if let Some(role) = operation.role {
+        notes.push(format!("Role: {role} or better."));
+    }
+    if let Some(entitlement) = operation.entitlement {
+        notes.push(format!("Entitlement: {entitlement}."));
+    }
+    let mut value = json!({
+        "tags": [area.tag],
+        "operationId": route.operation_id,
+        "summary": route.summary,
+        "responses": responses,
+    });
+    if !notes.is_empty() {
+        value["description"] = notes.join(" ").into();
+    }
+    if !operation.parameters.is_empty() {
+        value["parameters"] = operation.parameters.into();
+    }
+    if let Some(body) = operation.request_body {
+        value["requestBody"] = body;
+    }
+    if is_public(&path, false) {
+        value["security"] = json!([]);
+    }
+    value
+}
+
+/// Types that are read and types that are written have different names, so the two sets do not meet.
+fn named_schemas(schemas: Schemas) -> Map<String, Value> {
+    let Schemas { mut input, mut output } = schemas;
+    let mut named = input.take_definitions(true);
+    named.extend(output.take_definitions(true));
+    named.insert("Error".into(), error_schema("code", "message"));
+    named.insert("CodedError".into(), error_schema("error_code", "error"));
+    named
+}
+
+fn error_schema(code: &str, message: &str) -> Value {
+    json!({
+        "type": "object",
+        "required": [code, message],
+        "properties": {code: {"type": "string"}, message: {"type": "string"}},
+    })
+}
+
+fn error_response(schema: &str) -> Value {
+    json!({
+        "description": "An error",
+        "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}},
+    })
+}

@@ -1,0 +1,322 @@
+//! API keys: made, listed, changed, rotated and revoked. The raw key is in the answer that makes it, and nowhere else.
+
+use axum::extract::State;
+use gateway_core::accounts::{KeyHash, check_name, format_key, hash_key, key_prefix};
+use gateway_core::events::{Event, KeyFacts};
+use gateway_core::ids::{AppId, KeyId, OrgId};
+use gateway_core::scopes::Scopes;
+use gateway_core::time::{HOUR, Timestamp};
+use gateway_store::keys::Key;
+use gateway_store::{Tx, apps, events, keys};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Caller, KeyManager, Shared, Viewer};
+use super::extract::{At, Body, Created, Json, Params, present};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+const DEFAULT_OVERLAP_HOURS: i64 = 24;
+const MAX_OVERLAP_HOURS: i64 = 720;
+
+pub fn area() -> Area {
+    Area::new("keys", "API keys: machine access to the proxy and the API.")
+        .post("/keys", create, "Create a key; the raw key is returned only here")
+        .get("/keys", list, "The organization's keys: prefix and metadata only")
+        .get("/keys/{keyId}", get, "Metadata of a key, never the secret")
+        .put("/keys/{keyId}", update, "Change a key's name, scopes or application")
+        .delete("/keys/{keyId}", revoke, "Revoke a key; takes effect at once")
+        .post("/keys/{keyId}/rotate", rotate, "Make a successor; the old key stays valid for overlap_hours")
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Key")]
+pub(super) struct KeyView {
+    id: KeyId,
+    name: String,
+    /// `sk-gateway-` and the first 8 digits.
+    key_prefix: String,
+    scopes: Vec<String>,
+    app_id: Option<AppId>,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
+    /// The user or key that made it; null for keys made by setup.
+    created_by: Option<String>,
+}
+
+impl From<Key> for KeyView {
+    fn from(key: Key) -> Self {
+        let Key {
+            id,
+            org_id: _,
+            app_id,
+            name,
+            key_prefix,
+            scopes,
+            created_by,
+            created_at,
+            expires_at,
+            revoked_at,
+            last_used_at,
+        } = key;
+        let scopes = scopes.into();
+        Self {
+            id,
+            name,
+            key_prefix,
+            scopes,
+            app_id,
+            created_at,
+            expires_at,
+            revoked_at,
+            last_used_at,
+            created_by,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct KeyBrief {
+    id: KeyId,
+    key_prefix: String,
+}
+
+impl From<&Key> for KeyBrief {
+    fn from(key: &Key) -> Self {
+        Self { id: key.id, key_prefix: key.key_prefix.clone() }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewKey {
+    name: String,
+    /// `*`, `provider:<name>` or `model:<name>`; a trailing `*` is a wildcard. Left out: full access.
+    scopes: Option<Vec<String>>,
+    app_id: Option<AppId>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CreatedKey {
+    key: KeyView,
+    raw_key: String,
+}
+
+async fn create(
+    State(app): Shared,
+    manager: KeyManager,
+    Body(request): Body<NewKey>,
+) -> Outcome<Created<CreatedKey>> {
+    check_name(&request.name).map_err(|why| Problem::field("name", why))?;
+    let scopes = checked_scopes(request.scopes.as_deref())?.unwrap_or_else(Scopes::all);
+    let org = manager.identity.org.id;
+    let actor = manager.identity.actor();
+    let mut fresh = fresh(&app, org, request.name, request.app_id, Some(actor.clone()))?;
+    fresh.key.scopes = scopes;
+    let mut tx = app.db.begin().await?;
+    check_app(&mut tx, org, request.app_id).await?;
+    add(&app, &mut tx, &fresh, &actor).await?;
+    tx.commit().await?;
+    Ok(Created(CreatedKey { key: fresh.key.into(), raw_key: fresh.raw }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct KeyList {
+    keys: Vec<KeyView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<KeyList>> {
+    let found = keys::list(&app.db, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(KeyList { keys: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+async fn get(State(app): Shared, caller: Caller<Viewer>, At(id): At<KeyId>) -> Outcome<Json<KeyView>> {
+    let key = keys::find(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    Ok(Json(key.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct KeyChange {
+    name: Option<String>,
+    scopes: Option<Vec<String>>,
+    /// Null takes the key out of its application.
+    #[serde(default, deserialize_with = "present")]
+    app_id: Option<Option<AppId>>,
+}
+
+async fn update(
+    State(app): Shared,
+    manager: KeyManager,
+    At(id): At<KeyId>,
+    Body(change): Body<KeyChange>,
+) -> Outcome<Json<KeyView>> {
+    let scopes = checked_scopes(change.scopes.as_deref())?;
+    if let Some(name) = &change.name {
+        check_name(name).map_err(|why| Problem::field("name", why))?;
+    }
+    let org = manager.identity.org.id;
+    let mut tx = app.db.begin().await?;
+    let (mut key, hash) = managed(&mut tx, &manager, id).await?;
+    if let Some(app_id) = change.app_id {
+        check_app(&mut tx, org, app_id).await?;
+        key.app_id = app_id;
+    }
+    key.name = change.name.unwrap_or(key.name);
+    key.scopes = scopes.unwrap_or(key.scopes);
+    keys::update(&mut tx, org, &key).await?;
+    tx.commit().await?;
+    app.access.forget_key(hash);
+    Ok(Json(key.into()))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Revoked {
+    revoked: bool,
+}
+
+async fn revoke(State(app): Shared, manager: KeyManager, At(id): At<KeyId>) -> Outcome<Json<Revoked>> {
+    let org = manager.identity.org.id;
+    let mut tx = app.db.begin().await?;
+    let (mut key, hash) = managed(&mut tx, &manager, id).await?;
+    if key.revoked_at.is_none() {
+        key.revoked_at = Some(app.clock.now());
+        keys::update(&mut tx, org, &key).await?;
+        let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
+        events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    }
+    tx.commit().await?;
+    app.access.forget_key(hash);
+    Ok(Json(Revoked { revoked: true }))
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+struct RotateRequest {
+    /// How long the old key stays valid, 0 to 720; default 24.
+    #[schemars(range(min = 0, max = 720))]
+    overlap_hours: Option<i64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Rotated {
+    key: KeyBrief,
+    raw_key: String,
+    overlap_hours: i64,
+    message: String,
+}
+
+async fn rotate(
+    State(app): Shared,
+    manager: KeyManager,
+    At(id): At<KeyId>,
+    Body(request): Body<RotateRequest>,
+) -> Outcome<Created<Rotated>> {
+    let overlap_hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
+    if !(0..=MAX_OVERLAP_HOURS).contains(&overlap_hours) {
+        return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
+    }
+    let org = manager.identity.org.id;
+    let now = app.clock.now();
+    let mut tx = app.db.begin().await?;
+    let (mut old, hash) = managed(&mut tx, &manager, id).await?;
+    if !old.is_valid(now) {
+        return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
+    }
+    let mut fresh = fresh(&app, org, old.name.clone(), old.app_id, Some(manager.identity.actor()))?;
+    fresh.key.scopes = old.scopes.clone();
+    let end = now.plus(overlap_hours * HOUR);
+    old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
+    keys::update(&mut tx, org, &old).await?;
+    keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
+    let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
+    events::record(&mut tx, org, app.new_id(), &event, now).await?;
+    tx.commit().await?;
+    app.access.forget_key(hash);
+    Ok(Created(Rotated {
+        key: (&fresh.key).into(),
+        raw_key: fresh.raw,
+        overlap_hours,
+        message: format!("store the new key now; the old one stays valid for {overlap_hours} hours"),
+    }))
+}
+
+/// A key that exists only in memory yet, with the raw text that its maker is shown.
+pub(super) struct FreshKey {
+    pub key: Key,
+    pub raw: String,
+    pub hash: KeyHash,
+}
+
+pub(super) fn fresh(
+    app: &App,
+    org: OrgId,
+    name: String,
+    app_id: Option<AppId>,
+    created_by: Option<String>,
+) -> Outcome<FreshKey> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(Problem::internal)?;
+    let raw = format_key(&random);
+    let hash = hash_key(&raw).ok_or_else(|| Problem::internal("a new key has no valid form"))?;
+    let key = Key {
+        id: app.new_id(),
+        org_id: org,
+        app_id,
+        name,
+        key_prefix: key_prefix(&raw),
+        scopes: Scopes::all(),
+        created_by,
+        created_at: app.clock.now(),
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+    };
+    Ok(FreshKey { key, raw, hash })
+}
+
+/// Stores a fresh key and tells of it.
+pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -> Outcome<()> {
+    keys::insert(tx, &fresh.key, fresh.hash).await?;
+    let event = Event::KeyCreate(facts(&fresh.key, actor.to_owned()));
+    events::record(tx, fresh.key.org_id, app.new_id(), &event, app.clock.now()).await?;
+    Ok(())
+}
+
+/// The key, held for a change by someone who may manage it.
+async fn managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> Outcome<(Key, KeyHash)> {
+    let found = keys::find_for_change(tx, manager.identity.org.id, id).await?;
+    let (key, hash) = found.ok_or_else(Problem::not_found)?;
+    manager.may_manage(key.created_by.as_deref())?;
+    Ok((key, hash))
+}
+
+fn facts(key: &Key, actor: String) -> KeyFacts {
+    KeyFacts {
+        key_id: key.id,
+        name: key.name.clone(),
+        key_prefix: key.key_prefix.clone(),
+        app_id: key.app_id,
+        actor,
+    }
+}
+
+fn checked_scopes(texts: Option<&[String]>) -> Outcome<Option<Scopes>> {
+    texts.map(|texts| Scopes::parse(texts).map_err(|why| Problem::field("scopes", why))).transpose()
+}
+
+async fn check_app(tx: &mut Tx, org: OrgId, app_id: Option<AppId>) -> Outcome<()> {
+    match app_id {
+        Some(id) if apps::find(tx, org, id).await?.is_none() => {
+            Err(Problem::field("app_id", "there is no such application in this organization"))
+        }
+        _ => Ok(()),
+    }
+}

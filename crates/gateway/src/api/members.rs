@@ -1,0 +1,237 @@
+//! Members and invitations. The last owner can be neither removed nor demoted.
+
+use axum::extract::State;
+use gateway_core::access::{Role, may_assign};
+use gateway_core::accounts::normalise_email;
+use gateway_core::events::{Event, UserFacts};
+use gateway_core::ids::{InviteId, OrgId, UserId};
+use gateway_core::time::{DAY, Timestamp};
+use gateway_store::members::{Invite, Member};
+use gateway_store::{Tx, accounts, events, members, orgs};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::accounts::taken;
+use super::caller::{self, Admin, InOrg, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, Params};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::auth::{Identity, Who};
+use crate::problem::{Outcome, Problem};
+
+const INVITE_LIFETIME: i64 = 7 * DAY;
+
+pub fn area() -> Area {
+    Area::new("members", "Who belongs to an organization, and in which role.")
+        .get("/orgs/{orgId}/members", list, "Members and open invitations")
+        .post("/orgs/{orgId}/members", add, "Add a member, or invite an address that has no account yet")
+        .put("/orgs/{orgId}/members/{userId}", change_role, "Change a member's role")
+        .delete("/orgs/{orgId}/members/{userId}", remove, "Remove a member; anyone may leave by themselves")
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Member")]
+struct MemberView {
+    user_id: UserId,
+    email: String,
+    display_name: String,
+    role: Role,
+    created_at: Timestamp,
+}
+
+impl From<Member> for MemberView {
+    fn from(member: Member) -> Self {
+        let Member { user_id, email, display_name, role, created_at } = member;
+        Self { user_id, email, display_name, role, created_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Invitation")]
+struct InviteView {
+    id: InviteId,
+    email: String,
+    role: Role,
+    created_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+impl From<Invite> for InviteView {
+    fn from(invite: Invite) -> Self {
+        let Invite { id, org_id: _, email, role, created_at, expires_at } = invite;
+        Self { id, email, role, created_at, expires_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MemberList {
+    members: Vec<MemberView>,
+    invitations: Vec<InviteView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: InOrg<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<MemberList>> {
+    let found = members::list(&app.db, caller.org.id, &params.page()?).await?;
+    let invitations = members::invites(&app.db, caller.org.id, app.clock.now()).await?;
+    Ok(Json(MemberList {
+        next_cursor: page::encode(found.next.as_deref()),
+        members: found.rows.into_iter().map(Into::into).collect(),
+        invitations: invitations.into_iter().map(Into::into).collect(),
+    }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewMember {
+    email: String,
+    /// Defaults to `member`.
+    role: Option<Role>,
+}
+
+/// A membership when the address has an account, else an invitation with the token that admits its holder.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Added {
+    Member(MemberView),
+    Invited {
+        #[serde(flatten)]
+        invitation: InviteView,
+        /// Shown only here; goes into `invite_token` at signup.
+        invite_token: String,
+    },
+}
+
+async fn add(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    Body(request): Body<NewMember>,
+) -> Outcome<Created<Added>> {
+    let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
+    let role = request.role.unwrap_or(Role::Member);
+    assignable(&caller, role)?;
+    let org = caller.org.id;
+    let now = app.clock.now();
+    let user = accounts::find_by_email(&app.db, &email).await?;
+    let mut tx = app.db.begin().await?;
+    let facts = UserFacts {
+        user_id: user.as_ref().map(|user| user.id),
+        email: email.clone(),
+        role,
+        actor: caller.actor(),
+    };
+    events::record(&mut tx, org, app.new_id(), &Event::UserInvite(facts), now).await?;
+    let added = if let Some(user) = user {
+        members::insert(&mut tx, org, user.id, role, now)
+            .await
+            .map_err(taken("they are a member of this organization already"))?;
+        let member = members::find(&mut tx, org, user.id).await?.ok_or_else(Problem::not_found)?;
+        Added::Member(member.into())
+    } else {
+        let invite_token = new_invite_token()?;
+        let invite = Invite {
+            id: app.new_id(),
+            org_id: org,
+            email,
+            role,
+            created_at: now,
+            expires_at: now.plus(INVITE_LIFETIME),
+        };
+        members::invite(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
+        Added::Invited { invitation: invite.into(), invite_token }
+    };
+    tx.commit().await?;
+    if let Added::Member(member) = &added {
+        app.access.forget_member(org, member.user_id);
+    }
+    Ok(Created(added))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct RoleChange {
+    role: Role,
+}
+
+async fn change_role(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(user): At<UserId>,
+    Body(change): Body<RoleChange>,
+) -> Outcome<Json<MemberView>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    let mut member = locked_member(&mut tx, org, user).await?;
+    assignable(&caller, member.role)?;
+    assignable(&caller, change.role)?;
+    if member.role != change.role {
+        keep_an_owner(&mut tx, org, &member).await?;
+        members::set_role(&mut tx, org, user, change.role).await?;
+        let previous_role = std::mem::replace(&mut member.role, change.role);
+        let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
+        events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    }
+    tx.commit().await?;
+    app.access.forget_member(org, user);
+    Ok(Json(member.into()))
+}
+
+async fn remove(State(app): Shared, caller: InOrg<Viewer>, At(user): At<UserId>) -> Outcome<Json<Deleted>> {
+    let leaves = matches!(caller.who, Who::User { id, .. } if id == user);
+    if !leaves {
+        caller::at_least(Role::Admin, &caller)?;
+    }
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    let member = locked_member(&mut tx, org, user).await?;
+    if !leaves {
+        assignable(&caller, member.role)?;
+    }
+    keep_an_owner(&mut tx, org, &member).await?;
+    members::remove(&mut tx, org, user).await?;
+    let event = Event::UserRemove(facts(&member, caller.actor()));
+    events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    tx.commit().await?;
+    app.access.forget_member(org, user);
+    Ok(Deleted::yes())
+}
+
+/// Invitation tokens are secrets of 32 random bytes; only their hash is stored.
+fn new_invite_token() -> Outcome<String> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(Problem::internal)?;
+    Ok(format!("inv-{}", hex::encode(random)))
+}
+
+pub(super) fn hash_invite_token(token: &str) -> String {
+    hex::encode(Sha256::digest(token.as_bytes()))
+}
+
+/// Changes of membership in one organization happen one after another, so that the last owner is safe.
+async fn locked_member(tx: &mut Tx, org: OrgId, user: UserId) -> Outcome<Member> {
+    orgs::lock(tx, org).await?;
+    members::find(tx, org, user).await?.ok_or_else(Problem::not_found)
+}
+
+async fn keep_an_owner(tx: &mut Tx, org: OrgId, member: &Member) -> Outcome<()> {
+    if member.role == Role::Owner && members::owners(tx, org).await? <= 1 {
+        return Err(Problem::conflict(
+            "the last owner can be neither removed nor demoted; make another owner first",
+        ));
+    }
+    Ok(())
+}
+
+fn assignable(identity: &Identity, role: Role) -> Outcome<()> {
+    if may_assign(identity.role, role) {
+        Ok(())
+    } else {
+        Err(Problem::forbidden("only an owner makes, changes or removes owners"))
+    }
+}
+
+fn facts(member: &Member, actor: String) -> UserFacts {
+    UserFacts { user_id: Some(member.user_id), email: member.email.clone(), role: member.role, actor }
+}

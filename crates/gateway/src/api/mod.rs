@@ -1,0 +1,123 @@
+//! The management API: one file per area, one table of routes, and what all handlers share.
+
+mod accounts;
+mod apps;
+mod auth;
+pub mod caller;
+pub mod docs;
+pub mod extract;
+mod keys;
+mod members;
+mod orgs;
+pub mod page;
+mod providers;
+mod query;
+pub mod route;
+mod system;
+mod teams;
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::app::App;
+use crate::problem::Family;
+use route::Area;
+
+/// Every area, in the order in which the documentation shows them.
+pub fn areas() -> Vec<Area> {
+    vec![
+        accounts::area(),
+        auth::area(),
+        keys::area(),
+        orgs::area(),
+        members::area(),
+        teams::area(),
+        apps::area(),
+        providers::area(),
+        system::area(),
+    ]
+}
+
+/// The mounted routes, and the paths that they claim.
+pub struct Api {
+    pub router: Router,
+    claimed: matchit::Router<()>,
+}
+
+impl Api {
+    pub fn new(app: Arc<App>) -> Self {
+        let mut router = Router::new();
+        let mut claimed = matchit::Router::new();
+        for route in areas().into_iter().flat_map(|area| area.routes) {
+            for path in mounted_at(route.root, route.path) {
+                router = router.route(&path, route.handler.clone());
+                // A second method of the same path is no news.
+                let _ = claimed.insert(path, ());
+            }
+        }
+        Self { router: router.with_state(app), claimed }
+    }
+
+    /// Is this path one of ours, whatever the method?
+    pub fn claims(&self, path: &str) -> bool {
+        self.claimed.at(path).is_ok()
+    }
+}
+
+/// The canonical path, and its alias.
+pub fn mounted_at(root: bool, path: &str) -> Vec<String> {
+    if root { vec![path.to_owned()] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
+}
+
+/// The first segment behind `/api` or `/api/v1`.
+pub fn area_of(path: &str) -> &str {
+    let below = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/api/")).unwrap_or("");
+    below.split('/').next().unwrap_or("")
+}
+
+/// Which of the two kinds of error bodies a path speaks.
+pub fn family_of(path: &str) -> Family {
+    match area_of(path) {
+        "skills" | "eval-results" | "exports" => Family::Coded,
+        _ => Family::Plain,
+    }
+}
+
+/// Paths that need no authentication.
+pub fn is_public(path: &str, public_docs: bool) -> bool {
+    match path {
+        "/healthz" | "/" => true,
+        "/openapi.yaml" | "/llms.txt" => public_docs,
+        _ => {
+            let below = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
+            matches!(below, Some("/signup" | "/login" | "/setup"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_documented_paths_are_public() {
+        for path in ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup"] {
+            assert!(is_public(path, false), "{path}");
+        }
+        for path in
+            ["/api/v1/keys", "/openapi.yaml", "/api/v1/signup/", "/api/v1/signup/x", "/signup", "/metrics"]
+        {
+            assert!(!is_public(path, false), "{path}");
+        }
+        assert!(is_public("/openapi.yaml", true));
+    }
+
+    #[test]
+    fn the_error_family_follows_the_area() {
+        assert_eq!(family_of("/api/v1/skills/x"), Family::Coded);
+        assert_eq!(family_of("/api/exports"), Family::Coded);
+        assert_eq!(family_of("/api/v1/keys"), Family::Plain);
+        assert_eq!(family_of("/skills"), Family::Plain);
+    }
+}

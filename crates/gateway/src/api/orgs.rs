@@ -1,0 +1,157 @@
+//! Organizations: founding, reading, changing, deleting.
+
+use axum::extract::State;
+use gateway_core::access::{Plan, Role};
+use gateway_core::accounts::{OrgSettings, check_name, check_slug};
+use gateway_core::ids::OrgId;
+use gateway_core::time::Timestamp;
+use gateway_store::{members, orgs};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::accounts::{invented_slug, new_org, taken};
+use super::auth::visible_orgs;
+use super::caller::{Admin, Caller, InOrg, Owner, Person, Shared, Viewer};
+use super::extract::{Body, Created, Deleted, Json, present};
+use super::route::Area;
+use crate::config::PlanChanges;
+use crate::problem::{Outcome, Problem};
+
+pub fn area() -> Area {
+    Area::new("orgs", "Organizations: the tenants that everything belongs to.")
+        .post("/orgs", create, "Create an organization; the caller becomes its owner")
+        .get("/orgs", list, "The organizations of the caller")
+        .get("/orgs/{orgId}", get, "Details and current plan")
+        .put("/orgs/{orgId}", update, "Change name or settings (admin) or plan (owner)")
+        .delete("/orgs/{orgId}", delete, "Delete the organization and everything in it")
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Organization")]
+struct OrgView {
+    id: OrgId,
+    slug: String,
+    name: String,
+    plan: Plan,
+    /// The caller's role.
+    role: Role,
+    settings: OrgSettings,
+    created_at: Timestamp,
+}
+
+impl From<(orgs::Org, Role)> for OrgView {
+    fn from((org, role): (orgs::Org, Role)) -> Self {
+        let orgs::Org { id, slug, name, plan, settings, created_at } = org;
+        Self { id, slug, name, plan, role, settings, created_at }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewOrg {
+    name: String,
+    /// Made from the name when it is left out.
+    slug: Option<String>,
+}
+
+async fn create(
+    State(app): Shared,
+    person: Person,
+    Body(request): Body<NewOrg>,
+) -> Outcome<Created<OrgView>> {
+    check_name(&request.name).map_err(|why| Problem::field("name", why))?;
+    if let Some(slug) = &request.slug {
+        check_slug(slug).map_err(|why| Problem::field("slug", why))?;
+    }
+    let slug = request.slug.unwrap_or_else(|| invented_slug(&app, &request.name));
+    let org = new_org(&app, slug, Some(request.name))?;
+    let mut tx = app.db.begin().await?;
+    orgs::insert(&mut tx, &org).await.map_err(taken("this slug is taken"))?;
+    members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
+    tx.commit().await?;
+    Ok(Created((org, Role::Owner).into()))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OrgList {
+    orgs: Vec<OrgView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<OrgList>> {
+    let orgs = visible_orgs(&app, &caller).await?.into_iter().rev().map(Into::into).collect();
+    Ok(Json(OrgList { orgs, next_cursor: None }))
+}
+
+async fn get(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<OrgView>> {
+    let org = orgs::find(&app.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
+    Ok(Json((org, caller.role).into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OrgChange {
+    name: Option<String>,
+    plan: Option<Plan>,
+    settings: Option<SettingsChange>,
+}
+
+/// Fields that are left out stay as they are.
+#[derive(Deserialize, JsonSchema)]
+struct SettingsChange {
+    log_bodies: Option<bool>,
+    /// 1 to 36500; null follows the server's setting.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(range(min = 1, max = 36500))]
+    log_retention_days: Option<Option<u32>>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    Body(change): Body<OrgChange>,
+) -> Outcome<Json<OrgView>> {
+    if let Some(name) = &change.name {
+        check_name(name).map_err(|why| Problem::field("name", why))?;
+    }
+    if change.plan.is_some() {
+        if app.config.plan_changes == PlanChanges::Operator {
+            return Err(Problem::forbidden("plans are set by the operator of this service"));
+        }
+        if caller.role < Role::Owner {
+            return Err(Problem::forbidden("only an owner changes the plan"));
+        }
+    }
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !orgs::lock(&mut tx, org).await? {
+        return Err(Problem::not_found());
+    }
+    let current = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    let settings = change.settings.map(|change| changed(current.settings, change)).transpose()?;
+    orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
+    let updated = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    tx.commit().await?;
+    app.access.forget_org(org);
+    Ok(Json((updated, caller.role).into()))
+}
+
+fn changed(mut settings: OrgSettings, change: SettingsChange) -> Outcome<OrgSettings> {
+    settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
+    if let Some(days) = change.log_retention_days {
+        if days.is_some_and(|days| !(1..=36_500).contains(&days)) {
+            return Err(Problem::field("settings.log_retention_days", "must be from 1 to 36500"));
+        }
+        settings.log_retention_days = days;
+    }
+    Ok(settings)
+}
+
+async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Deleted>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !orgs::delete(&mut tx, org).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    app.access.forget_all_of(org);
+    Ok(Deleted::yes())
+}

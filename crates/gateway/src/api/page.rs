@@ -1,0 +1,50 @@
+//! Lists in pages: `limit` and an opaque `cursor` in, `next_cursor` out.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use gateway_store::page::Page;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::problem::{Outcome, Problem};
+
+pub const DEFAULT: i64 = 50;
+pub const MAXIMUM: i64 = 200;
+
+/// The two parameters that every list takes.
+#[derive(Deserialize, JsonSchema)]
+pub struct PageParams {
+    /// How many at most; above 200 it is cut to 200.
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+impl PageParams {
+    pub fn page(&self) -> Outcome<Page> {
+        Ok(Page {
+            limit: checked_limit(self.limit)?,
+            before: self.cursor.as_deref().map(decode).transpose()?,
+        })
+    }
+}
+
+/// The asked-for limit, cut to the maximum.
+pub fn checked_limit(limit: Option<i64>) -> Outcome<i64> {
+    match limit {
+        None => Ok(DEFAULT),
+        Some(limit) if limit >= 1 => Ok(limit.min(MAXIMUM)),
+        Some(_) => Err(Problem::field("limit", "must be a whole number of at least 1")),
+    }
+}
+
+pub fn encode(next: Option<&str>) -> Option<String> {
+    next.map(|id| BASE64.encode(id))
+}
+
+fn decode(cursor: &str) -> Outcome<String> {
+    let bytes = BASE64.decode(cursor).ok();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| !text.contains('\0'));
+    text.ok_or_else(|| Problem::field("cursor", "is not one that this list gave out"))
+}

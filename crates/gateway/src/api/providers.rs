@@ -1,0 +1,288 @@
+//! Provider credentials of an organization: its own keys for built-in providers, and providers of its own.
+//! Secrets are sealed before they are stored and never returned.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use gateway_core::ids::OrgId;
+use gateway_core::llm::providers::{all, builtin};
+use gateway_core::time::Timestamp;
+use gateway_store::providers::{self, Provider};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::accounts::taken;
+use super::caller::{Admin, InOrg, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, PathParam, present};
+use super::route::Area;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+const MAX_HEADERS: usize = 32;
+const MAX_MODELS: usize = 1_000;
+
+pub fn area() -> Area {
+    Area::new("providers", "Provider credentials of an organization, and providers of its own.")
+        .get(
+            "/orgs/{orgId}/providers",
+            list,
+            "The organization's provider credentials, without their secrets",
+        )
+        .post(
+            "/orgs/{orgId}/providers",
+            create,
+            "Store a credential for a built-in provider, or define a custom one",
+        )
+        .put(
+            "/orgs/{orgId}/providers/{name}",
+            update,
+            "Change a credential; fields left out stay as they are",
+        )
+        .delete("/orgs/{orgId}/providers/{name}", delete, "Remove a credential or custom provider")
+}
+
+/// What `X-Gateway-Provider` says.
+pub(super) struct ProviderName(pub String);
+
+impl PathParam for ProviderName {
+    const NAME: &'static str = "name";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        check_provider_name(text).map(|()| Self(text.to_owned())).map_err(ToOwned::to_owned)
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"})
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Provider")]
+struct ProviderView {
+    name: String,
+    /// The built-in provider whose wire format and way of authenticating it has.
+    kind: String,
+    base_url: Option<String>,
+    has_api_key: bool,
+    has_headers: bool,
+    models: Vec<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl From<Provider> for ProviderView {
+    fn from(provider: Provider) -> Self {
+        let Provider { name, kind, base_url, api_key, headers, models, created_at, updated_at } = provider;
+        let (has_api_key, has_headers) = (api_key.is_some(), headers.is_some());
+        Self { name, kind, base_url, has_api_key, has_headers, models, created_at, updated_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ProviderList {
+    providers: Vec<ProviderView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<ProviderList>> {
+    let found = providers::list(&app.db, caller.org.id).await?;
+    Ok(Json(ProviderList { providers: found.into_iter().map(Into::into).collect(), next_cursor: None }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewProvider {
+    /// A built-in name overrides its credential; any other name defines a custom provider.
+    name: String,
+    /// Required for a custom provider: the built-in provider that it behaves like.
+    kind: Option<String>,
+    base_url: Option<String>,
+    /// Write-only.
+    api_key: Option<String>,
+    /// Write-only: sent with every request to the provider.
+    headers: Option<BTreeMap<String, String>>,
+    models: Option<Vec<String>>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    Body(request): Body<NewProvider>,
+) -> Outcome<Created<ProviderView>> {
+    check_provider_name(&request.name).map_err(|why| Problem::field("name", why))?;
+    let kind = checked_kind(&request.name, request.kind)?;
+    let now = app.clock.now();
+    let mut provider = Provider {
+        base_url: None,
+        api_key: None,
+        headers: None,
+        models: Vec::new(),
+        created_at: now,
+        updated_at: now,
+        name: request.name,
+        kind,
+    };
+    let change = ProviderChange {
+        base_url: Some(request.base_url),
+        api_key: Some(request.api_key),
+        headers: Some(request.headers),
+        models: request.models,
+    };
+    apply(&app, caller.org.id, &mut provider, change)?;
+    let mut tx = app.db.begin().await?;
+    providers::insert(&mut tx, caller.org.id, &provider)
+        .await
+        .map_err(taken("this organization has a provider of that name already; change it with PUT"))?;
+    tx.commit().await?;
+    app.access.forget_org(caller.org.id);
+    Ok(Created(provider.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ProviderChange {
+    #[serde(default, deserialize_with = "present")]
+    base_url: Option<Option<String>>,
+    /// Write-only; null removes it.
+    #[serde(default, deserialize_with = "present")]
+    api_key: Option<Option<String>>,
+    /// Write-only; the whole set; null removes it.
+    #[serde(default, deserialize_with = "present")]
+    headers: Option<Option<BTreeMap<String, String>>>,
+    models: Option<Vec<String>>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(ProviderName(name)): At<ProviderName>,
+    Body(change): Body<ProviderChange>,
+) -> Outcome<Json<ProviderView>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    let mut provider = providers::find(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
+    apply(&app, org, &mut provider, change)?;
+    provider.updated_at = app.clock.now();
+    providers::update(&mut tx, org, &provider).await?;
+    tx.commit().await?;
+    app.access.forget_org(org);
+    Ok(Json(provider.into()))
+}
+
+async fn delete(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(ProviderName(name)): At<ProviderName>,
+) -> Outcome<Json<Deleted>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !providers::delete(&mut tx, org, &name).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    app.access.forget_org(org);
+    Ok(Deleted::yes())
+}
+
+/// Where a provider's secret belongs: what it is sealed to.
+pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
+    format!("{org}/{name}/{column}")
+}
+
+fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> Outcome<()> {
+    let seal = |column: &str, secret: &str| {
+        app.vault.seal(&sealed_place(org, &provider.name, column), secret).map_err(Problem::internal)
+    };
+    if let Some(base_url) = change.base_url {
+        provider.base_url = base_url.map(|url| checked_url("base_url", &url)).transpose()?;
+    }
+    if let Some(api_key) = change.api_key {
+        let checked = api_key.map(|key| checked_secret(&key).map(|()| key)).transpose()?;
+        provider.api_key = checked.map(|key| seal("api_key", &key)).transpose()?;
+    }
+    if let Some(headers) = change.headers {
+        let checked = headers.filter(|headers| !headers.is_empty()).map(checked_headers).transpose()?;
+        provider.headers = checked.map(|text| seal("headers", &text)).transpose()?;
+    }
+    if let Some(models) = change.models {
+        let bad =
+            |model: &String| model.is_empty() || model.len() > 200 || model.chars().any(char::is_control);
+        if models.len() > MAX_MODELS || models.iter().any(bad) {
+            return Err(Problem::field(
+                "models",
+                format!("must be at most {MAX_MODELS} names of 1 to 200 characters"),
+            ));
+        }
+        provider.models = models;
+    }
+    let needs_url = builtin(&provider.kind).is_some_and(|kind| kind.base_url.is_none());
+    let custom = builtin(&provider.name).is_none();
+    if provider.base_url.is_none() && custom && needs_url {
+        return Err(Problem::field(
+            "base_url",
+            "is required: this kind of provider has no address of its own",
+        ));
+    }
+    Ok(())
+}
+
+fn check_provider_name(name: &str) -> Result<(), &'static str> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let fits = matches!(name.as_bytes(), [first, rest @ ..]
+        if plain(*first) && rest.len() <= 63 && rest.iter().all(|b| plain(*b) || matches!(b, b'-' | b'_')));
+    if !fits {
+        Err("must be 1 to 64 lowercase letters, digits, '-' or '_', beginning with a letter or digit")
+    } else if name == "auto" {
+        Err("'auto' has a meaning of its own")
+    } else {
+        Ok(())
+    }
+}
+
+fn checked_kind(name: &str, kind: Option<String>) -> Outcome<String> {
+    let known = || all().iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
+    match (builtin(name), kind) {
+        (Some(_), None) => Ok(name.to_owned()),
+        (Some(_), Some(kind)) if kind == name => Ok(kind),
+        (Some(_), Some(_)) => {
+            Err(Problem::field("kind", "a built-in name keeps its own kind; choose another name"))
+        }
+        (None, Some(kind)) if builtin(&kind).is_some() => Ok(kind),
+        (None, Some(_)) => Err(Problem::field("kind", format!("must be one of {}", known()))),
+        (None, None) => {
+            Err(Problem::field("kind", format!("is required for a custom provider: one of {}", known())))
+        }
+    }
+}
+
+/// http or https with a host, without credentials in it.
+fn checked_url(field: &str, text: &str) -> Outcome<String> {
+    let wrong = || Problem::field(field, "must be a URL such as https://api.example.com");
+    let url = url::Url::parse(text).map_err(|_| wrong())?;
+    let plain = matches!(url.scheme(), "http" | "https")
+        && url.host().is_some()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && text.len() <= 2_000;
+    if plain { Ok(text.trim_end_matches('/').to_owned()) } else { Err(wrong()) }
+}
+
+fn checked_secret(key: &str) -> Outcome<()> {
+    let sendable = http::HeaderValue::from_str(key).is_ok_and(|value| value.to_str().is_ok());
+    if !key.trim().is_empty() && key.len() <= 8_192 && sendable {
+        Ok(())
+    } else {
+        Err(Problem::field("api_key", "must be 1 to 8192 printable ASCII characters"))
+    }
+}
+
+fn checked_headers(headers: BTreeMap<String, String>) -> Outcome<String> {
+    let sendable = |(name, value): (&String, &String)| {
+        http::HeaderName::try_from(name.as_str()).is_ok() && http::HeaderValue::from_str(value).is_ok()
+    };
+    if headers.len() > MAX_HEADERS || !headers.iter().all(sendable) {
+        return Err(Problem::field("headers", format!("must be at most {MAX_HEADERS} valid HTTP headers")));
+    }
+    serde_json::to_string(&headers).map_err(Problem::internal)
+}

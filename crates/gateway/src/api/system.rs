@@ -1,0 +1,109 @@
+//! Health and the machine-readable documents.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use super::caller::Shared;
+use super::docs;
+use super::route::{Area, Operation, Output};
+
+pub fn area() -> Area {
+    Area::new("system", "Health and discovery.")
+        .get("/healthz", health, "Is the service healthy? 200 when it is, 503 when degraded")
+        .get("/openapi.yaml", openapi, "This document")
+        .get("/llms.txt", llms, "The API in plain text")
+        .at_root()
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Health {
+    status: Status,
+    components: std::collections::BTreeMap<&'static str, Component>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Component {
+    status: Status,
+}
+
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Degraded,
+    Down,
+}
+
+async fn health(State(app): Shared) -> HealthAnswer {
+    let database = match tokio::time::timeout(std::time::Duration::from_secs(2), app.db.ping()).await {
+        Ok(Ok(())) => Status::Ok,
+        _ => Status::Down,
+    };
+    let status = if database == Status::Ok { Status::Ok } else { Status::Degraded };
+    HealthAnswer(Health { status, components: [("database", Component { status: database })].into() })
+}
+
+struct HealthAnswer(Health);
+
+impl IntoResponse for HealthAnswer {
+    fn into_response(self) -> Response {
+        let status =
+            if self.0.status == Status::Ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, super::extract::Json(self.0)).into_response()
+    }
+}
+
+impl Output for HealthAnswer {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.gives_json::<Health>(200);
+        operation.gives_json::<Health>(503);
+    }
+}
+
+struct Text {
+    kind: &'static str,
+    body: &'static str,
+}
+
+impl IntoResponse for Text {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, self.kind)], self.body).into_response()
+    }
+}
+
+struct Yaml(Text);
+struct Plain(Text);
+
+macro_rules! text_answer {
+    ($name:ident, $kind:literal) => {
+        impl IntoResponse for $name {
+            fn into_response(self) -> Response {
+                self.0.into_response()
+            }
+        }
+        impl Output for $name {
+            fn describe(operation: &mut Operation<'_>) {
+                let schema = json!({"type": "string"});
+                operation.responses.push((
+                    200,
+                    json!({"description": "The text", "content": {$kind: {"schema": schema}}}),
+                ));
+            }
+        }
+    };
+}
+text_answer!(Yaml, "application/yaml");
+text_answer!(Plain, "text/plain");
+
+async fn openapi(State(_): Shared) -> Yaml {
+    Yaml(Text { kind: "application/yaml", body: docs::openapi_yaml() })
+}
+
+async fn llms(State(_): Shared) -> Plain {
+    Plain(Text { kind: "text/plain; charset=utf-8", body: docs::llms_txt() })
+}

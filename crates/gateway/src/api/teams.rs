@@ -1,0 +1,146 @@
+//! Teams: groups of members inside an organization.
+
+use axum::extract::State;
+use gateway_core::access::Role;
+use gateway_core::accounts::check_name;
+use gateway_core::ids::{OrgId, TeamId, UserId};
+use gateway_core::time::Timestamp;
+use gateway_store::teams::{Team, TeamMember};
+use gateway_store::{Tx, teams};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Admin, InOrg, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, Params};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+const MAX_MEMBERS: usize = 1_000;
+
+pub fn area() -> Area {
+    Area::new("teams", "Groups of members inside an organization.")
+        .get("/orgs/{orgId}/teams", list, "The organization's teams with their members")
+        .post("/orgs/{orgId}/teams", create, "Create a team")
+        .put("/orgs/{orgId}/teams/{teamId}", update, "Rename a team or replace its list of members")
+        .delete("/orgs/{orgId}/teams/{teamId}", delete, "Delete a team; its applications stay")
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Team")]
+struct TeamView {
+    id: TeamId,
+    org_id: OrgId,
+    name: String,
+    members: Vec<TeamMemberView>,
+    created_at: Timestamp,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TeamMember")]
+struct TeamMemberView {
+    user_id: UserId,
+    email: String,
+    role: Role,
+}
+
+impl From<Team> for TeamView {
+    fn from(team: Team) -> Self {
+        let Team { id, org_id, name, members, created_at } = team;
+        let members = members
+            .into_iter()
+            .map(|TeamMember { user_id, email, role }| TeamMemberView { user_id, email, role })
+            .collect();
+        Self { id, org_id, name, members, created_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TeamList {
+    teams: Vec<TeamView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: InOrg<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<TeamList>> {
+    let found = teams::list(&app.db, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(TeamList { teams: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewTeam {
+    name: String,
+    member_ids: Option<Vec<UserId>>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    Body(request): Body<NewTeam>,
+) -> Outcome<Created<TeamView>> {
+    check_name(&request.name).map_err(|why| Problem::field("name", why))?;
+    let (org, id) = (caller.org.id, app.new_id());
+    let mut tx = app.db.begin().await?;
+    teams::insert(&mut tx, org, id, &request.name, app.clock.now()).await?;
+    set_members(&mut tx, org, id, request.member_ids.as_deref()).await?;
+    tx.commit().await?;
+    stored(&app, org, id).await.map(Created)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct TeamChange {
+    name: Option<String>,
+    /// The whole list; who is not in it is taken out.
+    member_ids: Option<Vec<UserId>>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(id): At<TeamId>,
+    Body(change): Body<TeamChange>,
+) -> Outcome<Json<TeamView>> {
+    if let Some(name) = &change.name {
+        check_name(name).map_err(|why| Problem::field("name", why))?;
+    }
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !teams::rename(&mut tx, org, id, change.name.as_deref()).await? {
+        return Err(Problem::not_found());
+    }
+    set_members(&mut tx, org, id, change.member_ids.as_deref()).await?;
+    tx.commit().await?;
+    stored(&app, org, id).await.map(Json)
+}
+
+async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<TeamId>) -> Outcome<Json<Deleted>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !teams::delete(&mut tx, org, id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    // Keys know the team of their application.
+    app.access.forget_keys_of(org);
+    Ok(Deleted::yes())
+}
+
+async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId]>) -> Outcome<()> {
+    let Some(users) = users else { return Ok(()) };
+    if users.len() > MAX_MEMBERS {
+        return Err(Problem::field("member_ids", format!("at most {MAX_MEMBERS} members")));
+    }
+    match teams::set_members(tx, org, id, users).await? {
+        None => Ok(()),
+        Some(user) => Err(Problem::field("member_ids", format!("{user} is no member of this organization"))),
+    }
+}
+
+async fn stored(app: &App, org: OrgId, id: TeamId) -> Outcome<TeamView> {
+    teams::find(&app.db, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
+}

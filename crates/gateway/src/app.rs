@@ -1,0 +1,155 @@
+//! The application: everything that handlers, proxy and jobs share, and the tasks that it started.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gateway_core::time::MINUTE;
+use gateway_store::{Db, StoreError, accounts, keys};
+use secrecy::ExposeSecret;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::{ContextV7, Uuid};
+
+use crate::auth::Access;
+use crate::auth::limits::Attempts;
+use crate::auth::passwords::Passwords;
+use crate::auth::tokens::Tokens;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::vault::Vault;
+
+pub struct App {
+    pub config: Config,
+    pub clock: Clock,
+    pub db: Db,
+    pub access: Access,
+    pub attempts: Attempts,
+    pub tokens: Tokens,
+    pub passwords: Passwords,
+    pub vault: Vault,
+    pub started: Instant,
+    ids: Mutex<ContextV7>,
+    stopping: watch::Sender<bool>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error(
+        "cannot use the data directory {path}: {error}. Set GATEWAY_DATA_DIR to a directory that can be written"
+    )]
+    DataDir { path: String, error: std::io::Error },
+    #[error("cannot listen on {address}: {why}")]
+    Listen { address: String, why: String },
+    #[error("{0}")]
+    Crypto(&'static str),
+}
+
+/// How often a running node notes which keys were used and forgets what is over.
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
+
+impl App {
+    /// Opens the database, brings its schema up to date and starts the background tasks.
+    pub async fn start(config: Config, clock: Clock) -> Result<Arc<Self>, StartError> {
+        std::fs::create_dir_all(&config.data_dir)
+            .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+        let db = Db::open(config.database_url.expose_secret()).await?;
+        let migrated = db.migrate(clock.now()).await?;
+        if migrated.from != migrated.to {
+            tracing::info!(from = migrated.from, to = migrated.to, "schema brought up to date");
+        }
+        let app = Arc::new(Self {
+            tokens: Tokens::new(&config.token_secret),
+            vault: Vault::new(&config.master_key)
+                .ok_or(StartError::Crypto("the master key cannot be used"))?,
+            passwords: Passwords::new(),
+            access: Access::default(),
+            attempts: Attempts::default(),
+            started: Instant::now(),
+            ids: Mutex::new(ContextV7::new()),
+            stopping: watch::Sender::new(false),
+            tasks: Mutex::default(),
+            config,
+            clock,
+            db,
+        });
+        app.spawn(housekeeping(Arc::clone(&app)));
+        Ok(app)
+    }
+
+    /// A new time-ordered id. Ids made by one node ascend, also within one millisecond.
+    pub fn new_id<T: From<Uuid>>(&self) -> T {
+        let now = self.clock.now().0.max(0).cast_unsigned();
+        let context = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let nanoseconds = u32::try_from(now % 1_000).unwrap_or(0) * 1_000_000;
+        T::from(Uuid::new_v7(uuid::Timestamp::from_unix(&*context, now / 1_000, nanoseconds)))
+    }
+
+    /// Starts a task that `stop` waits for.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Resolves when the service is asked to stop.
+    pub async fn stopping(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // An error means that the sender is gone, and so is the app.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Asks every task to end.
+    pub fn begin_stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Waits for the tasks (a while), then closes the database.
+    pub async fn finish_stop(&self, patience: Duration) {
+        self.begin_stop();
+        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            tracing::warn!("some background tasks did not end in time");
+        }
+        self.db.close().await;
+    }
+}
+
+async fn housekeeping(app: Arc<App>) {
+    let mut last_sweep = app.clock.now();
+    loop {
+        let stop = tokio::time::timeout(HOUSEKEEPING, app.stopping()).await.is_ok();
+        note_used_keys(&app).await;
+        if stop {
+            return;
+        }
+        let now = app.clock.now();
+        if now.0 - last_sweep.0 >= MINUTE {
+            last_sweep = now;
+            app.access.sweep(now);
+            if let Err(error) = accounts::sweep_tokens(&app.db, now).await {
+                tracing::debug!(%error, "expired revocations stay until later");
+            }
+        }
+    }
+}
+
+async fn note_used_keys(app: &App) {
+    let mut used = Vec::new();
+    app.access.take_used(&mut used);
+    if used.is_empty() {
+        return;
+    }
+    // A fixed order keeps two nodes from waiting for each other.
+    used.sort_by_key(|(id, _)| *id);
+    if let Err(error) = keys::touch(&app.db, &used).await {
+        tracing::debug!(%error, "last use of keys could not be noted");
+    }
+}

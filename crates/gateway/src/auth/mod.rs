@@ -1,0 +1,235 @@
+//! Who is calling: from headers to an identity, answered from memory once the caller is known.
+
+pub mod limits;
+pub mod passwords;
+pub mod snapshot;
+pub mod tokens;
+
+use std::sync::Arc;
+
+use gateway_core::access::{Plan, Role};
+use gateway_core::accounts::{KeyHash, OrgSettings, hash_key};
+use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, TokenId, UserId};
+use gateway_core::limits::Verdict;
+use gateway_core::scopes::Scopes;
+use gateway_core::time::Timestamp;
+use gateway_store::{Db, StoreError, accounts, keys, orgs};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use crate::app::App;
+use limits::{Counter, Counters};
+use snapshot::Snapshot;
+use tokens::Claims;
+
+pub const KEY_HEADER: &str = "x-gateway-key";
+
+/// An authenticated caller, and what may be done in whose name.
+#[derive(Clone)]
+pub struct Identity {
+    pub org: Arc<OrgFacts>,
+    pub role: Role,
+    pub who: Who,
+    /// None when the plan's rate limit is unlimited.
+    pub rate: Option<Verdict>,
+}
+
+#[derive(Clone)]
+pub enum Who {
+    User { id: UserId, token: TokenId, expires_at: Timestamp },
+    Key(Arc<KeyFacts>),
+}
+
+impl Identity {
+    /// The id that events and records name as the actor.
+    pub fn actor(&self) -> String {
+        match &self.who {
+            Who::User { id, .. } => id.to_string(),
+            Who::Key(key) => key.id.to_string(),
+        }
+    }
+}
+
+pub struct OrgFacts {
+    pub id: OrgId,
+    pub slug: String,
+    pub name: String,
+    pub plan: Plan,
+    pub settings: OrgSettings,
+}
+
+pub struct KeyFacts {
+    pub id: KeyId,
+    pub org_id: OrgId,
+    pub app_id: Option<AppId>,
+    pub team_id: Option<TeamId>,
+    pub scopes: Scopes,
+    pub expires_at: Option<Timestamp>,
+    counter: Arc<Counter>,
+    last_used: std::sync::atomic::AtomicI64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// No credential was sent.
+    Missing,
+    /// A credential was sent, and it is not (or no longer) good.
+    Invalid,
+    /// Too many requests in this window.
+    RateLimited(Verdict),
+    /// It cannot be told right now: the caller is not known here and the database is away.
+    Unavailable,
+}
+
+/// Everything that authentication remembers.
+#[derive(Default)]
+pub struct Access {
+    keys: Snapshot<KeyHash, KeyFacts>,
+    orgs: Snapshot<OrgId, OrgFacts>,
+    members: Snapshot<(OrgId, UserId), Role>,
+    tokens: Snapshot<TokenId, bool>,
+    counters: Counters,
+}
+
+impl Access {
+    pub fn forget_key(&self, hash: KeyHash) {
+        self.keys.forget(&hash);
+    }
+
+    pub fn forget_org(&self, org: OrgId) {
+        self.orgs.forget(&org);
+    }
+
+    pub fn forget_member(&self, org: OrgId, user: UserId) {
+        self.members.forget(&(org, user));
+    }
+
+    pub fn forget_token(&self, token: TokenId) {
+        self.tokens.forget(&token);
+    }
+
+    /// The whole organization is gone, with its keys and memberships.
+    pub fn forget_all_of(&self, org: OrgId) {
+        self.orgs.forget(&org);
+        self.keys.forget_if(|_, key| key.org_id == org);
+        self.members.forget_if(|(of, _), _| *of == org);
+    }
+
+    /// What the keys of an organization belong to has changed.
+    pub fn forget_keys_of(&self, org: OrgId) {
+        self.keys.forget_if(|_, key| key.org_id == org);
+    }
+
+    /// When each known key was last used, where that changed since the last call.
+    pub fn take_used(&self, used: &mut Vec<(KeyId, Timestamp)>) {
+        self.keys.visit(|_, key| {
+            let at = key.last_used.swap(0, std::sync::atomic::Ordering::Relaxed);
+            if at != 0 {
+                used.push((key.id, Timestamp(at)));
+            }
+        });
+    }
+
+    /// Drops what is no longer of use.
+    pub fn sweep(&self, now: Timestamp) {
+        self.counters.sweep(now);
+    }
+
+    async fn org(&self, db: &Db, id: OrgId) -> Result<Option<Arc<OrgFacts>>, StoreError> {
+        self.orgs
+            .get(&id, || async {
+                let found = orgs::find(db, id).await?;
+                Ok(found.map(|org| {
+                    let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
+                    OrgFacts { id, slug, name, plan, settings }
+                }))
+            })
+            .await
+    }
+
+    async fn key(&self, db: &Db, hash: KeyHash) -> Result<Option<Arc<KeyFacts>>, StoreError> {
+        self.keys
+            .get(&hash, || async {
+                let found = keys::find_access(db, hash).await?;
+                Ok(found.filter(|access| access.key.revoked_at.is_none()).map(|access| KeyFacts {
+                    id: access.key.id,
+                    org_id: access.key.org_id,
+                    app_id: access.key.app_id,
+                    team_id: access.team_id,
+                    scopes: access.key.scopes,
+                    expires_at: access.key.expires_at,
+                    counter: self.counters.of(access.key.id.0),
+                    last_used: 0.into(),
+                }))
+            })
+            .await
+    }
+}
+
+/// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token.
+pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Identity, Denied> {
+    let mut identity = identify(app, headers).await?;
+    let limit = app.config.rate_limits.of(identity.org.plan);
+    if limit > 0 {
+        let now = app.clock.now();
+        let verdict = match &identity.who {
+            Who::Key(key) => key.counter.count(limit, now),
+            Who::User { id, .. } => app.access.counters.of(id.0).count(limit, now),
+        };
+        if !verdict.allowed {
+            return Err(Denied::RateLimited(verdict));
+        }
+        identity.rate = Some(verdict);
+    }
+    Ok(identity)
+}
+
+async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, Denied> {
+    if let Some(value) = headers.get(KEY_HEADER) {
+        let raw = value.to_str().map_err(|_| Denied::Invalid)?;
+        return by_key(app, raw.trim()).await;
+    }
+    let value = headers.get(AUTHORIZATION).ok_or(Denied::Missing)?;
+    let text = value.to_str().map_err(|_| Denied::Invalid)?;
+    let (scheme, token) = text.split_once(' ').ok_or(Denied::Invalid)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Denied::Invalid);
+    }
+    by_token(app, token.trim()).await
+}
+
+async fn by_key(app: &App, raw: &str) -> Result<Identity, Denied> {
+    let hash = hash_key(raw).ok_or(Denied::Invalid)?;
+    let key = app.access.key(&app.db, hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let now = app.clock.now();
+    if key.expires_at.is_some_and(|end| now >= end) {
+        return Err(Denied::Invalid);
+    }
+    let org = app.access.org(&app.db, key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    key.last_used.store(now.0, std::sync::atomic::Ordering::Relaxed);
+    let role = if key.scopes.is_all() { Role::Admin } else { Role::Member };
+    Ok(Identity { org, role, who: Who::Key(key), rate: None })
+}
+
+async fn by_token(app: &App, token: &str) -> Result<Identity, Denied> {
+    let claims = app.tokens.read(token, app.clock.now()).ok_or(Denied::Invalid)?;
+    let Claims { sub, org, jti, .. } = claims;
+    let access = &app.access;
+    let revoked =
+        access.tokens.get(&jti, || async { accounts::token_is_revoked(&app.db, jti).await.map(Some) });
+    if revoked.await.map_err(unavailable)?.is_some_and(|revoked| *revoked) {
+        return Err(Denied::Invalid);
+    }
+    let member = (org, sub);
+    let role = access.members.get(&member, || accounts::role_of(&app.db, org, sub));
+    let role = *role.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let org = access.org(&app.db, org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let who = Who::User { id: sub, token: jti, expires_at: claims.expires_at() };
+    Ok(Identity { org, role, who, rate: None })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
+fn unavailable(error: StoreError) -> Denied {
+    tracing::warn!(%error, "a caller could not be checked");
+    Denied::Unavailable
+}

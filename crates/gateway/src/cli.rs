@@ -1,0 +1,233 @@
+//! The command line.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use gateway_core::access::Plan;
+use gateway_store::{Db, SCHEMA_VERSION, StoreError, orgs};
+use secrecy::ExposeSecret;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::{App, StartError};
+use crate::clock::Clock;
+use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
+use crate::{api, server, telemetry};
+
+#[derive(Parser)]
+#[command(
+    name = "gateway",
+    version,
+    about = "An AI gateway with a management API",
+    after_long_help = settings_help(),
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// A TOML file with settings; the environment wins over it
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the service
+    Serve,
+    /// Print the settings in force, secrets masked
+    Config,
+    /// Bring the database schema up to this version, then exit
+    Migrate,
+    /// What only the operator may do
+    Admin {
+        #[command(subcommand)]
+        command: AdminCommand,
+    },
+    /// Print the OpenAPI document
+    Openapi,
+    /// Print the version
+    Version,
+}
+
+#[derive(Subcommand)]
+enum AdminCommand {
+    /// Set the plan of an organization
+    SetPlan {
+        /// The organization's slug
+        slug: String,
+        /// free, pro or enterprise
+        plan: String,
+    },
+}
+
+/// Exit codes: 0 done, 1 failed while running, 2 wrong usage or settings.
+const FAILED: u8 = 1;
+const MISCONFIGURED: u8 = 2;
+
+enum Failure {
+    Config(ConfigError),
+    Start(StartError),
+    Other(String),
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::Config(error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Failure::Start(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Start(error.into())
+    }
+}
+
+pub fn run(cli: Cli) -> ExitCode {
+    match execute(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let (code, message) = match failure {
+                Failure::Config(error) => (MISCONFIGURED, error.to_string()),
+                Failure::Start(error) => (FAILED, error.to_string()),
+                Failure::Other(message) => (FAILED, message),
+            };
+            let _ = writeln!(std::io::stderr(), "gateway: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<(), Failure> {
+    let begun = Instant::now();
+    match cli.command {
+        Command::Version => say(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
+        Command::Openapi => say(api::docs::openapi_yaml().trim_end()),
+        Command::Config => {
+            let values = config::gather(cli.config.as_deref())?;
+            Config::check(&values)?;
+            say(config::show(&values).trim_end());
+        }
+        Command::Serve => {
+            let values = config::gather(cli.config.as_deref())?;
+            let config = Config::check(&values)?;
+            telemetry::init(config.log_level);
+            for name in &values.unknown_variables {
+                tracing::warn!(%name, "this variable looks like a setting but names none");
+            }
+            runtime()?.block_on(serve(config, begun))?;
+        }
+        Command::Migrate => {
+            let config = Config::check(&config::gather(cli.config.as_deref())?)?;
+            let migrated = runtime()?.block_on(async {
+                let db = open(&config).await?;
+                let migrated = db.migrate(Clock::default().now()).await?;
+                db.close().await;
+                Ok::<_, Failure>(migrated)
+            })?;
+            if migrated.from == migrated.to {
+                say(&format!("the schema is up to date (version {SCHEMA_VERSION})"));
+            } else {
+                say(&format!("the schema went from version {} to {}", migrated.from, migrated.to));
+            }
+        }
+        Command::Admin { command: AdminCommand::SetPlan { slug, plan } } => {
+            let config = Config::check(&config::gather(cli.config.as_deref())?)?;
+            let plan: Plan = plan.parse().map_err(|_| {
+                ConfigError(format!("unknown plan '{plan}': expected free, pro or enterprise"))
+            })?;
+            runtime()?.block_on(set_plan(&config, &slug, plan))?;
+            say(&format!("{slug} is on the {plan} plan now"));
+        }
+    }
+    Ok(())
+}
+
+async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::Other(error.to_string()))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::Other(error.to_string()))?;
+    let listener = server::bind(config.listen).await?;
+    let app = App::start(config, Clock::default()).await?;
+    let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
+    announce(&app, &format!("http://{address}"), begun.elapsed());
+    let serving = server::serve(Arc::clone(&app), listener);
+    let stopper = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: finishing what is in flight");
+        app.begin_stop();
+    };
+    tokio::join!(serving, stopper);
+    app.finish_stop(Duration::from_secs(10)).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Says where the service is, where its data lies, and what to try first.
+fn announce(app: &App, url: &str, took: Duration) {
+    let data = app.config.data_dir.display().to_string();
+    let database = config::database_place(&app.config);
+    let ready_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(url, data, database, ready_ms, "gateway {} is ready", env!("CARGO_PKG_VERSION"));
+    use std::io::IsTerminal as _;
+    if std::io::stderr().is_terminal() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "\n  Gateway   {url}   (ready in {ready_ms} ms)\n  Data      {data}\n  Database  {database}\n\n  \
+             Try it:\n    curl {url}/api/v1/signup -d '{{\"email\":\"you@example.com\",\"password\":\"correct horse\",\
+             \"org_slug\":\"demo\"}}'\n"
+        );
+    }
+}
+
+async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure> {
+    let db = open(config).await?;
+    db.migrate(Clock::default().now()).await?;
+    let mut tx = db.begin().await?;
+    let changed = orgs::set_plan(&mut tx, slug, plan).await?;
+    tx.commit().await?;
+    db.close().await;
+    changed
+        .map(|_| ())
+        .ok_or_else(|| Failure::Other(format!("there is no organization with the slug '{slug}'")))
+}
+
+async fn open(config: &Config) -> Result<Db, Failure> {
+    std::fs::create_dir_all(&config.data_dir)
+        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+    Ok(Db::open(config.database_url.expose_secret()).await?)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn settings_help() -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from(
+        "Settings (environment variables; the same names without GATEWAY_, in lower case, in the TOML file):\n",
+    );
+    for setting in SETTINGS {
+        let _ = writeln!(text, "  {:<34} {}", env_name(setting.key), setting.help);
+    }
+    text.push_str("  GATEWAY_PROVIDER_<NAME>_BASE_URL   base URL of a provider\n");
+    text.push_str("  GATEWAY_PROVIDER_<NAME>_API_KEY    the operator's credential for a provider\n");
+    text
+}

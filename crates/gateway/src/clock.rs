@@ -1,0 +1,26 @@
+//! The app's clock: the system's time, moved by an offset that only tests set.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::UNIX_EPOCH;
+
+use gateway_core::time::Timestamp;
+
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    offset: Arc<AtomicI64>,
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that everyone else asks")]
+    pub fn now(&self) -> Timestamp {
+        let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let system = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(system.saturating_add(self.offset.load(Ordering::Relaxed)))
+    }
+
+    /// Moves the clock, for tests.
+    pub fn advance(&self, milliseconds: i64) {
+        self.offset.fetch_add(milliseconds, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,133 @@
+//! Where values come from: defaults, then the TOML file, then the environment. Nothing is checked here but names.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::ConfigError;
+use super::settings::{PROVIDER_SETTINGS, SETTINGS, env_name};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File,
+    Environment,
+}
+
+#[derive(Clone, Debug)]
+pub struct Value {
+    pub text: String,
+    pub origin: Origin,
+}
+
+/// Raw values by key; provider settings by provider and key.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    pub settings: BTreeMap<&'static str, Value>,
+    pub providers: BTreeMap<String, BTreeMap<&'static str, Value>>,
+    /// Variables that look like ours but name nothing; worth a warning, since a typo would otherwise be silent.
+    pub unknown_variables: Vec<String>,
+}
+
+impl Values {
+    pub fn gather(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut values = Self::default();
+        for setting in SETTINGS {
+            values
+                .settings
+                .insert(setting.key, Value { text: setting.default.into(), origin: Origin::Default });
+        }
+        if let Some(path) = file {
+            values.read_file(path)?;
+        }
+        values.read_environment(environment);
+        Ok(values)
+    }
+
+    pub fn get(&self, key: &str) -> &str {
+        self.settings.get(key).map_or("", |value| value.text.as_str())
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError(format!("cannot read the configuration file {shown}: {error}")))?;
+        let table: toml::Table = text.parse().map_err(|error| {
+            ConfigError(format!("the configuration file {shown} is no valid TOML: {error}"))
+        })?;
+        for (key, value) in table {
+            if key == "providers" {
+                self.read_providers(value, path)?;
+                continue;
+            }
+            let setting = SETTINGS
+                .iter()
+                .find(|setting| setting.key == key)
+                .ok_or_else(|| ConfigError(format!("unknown key '{key}' in {shown}")))?;
+            let text = scalar(&key, value)?;
+            self.settings.insert(setting.key, Value { text, origin: Origin::File });
+        }
+        Ok(())
+    }
+
+    fn read_providers(&mut self, value: toml::Value, path: &Path) -> Result<(), ConfigError> {
+        let wrong = |key: &str| ConfigError(format!("unknown key '{key}' in {}", path.display()));
+        let toml::Value::Table(providers) = value else {
+            return Err(ConfigError("'providers' must be a table such as [providers.openai]".into()));
+        };
+        for (name, settings) in providers {
+            let toml::Value::Table(settings) = settings else {
+                return Err(ConfigError(format!("'providers.{name}' must be a table")));
+            };
+            for (key, value) in settings {
+                let full = format!("providers.{name}.{key}");
+                let setting = PROVIDER_SETTINGS
+                    .iter()
+                    .find(|setting| setting.key == key)
+                    .ok_or_else(|| wrong(&full))?;
+                let value = Value { text: scalar(&full, value)?, origin: Origin::File };
+                self.providers.entry(name.clone()).or_default().insert(setting.key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
+        for (name, text) in environment {
+            let Some(rest) = name.strip_prefix("GATEWAY_") else { continue };
+            let value = Value { text, origin: Origin::Environment };
+            if let Some(setting) = SETTINGS.iter().find(|setting| env_name(setting.key) == name) {
+                self.settings.insert(setting.key, value);
+            } else if let Some((provider, key)) = provider_variable(rest) {
+                self.providers.entry(provider).or_default().insert(key, value);
+            } else if rest != "CONFIG" {
+                self.unknown_variables.push(name);
+            }
+        }
+    }
+}
+
+/// `PROVIDER_AZURE_OPENAI_BASE_URL` -> (`azure-openai`, `base_url`).
+fn provider_variable(rest: &str) -> Option<(String, &'static str)> {
+    let rest = rest.strip_prefix("PROVIDER_")?;
+    PROVIDER_SETTINGS.iter().find_map(|setting| {
+        let name = rest.strip_suffix(&format!("_{}", setting.key.to_uppercase()))?;
+        (!name.is_empty()).then(|| (name.to_lowercase().replace('_', "-"), setting.key))
+    })
+}
+
+/// Lists are written with commas, as in the environment.
+fn scalar(key: &str, value: toml::Value) -> Result<String, ConfigError> {
+    match value {
+        toml::Value::String(text) => Ok(text),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Boolean(flag) => Ok(flag.to_string()),
+        toml::Value::Array(items) => {
+            let items = items.into_iter().map(|item| scalar(key, item)).collect::<Result<Vec<_>, _>>()?;
+            Ok(items.join(","))
+        }
+        _ => Err(ConfigError(format!("'{key}' must be a string, a number, a boolean or a list"))),
+    }
+}

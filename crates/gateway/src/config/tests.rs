@@ -1,0 +1,110 @@
+//! Names, precedence and messages of the settings.
+
+use super::*;
+
+fn values(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Values, ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gateway.toml");
+    if let Some(text) = file {
+        std::fs::write(&path, text).unwrap();
+    }
+    let data = directory.path().join("data").display().to_string();
+    let mut variables = vec![("GATEWAY_DATA_DIR".to_owned(), data)];
+    variables.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Values::gather(file.map(|_| path.as_path()), variables)
+}
+
+fn config(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::check(&values(file, environment)?)
+}
+
+fn message(file: Option<&str>, environment: &[(&str, &str)]) -> String {
+    config(file, environment).expect_err("the settings must be refused").to_string()
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+    let both = config(Some("auth_attempts = 20\nlog_retention_days = 7"), &[("GATEWAY_AUTH_ATTEMPTS", "30")])
+        .unwrap();
+    assert_eq!((both.auth_attempts, both.log_retention_days), (30, 7));
+    assert_eq!(config(None, &[]).unwrap().auth_attempts, 10);
+}
+
+#[test]
+fn an_unknown_key_in_the_file_is_named() {
+    assert!(message(Some("lissten = 'x'"), &[]).contains("unknown key 'lissten'"));
+    assert!(
+        message(Some("[providers.openai]\nurl = 'x'"), &[]).contains("unknown key 'providers.openai.url'")
+    );
+}
+
+#[test]
+fn a_bad_value_names_the_setting_and_what_was_expected() {
+    for (name, value) in [
+        ("GATEWAY_LISTEN", "somewhere"),
+        ("GATEWAY_AUTH_ATTEMPTS", "0"),
+        ("GATEWAY_AUTH_ATTEMPTS", "ten"),
+        ("GATEWAY_DEFAULT_PLAN", "gold"),
+        ("GATEWAY_PUBLIC_DOCS", "yes"),
+        ("GATEWAY_EGRESS_PRIVATE", "maybe"),
+        ("GATEWAY_TRUSTED_PROXIES", "10.0.0.0/99"),
+        ("GATEWAY_DATABASE_URL", "mysql://localhost/x"),
+        ("GATEWAY_REDIS_URL", "localhost:6379"),
+        ("GATEWAY_MASTER_KEY", "abc"),
+        ("GATEWAY_TOKEN_SECRET", "short"),
+        ("GATEWAY_PROVIDER_OPENAI_BASE_URL", "api.openai.com"),
+    ] {
+        let text = message(None, &[(name, value)]);
+        assert!(text.contains(name) && text.contains("expected"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn secrets_are_made_once_and_must_be_given_with_postgres() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = [("GATEWAY_DATA_DIR".to_owned(), directory.path().display().to_string())];
+    let first = Config::check(&Values::gather(None, data.clone()).unwrap()).unwrap();
+    let second = Config::check(&Values::gather(None, data).unwrap()).unwrap();
+    assert_eq!(first.token_secret.expose_secret(), second.token_secret.expose_secret());
+    assert_eq!(first.master_key.expose_secret().len(), 64);
+    let text = message(None, &[("GATEWAY_DATABASE_URL", "postgres://localhost/x")]);
+    assert!(text.contains("GATEWAY_TOKEN_SECRET must be set"), "{text}");
+}
+
+#[test]
+fn the_shown_settings_hide_every_secret() {
+    let values = values(
+        None,
+        &[
+            ("GATEWAY_MASTER_KEY", &"ab".repeat(32)),
+            ("GATEWAY_DATABASE_URL", "postgres://gw:hunter2@db.example/x"),
+            ("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-live-1"),
+        ],
+    )
+    .unwrap();
+    let text = show(&values);
+    for secret in ["abab", "hunter2", "sk-live-1"] {
+        assert!(!text.contains(secret), "{secret} is shown in\n{text}");
+    }
+    assert!(text.contains("[providers.openai]") && text.contains("environment"));
+    assert!(text.parse::<toml::Table>().is_ok());
+}
+
+#[test]
+fn private_egress_follows_the_listening_address() {
+    assert!(config(None, &[]).unwrap().egress_private);
+    assert!(!config(None, &[("GATEWAY_LISTEN", "0.0.0.0:8080")]).unwrap().egress_private);
+    assert!(
+        config(None, &[("GATEWAY_LISTEN", "0.0.0.0:8080"), ("GATEWAY_EGRESS_PRIVATE", "allow")])
+            .unwrap()
+            .egress_private
+    );
+}
+
+#[test]
+fn a_variable_that_names_nothing_is_reported() {
+    let values =
+        values(None, &[("GATEWAY_LISTN", "x"), ("GATEWAY_PROVIDER_AZURE_OPENAI_API_KEY", "k")]).unwrap();
+    assert_eq!(values.unknown_variables, ["GATEWAY_LISTN"]);
+    assert!(values.providers.contains_key("azure-openai"));
+}

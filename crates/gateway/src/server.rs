@@ -1,0 +1,275 @@
+//! The listener, and the way every request takes before it reaches a handler: request id, authentication, then
+//! routing. Authentication comes first on every path but the public ones, so that a stranger learns nothing.
+
+use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::FutureExt as _;
+use http::header::{ALLOW, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use ipnet::IpNet;
+use tokio::net::TcpListener;
+use tower::ServiceExt as _;
+use tracing::Instrument as _;
+
+use crate::api::{self, Api};
+use crate::app::{App, StartError};
+use crate::auth::{self, Denied, Identity};
+use crate::problem::{Family, Outcome, Problem, rate_headers};
+
+/// A client that does not finish its request head in this time is given up.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long requests in flight may take to finish once the service stops.
+const DRAIN: Duration = Duration::from_secs(30);
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
+
+/// Opens the address of the settings, with a message for people when that fails.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen {
+        address: address.to_string(),
+        why: match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process uses this address; stop it, or set GATEWAY_LISTEN to another one".into()
+            }
+            std::io::ErrorKind::PermissionDenied => {
+                "not permitted; ports below 1024 need special rights, set GATEWAY_LISTEN to a higher one"
+                    .into()
+            }
+            _ => error.to_string(),
+        },
+    })
+}
+
+/// Serves until the app is asked to stop, then finishes what is in flight.
+pub async fn serve(app: Arc<App>, listener: TcpListener) {
+    let api = Arc::new(Api::new(Arc::clone(&app)));
+    let graceful = GracefulShutdown::new();
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = app.stopping() => break,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of file descriptors: wait for some to come back instead of spinning.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Without it a small write waits for the peer's acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let (app, api, task_app) = (Arc::clone(&app), Arc::clone(&api), Arc::clone(&app));
+        let service = service_fn(move |request| {
+            let (app, api) = (Arc::clone(&app), Arc::clone(&api));
+            async move { Ok::<_, std::convert::Infallible>(respond(app, api, peer, request).await) }
+        });
+        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = graceful.watch(connection);
+        task_app.spawn(async move {
+            // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
+            let _ = connection.await;
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not finish in time and were cut off");
+    }
+}
+
+async fn respond(app: Arc<App>, api: Arc<Api>, peer: SocketAddr, request: Request<Incoming>) -> Response {
+    let request_id = request_id(request.headers());
+    let family = api::family_of(request.uri().path());
+    let span = tracing::info_span!("request", id = %request_id.to_str().unwrap_or_default());
+    let handled = AssertUnwindSafe(route(&app, &api, peer, request)).catch_unwind();
+    let mut response = match handled.instrument(span.clone()).await {
+        Ok(Ok(response)) => finish(response, family),
+        Ok(Err(problem)) => problem.render(family),
+        Err(_) => span.in_scope(|| Problem::internal("a handler panicked")).render(family),
+    };
+    response.headers_mut().insert(REQUEST_ID, request_id);
+    response
+}
+
+/// Authentication, then routing.
+async fn route(app: &Arc<App>, api: &Api, peer: SocketAddr, request: Request<Incoming>) -> Outcome<Response> {
+    let path = request.uri().path();
+    let identity = if api::is_public(path, app.config.public_docs) {
+        None
+    } else {
+        Some(auth::authenticate(app, request.headers()).await.map_err(|denied| refuse(app, denied))?)
+    };
+    if path == "/" && request.method() == http::Method::GET {
+        return Ok(redirect("/console"));
+    }
+    let mut response = if api.claims(path) {
+        manage(app, api, peer, identity.as_ref(), request).await
+    } else {
+        return Err(unclaimed(&request));
+    };
+    if let Some(rate) = identity.as_ref().and_then(|identity| identity.rate.as_ref()) {
+        response.headers_mut().extend(rate_headers(rate));
+    }
+    Ok(response)
+}
+
+async fn manage(
+    app: &App,
+    api: &Api,
+    peer: SocketAddr,
+    identity: Option<&Identity>,
+    request: Request<Incoming>,
+) -> Response {
+    let mut request = request.map(Body::new);
+    let address = client_address(peer.ip(), request.headers(), &app.config.trusted_proxies);
+    request.extensions_mut().insert(address);
+    if let Some(identity) = identity {
+        request.extensions_mut().insert(identity.clone());
+    }
+    match api.router.clone().oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// Puts the bodies of errors in, which handlers leave to this place.
+fn finish(mut response: Response, family: Family) -> Response {
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => problem,
+        None if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
+            let allowed = response.headers().get(ALLOW).cloned();
+            let mut problem = Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this path does not take that method; see the Allow header",
+            );
+            problem.headers.extend(allowed.map(|allowed| (ALLOW, allowed)));
+            problem
+        }
+        None => return response,
+    };
+    let rate = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
+        .map(|name| (HeaderName::from_static(name), response.headers().get(name).cloned()));
+    let mut rendered = problem.render(family);
+    for (name, value) in rate {
+        if let Some(value) = value {
+            rendered.headers_mut().insert(name, value);
+        }
+    }
+    rendered
+}
+
+fn refuse(app: &App, denied: Denied) -> Problem {
+    match denied {
+        Denied::Missing => {
+            Problem::unauthorized("send X-Gateway-Key: sk-gateway-… or Authorization: Bearer <token>")
+        }
+        Denied::Invalid => Problem::unauthorized("the key or token is not valid, or not any more"),
+        Denied::RateLimited(verdict) => Problem::rate_limited(
+            verdict,
+            app.clock.now(),
+            "too many requests in this minute; see Retry-After",
+        ),
+        Denied::Unavailable => Problem::unavailable(),
+    }
+}
+
+/// A path that no route claims, on a request that names no provider.
+fn unclaimed(request: &Request<Incoming>) -> Problem {
+    let path = request.uri().path();
+    if path == "/api" || path.starts_with("/api/") {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "there is no such endpoint; GET /openapi.yaml lists them",
+        )
+    } else {
+        Problem::bad_request("X-Gateway-Provider: name the provider that this request is for")
+    }
+}
+
+fn redirect(to: &'static str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
+    response
+}
+
+/// The caller's own request id when it is a sane one, else a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let sane = |value: &&HeaderValue| {
+        let bytes = value.as_bytes();
+        (1..=128).contains(&bytes.len())
+            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'))
+    };
+    match headers.get(REQUEST_ID).filter(sane) {
+        Some(value) => value.clone(),
+        None => HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+    }
+}
+
+/// The peer, or what a trusted proxy says of it: the last address in X-Forwarded-For that is no proxy of ours.
+fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_ours = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
+    if !is_ours(&peer) {
+        return peer;
+    }
+    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let hops: Vec<&str> = forwarded.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let mut client = peer;
+    for hop in hops.iter().rev() {
+        let Ok(address) = hop.parse::<IpAddr>() else { break };
+        client = address;
+        if !is_ours(&address) {
+            break;
+        }
+    }
+    client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forwarded(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(
+            HeaderName::from_static("x-forwarded-for"),
+            HeaderValue::from_str(value).unwrap(),
+        )])
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed_about_the_client() {
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let client = |peer: &str, value: &str| {
+            client_address(peer.parse().unwrap(), &forwarded(value), &trusted).to_string()
+        };
+        assert_eq!(client("192.0.2.9", "198.51.100.1"), "192.0.2.9");
+        assert_eq!(client("10.0.0.1", "198.51.100.1"), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", "203.0.113.7, 198.51.100.1, 10.0.0.2"), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", "junk"), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", "198.51.100.1, junk"), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_request_id_is_kept_only_when_it_is_sane() {
+        let with = |value: &str| {
+            request_id(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_str(value).unwrap())]))
+        };
+        assert_eq!(with("abc-1"), "abc-1");
+        assert_ne!(with("a b"), "a b");
+        assert_ne!(with(&"x".repeat(200)), "x".repeat(200));
+    }
+}

@@ -1,0 +1,158 @@
+//! An application as `gateway serve` starts it, on a free port and a fresh database.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway::app::App;
+use gateway::clock::Clock;
+use gateway::config::{Config, Values};
+use gateway::server;
+use gateway_store::testing::create_postgres_database;
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::client::{Answer, Call};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+pub struct TestApp {
+    pub app: Arc<App>,
+    pub address: SocketAddr,
+    pub data: Arc<TempDir>,
+    server: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// One person with an organization of their own.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub email: String,
+    pub user_id: String,
+    pub org_id: String,
+    pub slug: String,
+    pub token: String,
+    pub api_key: String,
+}
+
+pub const PASSWORD: &str = "correct horse battery";
+
+impl TestApp {
+    /// Settings are environment variables; rate limits and attempts are out of the way unless given.
+    pub async fn start_with(backend: Backend, settings: &[(&str, &str)]) -> Self {
+        let data = Arc::new(tempfile::tempdir().unwrap());
+        let mut environment = vec![
+            ("GATEWAY_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
+            ("GATEWAY_DATA_DIR".to_owned(), data.path().display().to_string()),
+            ("GATEWAY_AUTH_ATTEMPTS".to_owned(), "100000".to_owned()),
+            ("GATEWAY_TOKEN_SECRET".to_owned(), "a token secret for tests, 32 bytes or more".to_owned()),
+            ("GATEWAY_MASTER_KEY".to_owned(), "5e".repeat(32)),
+        ];
+        if backend == Backend::Postgres {
+            environment.push(("GATEWAY_DATABASE_URL".to_owned(), fresh_postgres().await));
+        }
+        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let config = Config::check(&Values::gather(None, environment).unwrap()).unwrap();
+        Self::start(config, data).await
+    }
+
+    pub async fn start(config: Config, data: Arc<TempDir>) -> Self {
+        let listener = server::bind(config.listen).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = App::start(config, Clock::default()).await.unwrap();
+        let server = tokio::spawn(server::serve(Arc::clone(&app), listener));
+        Self { app, address, data, server: Some(server) }
+    }
+
+    /// Stops the service as SIGTERM does and answers what is needed to start it again on the same data.
+    pub async fn stop(mut self) -> (Config, Arc<TempDir>) {
+        self.app.begin_stop();
+        if let Some(server) = self.server.take() {
+            server.await.unwrap();
+        }
+        self.app.finish_stop(Duration::from_secs(5)).await;
+        let config = self.app.config.clone();
+        (config, Arc::clone(&self.data))
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn call(&self, method: Method, path: &str) -> Call {
+        Call::new(self.address, method, path)
+    }
+
+    pub fn get(&self, path: &str) -> Call {
+        self.call(Method::GET, path)
+    }
+
+    pub fn post(&self, path: &str, body: Value) -> Call {
+        self.call(Method::POST, path).json(body)
+    }
+
+    pub fn put(&self, path: &str, body: Value) -> Call {
+        self.call(Method::PUT, path).json(body)
+    }
+
+    pub fn delete(&self, path: &str) -> Call {
+        self.call(Method::DELETE, path)
+    }
+
+    /// Signs up a person with an organization named `slug`.
+    pub async fn signup(&self, slug: &str) -> Account {
+        let email = format!("{slug}@example.com");
+        let body = json!({"email": email, "password": PASSWORD, "org_slug": slug});
+        let answer = self.post("/api/v1/signup", body).send().await.expect(201);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        Account {
+            email,
+            user_id: text(&answer["user"]["id"]),
+            org_id: text(&answer["org"]["id"]),
+            slug: slug.to_owned(),
+            token: text(&answer["token"]),
+            api_key: text(&answer["api_key"]),
+        }
+    }
+
+    /// A token of somebody who joined the owner's organization in the given role.
+    pub async fn join(&self, owner: &Account, role: &str) -> Account {
+        let email = format!("{role}.{}@example.com", uuid::Uuid::new_v4().simple());
+        let path = format!("/api/v1/orgs/{}/members", owner.org_id);
+        let invite =
+            self.post(&path, json!({"email": email, "role": role})).bearer(&owner.token).send().await;
+        let invite = invite.expect(201);
+        let body = json!({"email": email, "password": PASSWORD, "invite_token": invite["invite_token"]});
+        let answer = self.post("/api/v1/signup", body).send().await.expect(201);
+        Account {
+            email,
+            user_id: answer["user"]["id"].as_str().unwrap().to_owned(),
+            org_id: owner.org_id.clone(),
+            slug: owner.slug.clone(),
+            token: answer["token"].as_str().unwrap().to_owned(),
+            api_key: String::new(),
+        }
+    }
+
+    pub async fn login(&self, email: &str, password: &str) -> Answer {
+        self.post("/api/v1/login", json!({"email": email, "password": password})).send().await
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        self.app.begin_stop();
+    }
+}
+
+async fn fresh_postgres() -> String {
+    let server = std::env::var("TEST_POSTGRES_URL").expect(
+        "TEST_POSTGRES_URL is not set: run the tests with `make test`, which starts a private PostgreSQL",
+    );
+    let name = format!("gateway_{}", uuid::Uuid::new_v4().simple());
+    create_postgres_database(&server, &name).await.unwrap()
+}

@@ -1,0 +1,112 @@
+//! A small HTTP client whose answers are easy to check.
+
+use std::net::SocketAddr;
+use std::ops::Index;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// A request that is being put together.
+pub struct Call {
+    address: SocketAddr,
+    method: Method,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+}
+
+impl Call {
+    pub fn new(address: SocketAddr, method: Method, path: &str) -> Self {
+        Self { address, method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    pub fn key(self, key: &str) -> Self {
+        self.header("x-gateway-key", key)
+    }
+
+    pub fn json(self, body: Value) -> Self {
+        self.header("content-type", "application/json").raw(body.to_string())
+    }
+
+    pub fn raw(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    pub async fn send(self) -> Answer {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request =
+            Request::builder().method(self.method).uri(&self.path).header("host", "gateway.test");
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let response = sender.send_request(request.body(Full::new(self.body)).unwrap()).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { status: head.status, headers: head.headers, body }
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The JSON body, after checking the status.
+    #[track_caller]
+    pub fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text());
+        self.json()
+    }
+
+    /// Checks status and code of an error in either family of bodies.
+    #[track_caller]
+    pub fn expect_error(&self, status: u16, code: &str) -> Value {
+        let body = self.expect(status);
+        let found = body.get("code").or_else(|| body.get("error_code"));
+        assert_eq!(found.and_then(Value::as_str), Some(code), "{body}");
+        let message = body.get("message").or_else(|| body.get("error"));
+        assert!(message.is_some_and(Value::is_string), "an error carries a message: {body}");
+        body
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl Index<&str> for Answer {
+    type Output = http::HeaderValue;
+
+    fn index(&self, name: &str) -> &Self::Output {
+        &self.headers[name]
+    }
+}

@@ -1,0 +1,40 @@
+//! What all tests share: an application on a port of its own, a client, and accounts to begin with.
+
+mod app;
+mod client;
+
+pub use app::{Backend, TestApp};
+
+/// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and
+/// `name::postgres`. A second form takes settings: `on_both!(name, [("GATEWAY_…", "…")], |app| …)`.
+#[macro_export]
+macro_rules! on_both {
+    ($name:ident, |$app:ident| $body:expr) => {
+        $crate::on_both!($name, [], |$app| $body);
+    };
+    ($name:ident, $settings:expr, |$app:ident| $body:expr) => {
+        mod $name {
+            #[allow(unused_imports, reason = "a test uses what it needs of its file's imports")]
+            use super::*;
+
+            async fn body($app: $crate::support::TestApp) {
+                $body.await
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                let app =
+                    $crate::support::TestApp::start_with($crate::support::Backend::Sqlite, &$settings).await;
+                body(app).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                let app =
+                    $crate::support::TestApp::start_with($crate::support::Backend::Postgres, &$settings)
+                        .await;
+                body(app).await;
+            }
+        }
+    };
+}
