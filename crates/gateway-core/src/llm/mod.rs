@@ -4,7 +4,10 @@
 
 pub mod errors;
 pub mod failure;
+pub mod multipart;
+pub mod peek;
 pub mod providers;
+pub mod scan;
 
 /// The wire format that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
