@@ -5,6 +5,7 @@
 pub mod errors;
 pub mod failure;
 pub mod multipart;
+pub mod paths;
 pub mod peek;
 pub mod providers;
 pub mod scan;
