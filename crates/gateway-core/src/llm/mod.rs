@@ -9,6 +9,7 @@ pub mod paths;
 pub mod peek;
 pub mod providers;
 pub mod scan;
+pub mod sigv4;
 
 /// The wire format that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
