@@ -7,6 +7,7 @@ pub mod failure;
 pub mod multipart;
 pub mod paths;
 pub mod peek;
+pub mod preview;
 pub mod providers;
 pub mod scan;
 pub mod sigv4;
