@@ -9,6 +9,7 @@ pub mod paths;
 pub mod peek;
 pub mod preview;
 pub mod providers;
+pub mod sandbox;
 pub mod scan;
 pub mod sigv4;
 
