@@ -1,0 +1,370 @@
+//! What a request's path tells: the model, the operation, whether the answer is a stream, and the format that
+//! the caller speaks.
+//!
+//! The rule for models: paths are forwarded as they came, so a model may only be read off a path that every
+//! server reads alike. Segments are percent-decoded once before they are compared, and compared without
+//! regard to letter case, because some providers route that way. A path is ambiguous, an error, when it has
+//! `.` or `..` segments, broken or double percent-encoding, control characters, backslashes, semicolons (which
+//! some servers cut off with all behind them), an encoded slash
+//! (allowed only inside the model of a Bedrock path, where ARNs have one), or when a word that introduces a
+//! model (`models`, `model`, `deployments`, `engines`, …) comes twice, behind doubled slashes, or where no
+//! known API has it. Who decides on models must refuse an ambiguous path rather than look into the body.
+//! A model in the path beats the body's.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use super::ClientShape;
+
+/// The path may name another model to the upstream than to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the path does not say clearly which model is called")]
+pub struct AmbiguousPath;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    Chat,
+    Responses,
+    Messages,
+    GenerateContent,
+    Converse,
+    Embeddings,
+    Completions,
+    Models,
+    Other,
+}
+
+/// The model that the path names; `Ok(None)` when the path has no place for one, so that the body's counts.
+pub fn model_from_path(path: &str) -> Result<Option<Cow<'_, str>>, AmbiguousPath> {
+    let (segments, doubled) = segments(path)?;
+    let mut markers = (0..segments.len()).filter(|&at| Marker::of(&segments[at]).is_some());
+    let Some(at) = markers.next() else {
+        return if segments.iter().any(|segment| segment.contains('/')) {
+            Err(AmbiguousPath)
+        } else {
+            Ok(None)
+        };
+    };
+    let rest = &segments[at + 1..];
+    let Some(marker) = Marker::of(&segments[at]) else { return Ok(None) };
+    if rest.is_empty() && marker != Marker::Model && !doubled && markers.next().is_none() {
+        return Ok(None);
+    }
+    // `…/endpoints/openapi/chat/completions` is Vertex's OpenAI door: its model is in the body.
+    if marker == Marker::Endpoints
+        && rest.len() > 1
+        && rest[0] == "openapi"
+        && !doubled
+        && markers.next().is_none()
+    {
+        return Ok(None);
+    }
+    let model_may_have_slash = marker == Marker::Model;
+    let stray_slash = |(index, segment): (usize, &Cow<'_, str>)| {
+        segment.contains('/') && !(model_may_have_slash && index == at + 1)
+    };
+    if doubled || segments.iter().enumerate().any(stray_slash) {
+        return Err(AmbiguousPath);
+    }
+    // The model itself may be called like a marker; any other second marker is a riddle.
+    if markers.any(|other| other != at + 1) {
+        return Err(AmbiguousPath);
+    }
+    match (marker, rest) {
+        (Marker::Model, [id, action]) if is_bedrock_action(action) && is_plain_arn(id) => {
+            Ok(Some(id.clone()))
+        }
+        (Marker::Deployments, [id, ..]) => Ok(Some(id.clone())),
+        (Marker::Models, [last]) => google_model(path, last, ""),
+        (Marker::TunedModels, [last]) => google_model(path, last, "tunedModels/"),
+        (Marker::Endpoints, [last]) => google_model(path, last, "endpoints/"),
+        _ => Err(AmbiguousPath),
+    }
+}
+
+/// Whether a call to this path is answered with a stream whatever its body says.
+pub fn streams_by_path(path: &str, query: Option<&str>) -> bool {
+    let Ok((segments, _)) = segments(path) else { return false };
+    let Some(last) = segments.last() else { return false };
+    let method = last.rsplit_once(':').map_or("", |(_, method)| method);
+    matches!(method, "streamGenerateContent" | "streamRawPredict" | "serverStreamingPredict")
+        || matches!(&**last, "converse-stream" | "invoke-with-response-stream")
+        || (!method.is_empty() && query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse")))
+}
+
+/// What a call to this path does, for the log row and the choice of a usage reader.
+pub fn operation(path: &str) -> Operation {
+    let Ok((segments, _)) = segments(path) else { return Operation::Other };
+    let words: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    match *words {
+        [.., "chat", "completions"] | [.., "v1" | "v2" | "api", "chat"] => Operation::Chat,
+        [.., "completions"] | ["api", "generate"] => Operation::Completions,
+        [.., "responses"] => Operation::Responses,
+        [.., "v1", "messages"] | ["messages"] => Operation::Messages,
+        [.., "embeddings" | "embed"] => Operation::Embeddings,
+        [.., "converse" | "converse-stream"] => Operation::Converse,
+        [.., "models"] => Operation::Models,
+        [.., _, last] | [last] => match last.rsplit_once(':').map(|(_, method)| method) {
+            Some("generateContent" | "streamGenerateContent") => Operation::GenerateContent,
+            Some("embedContent" | "batchEmbedContents") => Operation::Embeddings,
+            Some("rawPredict" | "streamRawPredict") if words.contains(&"anthropic") => Operation::Messages,
+            None if words.len() > 1 && words[words.len() - 2] == "models" => Operation::Models,
+            _ => Operation::Other,
+        },
+        [] => Operation::Other,
+    }
+}
+
+/// The format that the caller speaks, as the path tells it.
+pub fn caller_shape(path: &str) -> Option<ClientShape> {
+    let (segments, _) = segments(path).ok()?;
+    let last = segments.last()?;
+    match operation(path) {
+        Operation::Chat | Operation::Completions | Operation::Embeddings
+            if last == "completions" || last == "embeddings" =>
+        {
+            Some(ClientShape::OpenAiChat)
+        }
+        Operation::Embeddings if last.contains(':') => Some(ClientShape::Gemini),
+        Operation::Responses => Some(ClientShape::OpenAiResponses),
+        Operation::Messages if last == "messages" => Some(ClientShape::Anthropic),
+        Operation::GenerateContent => Some(ClientShape::Gemini),
+        _ => None,
+    }
+}
+
+/// The words that introduce a model in a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marker {
+    Model,
+    Models,
+    TunedModels,
+    Endpoints,
+    /// Azure's deployments, and the engines that came before them.
+    Deployments,
+}
+
+impl Marker {
+    fn of(segment: &str) -> Option<Self> {
+        const WORDS: [(&str, Marker); 6] = [
+            ("model", Marker::Model),
+            ("models", Marker::Models),
+            ("tunedModels", Marker::TunedModels),
+            ("endpoints", Marker::Endpoints),
+            ("deployments", Marker::Deployments),
+            ("engines", Marker::Deployments),
+        ];
+        WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(segment)).map(|(_, marker)| *marker)
+    }
+}
+
+/// The decoded segments of a path, without empty ones, and whether an empty one stood between others.
+fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), AmbiguousPath> {
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    let mut segments = Vec::new();
+    let mut doubled = false;
+    for raw in inner.split('/') {
+        if raw.is_empty() {
+            doubled |= !inner.is_empty();
+            continue;
+        }
+        let decoded = percent_decode_str(raw).decode_utf8().map_err(|_| AmbiguousPath)?;
+        // A percent sign that is still there was either broken or encoded twice.
+        let odd = |c: char| c.is_control() || matches!(c, '\\' | '%' | '?' | '#' | ';');
+        if matches!(&*decoded, "." | "..") || decoded.contains(odd) {
+            return Err(AmbiguousPath);
+        }
+        segments.push(decoded);
+    }
+    Ok((segments, doubled))
+}
+
+fn is_bedrock_action(action: &str) -> bool {
+    matches!(
+        action,
+        "converse"
+            | "converse-stream"
+            | "invoke"
+            | "invoke-with-response-stream"
+            | "invoke-with-bidirectional-stream"
+            | "count-tokens"
+    )
+}
+
+/// A decoded Bedrock model may hold slashes, but none that a server could fold away.
+fn is_plain_arn(id: &str) -> bool {
+    id.split('/').all(|piece| !matches!(piece, "" | "." | ".."))
+}
+
+/// Splits `{model}:{method}`. A second colon, or an encoded one, could be split elsewhere by the server.
+fn google_model<'a>(
+    path: &'a str,
+    last: &Cow<'a, str>,
+    prefix: &str,
+) -> Result<Option<Cow<'a, str>>, AmbiguousPath> {
+    let (model, method) = last.split_once(':').unwrap_or((last, "x"));
+    let colons = |text: &str| text.bytes().filter(|byte| *byte == b':').count();
+    let as_sent = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let plain_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if model.is_empty() || !plain_method || colons(as_sent) != colons(last) {
+        return Err(AmbiguousPath);
+    }
+    if prefix.is_empty() {
+        let length = model.len();
+        return Ok(Some(match last {
+            Cow::Borrowed(last) => Cow::Borrowed(&last[..length]),
+            Cow::Owned(last) => Cow::Owned(last[..length].to_owned()),
+        }));
+    }
+    Ok(Some(Cow::Owned(format!("{prefix}{model}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_model_is_read_off_the_paths_of_every_provider() {
+        let arn = "arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-v1:0";
+        for (path, model) in [
+            ("/v1beta/models/gemini-2.5-pro:generateContent", Some("gemini-2.5-pro")),
+            ("/v1beta/models/gemini-2.5-pro:streamGenerateContent/", Some("gemini-2.5-pro")),
+            ("/v1beta/tunedModels/mine:generateContent", Some("tunedModels/mine")),
+            (
+                "/v1/projects/p/locations/l/publishers/anthropic/models/claude%404:rawPredict",
+                Some("claude@4"),
+            ),
+            ("/v1/projects/p/locations/l/endpoints/123:predict", Some("endpoints/123")),
+            ("/v1/projects/p/locations/l/endpoints/openapi/chat/completions", None),
+            ("/v1/models/gpt-4o", Some("gpt-4o")),
+            ("/v1/models/models", Some("models")),
+            ("/v1/models", None),
+            ("/v1/models/", None),
+            ("/model/amazon.nova-v1%3A0/converse", Some("amazon.nova-v1:0")),
+            ("/model/amazon.nova-v1:0/invoke-with-response-stream", Some("amazon.nova-v1:0")),
+            (
+                "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.amazon.nova-v1%3A0/converse",
+                Some(arn),
+            ),
+            ("/openai/deployments/my-gpt/chat/completions", Some("my-gpt")),
+            ("/OpenAI/Deployments/my-gpt/chat/completions", Some("my-gpt")),
+            ("/openai/d%65ployments/my-gpt/chat/completions", Some("my-gpt")),
+            ("/v1/engines/davinci/completions", Some("davinci")),
+            ("/v1/chat/completions", None),
+            ("/v1//chat/completions", None),
+            ("/openai/v1/responses", None),
+            ("/", None),
+        ] {
+            assert_eq!(model_from_path(path).as_ref().map(|found| found.as_deref()), Ok(model), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_servers_might_read_differently_is_ambiguous() {
+        for path in [
+            "/v1beta/models/good/../models/bad:generateContent",
+            "/v1beta/models/good/%2e%2E/bad:generateContent",
+            "/v1beta/models/./good:generateContent",
+            "/v1beta//models/good:generateContent",
+            "/v1beta/models//good:generateContent",
+            "/v1beta/models/bad:x:generateContent",
+            "/v1beta/models/bad%3AgenerateContent",
+            "/v1beta/models/good:generateContent%3A",
+            "/v1beta/models/:generateContent",
+            "/v1beta/models/bad%2f..%2fgood:generateContent",
+            "/v1beta/models/%2567ood:generateContent",
+            "/v1beta/models/good%00:generateContent",
+            "/v1beta/models/good%:generateContent",
+            "/v1beta/models/good%ff:generateContent",
+            "/v1beta/models\\good:generateContent",
+            "/v1beta/models%2Fbad:generateContent",
+            "/v1beta/models/bad/v1/chat/completions",
+            "/v1beta/models/a/models/b:generateContent",
+            "/models/a/deployments/b/chat/completions",
+            "/endpoints/openapi/models/bad:generateContent",
+            "/model/a/b/converse",
+            "/model/bad/new-action",
+            "/model/..%2fbad/converse",
+            "/model/bad%2f/converse",
+            "/model",
+            "/v1/models/a?x",
+            "/model;x/bad/converse",
+            "/v1/projects/a.com:p/locations/l/publishers/google/models/bad%3AgenerateContent",
+            "/v1/chat%2Fcompletions",
+        ] {
+            assert_eq!(model_from_path(path), Err(AmbiguousPath), "{path}");
+        }
+    }
+
+    #[test]
+    fn streams_are_told_by_method_or_action() {
+        for (path, query, streams) in [
+            ("/v1beta/models/g:streamGenerateContent", Some("alt=sse"), true),
+            ("/v1beta/models/g:streamGenerateContent", None, true),
+            ("/v1beta/models/g:generateContent", None, false),
+            ("/v1/projects/p/publishers/anthropic/models/c:streamRawPredict", None, true),
+            ("/model/x/converse-stream", None, true),
+            ("/model/x/invoke-with-response-stream", None, true),
+            ("/model/x/converse", None, false),
+            ("/v1/chat/completions", Some("alt=sse"), false),
+        ] {
+            assert_eq!(streams_by_path(path, query), streams, "{path}");
+        }
+    }
+
+    #[test]
+    fn operations_and_caller_shapes_follow_the_path() {
+        use ClientShape::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
+        use Operation::{
+            Chat, Completions, Converse, Embeddings, GenerateContent, Messages, Models, Other, Responses,
+        };
+        for (path, expected, shape) in [
+            ("/v1/chat/completions", Chat, Some(OpenAiChat)),
+            ("/v1/chat/completions/", Chat, Some(OpenAiChat)),
+            ("/chat/completions", Chat, Some(OpenAiChat)),
+            ("/openai/deployments/d/chat/completions", Chat, Some(OpenAiChat)),
+            ("/v2/chat", Chat, None),
+            ("/api/chat", Chat, None),
+            ("/v1/completions", Completions, Some(OpenAiChat)),
+            ("/v1/responses", Responses, Some(OpenAiResponses)),
+            ("/v1/responses/resp_1", Other, None),
+            ("/v1/messages", Messages, Some(Anthropic)),
+            ("/v1/messages/count_tokens", Other, None),
+            ("/v1/threads/t/messages", Other, None),
+            ("/v1/publishers/anthropic/models/c:rawPredict", Messages, None),
+            ("/v1beta/models/g:generateContent", GenerateContent, Some(Gemini)),
+            ("/v1beta/models/g:streamGenerateContent", GenerateContent, Some(Gemini)),
+            ("/v1beta/models/g:embedContent", Embeddings, Some(Gemini)),
+            ("/v1/embeddings", Embeddings, Some(OpenAiChat)),
+            ("/v2/embed", Embeddings, None),
+            ("/model/m/converse-stream", Converse, None),
+            ("/model/m/invoke", Other, None),
+            ("/v1/models", Models, None),
+            ("/v1/models/gpt-4o", Models, None),
+            ("/v1/audio/speech", Other, None),
+            ("/", Other, None),
+        ] {
+            assert_eq!(operation(path), expected, "{path}");
+            assert_eq!(caller_shape(path), shape, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bedrock_models_survive_encoding(model in "[a-z0-9.:-]{1,30}(/[a-z0-9.:-]{1,5}[a-z])?") {
+            prop_assume!(model.split('/').all(|piece| piece != "." && piece != ".."));
+            let encoded = percent_encoding::utf8_percent_encode(&model, percent_encoding::NON_ALPHANUMERIC);
+            let path = format!("/model/{encoded}/converse");
+            let found = model_from_path(&path).unwrap();
+            prop_assert_eq!(found.as_deref(), Some(&*model));
+        }
+
+        #[test]
+        fn no_path_panics(path in "(/|models|model|deployments|:|%2f|%|\\.|x|converse|é){0,12}") {
+            let _ = (model_from_path(&path), operation(&path), caller_shape(&path), streams_by_path(&path, None));
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The built-in providers as data: one row each. To add a provider, add a row; code that differs by provider
+//! belongs to its wire format or its way of authenticating, never to its name.
+
+use super::Shape;
+
+/// The provider that lives inside the gateway and is answered by `sandbox`, without any upstream.
+pub const SANDBOX: &str = "sandbox";
+
+/// Sent with `x-api-key` when the caller named no version of its own.
+pub const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// How a stored credential is shown to the provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    None,
+    /// `Authorization: Bearer`
+    Bearer,
+    /// `x-api-key`, and `anthropic-version` when the caller sent none.
+    XApiKey,
+    /// `api-key`
+    ApiKey,
+    /// `x-goog-api-key`
+    GoogApiKey,
+    /// AWS Signature Version 4, or `Bearer` when the credential is a Bedrock API key rather than a key pair.
+    SigV4 {
+        service: &'static str,
+    },
+    /// `Authorization: Bearer` with a token that expires and has to be renewed outside.
+    OAuthBearer,
+}
+
+/// A row of the table. Paths may hold `{model}`, and for vertex `{project}` and `{location}`.
+#[derive(Debug, Clone, Copy)]
+pub struct Provider {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub auth: Auth,
+    /// Ends before the `/v1` that callers' paths bring. None: has to be configured (the sandbox has none).
+    pub base_url: Option<&'static str>,
+    /// Where the operator's credential usually is in the environment, first found wins.
+    pub env_keys: &'static [&'static str],
+    /// Whether `stream_options.include_usage` may be added to a stream; the others either send usage
+    /// unasked or refuse the field.
+    pub takes_include_usage: bool,
+    pub chat_path: &'static str,
+    /// Where a streamed chat call goes, when that is another path.
+    pub stream_path: Option<&'static str>,
+    pub responses_path: Option<&'static str>,
+    pub embeddings_path: Option<&'static str>,
+    /// A cheap `GET` that lists models: what a test of a credential calls.
+    pub models_path: Option<&'static str>,
+    /// `gen_ai.provider.name` of the OpenTelemetry conventions; our own name where they have none.
+    pub otel_name: &'static str,
+}
+
+impl Provider {
+    /// Runs on the operator's own machine: needs no account and is reached over plain HTTP.
+    pub fn is_local(&self) -> bool {
+        self.base_url.is_some_and(|url| url.starts_with("http://"))
+    }
+}
+
+/// The built-in provider of exactly this name.
+pub fn builtin(name: &str) -> Option<&'static Provider> {
+    PROVIDERS.iter().find(|provider| provider.name == name)
+}
+
+pub fn all() -> &'static [Provider] {
+    &PROVIDERS
+}
+
+/// An OpenAI-shaped provider with a Bearer key; most rows only say how they differ from it.
+const OPENAI_LIKE: Provider = Provider {
+    name: "",
+    shape: Shape::OpenAi,
+    auth: Auth::Bearer,
+    base_url: None,
+    env_keys: &[],
+    takes_include_usage: true,
+    chat_path: "/v1/chat/completions",
+    stream_path: None,
+    responses_path: None,
+    embeddings_path: None,
+    models_path: Some("/v1/models"),
+    otel_name: "",
+};
+
+const RESPONSES: Option<&str> = Some("/v1/responses");
+const EMBEDDINGS: Option<&str> = Some("/v1/embeddings");
+
+static PROVIDERS: [Provider; 22] = [
+    Provider {
+        name: "openai",
+        base_url: Some("https://api.openai.com"),
+        env_keys: &["OPENAI_API_KEY"],
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "openai",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "anthropic",
+        shape: Shape::Anthropic,
+        auth: Auth::XApiKey,
+        base_url: Some("https://api.anthropic.com"),
+        env_keys: &["ANTHROPIC_API_KEY"],
+        takes_include_usage: false,
+        chat_path: "/v1/messages",
+        otel_name: "anthropic",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "gemini",
+        shape: Shape::Gemini,
+        auth: Auth::GoogApiKey,
+        base_url: Some("https://generativelanguage.googleapis.com"),
+        env_keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        takes_include_usage: false,
+        chat_path: "/v1beta/models/{model}:generateContent",
+        stream_path: Some("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+        embeddings_path: Some("/v1beta/models/{model}:embedContent"),
+        models_path: Some("/v1beta/models"),
+        otel_name: "gcp.gemini",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "azure-openai",
+        auth: Auth::ApiKey,
+        env_keys: &["AZURE_OPENAI_API_KEY"],
+        chat_path: "/openai/v1/chat/completions",
+        responses_path: Some("/openai/v1/responses"),
+        embeddings_path: Some("/openai/v1/embeddings"),
+        models_path: Some("/openai/v1/models"),
+        otel_name: "azure.ai.openai",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "bedrock",
+        shape: Shape::Bedrock,
+        auth: Auth::SigV4 { service: "bedrock" },
+        base_url: Some("https://bedrock-runtime.us-east-1.amazonaws.com"),
+        env_keys: &["AWS_BEARER_TOKEN_BEDROCK"],
+        takes_include_usage: false,
+        chat_path: "/model/{model}/converse",
+        stream_path: Some("/model/{model}/converse-stream"),
+        models_path: None,
+        otel_name: "aws.bedrock",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "vertex",
+        shape: Shape::Gemini,
+        auth: Auth::OAuthBearer,
+        base_url: Some("https://aiplatform.googleapis.com"),
+        env_keys: &["VERTEX_ACCESS_TOKEN", "GOOGLE_OAUTH_ACCESS_TOKEN"],
+        takes_include_usage: false,
+        chat_path: "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
+        stream_path: Some(
+            "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+        ),
+        models_path: None,
+        otel_name: "gcp.vertex_ai",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "mistral",
+        base_url: Some("https://api.mistral.ai"),
+        env_keys: &["MISTRAL_API_KEY"],
+        // Answers 422 to the field, and reports usage in the last chunk unasked.
+        takes_include_usage: false,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "mistral_ai",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "cohere",
+        shape: Shape::Cohere,
+        base_url: Some("https://api.cohere.com"),
+        env_keys: &["COHERE_API_KEY", "CO_API_KEY"],
+        takes_include_usage: false,
+        chat_path: "/v2/chat",
+        embeddings_path: Some("/v2/embed"),
+        otel_name: "cohere",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "groq",
+        base_url: Some("https://api.groq.com/openai"),
+        env_keys: &["GROQ_API_KEY"],
+        responses_path: RESPONSES,
+        otel_name: "groq",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "together",
+        base_url: Some("https://api.together.xyz"),
+        env_keys: &["TOGETHER_API_KEY"],
+        embeddings_path: EMBEDDINGS,
+        otel_name: "together",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "fireworks",
+        base_url: Some("https://api.fireworks.ai/inference"),
+        env_keys: &["FIREWORKS_API_KEY"],
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "fireworks",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "deepseek",
+        base_url: Some("https://api.deepseek.com"),
+        env_keys: &["DEEPSEEK_API_KEY"],
+        otel_name: "deepseek",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "xai",
+        base_url: Some("https://api.x.ai"),
+        env_keys: &["XAI_API_KEY"],
+        responses_path: RESPONSES,
+        otel_name: "x_ai",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "perplexity",
+        base_url: Some("https://api.perplexity.ai"),
+        env_keys: &["PERPLEXITY_API_KEY", "PPLX_API_KEY"],
+        // Usage comes with every chunk; its paths have no version.
+        takes_include_usage: false,
+        chat_path: "/chat/completions",
+        models_path: None,
+        otel_name: "perplexity",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "openrouter",
+        base_url: Some("https://openrouter.ai/api"),
+        env_keys: &["OPENROUTER_API_KEY"],
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "openrouter",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "cerebras",
+        base_url: Some("https://api.cerebras.ai"),
+        env_keys: &["CEREBRAS_API_KEY"],
+        otel_name: "cerebras",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "nvidia",
+        base_url: Some("https://integrate.api.nvidia.com"),
+        env_keys: &["NVIDIA_API_KEY"],
+        embeddings_path: EMBEDDINGS,
+        otel_name: "nvidia",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "huggingface",
+        base_url: Some("https://router.huggingface.co"),
+        env_keys: &["HF_TOKEN", "HUGGINGFACE_API_KEY"],
+        responses_path: RESPONSES,
+        otel_name: "huggingface",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "ollama",
+        auth: Auth::None,
+        base_url: Some("http://localhost:11434"),
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "ollama",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "vllm",
+        base_url: Some("http://localhost:8000"),
+        env_keys: &["VLLM_API_KEY"],
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "vllm",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: "lmstudio",
+        auth: Auth::None,
+        base_url: Some("http://localhost:1234"),
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: "lmstudio",
+        ..OPENAI_LIKE
+    },
+    Provider {
+        name: SANDBOX,
+        auth: Auth::None,
+        responses_path: RESPONSES,
+        embeddings_path: EMBEDDINGS,
+        otel_name: SANDBOX,
+        ..OPENAI_LIKE
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const NAMES: [&str; 22] = [
+        "openai",
+        "anthropic",
+        "gemini",
+        "azure-openai",
+        "bedrock",
+        "vertex",
+        "mistral",
+        "cohere",
+        "groq",
+        "together",
+        "fireworks",
+        "deepseek",
+        "xai",
+        "perplexity",
+        "openrouter",
+        "cerebras",
+        "nvidia",
+        "huggingface",
+        "ollama",
+        "vllm",
+        "lmstudio",
+        "sandbox",
+    ];
+
+    #[test]
+    fn every_provider_of_the_contract_is_there_once() {
+        for name in NAMES {
+            assert_eq!(builtin(name).map(|provider| provider.name), Some(name));
+        }
+        assert_eq!(all().iter().map(|provider| provider.name).collect::<HashSet<_>>().len(), all().len());
+        assert_eq!(all().len(), NAMES.len());
+        assert!(builtin("OpenAI").is_none() && builtin("").is_none());
+    }
+
+    #[test]
+    fn base_urls_are_https_unless_local_and_leave_the_version_to_the_caller() {
+        for provider in all() {
+            let Some(url) = provider.base_url else {
+                assert!(["azure-openai", SANDBOX].contains(&provider.name), "{}", provider.name);
+                continue;
+            };
+            let host = match url.strip_prefix("http://") {
+                Some(rest) => {
+                    assert!(rest.starts_with("localhost:") && provider.is_local());
+                    continue;
+                }
+                None => url.strip_prefix("https://").unwrap().split('/').next().unwrap(),
+            };
+            assert!(
+                host.contains('.') && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-".contains(&b))
+            );
+            assert!(!url.ends_with('/') && !url.ends_with("/v1"), "{url}");
+        }
+    }
+
+    #[test]
+    fn rows_are_whole() {
+        for provider in all() {
+            assert!(!provider.otel_name.is_empty(), "{}", provider.name);
+            let paths = [
+                Some(provider.chat_path),
+                provider.stream_path,
+                provider.responses_path,
+                provider.embeddings_path,
+                provider.models_path,
+            ];
+            assert!(paths.iter().flatten().all(|path| path.starts_with('/')), "{}", provider.name);
+            let model_in_path = matches!(provider.shape, Shape::Gemini | Shape::Bedrock);
+            assert_eq!(provider.chat_path.contains("{model}"), model_in_path, "{}", provider.name);
+            assert_eq!(provider.stream_path.is_some(), model_in_path, "{}", provider.name);
+            assert_eq!(provider.env_keys.is_empty(), provider.auth == Auth::None, "{}", provider.name);
+            assert!(!provider.takes_include_usage || provider.shape == Shape::OpenAi, "{}", provider.name);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Embeddings: each text's character trigrams are hashed into a vector of unit length, so that texts which
+//! share wording are near each other. The same input always gives the same vector.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::ask::model_of;
+use super::{Body, Problem, tokens, whole};
+
+const DIMENSIONS: u64 = 256;
+const MOST_DIMENSIONS: u64 = 4096;
+
+pub(super) fn embeddings(body: &Value) -> Result<Body, Problem> {
+    let model = model_of(body)?;
+    let dimensions = match body.get("dimensions") {
+        None | Some(Value::Null) => DIMENSIONS,
+        Some(value) => {
+            value.as_u64().filter(|count| (1..=MOST_DIMENSIONS).contains(count)).ok_or_else(|| {
+                Problem::field(
+                    "dimensions",
+                    &format!("dimensions has to be an integer from 1 to {MOST_DIMENSIONS}."),
+                )
+            })?
+        }
+    };
+    let as_base64 = match body.get("encoding_format").and_then(Value::as_str) {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(_) => {
+            return Err(Problem::field("encoding_format", "encoding_format has to be float or base64."));
+        }
+    };
+    let inputs = inputs(body.get("input").unwrap_or(&Value::Null))?;
+    let mut data = Vec::new();
+    for (index, input) in inputs.iter().enumerate() {
+        let vector = embed(input, usize::try_from(dimensions).unwrap_or_default());
+        let embedding = if as_base64 {
+            let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+            json!(STANDARD.encode(bytes))
+        } else {
+            vector.iter().map(|number| json!(number)).collect()
+        };
+        data.push(json!({"object": "embedding", "index": index, "embedding": embedding}));
+    }
+    let used: usize = inputs.iter().map(Input::tokens).sum();
+    let usage = json!({"prompt_tokens": used, "total_tokens": used});
+    Ok(whole(&json!({"object": "list", "data": data, "model": model, "usage": usage})))
+}
+
+enum Input {
+    Text(String),
+    Tokens(Vec<u64>),
+}
+
+impl Input {
+    fn tokens(&self) -> usize {
+        match self {
+            Self::Text(text) => tokens(text),
+            Self::Tokens(list) => list.len(),
+        }
+    }
+}
+
+/// A text, a list of texts, a list of token numbers, or a list of those.
+fn inputs(input: &Value) -> Result<Vec<Input>, Problem> {
+    let wrong = || {
+        Problem::field(
+            "input",
+            "input has to be a text that is not empty, a list of texts, or token numbers.",
+        )
+    };
+    let one = |value: &Value| match value {
+        Value::String(text) if !text.is_empty() => Some(Input::Text(text.clone())),
+        Value::Array(numbers) if !numbers.is_empty() => {
+            numbers.iter().map(Value::as_u64).collect::<Option<_>>().map(Input::Tokens)
+        }
+        _ => None,
+    };
+    if let Some(single) = one(input) {
+        return Ok(vec![single]);
+    }
+    let list = input.as_array().filter(|list| !list.is_empty() && list.len() <= 2048).ok_or_else(wrong)?;
+    list.iter().map(|value| one(value).ok_or_else(wrong)).collect()
+}
+
+fn embed(input: &Input, dimensions: usize) -> Vec<f32> {
+    let mut vector = vec![0.0_f32; dimensions];
+    let mut count = |hash: u64| {
+        // The lowest bit gives the sign, the others the place, so that collisions cancel out on average.
+        let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
+        let place = usize::try_from((hash >> 1) % (dimensions.max(1) as u64)).unwrap_or_default();
+        if let Some(number) = vector.get_mut(place) {
+            *number += sign;
+        }
+    };
+    match input {
+        Input::Text(text) => {
+            let padded: Vec<char> = format!(" {} ", text.to_lowercase()).chars().collect();
+            for gram in padded.windows(3) {
+                count(fnv(gram.iter().map(|c| u64::from(u32::from(*c)))));
+            }
+        }
+        Input::Tokens(list) => {
+            for token in list {
+                count(fnv([*token].into_iter()));
+            }
+        }
+    }
+    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+    if length > 0.0 {
+        for number in &mut vector {
+            *number /= length;
+        }
+    } else if let Some(first) = vector.first_mut() {
+        *first = 1.0;
+    }
+    vector
+}
+
+/// FNV-1a with a last shuffle, because its low bits alone are poorly mixed.
+fn fnv(words: impl Iterator<Item = u64>) -> u64 {
+    let hash = words.flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vectors(body: &Value) -> Vec<Vec<f64>> {
+        let Ok(Body::Json(reply)) = embeddings(body) else { panic!("refused: {body}") };
+        let reply: Value = serde_json::from_slice(&reply).unwrap();
+        let data = reply["data"].as_array().unwrap();
+        data.iter()
+            .map(|entry| entry["embedding"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect())
+            .collect()
+    }
+
+    fn cosine(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    #[test]
+    fn vectors_are_of_unit_length_and_like_texts_are_near() {
+        let all = vectors(
+            &json!({"model": "sandbox-embed", "input": ["How do I reset my password?", "how do i reset the password", "Bananas are yellow."]}),
+        );
+        assert!(all.iter().all(|v| v.len() == 256 && (cosine(v, v) - 1.0).abs() < 1e-5));
+        assert!(cosine(&all[0], &all[1]) > 0.6 && cosine(&all[0], &all[2]) < 0.4);
+        assert_eq!(vectors(&json!({"model": "m", "input": "How do I reset my password?"}))[0], all[0]);
+        assert_eq!(vectors(&json!({"model": "m", "input": [[1, 2], [3]], "dimensions": 3})).len(), 2);
+        assert_eq!(vectors(&json!({"model": "m", "input": [1, 2], "dimensions": 3}))[0].len(), 3);
+    }
+
+    #[test]
+    fn base64_holds_the_same_numbers() {
+        let Ok(Body::Json(reply)) =
+            embeddings(&json!({"model": "m", "input": "hi there", "encoding_format": "base64"}))
+        else {
+            panic!()
+        };
+        let reply: Value = serde_json::from_slice(&reply).unwrap();
+        let bytes = STANDARD.decode(reply["data"][0]["embedding"].as_str().unwrap()).unwrap();
+        let numbers: Vec<f64> =
+            bytes.chunks(4).map(|four| f64::from(f32::from_le_bytes(four.try_into().unwrap()))).collect();
+        let floats = &vectors(&json!({"model": "m", "input": "hi there"}))[0];
+        assert!(numbers.iter().zip(floats).all(|(a, b)| (a - b).abs() < 1e-7) && numbers.len() == 256);
+        assert_eq!(reply["usage"], json!({"prompt_tokens": 2, "total_tokens": 2}));
+    }
+
+    #[test]
+    fn odd_inputs_are_refused() {
+        for extra in [
+            json!({"input": ""}),
+            json!({"input": []}),
+            json!({"input": ["a", 1]}),
+            json!({"input": "a", "dimensions": 0}),
+            json!({"input": "a", "encoding_format": "hex"}),
+        ] {
+            let mut body = json!({"model": "m"});
+            body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            assert!(embeddings(&body).is_err(), "{body}");
+        }
+    }
+}
