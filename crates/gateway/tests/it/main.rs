@@ -1,1 +1,1 @@
-
+mod upstream;
