@@ -8,7 +8,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,8 +46,8 @@ def _run(command, env, say):
 
 @contextmanager
 def _one_at_a_time():
-    path = os.path.join(tempfile.gettempdir(), "gateway-install.lock")
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    # The program itself serves as the lock file: it is there for sure, and nothing has to be left behind.
+    fd = os.open(shutil.which("apt-get"), os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from processes import ending_with_us
 from pyenv import target_directory
 
 START_LIMIT_S = 30
@@ -48,7 +49,7 @@ class Gateway:
         self.log = Path(self.directory, "log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [str(binary), "serve"],
+                ending_with_us([str(binary), "serve"]),
                 cwd=self.directory,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).resolve().parent / "standin.py"
 sys.path.insert(0, str(ROOT / "scripts" / "lib"))
+# pytest closes what it opened on Ctrl-C but not when it is told to end, and a process would stay behind.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def load(name):

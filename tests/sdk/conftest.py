@@ -1,5 +1,6 @@
 """One gateway for the whole run, one account, and the OpenAI SDK pointed at its sandbox."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "lib"))
 
 from running import Gateway  # noqa: E402
+
+# pytest closes its fixtures on Ctrl-C but not when it is told to end, and a gateway would stay behind.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
