@@ -9,5 +9,6 @@
 )]
 
 mod support;
+mod upstream;
 
 mod smoke;

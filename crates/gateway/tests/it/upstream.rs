@@ -1,0 +1,206 @@
+//! A programmable upstream for proxy tests: a server on loopback that speaks HTTP/1.1 byte by byte, so that what the
+//! gateway sent is known exactly and what it gets back can be as slow, broken or rude as a provider can be.
+//!
+//! Replies come from a queue (`push`), then from a standing one (`always`). Every request is kept as it came.
+
+#![allow(clippy::disallowed_methods, reason = "a test server is no task of the application's")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test helper fails the test by panicking")]
+#![allow(dead_code, reason = "a toolbox: not every tool is in use all the time")]
+
+mod reply;
+mod request;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+pub(crate) use reply::{Reply, Signal};
+pub(crate) use request::Request;
+
+/// Ends, with all its connections, when it is dropped.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    state: Arc<State>,
+    accepting: JoinHandle<()>,
+}
+
+/// A peer that went away while the script was still reading its body, writing, waiting or hanging.
+#[derive(Clone, Debug)]
+pub(crate) struct Abort {
+    pub(crate) connection: usize,
+    /// Which request it was, counted from 0 in order of arrival; its place in [`Upstream::arrivals`].
+    pub(crate) request: usize,
+    pub(crate) at: Instant,
+}
+
+impl Upstream {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let state = Arc::new(State::default());
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
+        Self { address, state, accepting }
+    }
+
+    /// The base URL, without a slash at its end.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Adds a reply to the queue; each answers one request, in the order in which request heads arrive.
+    pub(crate) fn push(&self, reply: Reply) {
+        self.state.lock().queue.push_back(reply);
+    }
+
+    /// The reply to every request for which the queue has none.
+    pub(crate) fn always(&self, reply: Reply) {
+        self.state.lock().always = Some(reply);
+    }
+
+    /// The requests that arrived in full, in the order in which their heads came.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.state.lock().arrivals.iter().filter(|request| request.complete).cloned().collect()
+    }
+
+    /// All requests whose head arrived, with as much of their body as there is so far.
+    pub(crate) fn arrivals(&self) -> Vec<Request> {
+        self.state.lock().arrivals.clone()
+    }
+
+    pub(crate) fn aborts(&self) -> Vec<Abort> {
+        self.state.lock().aborts.clone()
+    }
+
+    /// How many connections were opened so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.lock().connections
+    }
+
+    /// How many connections are open now.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.state.lock().open
+    }
+
+    /// Waits until at least `n` requests arrived in full, and fails the test when they do not.
+    pub(crate) async fn wait_for_requests(&self, n: usize, limit: Duration) -> Vec<Request> {
+        self.wait_until(limit, &format!("{n} requests"), || self.requests().len() >= n).await;
+        self.requests()
+    }
+
+    /// Waits until at least `n` peers went away, and fails the test when they do not.
+    pub(crate) async fn wait_for_aborts(&self, n: usize, limit: Duration) -> Vec<Abort> {
+        self.wait_until(limit, &format!("{n} aborts"), || self.aborts().len() >= n).await;
+        self.aborts()
+    }
+
+    /// Waits until something that the upstream can see has become true, and fails the test when it does not.
+    pub(crate) async fn wait_until(&self, limit: Duration, what: &str, is_true: impl Fn() -> bool) {
+        let mut changes = self.state.changes.subscribe();
+        let waited = timeout(limit, changes.wait_for(|()| is_true())).await;
+        if waited.is_err() {
+            let state = self.state.lock();
+            let lines: Vec<&str> = state.arrivals.iter().map(|request| request.line.as_str()).collect();
+            panic!("no {what} within {limit:?}; arrivals: {lines:?}, aborts: {:?}", state.aborts);
+        }
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        // The connections belong to this task and end with it.
+        self.accepting.abort();
+    }
+}
+
+/// An address at which every connection is refused. It is held, so that no other test can come to listen there.
+pub(crate) struct Refusing {
+    socket: TcpSocket,
+}
+
+impl Refusing {
+    pub(crate) fn start() -> Self {
+        let socket = TcpSocket::new_v4().expect("sockets can be had");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback has a free port");
+        Self { socket }
+    }
+
+    /// The base URL, without a slash at its end.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.socket.local_addr().expect("a bound socket has an address"))
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let number = state.change(|inner| {
+            inner.connections += 1;
+            inner.open += 1;
+            inner.connections - 1
+        });
+        let state = Arc::clone(&state);
+        connections.spawn(async move {
+            serve::connection(stream, number, &state).await;
+            state.change(|inner| inner.open -= 1);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// What the server's tasks and the test share.
+struct State {
+    inner: Mutex<Inner>,
+    changes: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Inner {
+    queue: VecDeque<Reply>,
+    always: Option<Reply>,
+    arrivals: Vec<Request>,
+    aborts: Vec<Abort>,
+    connections: usize,
+    open: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), changes: watch::channel(()).0 }
+    }
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no holder of this lock panics")
+    }
+
+    /// Changes something, and wakes whoever waits for a change.
+    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let result = change(&mut self.lock());
+        self.changes.send_replace(());
+        result
+    }
+
+    /// Keeps a request whose head is complete, and takes the reply that it is to have.
+    fn arrive(&self, request: Request) -> (usize, Reply) {
+        self.change(|inner| {
+            inner.arrivals.push(request);
+            let reply = inner.queue.pop_front().or_else(|| inner.always.clone());
+            (inner.arrivals.len() - 1, reply.unwrap_or_else(Reply::unscripted))
+        })
+    }
+
+    fn abort(&self, connection: usize, request: usize) {
+        let at = Instant::now();
+        self.change(|inner| inner.aborts.push(Abort { connection, request, at }));
+    }
+}
