@@ -7,5 +7,6 @@ pub mod events;
 pub mod ids;
 pub mod limits;
 pub mod llm;
+pub mod logs;
 pub mod scopes;
 pub mod time;

@@ -55,6 +55,19 @@ impl Db {
         }
     }
 
+    /// Where log rows are kept: on SQLite in a file of their own beside this one, so that a batch of rows never holds
+    /// up a signup; on PostgreSQL in the same database.
+    pub async fn open_logs(&self) -> Result<Self, StoreError> {
+        match &self.0 {
+            Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
+            Pool::Sqlite { write, .. } => {
+                let state = write.connect_options();
+                let file = state.get_filename().with_extension("logs.db");
+                open_sqlite(&file).await.map(Db)
+            }
+        }
+    }
+
     pub fn dialect(&self) -> Dialect {
         match &self.0 {
             Pool::Sqlite { .. } => Dialect::Sqlite,

@@ -21,4 +21,4 @@ pub mod testing;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;
-pub use migrate::{Migrated, SCHEMA_VERSION};
+pub use migrate::{Migrated, Part};

@@ -3,15 +3,44 @@
 //! One set of files serves both databases. A statement that only one of them understands stands between lines
 //! `-- only sqlite` or `-- only postgres` and `-- end`.
 
+use sqlx::AssertSqlSafe;
+
 use crate::db::{Db, Dialect, Tx};
 use crate::error::StoreError;
 use crate::row::args;
 
-/// In order; a released file is never edited.
-const MIGRATIONS: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
+/// State and log rows have schemas of their own: on SQLite they are two files, on PostgreSQL two sets of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    State,
+    Logs,
+}
 
-/// The version that this binary brings a database to.
-pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+/// In order; a released file is never edited.
+const STATE: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
+const LOGS: &[(&str, &str)] = &[];
+
+impl Part {
+    fn migrations(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Part::State => STATE,
+            Part::Logs => LOGS,
+        }
+    }
+
+    /// Where the versions of this part are noted.
+    fn table(self) -> &'static str {
+        match self {
+            Part::State => "schema_versions",
+            Part::Logs => "log_schema_versions",
+        }
+    }
+
+    /// The version that this binary brings the part to.
+    pub fn version(self) -> i64 {
+        self.migrations().len() as i64
+    }
+}
 
 /// A key of our own for PostgreSQL's advisory locks.
 const LOCK: i64 = 0x6761_7465_7761_7901;
@@ -24,13 +53,18 @@ pub struct Migrated {
 
 impl Db {
     /// Brings the schema up to this binary's version. `now` is the time written beside each step.
-    pub async fn migrate(&self, now: gateway_core::time::Timestamp) -> Result<Migrated, StoreError> {
-        self.migrate_to(SCHEMA_VERSION, now).await
+    pub async fn migrate(
+        &self,
+        part: Part,
+        now: gateway_core::time::Timestamp,
+    ) -> Result<Migrated, StoreError> {
+        self.migrate_to(part, part.version(), now).await
     }
 
     /// Stops at an older version: for tests of upgrades.
     pub async fn migrate_to(
         &self,
+        part: Part,
         version: i64,
         now: gateway_core::time::Timestamp,
     ) -> Result<Migrated, StoreError> {
@@ -38,23 +72,25 @@ impl Db {
         if tx.dialect() == Dialect::Postgres {
             tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
         }
-        tx.script(
-            "CREATE TABLE IF NOT EXISTS schema_versions \
+        let table = part.table();
+        tx.script(format!(
+            "CREATE TABLE IF NOT EXISTS {table} \
              (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
-                .into(),
-        )
+        ))
         .await?;
-        let from = current_version(&mut tx).await?;
-        if from > SCHEMA_VERSION {
-            return Err(StoreError::NewerSchema { found: from, known: SCHEMA_VERSION });
+        let from = current_version(&mut tx, table).await?;
+        if from > part.version() {
+            return Err(StoreError::NewerSchema { found: from, known: part.version() });
         }
-        for (step, (name, sql)) in (1_i64..).zip(MIGRATIONS) {
+        for (step, (name, sql)) in (1_i64..).zip(part.migrations()) {
             if step > from && step <= version {
                 tx.script(for_dialect(sql, tx.dialect())).await.map_err(|error| {
                     StoreError::Other(format!("migration {step} ({name}) failed: {error}"))
                 })?;
                 tx.exec(
-                    "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)",
+                    AssertSqlSafe(format!(
+                        "INSERT INTO {table} (version, name, applied_at) VALUES ($1, $2, $3)"
+                    )),
                     args![step, *name, now],
                 )
                 .await?;
@@ -65,8 +101,9 @@ impl Db {
     }
 }
 
-async fn current_version(tx: &mut Tx) -> Result<i64, StoreError> {
-    let row = tx.opt("SELECT COALESCE(MAX(version), 0) AS version FROM schema_versions", Vec::new()).await?;
+async fn current_version(tx: &mut Tx, table: &str) -> Result<i64, StoreError> {
+    let sql = format!("SELECT COALESCE(MAX(version), 0) AS version FROM {table}");
+    let row = tx.opt(AssertSqlSafe(sql), Vec::new()).await?;
     row.map_or(Ok(0), |row| row.get("version"))
 }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gateway_core::time::MINUTE;
-use gateway_store::{Db, StoreError, accounts, keys};
+use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::{Db, Part, StoreError, accounts, keys};
 use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,6 +22,8 @@ pub struct App {
     pub config: Config,
     pub clock: Clock,
     pub db: Db,
+    /// Log rows, apart from the rest.
+    pub logs: Db,
     pub access: Access,
     pub attempts: Attempts,
     pub tokens: Tokens,
@@ -56,10 +58,7 @@ impl App {
         std::fs::create_dir_all(&config.data_dir)
             .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
         let db = Db::open(config.database_url.expose_secret()).await?;
-        let migrated = db.migrate(clock.now()).await?;
-        if migrated.from != migrated.to {
-            tracing::info!(from = migrated.from, to = migrated.to, "schema brought up to date");
-        }
+        let logs = migrate_all(&db, clock.now()).await?;
         let app = Arc::new(Self {
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
@@ -74,6 +73,7 @@ impl App {
             config,
             clock,
             db,
+            logs,
         });
         app.spawn(housekeeping(Arc::clone(&app)));
         Ok(app)
@@ -118,8 +118,21 @@ impl App {
         if tokio::time::timeout(patience, all).await.is_err() {
             tracing::warn!("some background tasks did not end in time");
         }
+        self.logs.close().await;
         self.db.close().await;
     }
+}
+
+/// Brings both parts of the database up to date; answers the one with the log rows.
+pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
+    let logs = db.open_logs().await?;
+    for (part, db) in [(Part::State, db), (Part::Logs, &logs)] {
+        let migrated = db.migrate(part, now).await?;
+        if migrated.from != migrated.to {
+            tracing::info!(?part, from = migrated.from, to = migrated.to, "schema brought up to date");
+        }
+    }
+    Ok(logs)
 }
 
 async fn housekeeping(app: Arc<App>) {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
-use gateway_store::{Db, SCHEMA_VERSION, StoreError, orgs};
+use gateway_store::{Db, Part, StoreError, orgs};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::{App, StartError};
+use crate::app::{App, StartError, migrate_all};
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
 use crate::{api, server, telemetry};
@@ -127,17 +127,14 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         }
         Command::Migrate => {
             let config = Config::check(&config::gather(cli.config.as_deref())?)?;
-            let migrated = runtime()?.block_on(async {
+            runtime()?.block_on(async {
                 let db = open(&config).await?;
-                let migrated = db.migrate(Clock::default().now()).await?;
+                migrate_all(&db, Clock::default().now()).await?.close().await;
                 db.close().await;
-                Ok::<_, Failure>(migrated)
+                Ok::<_, Failure>(())
             })?;
-            if migrated.from == migrated.to {
-                say(&format!("the schema is up to date (version {SCHEMA_VERSION})"));
-            } else {
-                say(&format!("the schema went from version {} to {}", migrated.from, migrated.to));
-            }
+            let (state, logs) = (Part::State.version(), Part::Logs.version());
+            say(&format!("the schema is up to date (state version {state}, logs version {logs})"));
         }
         Command::Admin { command: AdminCommand::SetPlan { slug, plan } } => {
             let config = Config::check(&config::gather(cli.config.as_deref())?)?;
@@ -192,7 +189,7 @@ fn announce(app: &App, url: &str, took: Duration) {
 
 async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure> {
     let db = open(config).await?;
-    db.migrate(Clock::default().now()).await?;
+    db.migrate(Part::State, Clock::default().now()).await?;
     let mut tx = db.begin().await?;
     let changed = orgs::set_plan(&mut tx, slug, plan).await?;
     tx.commit().await?;

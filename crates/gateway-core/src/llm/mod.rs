@@ -14,7 +14,8 @@ pub mod scan;
 pub mod sigv4;
 
 /// The wire format that a provider speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Shape {
     OpenAi,
     Anthropic,

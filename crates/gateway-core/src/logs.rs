@@ -1,0 +1,144 @@
+//! The log row: everything that is known of one request when it has ended. Made in one place, appended to the spool,
+//! moved to the store, read back through the API.
+
+use rust_decimal::Decimal;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{AppId, KeyId, OrgId, TeamId};
+use crate::llm::Shape;
+use crate::time::Timestamp;
+
+/// Ids are time-ordered and fit in 53 bits, so that JavaScript reads them exactly: 41 bits of milliseconds since
+/// `LOG_EPOCH`, then 12 bits that tell nodes and neighbours apart.
+pub const LOG_EPOCH: i64 = 1_704_067_200_000;
+pub const LOG_ID_LOW_BITS: u32 = 12;
+
+/// The smallest id that a row of this time can have.
+pub fn first_log_id(at: Timestamp) -> i64 {
+    (at.0 - LOG_EPOCH).max(0) << LOG_ID_LOW_BITS
+}
+
+/// The time at which the id was made.
+pub fn log_id_time(id: i64) -> Timestamp {
+    Timestamp((id >> LOG_ID_LOW_BITS) + LOG_EPOCH)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Proxy,
+    Api,
+    Otel,
+}
+
+/// How much of a body was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Stored {
+    Full,
+    Truncated,
+    Off,
+}
+
+/// One call to one target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Attempt {
+    pub provider: String,
+    pub model: Option<String>,
+    /// The upstream's status; null when none came.
+    pub status: Option<u16>,
+    /// Offset from the request's start, in milliseconds.
+    pub start_ms: i64,
+    pub ttft_ms: Option<i64>,
+    pub latency_ms: i64,
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogRow {
+    pub id: i64,
+    pub org_id: OrgId,
+    pub request_id: String,
+    pub created_at: Timestamp,
+    pub level: Level,
+    pub source: Source,
+    pub provider: String,
+    /// The provider's wire format, which later readers of the bodies need.
+    pub shape: Option<Shape>,
+    pub model: Option<String>,
+    pub method: String,
+    pub path: String,
+    pub status: u16,
+    pub error_code: Option<String>,
+    pub stream: bool,
+    pub latency_ms: i64,
+    pub ttft_ms: Option<i64>,
+    pub tokens: Option<Tokens>,
+    pub usage_estimated: bool,
+    /// None: the model has no price, or nothing was used.
+    pub cost_usd: Option<Decimal>,
+    /// Tokens were used, but the model has no price.
+    pub unpriced: bool,
+    pub cache: Option<String>,
+    pub attempts: Vec<Attempt>,
+    pub key_id: Option<KeyId>,
+    pub app_id: Option<AppId>,
+    pub team_id: Option<TeamId>,
+    pub user: Option<String>,
+    /// None: the writer finds the session that the request belongs to.
+    pub session_id: Option<String>,
+    pub metadata: Map<String, Value>,
+    /// W3C `traceparent` as it came in.
+    pub traceparent: Option<String>,
+    pub request_stored: Stored,
+    pub response_stored: Stored,
+    /// Bodies travel beside the row, not inside its JSON.
+    #[serde(skip)]
+    pub request: Vec<u8>,
+    #[serde(skip)]
+    pub response: Vec<u8>,
+    pub response_is_stream: bool,
+}
+
+/// Token counts as the log shows them, derived from the disjoint classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// All input, cached included.
+    pub prompt: i64,
+    /// All output, reasoning included.
+    pub completion: i64,
+    pub cached: i64,
+    pub cache_write: i64,
+    pub reasoning: i64,
+    pub audio: i64,
+}
+
+impl Tokens {
+    pub fn total(&self) -> i64 {
+        self.prompt + self.completion
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_one_time_begin_where_those_of_the_time_before_end() {
+        let at = Timestamp(1_794_700_000_123);
+        assert_eq!(log_id_time(first_log_id(at)), at);
+        assert_eq!(log_id_time(first_log_id(at) + 4095), at);
+        assert_eq!(first_log_id(at.plus(1)), first_log_id(at) + 4096);
+        assert!(first_log_id(Timestamp(LOG_EPOCH + (1 << 41) - 1)) < 1 << 53);
+    }
+}
