@@ -1,1 +1,3 @@
-//! Placeholder until the first module lands.
+//! The rules of the gateway: pure functions and types, without network, disk, clock or randomness.
+
+pub mod llm;

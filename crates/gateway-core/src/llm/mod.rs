@@ -1,0 +1,14 @@
+//! What the gateway knows of the model providers' wire formats. Code is keyed by format; a provider is a row of data.
+
+pub mod eventstream;
+pub mod sse;
+
+/// The wire format that a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shape {
+    OpenAi,
+    Anthropic,
+    Gemini,
+    Bedrock,
+    Cohere,
+}
