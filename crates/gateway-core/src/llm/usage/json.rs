@@ -64,7 +64,8 @@ fn text_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-fn skip_space(bytes: &[u8], start: usize) -> usize {
+/// The place of the first byte from `start` on that is not space.
+pub(super) fn skip_space(bytes: &[u8], start: usize) -> usize {
     let space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     start + bytes[start..].iter().take_while(|byte| space(byte)).count()
 }

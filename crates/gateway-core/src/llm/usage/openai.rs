@@ -1,9 +1,12 @@
 //! The OpenAI family's usage: totals with their parts listed beside them, with the departures of those who copied it.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Usage, carve, count, first_count, nested_count};
+use super::{Usage, carve, count, first_count, json::skip_space, nested_count};
 
 /// Whether this stream event is the extra chunk that a provider sends only when usage was asked for: no choices, and
 /// a usage object. Azure's first chunk has no choices either, but carries no usage.
@@ -17,7 +20,7 @@ pub fn hides_usage_chunk(event_data: &[u8]) -> bool {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
-    if memchr::memmem::find(event_data, b"\"usage\"").is_none() {
+    if !names_usage(event_data) {
         return false;
     }
     let Ok(Chunk { choices, usage, error }) = serde_json::from_slice(event_data) else { return false };
@@ -26,6 +29,15 @@ pub fn hides_usage_chunk(event_data: &[u8]) -> bool {
         inside.is_some_and(|inside| inside.trim().is_empty())
     });
     no_choices && error.is_none() && usage.is_some_and(|usage| usage.get().starts_with('{'))
+}
+
+/// Whether a usage object seems to be there, without parsing: with usage asked for, every other chunk says `null`.
+fn names_usage(event: &[u8]) -> bool {
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"usage\""));
+    KEY.find_iter(event).any(|place| {
+        let colon = skip_space(event, place + KEY.needle().len());
+        event.get(colon) == Some(&b':') && event.get(skip_space(event, colon + 1)) == Some(&b'{')
+    })
 }
 
 /// Chat completions, completions, embeddings, responses, images and transcriptions.

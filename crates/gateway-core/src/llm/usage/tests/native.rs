@@ -205,6 +205,8 @@ fn a_report_that_comes_twice_counts_once() {
     events.insert(5, ANTHROPIC[5]);
     let metered = meter(Shape::Anthropic, Kind::Sse, &[named_bytes(&events).as_bytes()]);
     assert_eq!(classes(&metered), anthropic_usage());
+    let raw: Vec<Value> = serde_json::from_str(metered.usage.unwrap().raw.as_deref().unwrap()).unwrap();
+    assert_eq!(raw.len(), 2, "the first report and the latest");
     let converse = [converse(), converse()].concat();
     let metered = meter(Shape::Bedrock, Kind::EventStream, &[&converse]);
     assert_eq!(metered.usage.map(|usage| usage.total()), Some(572));
