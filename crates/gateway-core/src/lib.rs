@@ -8,5 +8,6 @@ pub mod ids;
 pub mod limits;
 pub mod llm;
 pub mod logs;
+pub mod pricing;
 pub mod scopes;
 pub mod time;

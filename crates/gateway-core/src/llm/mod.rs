@@ -3,6 +3,8 @@
 //! of data in `providers`.
 
 pub mod errors;
+pub mod estimate;
+pub mod eventstream;
 pub mod failure;
 pub mod multipart;
 pub mod paths;
@@ -12,6 +14,8 @@ pub mod providers;
 pub mod sandbox;
 pub mod scan;
 pub mod sigv4;
+pub mod sse;
+pub mod usage;
 
 /// The wire format that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

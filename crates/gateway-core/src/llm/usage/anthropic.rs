@@ -1,0 +1,64 @@
+//! Anthropic's usage: `input_tokens` is only the uncached part, and a stream reports in two steps, the input when the
+//! message starts and the output, cumulative, when it ends.
+
+use serde_json::{Map, Value};
+
+use super::{Usage, count, nested_count};
+
+/// What was reported so far; a later event overrides an earlier one field by field.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    input: Option<u64>,
+    output: Option<u64>,
+    cache_read: Option<u64>,
+    cache_written: Option<u64>,
+    written_5m: Option<u64>,
+    written_1h: Option<u64>,
+}
+
+impl Report {
+    pub(super) fn read(report: &Map<String, Value>) -> Self {
+        Report {
+            input: count(report, "input_tokens"),
+            output: count(report, "output_tokens"),
+            cache_read: count(report, "cache_read_input_tokens"),
+            cache_written: count(report, "cache_creation_input_tokens"),
+            written_5m: nested_count(report, &["cache_creation"], "ephemeral_5m_input_tokens"),
+            written_1h: nested_count(report, &["cache_creation"], "ephemeral_1h_input_tokens"),
+        }
+    }
+
+    /// Counts are cumulative, so a zero never takes back what was said before: some compatible servers know the input
+    /// only at the end, others only at the start.
+    pub(super) fn merge(&mut self, later: Report) {
+        let Report { input, output, cache_read, cache_written, written_5m, written_1h } = later;
+        for (old, new) in [
+            (&mut self.input, input),
+            (&mut self.output, output),
+            (&mut self.cache_read, cache_read),
+            (&mut self.cache_written, cache_written),
+            (&mut self.written_5m, written_5m),
+            (&mut self.written_1h, written_1h),
+        ] {
+            if old.is_none() || new.is_some_and(|new| new > 0) {
+                *old = new.or(*old);
+            }
+        }
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        if self.input.is_none() && self.output.is_none() {
+            return None;
+        }
+        let long = self.written_1h.unwrap_or(0);
+        let short = self.cache_written.map_or(self.written_5m.unwrap_or(0), |all| all.saturating_sub(long));
+        Some(Usage {
+            input: self.input.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write: short,
+            cache_write_1h: long,
+            output: self.output.unwrap_or(0),
+            ..Usage::default()
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! How many tokens an answer cost, read off the provider's own bytes as they pass. Providers count differently (cached
+//! input inside or outside the input, reasoning inside or outside the output), so every report is first turned into
+//! disjoint classes, each of which is priced once.
+
+mod anthropic;
+mod bedrock;
+mod body;
+mod cohere;
+mod gemini;
+mod json;
+mod meter;
+mod objects;
+mod openai;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+use super::Shape;
+
+pub use meter::{Kind, Meter, Metered};
+pub use openai::hides_usage_chunk;
+
+/// Token counts in classes that do not overlap: their sum is the provider's total.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Text input that was neither read from nor written to a cache.
+    pub input: u64,
+    pub cache_read: u64,
+    /// Input written to a cache of the usual, short life.
+    pub cache_write: u64,
+    pub cache_write_1h: u64,
+    /// Output other than reasoning and audio.
+    pub output: u64,
+    pub reasoning: u64,
+    pub audio_input: u64,
+    pub audio_output: u64,
+    /// The provider's own report, as it came.
+    pub raw: Option<Box<str>>,
+}
+
+impl Usage {
+    /// All input, cached and spoken included.
+    pub fn prompt_tokens(&self) -> u64 {
+        [self.input, self.cache_read, self.cache_write, self.cache_write_1h, self.audio_input]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+
+    /// All output, reasoning and speech included.
+    pub fn completion_tokens(&self) -> u64 {
+        self.output.saturating_add(self.reasoning).saturating_add(self.audio_output)
+    }
+
+    /// Input that was read from a cache.
+    pub fn cached_tokens(&self) -> u64 {
+        self.cache_read
+    }
+
+    pub fn total(&self) -> u64 {
+        self.prompt_tokens().saturating_add(self.completion_tokens())
+    }
+
+    /// Usage of which only the plain totals are known, such as those in Bedrock's response headers.
+    pub fn of_totals(input: u64, output: u64) -> Self {
+        Usage { input, output, ..Usage::default() }
+    }
+}
+
+/// Reads a provider's usage object. Its keys tell whose it is: many providers answer in another's format, and a wrong
+/// guess here would be a wrong bill. The shape decides only where the keys are the same.
+fn read_usage(shape: Shape, raw: &str) -> Option<Usage> {
+    let Ok(Value::Object(report)) = serde_json::from_str(raw) else { return None };
+    let has = |keys: &[&str]| keys.iter().any(|key| report.contains_key(*key));
+    let usage = if has(&["promptTokenCount", "totalTokenCount"]) {
+        gemini::usage(&report)
+    } else if has(&["inputTokens", "outputTokens"]) {
+        bedrock::converse_usage(&report)
+    } else if has(&["inputTokenCount", "outputTokenCount"]) {
+        bedrock::invocation_metrics(&report)
+    } else if has(&["billed_units", "tokens"]) {
+        cohere::usage(&report)
+    } else if has(&["prompt_tokens", "completion_tokens", "total_tokens"]) {
+        openai::usage(&report)
+    } else if has(&["cache_read_input_tokens", "cache_creation_input_tokens"]) || shape != Shape::OpenAi {
+        anthropic::Report::read(&report).usage()
+    } else {
+        openai::usage(&report)
+    };
+    usage.map(|usage| Usage { raw: Some(raw.into()), ..usage })
+}
+
+/// A count, which some providers send as a fraction (`12.0`) and some as null.
+fn count(report: &Map<String, Value>, key: &str) -> Option<u64> {
+    let number = report.get(key)?.as_number()?;
+    number.as_u64().or_else(|| {
+        let fraction = number.as_f64().filter(|fraction| *fraction >= 0.0)?;
+        format!("{fraction:.0}").parse().ok()
+    })
+}
+
+fn first_count(report: &Map<String, Value>, keys: &[&str]) -> Option<u64> {
+    keys.iter().find_map(|key| count(report, key))
+}
+
+/// A count inside one of several nested objects.
+fn nested_count(report: &Map<String, Value>, objects: &[&str], key: &str) -> Option<u64> {
+    objects.iter().find_map(|object| count(report.get(*object)?.as_object()?, key))
+}
+
+/// Takes up to `wanted` out of `rest`, so that classes carved from one total never exceed it.
+fn carve(rest: &mut u64, wanted: u64) -> u64 {
+    let taken = wanted.min(*rest);
+    *rest -= taken;
+    taken
+}

@@ -1,0 +1,152 @@
+//! What tokens cost: a table of prices per million tokens, found by exact name or by a few stated alias rules and never
+//! by likeness, and the sum for one request in decimal arithmetic. A model without a price has none, which is not zero.
+
+mod alias;
+mod parse;
+
+use std::collections::HashMap;
+
+use rust_decimal::Decimal;
+use thiserror::Error;
+
+use crate::llm::usage::Usage;
+
+/// Prices in USD per million tokens, named as in the price file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Price {
+    pub mode: Box<str>,
+    pub input_per_mtok: Option<Decimal>,
+    pub output_per_mtok: Option<Decimal>,
+    pub cache_read_per_mtok: Option<Decimal>,
+    pub cache_write_per_mtok: Option<Decimal>,
+    pub cache_write_1h_per_mtok: Option<Decimal>,
+    pub reasoning_per_mtok: Option<Decimal>,
+    pub audio_input_per_mtok: Option<Decimal>,
+    pub audio_output_per_mtok: Option<Decimal>,
+    pub input_above_200k_per_mtok: Option<Decimal>,
+    pub output_above_200k_per_mtok: Option<Decimal>,
+    pub max_input_tokens: Option<u64>,
+    pub max_output_tokens: Option<u64>,
+}
+
+/// A line of a price file that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}: {message}")]
+pub struct PriceError {
+    pub line: u64,
+    pub message: String,
+}
+
+/// Prices by provider and model.
+#[derive(Debug, Clone, Default)]
+pub struct PriceTable {
+    providers: HashMap<Box<str>, HashMap<Box<str>, Price>>,
+}
+
+impl PriceTable {
+    /// The prices that are compiled in. Parsing takes a moment: do it once.
+    pub fn builtin() -> Result<Self, PriceError> {
+        Self::parse(include_str!("../../../data/model_prices.csv"))
+    }
+
+    /// Reads a price file: its first line names the columns, of which provider, model and input_per_mtok are needed.
+    pub fn parse(csv: &str) -> Result<Self, PriceError> {
+        parse::parse(csv)
+    }
+
+    /// This table with the rows of another laid over it, each replacing the whole row of the same name.
+    pub fn merged(mut self, overrides: PriceTable) -> Self {
+        for (provider, models) in overrides.providers {
+            self.providers.entry(provider).or_default().extend(models);
+        }
+        self
+    }
+
+    /// The price of a model: by its exact name first, then by the alias rules.
+    pub fn find(&self, provider: &str, model: &str) -> Option<&Price> {
+        let models = self.provider(provider)?;
+        models.get(model).or_else(|| alias::names(provider, model).find_map(|name| models.get(name)))
+    }
+
+    /// The providers that have a price for this model under exactly this name, or, if none has, under an alias of it.
+    /// Makers of models come before those who resell them.
+    pub fn providers_for_model(&self, model: &str) -> Vec<&str> {
+        let names = || self.providers.keys().map(|name| &**name);
+        let listed = |name: &&str| self.providers.get(*name).is_some_and(|models| models.contains_key(model));
+        let mut found: Vec<&str> = names().filter(listed).collect();
+        if found.is_empty() {
+            found = names().filter(|name| self.find(name, model).is_some()).collect();
+        }
+        found.sort_unstable_by_key(|name| (alias::preference(name), *name));
+        found
+    }
+
+    /// Every row as provider, model and price, in order of name.
+    pub fn rows(&self) -> Vec<(&str, &str, &Price)> {
+        let mut rows: Vec<_> = self
+            .providers
+            .iter()
+            .flat_map(|(provider, models)| models.iter().map(|(model, price)| (&**provider, &**model, price)))
+            .collect();
+        rows.sort_unstable_by_key(|(provider, model, _)| (*provider, *model));
+        rows
+    }
+
+    fn provider(&self, name: &str) -> Option<&HashMap<Box<str>, Price>> {
+        self.providers.get(name).or_else(|| self.providers.get(alias::provider(name)?))
+    }
+}
+
+/// What a request cost in USD, at full precision: each class of tokens at its own rate, or at that of the class it is a
+/// part of. None when tokens were used for which the row names no rate at all.
+///
+/// A prompt of more than 200,000 tokens puts the whole request on the higher rates where a row has them; rates for which
+/// the file has no higher form rise in the same proportion, as Anthropic's and Google's do.
+pub fn cost(price: &Price, usage: &Usage) -> Option<Decimal> {
+    const LONG_PROMPT: u64 = 200_000;
+    let long = usage.prompt_tokens() > LONG_PROMPT;
+    let input = Rates::of(price.input_per_mtok, price.input_above_200k_per_mtok, long);
+    let output = Rates::of(price.output_per_mtok, price.output_above_200k_per_mtok, long);
+    let written = price.cache_write_per_mtok;
+    let classes = [
+        (usage.input, input.base()),
+        (usage.cache_read, input.part(price.cache_read_per_mtok)),
+        (usage.cache_write, input.part(written)),
+        (usage.cache_write_1h, input.part(price.cache_write_1h_per_mtok.or(written))),
+        (usage.audio_input, input.part(price.audio_input_per_mtok)),
+        (usage.output, output.base()),
+        (usage.reasoning, output.part(price.reasoning_per_mtok)),
+        (usage.audio_output, output.part(price.audio_output_per_mtok)),
+    ];
+    let one_token = Decimal::new(1, 6);
+    classes.into_iter().filter(|(tokens, _)| *tokens > 0).try_fold(Decimal::ZERO, |sum, (tokens, rate)| {
+        sum.checked_add(Decimal::from(tokens).checked_mul(rate?)?.checked_mul(one_token)?)
+    })
+}
+
+/// The rate of one direction, and by how much it is raised.
+struct Rates {
+    usual: Option<Decimal>,
+    raised: Option<Decimal>,
+}
+
+impl Rates {
+    fn of(usual: Option<Decimal>, above: Option<Decimal>, long: bool) -> Self {
+        Rates { usual, raised: above.filter(|_| long) }
+    }
+
+    fn base(&self) -> Option<Decimal> {
+        self.raised.or(self.usual)
+    }
+
+    fn part(&self, own: Option<Decimal>) -> Option<Decimal> {
+        let Some(own) = own else { return self.base() };
+        match (self.raised, self.usual) {
+            (Some(raised), Some(usual)) if !usual.is_zero() => own.checked_mul(raised)?.checked_div(usual),
+            _ => Some(own),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
