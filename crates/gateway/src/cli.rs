@@ -12,7 +12,7 @@ use gateway_store::{Db, Part, StoreError, orgs};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::{App, StartError, migrate_all};
+use crate::app::{App, StartError, make_data_dir, migrate_all};
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
 use crate::{api, server, telemetry};
@@ -200,8 +200,7 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {
-    std::fs::create_dir_all(&config.data_dir)
-        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+    make_data_dir(config)?;
     Ok(Db::open(config.database_url.expose_secret()).await?)
 }
 

@@ -17,6 +17,7 @@ use super::caller::{Admin, InOrg, Shared, Viewer};
 use super::extract::{At, Body, Created, Deleted, Json, PathParam, present};
 use super::route::Area;
 use crate::app::App;
+use crate::auth::sealed_place;
 use crate::problem::{Outcome, Problem};
 
 const MAX_HEADERS: usize = 32;
@@ -181,11 +182,6 @@ async fn delete(
     tx.commit().await?;
     app.access.forget_org(org);
     Ok(Deleted::yes())
-}
-
-/// Where a provider's secret belongs: what it is sealed to.
-pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
-    format!("{org}/{name}/{column}")
 }
 
 fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> Outcome<()> {
