@@ -24,6 +24,7 @@ use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
 use crate::proxy::target::{self, Target};
+use crate::proxy::upstream::Clients;
 use crate::vault::Vault;
 
 pub struct App {
@@ -42,6 +43,8 @@ pub struct App {
     pub runtime: tokio::runtime::Handle,
     /// The built-in providers as the operator set them up.
     pub providers: HashMap<&'static str, Arc<Target>>,
+    /// Connections to providers for calls that no worker makes.
+    pub clients: Clients,
     pub prices: PriceTable,
     pub log_ids: LogIds,
     pub spool: Spool,
@@ -85,6 +88,7 @@ impl App {
         let app = Arc::new(Self {
             runtime: tokio::runtime::Handle::current(),
             providers: target::operators(&config.providers),
+            clients: Clients::new(),
             prices,
             log_ids: LogIds::new(node[0]),
             spool,

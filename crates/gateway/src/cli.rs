@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::app::{App, StartError, make_data_dir, migrate_all};
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
-use crate::{api, server, telemetry};
+use crate::{admin, api, server, telemetry};
 
 #[derive(Parser)]
 #[command(
@@ -152,7 +152,14 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::Other(error.to_string()))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::Other(error.to_string()))?;
     let listener = server::bind(config.listen).await?;
+    let admin = match config.admin_listen {
+        Some(address) => Some(server::bind(address).await?),
+        None => None,
+    };
     let app = App::start(config, Clock::default()).await?;
+    if let Some(listener) = admin {
+        app.spawn(admin::serve(Arc::clone(&app), listener));
+    }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
     announce(&app, &format!("http://{address}"), begun.elapsed());
     let serving = server::serve(Arc::clone(&app), listener);

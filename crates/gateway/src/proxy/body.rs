@@ -94,7 +94,7 @@ impl Inbound {
             && call.target.kind.takes_include_usage
             && matches!(call.operation, Operation::Chat | Operation::Completions)
             && !call.wants_usage;
-        let whole = meters_stream || call.target.is_sandbox() || super::upstream::signs_body(call);
+        let whole = meters_stream || call.target.is_sandbox() || super::upstream::signs_body(&call.target);
         if whole {
             while self.read_piece().await? {}
         }

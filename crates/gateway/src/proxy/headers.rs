@@ -14,6 +14,7 @@ use secrecy::ExposeSecret;
 
 use super::call::Call;
 use super::record::Record;
+use super::target::Target;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::rate_headers;
@@ -55,7 +56,7 @@ pub fn outbound(app: &App, call: &Call, head: &Parts) -> HeaderMap {
         headers.insert(name.clone(), value.clone());
     }
     if !add_callers_credential(app, call, &head.headers, &mut headers) {
-        add_stored_credential(call, &mut headers);
+        add_stored_credential(&call.target, &mut headers);
     }
     headers
 }
@@ -89,10 +90,11 @@ fn is_the_providers(app: &App, value: &HeaderValue) -> bool {
         && !(secret.starts_with("eyJ") && app.tokens.is_ours(secret))
 }
 
-fn add_stored_credential(call: &Call, headers: &mut HeaderMap) {
-    let Some(credential) = &call.target.credential else { return };
+/// The organization's or the operator's credential, as the provider wants to see it. A signature comes later.
+pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
+    let Some(credential) = &target.credential else { return };
     let secret = credential.expose_secret();
-    let (name, value) = match call.target.auth {
+    let (name, value) = match target.auth {
         Auth::Bearer | Auth::OAuthBearer | Auth::None => (AUTHORIZATION, format!("Bearer {secret}")),
         Auth::XApiKey => {
             if !headers.contains_key(VERSION) {
@@ -102,7 +104,7 @@ fn add_stored_credential(call: &Call, headers: &mut HeaderMap) {
         }
         Auth::ApiKey => (API_KEY, secret.to_owned()),
         Auth::GoogApiKey => (GOOG_API_KEY, secret.to_owned()),
-        Auth::SigV4 { .. } if super::upstream::signs_body(call) => return,
+        Auth::SigV4 { .. } if super::upstream::signs_body(target) => return,
         Auth::SigV4 { .. } => (AUTHORIZATION, format!("Bearer {secret}")),
     };
     if let Ok(mut value) = HeaderValue::try_from(value) {

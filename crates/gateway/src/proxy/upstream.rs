@@ -27,10 +27,12 @@ use super::Worker;
 use super::body::Outbound;
 use super::call::Call;
 use super::headers;
+use super::target::Target;
 use super::tee::Source;
 use crate::app::App;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 const POOL_IDLE: Duration = Duration::from_secs(60);
 /// How much of an error's body is read to tell the caller what was wrong.
 const ERROR_BYTES: usize = 16 << 10;
@@ -61,10 +63,9 @@ impl Failed {
 }
 
 /// Does the body have to be signed with the stored credential?
-pub fn signs_body(call: &Call) -> bool {
-    matches!(call.target.auth, Auth::SigV4 { .. })
-        && call
-            .target
+pub fn signs_body(target: &Target) -> bool {
+    matches!(target.auth, Auth::SigV4 { .. })
+        && target
             .credential
             .as_ref()
             .is_some_and(|secret| Credentials::parse(secret.expose_secret()).is_some())
@@ -82,7 +83,7 @@ pub async fn attempt(
     let response = send(app, worker, call, head, body).await?;
     let (mut head_in, incoming) = response.into_parts();
     if head_in.status.is_server_error() {
-        return Err(server_error(&head_in.status, incoming).await);
+        return Err(server_error(head_in.status, incoming).await);
     }
     let refused = head_in.status == StatusCode::BAD_REQUEST && call.hide_usage;
     let Some(original) = original.filter(|_| refused) else {
@@ -90,14 +91,14 @@ pub async fn attempt(
     };
     // A strict provider may not know the field that we added. If it says so, the caller's own body is sent.
     let said = excerpt(incoming, ERROR_BYTES).await;
-    if !memchr::memmem::find(&said, b"stream_options").is_some() {
+    if memchr::memmem::find(&said, b"stream_options").is_none() {
         head_in.headers.remove(http::header::CONTENT_LENGTH);
         return Ok(Answered { head: head_in, source: Source::whole(said) });
     }
     let response = send(app, worker, call, head, Outbound::whole(original)).await?;
     let (head_in, incoming) = response.into_parts();
     if head_in.status.is_server_error() {
-        return Err(server_error(&head_in.status, incoming).await);
+        return Err(server_error(head_in.status, incoming).await);
     }
     Ok(Answered { head: head_in, source: Source::Upstream(incoming) })
 }
@@ -113,38 +114,73 @@ async fn send(
     let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let uri = base.join(path).map_err(|_| Failed::new("the request's path cannot be sent"))?;
     let mut outbound = headers::outbound(app, call, head);
-    if signs_body(call) && !headers::has_callers_credential(app, call, &head.headers) {
-        sign(app, call, head, &uri, &body, &mut outbound)?;
+    if signs_body(&call.target) && !headers::has_callers_credential(app, call, &head.headers) {
+        sign(app, &call.target, &head.method, &uri, &body, &mut outbound)?;
     }
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = outbound;
-    let guarded = call.target.guarded && !app.config.egress_private;
-    if guarded && !literal_is_allowed(&uri) {
-        return Err(Failed::new(
-            "this address is not reachable from here: private and local addresses are refused",
-        ));
-    }
     *request.uri_mut() = uri;
-    let sending = worker.clients.send(request, guarded)?;
-    match tokio::time::timeout(call.timeout, sending).await {
+    exchange(app, &worker.clients, &call.target, request, call.timeout).await
+}
+
+/// Sends the request and waits for the head of the answer.
+async fn exchange(
+    app: &App,
+    clients: &Clients,
+    target: &Target,
+    request: Request<Outbound>,
+    timeout: Duration,
+) -> Result<Response<Incoming>, Failed> {
+    let guarded = target.guarded && !app.config.egress_private;
+    if guarded && !literal_is_allowed(request.uri()) {
+        return Err(Failed::new("its address is private or local, which is refused"));
+    }
+    let sending = clients.send(request, guarded)?;
+    match tokio::time::timeout(timeout, sending).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(explain(&error)),
-        Err(_) => Err(Failed::timeout(format!("no answer within {} ms", call.timeout.as_millis()))),
+        Err(_) => Err(Failed::timeout(format!("no answer within {} ms", timeout.as_millis()))),
     }
+}
+
+/// One tiny call that shows whether the target can be reached and takes the stored credential: the status that it
+/// answered. Providers that list their models are asked for the list; others for anything at all.
+pub async fn probe(app: &App, target: &Target) -> Result<StatusCode, Failed> {
+    if target.is_sandbox() {
+        return Ok(StatusCode::OK);
+    }
+    let base = target.base.as_ref().ok_or_else(|| Failed::new("it has no address"))?;
+    let path = target.kind.models_path.filter(|path| !path.contains('{')).unwrap_or("/");
+    let uri = base.join(path).map_err(|_| Failed::new("its address cannot be used"))?;
+    let mut headers = HeaderMap::new();
+    headers.extend(target.headers.iter().cloned());
+    headers::add_stored_credential(target, &mut headers);
+    if signs_body(target) {
+        sign(app, target, &http::Method::GET, &uri, &Outbound::default(), &mut headers)?;
+    }
+    let mut request = Request::new(Outbound::default());
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    let response = exchange(app, &app.clients, target, request, PROBE_TIMEOUT).await?;
+    let (head, body) = response.into_parts();
+    if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
+        return Err(server_error(head.status, body).await);
+    }
+    Ok(head.status)
 }
 
 fn sign(
     app: &App,
-    call: &Call,
-    head: &Parts,
+    target: &Target,
+    method: &http::Method,
     uri: &Uri,
     body: &Outbound,
     headers: &mut HeaderMap,
 ) -> Result<(), Failed> {
     let unsigned = || Failed::new("the request could not be signed");
-    let Auth::SigV4 { service } = call.target.auth else { return Ok(()) };
-    let secret = call.target.credential.as_ref().ok_or_else(unsigned)?;
+    let Auth::SigV4 { service } = target.auth else { return Ok(()) };
+    let secret = target.credential.as_ref().ok_or_else(unsigned)?;
     let credentials = Credentials::parse(secret.expose_secret()).ok_or_else(unsigned)?;
     let host = uri.authority().map(http::uri::Authority::as_str).ok_or_else(unsigned)?;
     let region = sigv4::region_of_host(host).unwrap_or("us-east-1");
@@ -153,7 +189,7 @@ fn sign(
     let mut signed: Vec<(&str, &str)> = vec![("host", host)];
     signed.extend(content_type.map(|value| ("content-type", value)));
     let request = sigv4::Request {
-        method: head.method.as_str(),
+        method: method.as_str(),
         path: uri.path(),
         query: uri.query().unwrap_or_default(),
         headers: &signed,
@@ -167,7 +203,7 @@ fn sign(
     Ok(())
 }
 
-async fn server_error(status: &StatusCode, body: Incoming) -> Failed {
+async fn server_error(status: StatusCode, body: Incoming) -> Failed {
     let said = excerpt(body, ERROR_BYTES).await;
     let text: String = String::from_utf8_lossy(&said).chars().take(500).collect();
     let message = match text.trim() {
