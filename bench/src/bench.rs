@@ -121,8 +121,8 @@ impl Bench {
         let line = said.and_then(|said| said.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
         let upstream_addr = line.parse().context("the upstream named no address")?;
         Ok(Self {
-            seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 2.5 }).clamp(0.2, 600.0),
-            rounds: options.rounds.unwrap_or(if options.quick { 2 } else { 3 }).max(1),
+            seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 1.5 }).clamp(0.2, 600.0),
+            rounds: options.rounds.unwrap_or(if options.quick { 2 } else { 6 }).max(1),
             nginx: if options.no_nginx { None } else { find_program("nginx") },
             options,
             stop,
@@ -191,6 +191,7 @@ impl Bench {
 
     /// Puts a load on a target, then waits until the target has done what it put off.
     pub(crate) fn measure(&self, target: &Target, load: &Load<'_>) -> Outcome<Measured> {
+        self.wait_for_calm()?;
         let before = procfs::cpu(&target.pids);
         let mut process = self.start_load(target, load)?;
         let said = process.child().stdout.take().map(lines);
@@ -261,6 +262,20 @@ impl Bench {
             quiet = if used < 0.03 * step.as_micros() as f64 { quiet + 1 } else { 0 };
         }
         Ok(true)
+    }
+
+    /// On a machine that others work on too, lets their bursts pass, as long as the options allow.
+    fn wait_for_calm(&self) -> Outcome<()> {
+        let step = Duration::from_millis(300);
+        let until = Instant::now() + Duration::from_secs(self.options.calm);
+        while Instant::now() < until {
+            let before = procfs::machine_busy();
+            self.stop.sleep(step)?;
+            if procfs::machine_busy() - before < 0.1 * step.as_micros() as f64 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn new_folder(&self) -> PathBuf {

@@ -38,10 +38,10 @@ pub(crate) struct Options {
     /// A million requests in the memory scenario
     #[arg(long)]
     pub(crate) full: bool,
-    /// Length of one measurement [default: 2.5, quick 1]
+    /// Length of one measurement [default: 1.5, quick 1]
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
-    /// Interleaved rounds per scenario [default: 3, quick 2]
+    /// Interleaved rounds per scenario; an even number cancels drift [default: 6, quick 2]
     #[arg(long)]
     pub(crate) rounds: Option<usize>,
     /// Connections of the load generator at saturation
@@ -74,6 +74,9 @@ pub(crate) struct Options {
     /// CPUs of proxy, upstream and client: auto, off, or lists such as 0:1:2 or 0-1:2:3
     #[arg(long, default_value = "auto")]
     pub(crate) pin: PinChoice,
+    /// Before each measurement, wait up to this many seconds for other programs to be quiet
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) calm: u64,
     /// Further setting for the gateway, for example GATEWAY_LOG_BODIES=false
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) gateway_env: Vec<String>,

@@ -97,10 +97,11 @@ pub(crate) fn print(machine: &Machine, setup: &str, sections: &[Section]) {
 }
 
 pub(crate) fn summary(sections: &[Section]) -> String {
-    let verdicts: Vec<bool> =
-        sections.iter().flat_map(|section| &section.rows).filter_map(Row::met).collect();
-    let met = verdicts.iter().filter(|met| **met).count();
-    format!("{met} of {} targets met", verdicts.len())
+    let rows = || sections.iter().flat_map(|section| &section.rows).filter(|row| row.goal.is_some());
+    let count = |verdict| rows().filter(|row| row.met() == verdict).count();
+    let (met, missed, open) = (count(Some(true)), count(Some(false)), count(None));
+    let open = if open == 0 { String::new() } else { format!(", {open} open") };
+    format!("{met} of {} targets met{open}", met + missed)
 }
 
 pub(crate) fn all_met(sections: &[Section]) -> bool {
@@ -173,6 +174,11 @@ pub(crate) fn append_history(
                 "| ({}) {} | {} | {} | {} | {} | {} |",
                 section.id, cells[0], cells[1], cells[2], cells[4], cells[5], cells[6]
             );
+        }
+    }
+    for section in sections {
+        for note in &section.notes {
+            let _ = writeln!(text, "\n({}) {note}.", section.id);
         }
     }
     let mut out = std::fs::OpenOptions::new().create(true).append(true).open(file);
@@ -287,7 +293,7 @@ mod tests {
         assert_eq!(open.met(), None);
         assert_eq!(cells(&open)[6], "?");
         let sections = [Section { id: "a", title: String::new(), rows: vec![open], notes: Vec::new() }];
-        assert_eq!(summary(&sections), "0 of 0 targets met");
+        assert_eq!(summary(&sections), "0 of 0 targets met, 1 open");
         assert!(all_met(&sections));
     }
 

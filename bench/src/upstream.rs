@@ -133,3 +133,58 @@ fn push_chunk(out: &mut String, content: &str) {
     // Writing to a String cannot fail.
     let _ = write!(out, "{:x}\r\n{content}\r\n", content.len());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request;
+
+    /// Everything that the upstream says to these bytes before it goes silent or closes.
+    fn ask(request: &[u8], until: &[u8]) -> String {
+        crate::load::runtime(1).unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let addr = listener.local_addr().unwrap();
+            tokio::spawn(accept(listener));
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(request).await.unwrap();
+            let mut said = Vec::new();
+            while !said.ends_with(until) {
+                let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut said));
+                assert!(read.await.unwrap().unwrap() > 0);
+            }
+            String::from_utf8(said).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_plain_request_gets_the_plain_answer() {
+        let said = ask(&request::chat(2048, Script::default(), "key"), plain_body().as_bytes());
+        assert!(said.starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+
+    #[test]
+    fn a_request_in_chunks_is_understood() {
+        let script = Script { chunks: 2, ..Script::default() };
+        let body = format!("{{\"user\":\"{}\"}}", script.to_user());
+        let (first, second) = body.split_at(15);
+        let request = format!(
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
+            first.len(),
+            second.len()
+        );
+        assert_eq!(ask(request.as_bytes(), b"0\r\n\r\n").matches("data: {").count(), 2);
+    }
+
+    #[test]
+    fn usage_is_told_only_when_asked_for() {
+        let script = Script { chunks: 3, ..Script::default() };
+        let ask_with = |options: &str| {
+            let body = format!("{{\"user\":\"{}\"{options}}}", script.to_user());
+            ask(request::post("/v1/chat/completions", "key", &body).as_bytes(), b"0\r\n\r\n")
+        };
+        assert_eq!(ask_with("").matches("usage").count(), 0);
+        let with = ask_with(",\"stream_options\":{\"include_usage\":true}");
+        assert_eq!(with.matches("\"usage\":null").count(), 3);
+        assert_eq!(with.matches("\"total_tokens\":483").count(), 1);
+    }
+}

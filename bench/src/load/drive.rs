@@ -131,7 +131,7 @@ fn pace(queues: Vec<UnboundedSender<Instant>>, rate: f64, window: Window) -> His
     let mut late = Histogram::new();
     let start = Instant::now();
     for (queue, number) in queues.iter().cycle().zip(0_u32..) {
-        let due = start + Duration::from_secs_f64(f64::from(number) / rate);
+        let due = start + Duration::from_secs_f64(due_at(number) / rate);
         if due >= window.to {
             break;
         }
@@ -145,6 +145,13 @@ fn pace(queues: Vec<UnboundedSender<Instant>>, rate: f64, window: Window) -> His
     // The CPU of a thread that has ended cannot be read exactly, and the meter reads about now.
     sleep(Duration::from_millis(50));
     late
+}
+
+/// When a request is due, in mean distances: evenly in the long run, but not in step with any timer of the target
+/// or the upstream, since what happens to coincide would then coincide all the time.
+fn due_at(number: u32) -> f64 {
+    let number = f64::from(number);
+    number + (number * 0.618_033_988_749_895).fract()
 }
 
 /// Opens one stream per connection, says so, and keeps them until standard input ends.
@@ -261,5 +268,57 @@ impl Meter {
 
     fn read(self) -> Outcome<Used> {
         self.0.join().map_err(|_| Failure::new("the CPU meter ended badly"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn requests_are_due_in_order_and_at_the_mean_rate() {
+        let due: Vec<f64> = (0..10_000).map(due_at).collect();
+        assert!(due.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!((due[9_999] - 9_999.0).abs() <= 1.0);
+        let close = due.windows(2).filter(|pair| pair[1] - pair[0] < 0.7).count();
+        assert!(close > 1000, "hardly spread: {close}");
+    }
+
+    #[test]
+    fn a_target_that_stalls_is_charged_for_what_it_keeps_waiting() {
+        let runtime = crate::load::runtime(1).unwrap();
+        let report = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let addr = listener.local_addr().unwrap();
+            // Ten requests are due within 100 ms, but each takes 30 ms.
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                while stream.read(&mut [0; 100]).await.unwrap() > 0 {
+                    tokio::time::sleep(Duration::from_millis(30)).await;
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+                }
+            });
+            let options = LoadOptions {
+                addr,
+                request: std::path::PathBuf::new(),
+                accept_length: vec![2],
+                mode: LoadMode::Open,
+                connections: 1,
+                rate: 100,
+                requests: 0,
+                warmup_ms: 0,
+                window_ms: 100,
+                limit_ms: 5000,
+                threads: 1,
+                proxy_pids: Vec::new(),
+                upstream_pids: Vec::new(),
+            };
+            let connection = Connection::open(addr, b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            open(&options, vec![connection]).await.unwrap()
+        });
+        assert!(report.total >= 9.0, "{report:?}");
+        assert!(report.latency.max > 150_000.0, "{report:?}");
+        assert!(report.latency.p50 > 80_000.0, "{report:?}");
     }
 }

@@ -176,7 +176,7 @@ impl Runs {
         let busy = |run: &Measured| run.load.cpu_proxy / run.load.seconds / 1e6 / cpus as f64;
         let idle = self.gateway.iter().chain(&self.nginx).filter(|run| busy(run) < 0.9).count();
         let note = format!(
-            "in {idle} measurements the target had CPU to spare: requests per second are not its limit"
+            "in {idle} measurements the target got less than 90 % of its CPU: requests per second are not its limit"
         );
         (idle > 0).then_some(note).into_iter().chain(self.notes()).collect()
     }
