@@ -45,8 +45,9 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
         Some(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => v4(high, low),
-        [0x2002, high, low, ..] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0x2002, high, low, ..]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
         _ => None,
     }
 }

@@ -38,7 +38,7 @@ impl Part {
 
     /// The version that this binary brings the part to.
     pub fn version(self) -> i64 {
-        self.migrations().len() as i64
+        i64::try_from(self.migrations().len()).unwrap_or(i64::MAX)
     }
 }
 

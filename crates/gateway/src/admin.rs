@@ -57,12 +57,11 @@ async fn answer(app: &App, path: &str) -> Response {
             let status = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             text(status, "application/json", serde_json::to_string(&health).unwrap_or_default())
         }
-        "/livez" => text(StatusCode::OK, "text/plain", "ok\n".into()),
         // Ready means: can proxy. A node that is stopping finishes what it has and wants nothing new.
         "/readyz" if app.is_stopping() => {
             text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".into())
         }
-        "/readyz" => text(StatusCode::OK, "text/plain", "ok\n".into()),
+        "/livez" | "/readyz" => text(StatusCode::OK, "text/plain", "ok\n".into()),
         _ => text(StatusCode::NOT_FOUND, "text/plain", "try /metrics, /healthz, /livez or /readyz\n".into()),
     }
 }

@@ -1,6 +1,5 @@
 //! The application: everything that handlers, proxy and jobs share, and the tasks that it started.
 
-use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +22,7 @@ use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
-use crate::proxy::target::{self, Target};
+use crate::proxy::target;
 use crate::proxy::upstream::Clients;
 use crate::vault::Vault;
 
@@ -42,7 +41,7 @@ pub struct App {
     /// Where everything runs that may wait for the database.
     pub runtime: tokio::runtime::Handle,
     /// The built-in providers as the operator set them up.
-    pub providers: HashMap<&'static str, Arc<Target>>,
+    pub providers: target::Operators,
     /// Connections to providers for calls that no worker makes.
     pub clients: Clients,
     pub prices: PriceTable,

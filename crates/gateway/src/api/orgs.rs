@@ -126,7 +126,7 @@ async fn update(
         return Err(Problem::not_found());
     }
     let current = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
-    let settings = change.settings.map(|change| changed(current.settings, change)).transpose()?;
+    let settings = change.settings.as_ref().map(|change| changed(current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     tx.commit().await?;
@@ -134,7 +134,7 @@ async fn update(
     Ok(Json((updated, caller.role).into()))
 }
 
-fn changed(mut settings: OrgSettings, change: SettingsChange) -> Outcome<OrgSettings> {
+fn changed(mut settings: OrgSettings, change: &SettingsChange) -> Outcome<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     if let Some(days) = change.log_retention_days {
         if days.is_some_and(|days| !(1..=36_500).contains(&days)) {

@@ -229,7 +229,8 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
         provider.api_key = checked.map(|key| seal("api_key", &key)).transpose()?;
     }
     if let Some(headers) = change.headers {
-        let checked = headers.filter(|headers| !headers.is_empty()).map(checked_headers).transpose()?;
+        let checked =
+            headers.filter(|headers| !headers.is_empty()).as_ref().map(checked_headers).transpose()?;
         provider.headers = checked.map(|text| seal("headers", &text)).transpose()?;
     }
     if let Some(models) = change.models {
@@ -306,12 +307,12 @@ fn checked_secret(key: &str) -> Outcome<()> {
     }
 }
 
-fn checked_headers(headers: BTreeMap<String, String>) -> Outcome<String> {
+fn checked_headers(headers: &BTreeMap<String, String>) -> Outcome<String> {
     let sendable = |(name, value): (&String, &String)| {
         http::HeaderName::try_from(name.as_str()).is_ok() && http::HeaderValue::from_str(value).is_ok()
     };
     if headers.len() > MAX_HEADERS || !headers.iter().all(sendable) {
         return Err(Problem::field("headers", format!("must be at most {MAX_HEADERS} valid HTTP headers")));
     }
-    serde_json::to_string(&headers).map_err(Problem::internal)
+    serde_json::to_string(headers).map_err(Problem::internal)
 }

@@ -193,15 +193,14 @@ pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
 
 /// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token.
 pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identity, Denied> {
-    let mut identity = match known_by_key(app, headers) {
-        Some(identity) => identity,
-        None => {
-            // Only the main runtime talks to the database.
-            let (app, headers) = (Arc::clone(app), headers.clone());
-            let runtime = app.runtime.clone();
-            let identified = runtime.spawn(async move { identify(&app, &headers).await });
-            identified.await.map_err(|_| Denied::Unavailable)??
-        }
+    let mut identity = if let Some(identity) = known_by_key(app, headers) {
+        identity
+    } else {
+        // Only the main runtime talks to the database.
+        let (app, headers) = (Arc::clone(app), headers.clone());
+        let runtime = app.runtime.clone();
+        let identified = runtime.spawn(async move { identify(&app, &headers).await });
+        identified.await.map_err(|_| Denied::Unavailable)??
     };
     let limit = app.config.rate_limits.of(identity.org.plan);
     if limit > 0 {

@@ -140,7 +140,7 @@ impl Config {
                 judge_model: filled(values, "judge_model")?,
                 embed_provider: filled(values, "embed_provider")?,
                 embed_model: filled(values, "embed_model")?,
-                embed_dims: ranged(values, "embed_dims", 1, 8192)? as u32,
+                embed_dims: small(values, "embed_dims", 1, 8192)?,
             },
             public_docs: flag(values, "public_docs")?,
             eval_queue: usize::try_from(ranged(values, "eval_queue", 1, 1_000_000)?).unwrap_or(256),
@@ -148,7 +148,7 @@ impl Config {
                 .unwrap_or(32 << 20),
             proxy_timeout: Duration::from_millis(ranged(values, "proxy_timeout_ms", 1, 86_400_000)?),
             log_bodies: flag(values, "log_bodies")?,
-            log_retention_days: ranged(values, "log_retention_days", 1, 36_500)? as u32,
+            log_retention_days: small(values, "log_retention_days", 1, 36_500)?,
             spool_bytes: ranged(values, "spool_bytes", 1 << 20, 1 << 50)?,
             prices_file: Some(values.get("prices_file").trim())
                 .filter(|path| !path.is_empty())
@@ -228,6 +228,10 @@ fn ranged(values: &Values, key: &str, min: u64, max: u64) -> Result<u64, ConfigE
     let expected = format!("a whole number from {min} to {max}");
     let number: u64 = parsed(values, key, &expected)?;
     if (min..=max).contains(&number) { Ok(number) } else { Err(bad(key, &expected)) }
+}
+
+fn small(values: &Values, key: &str, min: u32, max: u32) -> Result<u32, ConfigError> {
+    ranged(values, key, min.into(), max.into()).map(|number| u32::try_from(number).unwrap_or(max))
 }
 
 fn choice<T: Copy>(values: &Values, key: &str, choices: &[(&str, T)]) -> Result<T, ConfigError> {

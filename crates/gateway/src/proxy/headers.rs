@@ -85,9 +85,8 @@ fn is_the_providers(app: &App, value: &HeaderValue) -> bool {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => rest.trim(),
         _ => text.trim(),
     };
-    !secret.is_empty()
-        && !secret.starts_with(KEY_PREFIX)
-        && !(secret.starts_with("eyJ") && app.tokens.is_ours(secret))
+    let is_session = || secret.starts_with("eyJ") && app.tokens.is_ours(secret);
+    !(secret.is_empty() || secret.starts_with(KEY_PREFIX) || is_session())
 }
 
 /// The organization's or the operator's credential, as the provider wants to see it. A signature comes later.
@@ -95,7 +94,6 @@ pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
     let Some(credential) = &target.credential else { return };
     let secret = credential.expose_secret();
     let (name, value) = match target.auth {
-        Auth::Bearer | Auth::OAuthBearer | Auth::None => (AUTHORIZATION, format!("Bearer {secret}")),
         Auth::XApiKey => {
             if !headers.contains_key(VERSION) {
                 headers.insert(VERSION, HeaderValue::from_static(ANTHROPIC_VERSION));
@@ -105,7 +103,9 @@ pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
         Auth::ApiKey => (API_KEY, secret.to_owned()),
         Auth::GoogApiKey => (GOOG_API_KEY, secret.to_owned()),
         Auth::SigV4 { .. } if super::upstream::signs_body(target) => return,
-        Auth::SigV4 { .. } => (AUTHORIZATION, format!("Bearer {secret}")),
+        Auth::SigV4 { .. } | Auth::Bearer | Auth::OAuthBearer | Auth::None => {
+            (AUTHORIZATION, format!("Bearer {secret}"))
+        }
     };
     if let Ok(mut value) = HeaderValue::try_from(value) {
         value.set_sensitive(true);

@@ -60,7 +60,7 @@ pub async fn forward(
     };
     match answered {
         Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
-        Err(failed) => Err(failure(&call, record, failed)),
+        Err(failed) => Err(failure(&call, record, &failed)),
     }
 }
 
@@ -77,7 +77,7 @@ fn pass_on(call: &Call, identity: &Identity, mut record: Record, answered: Answe
 }
 
 /// What the caller learns when the provider did not give an answer that can be passed on.
-fn failure(call: &Call, mut record: Record, failed: Failed) -> Problem {
+fn failure(call: &Call, mut record: Record, failed: &Failed) -> Problem {
     let (status, code) = if failed.timed_out {
         (StatusCode::GATEWAY_TIMEOUT, "provider_timeout")
     } else {

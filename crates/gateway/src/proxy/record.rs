@@ -206,7 +206,7 @@ impl Record {
     }
 
     /// There was no answer to pass on. The record stays readable for the error's body.
-    pub fn failed(&mut self, status: StatusCode, code: &'static str, failed: Failed) {
+    pub fn failed(&mut self, status: StatusCode, code: &'static str, failed: &Failed) {
         self.status = status;
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = failed.status;

@@ -64,8 +64,10 @@ impl Target {
     }
 }
 
-/// The providers as the operator has set them up.
-pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> HashMap<&'static str, Arc<Target>> {
+/// The providers as the operator has set them up, by name.
+pub type Operators = HashMap<&'static str, Arc<Target>>;
+
+pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> Operators {
     let target = |kind: &'static Provider| {
         let given = settings.get(kind.name);
         let base_url = given.and_then(|given| given.base_url.as_deref()).or(kind.base_url);
@@ -85,7 +87,7 @@ pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> HashMap<&'sta
 
 /// An organization's own entry, over what the operator has for the same kind.
 pub fn of_org(
-    operators: &HashMap<&'static str, Arc<Target>>,
+    operators: &Operators,
     stored: &gateway_store::providers::Provider,
     credential: Option<SecretString>,
     headers: Option<&SecretString>,

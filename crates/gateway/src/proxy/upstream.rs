@@ -280,12 +280,11 @@ impl Clients {
     ) -> Result<hyper_util::client::legacy::ResponseFuture, Failed> {
         let pair = if guarded { &self.guarded } else { &self.open };
         if request.uri().scheme() == Some(&http::uri::Scheme::HTTPS) {
-            let client = match pair.tls.get() {
-                Some(client) => client,
-                None => {
-                    let made = client(secure(pair.guarded)?);
-                    pair.tls.get_or_init(|| made)
-                }
+            let client = if let Some(client) = pair.tls.get() {
+                client
+            } else {
+                let made = client(secure(pair.guarded)?);
+                pair.tls.get_or_init(|| made)
             };
             Ok(client.request(request))
         } else {
@@ -323,15 +322,14 @@ fn connector(guarded: bool) -> Http {
 
 fn secure(guarded: bool) -> Result<HttpsConnector<Http>, Failed> {
     static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
-    let config = match CONFIG.get() {
-        Some(config) => config,
-        None => {
-            let made = rustls::ClientConfig::builder()
-                .with_native_roots()
-                .map_err(|error| Failed::new(format!("the system's certificates cannot be read: {error}")))?
-                .with_no_client_auth();
-            CONFIG.get_or_init(|| made)
-        }
+    let config = if let Some(config) = CONFIG.get() {
+        config
+    } else {
+        let made = rustls::ClientConfig::builder()
+            .with_native_roots()
+            .map_err(|error| Failed::new(format!("the system's certificates cannot be read: {error}")))?
+            .with_no_client_auth();
+        CONFIG.get_or_init(|| made)
     };
     Ok(HttpsConnectorBuilder::new()
         .with_tls_config(config.clone())
