@@ -5,7 +5,8 @@ pub mod passwords;
 pub mod snapshot;
 pub mod tokens;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{KeyHash, OrgSettings, hash_key};
@@ -66,7 +67,21 @@ pub struct KeyFacts {
     pub scopes: Scopes,
     pub expires_at: Option<Timestamp>,
     counter: Arc<Counter>,
-    last_used: std::sync::atomic::AtomicI64,
+    last_used: AtomicI64,
+    uses: Uses,
+}
+
+/// Uses of keys that are no longer remembered, waiting to be noted.
+type Uses = Arc<Mutex<Vec<(KeyId, Timestamp)>>>;
+
+/// A key that is forgotten right after its use, as one that is being revoked, still tells of it.
+impl Drop for KeyFacts {
+    fn drop(&mut self) {
+        let at = *self.last_used.get_mut();
+        if at != 0 {
+            self.uses.lock().unwrap_or_else(PoisonError::into_inner).push((self.id, Timestamp(at)));
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +104,7 @@ pub struct Access {
     members: Snapshot<(OrgId, UserId), Role>,
     tokens: Snapshot<TokenId, bool>,
     counters: Counters,
+    uses: Uses,
 }
 
 impl Access {
@@ -122,8 +138,9 @@ impl Access {
 
     /// When each known key was last used, where that changed since the last call.
     pub fn take_used(&self, used: &mut Vec<(KeyId, Timestamp)>) {
+        used.append(&mut self.uses.lock().unwrap_or_else(PoisonError::into_inner));
         self.keys.visit(|_, key| {
-            let at = key.last_used.swap(0, std::sync::atomic::Ordering::Relaxed);
+            let at = key.last_used.swap(0, Ordering::Relaxed);
             if at != 0 {
                 used.push((key.id, Timestamp(at)));
             }
@@ -160,6 +177,7 @@ impl Access {
                     expires_at: access.key.expires_at,
                     counter: self.counters.of(access.key.id.0),
                     last_used: 0.into(),
+                    uses: Arc::clone(&self.uses),
                 }))
             })
             .await
@@ -206,7 +224,7 @@ async fn by_key(app: &App, raw: &str) -> Result<Identity, Denied> {
         return Err(Denied::Invalid);
     }
     let org = app.access.org(&app.db, key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
-    key.last_used.store(now.0, std::sync::atomic::Ordering::Relaxed);
+    key.last_used.store(now.0, Ordering::Relaxed);
     let role = if key.scopes.is_all() { Role::Admin } else { Role::Member };
     Ok(Identity { org, role, who: Who::Key(key), rate: None })
 }
