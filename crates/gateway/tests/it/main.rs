@@ -10,4 +10,11 @@
 
 mod support;
 
+mod accounts;
+mod auth;
+mod bodies;
+mod keys;
+mod limits;
+mod rotation;
 mod smoke;
+mod tokens;
