@@ -144,9 +144,8 @@ on_both!(of_many_signups_with_one_email_exactly_one_wins, |app| async move {
     let signup = |slug: String| app.post(SIGNUP, with(&ada(), "org_slug", slug)).send();
     let answers = join_all((0..6).map(|n| signup(format!("race-{n}")))).await;
     let winner = answers.iter().position(|answer| answer.status == 201).unwrap();
-    for (n, answer) in answers.iter().enumerate().filter(|(n, _)| *n != winner) {
+    for (_, answer) in answers.iter().enumerate().filter(|(n, _)| *n != winner) {
         answer.expect_error(409, "conflict");
-        assert_eq!(answer.header("location"), None, "{n}");
     }
     // The losers' organizations do not exist.
     let free = format!("race-{}", (winner + 1) % 6);

@@ -218,7 +218,7 @@ on_both!(a_second_rotation_does_not_lengthen_the_life_of_the_old_key, |app| asyn
     assert_eq!(app.status_of_key(successor["raw_key"].as_str().unwrap()).await, 200);
 });
 
-on_both!(of_rotations_at_the_same_time_each_makes_a_working_key, |app| async move {
+on_both!(of_rotations_that_end_a_key_at_the_same_time_exactly_one_wins, |app| async move {
     let ada = app.signup("acme").await;
     let key = app.make_key(&ada.token, json!({"name": "x"})).await;
     let rotations = (0..6).map(|_| rotate(&app, &ada.token, &key.id, json!({"overlap_hours": 0})));

@@ -90,7 +90,7 @@ pub fn with(body: &Value, field: &str, value: impl Into<Value>) -> Value {
     body
 }
 
-/// The body that every 401 of authentication has the code of.
+/// The 401 of somebody who is not let in.
 #[track_caller]
 pub fn assert_unauthorized(answer: &Answer) {
     let body = answer.expect_error(401, "unauthorized");
