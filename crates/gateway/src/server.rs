@@ -105,7 +105,7 @@ async fn respond(app: Arc<App>, api: Arc<Api>, peer: SocketAddr, request: Reques
 /// Authentication, then routing.
 async fn route(app: &Arc<App>, api: &Api, peer: SocketAddr, request: Request<Incoming>) -> Outcome<Response> {
     let path = request.uri().path();
-    let home = path == "/" && request.method() == http::Method::GET;
+    let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
     let identity = if home || api::is_public(path, app.config.public_docs) {
         None
     } else {
