@@ -120,11 +120,11 @@ impl App {
         T::from(Uuid::new_v7(uuid::Timestamp::from_unix(&*context, now / 1_000, nanoseconds)))
     }
 
-    /// Starts a task that `stop` waits for.
+    /// Starts a task on the main runtime that stopping waits for.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        tasks.spawn_on(task, &self.runtime);
     }
 
     /// Resolves when the service is asked to stop.

@@ -191,7 +191,8 @@ async fn route(
 ) -> Outcome<Response> {
     let Context { app, api, worker } = context;
     let path = request.uri().path();
-    let identity = if api::is_public(path, app.config.public_docs) {
+    let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
+    let identity = if home || api::is_public(path, app.config.public_docs) {
         None
     } else {
         let known = auth::authenticate(app, request.headers()).await;
@@ -203,13 +204,13 @@ async fn route(
             problem
         });
     }
-    if path == "/" && request.method() == http::Method::GET {
+    if home {
         return Ok(redirect("/console"));
     }
     let mut response = if api.claims(path) {
         manage(app, api, peer, identity.as_ref(), request_id, request).await?
     } else {
-        Err::<Response, _>(unclaimed(&request)).into_response()
+        unclaimed(&request).into_response()
     };
     if let Some(rate) = identity.as_ref().and_then(|identity| identity.rate.as_ref()) {
         response.headers_mut().extend(rate_headers(rate));
@@ -234,10 +235,14 @@ async fn manage(
     }
     let span = tracing::info_span!("request", id = %request_id.to_str().unwrap_or_default());
     let handled = api.router.clone().oneshot(request).instrument(span);
-    match app.runtime.spawn(handled).await {
+    // A change goes on when its caller hangs up: what follows the commit, such as forgetting a revoked key, must not
+    // be skipped.
+    let (sender, receiver) = oneshot::channel();
+    app.spawn(async move { drop(sender.send(handled.await)) });
+    match receiver.await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(never)) => match never {},
-        Err(error) => Err(Problem::internal(error)),
+        Err(_) => Err(Problem::internal("a handler panicked")),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Signup, login and setup: the three doors that need no authentication, each with its limit of attempts.
 
-use std::net::IpAddr;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{
     OrgSettings, check_name, check_password, check_slug, normalise_email, slug_from,
@@ -12,6 +13,7 @@ use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
 use gateway_store::{StoreError, Tx, accounts, apps, events, members, orgs};
+use http::request::Parts;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -21,7 +23,7 @@ use super::caller::Shared;
 use super::extract::{Body, ClientIp, Created, Json};
 use super::keys::{self, KeyBrief};
 use super::members::hash_invite_token;
-use super::route::Area;
+use super::route::{Area, Input, Operation};
 use crate::app::App;
 use crate::auth::limits::Attempt;
 use crate::auth::passwords::PasswordError;
@@ -49,11 +51,10 @@ struct SignupRequest {
 #[derive(Serialize, JsonSchema)]
 struct SignupResponse {
     org: OrgBrief,
-    user: UserBrief,
+    user: NewUser,
     /// Shown only here. Null for a user who joined by invitation: an admin makes keys for them.
     api_key: Option<String>,
     token: String,
-    expires_at: Timestamp,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -67,6 +68,12 @@ impl From<&orgs::Org> for OrgBrief {
     fn from(org: &orgs::Org) -> Self {
         Self { id: org.id, slug: org.slug.clone(), plan: org.plan }
     }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NewUser {
+    id: UserId,
+    email: String,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -84,10 +91,9 @@ impl From<&User> for UserBrief {
 
 async fn signup(
     State(app): Shared,
-    ClientIp(address): ClientIp,
+    _: Within<Signup>,
     Body(request): Body<SignupRequest>,
 ) -> Outcome<Created<SignupResponse>> {
-    attempt(&app, Attempt::Signup, address)?;
     let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
     check_password(&request.password).map_err(|why| Problem::field("password", why))?;
     let display_name = match request.display_name {
@@ -121,8 +127,9 @@ async fn signup(
     };
     tx.commit().await?;
 
-    let (token, expires_at) = issue_token(&app, user.id, org.id, role)?;
-    Ok(Created(SignupResponse { org: (&org).into(), user: (&user).into(), api_key, token, expires_at }))
+    let (token, _) = issue_token(&app, user.id, org.id, role)?;
+    let user = NewUser { id: user.id, email: user.email };
+    Ok(Created(SignupResponse { org: (&org).into(), user, api_key, token }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -143,10 +150,9 @@ struct LoginResponse {
 
 async fn login(
     State(app): Shared,
-    ClientIp(address): ClientIp,
+    _: Within<Login>,
     Body(request): Body<LoginRequest>,
 ) -> Outcome<Json<LoginResponse>> {
-    attempt(&app, Attempt::Login, address)?;
     // An address that cannot be anyone's is treated like an unknown one, work and all.
     let email = normalise_email(&request.email).unwrap_or_default();
     let user = accounts::find_by_email(&app.db, &email).await?;
@@ -188,10 +194,9 @@ struct AppBrief {
 
 async fn setup(
     State(app): Shared,
-    ClientIp(address): ClientIp,
+    _: Within<Setup>,
     Body(request): Body<SetupRequest>,
 ) -> Outcome<Created<SetupResponse>> {
-    attempt(&app, Attempt::Setup, address)?;
     check_name(&request.org_name).map_err(|why| Problem::field("org_name", why))?;
     let slug = request.org_slug.unwrap_or_else(|| invented_slug(&app, &request.org_name));
     let org = new_org(&app, slug, Some(request.org_name))?;
@@ -278,18 +283,55 @@ async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> Outcome<(
         return Err(Problem::field("email", "must be the address that was invited"));
     }
     members::insert(tx, invite.org_id, user.id, invite.role, app.clock.now()).await?;
-    let org = orgs::find(&app.db, invite.org_id).await?.ok_or_else(unknown)?;
+    let org = orgs::find_for_change(tx, invite.org_id).await?.ok_or_else(unknown)?;
     Ok((org, invite.role))
 }
 
-fn attempt(app: &App, kind: Attempt, address: IpAddr) -> Outcome<()> {
-    let now = app.clock.now();
-    let verdict = app.attempts.count(kind, address, app.config.auth_attempts, now);
-    if verdict.allowed {
-        Ok(())
-    } else {
-        Err(Problem::rate_limited(verdict, now, "too many attempts from this address; wait and try again"))
+/// Which door is knocked at, as a type.
+trait Door: Send + Sync {
+    const ATTEMPT: Attempt;
+}
+
+struct Signup;
+struct Login;
+struct Setup;
+
+impl Door for Signup {
+    const ATTEMPT: Attempt = Attempt::Signup;
+}
+
+impl Door for Login {
+    const ATTEMPT: Attempt = Attempt::Login;
+}
+
+impl Door for Setup {
+    const ATTEMPT: Attempt = Attempt::Setup;
+}
+
+/// A stranger within the limit of attempts. Counted before the body is read, so that every knock is one.
+struct Within<D>(PhantomData<D>);
+
+impl<D: Door> FromRequestParts<Arc<App>> for Within<D> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
+        let now = app.clock.now();
+        let verdict = app.attempts.count(D::ATTEMPT, address, app.config.auth_attempts, now);
+        if verdict.allowed {
+            Ok(Self(PhantomData))
+        } else {
+            Err(Problem::rate_limited(
+                verdict,
+                now,
+                "too many attempts from this address; wait and try again",
+            ))
+        }
     }
+}
+
+impl<D: Door> Input for Within<D> {
+    fn describe(_: &mut Operation<'_>) {}
 }
 
 fn busy(error: PasswordError) -> Problem {

@@ -149,6 +149,31 @@ impl<T: JsonSchema> Input for Body<T> {
     }
 }
 
+/// A JSON body that may be left out, since every field of it may be.
+pub struct OptionalBody<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let code = malformed_body_code(request.uri().path());
+        let bytes = read_body(request, app.config.max_body_bytes).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+    }
+}
+
+impl<T: JsonSchema> Input for OptionalBody<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.takes_json::<T>();
+        if let Some(body) = &mut operation.request_body {
+            body["required"] = json!(false);
+        }
+    }
+}
+
 /// What a malformed body is called in the area that the path belongs to.
 fn malformed_body_code(path: &str) -> &'static str {
     match super::family_of(path) {
@@ -179,6 +204,10 @@ pub(super) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String>
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("the body must be a JSON object, but it is empty".into());
     }
+    // An array would pass for a struct whose fields it lists in order.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err("the body must be a JSON object".into());
+    }
     if holds_nul(bytes) {
         return Err("texts must not contain NUL characters".into());
     }
@@ -187,13 +216,24 @@ pub(super) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String>
         let path = error.path().to_string();
         let inner = error.into_inner();
         match (inner.classify(), path.as_str()) {
-            (serde_json::error::Category::Data, path) if path != "." => format!("{path}: {inner}"),
+            (serde_json::error::Category::Data, path) if path != "." => {
+                format!("{path}: {}", without_value(&inner.to_string()))
+            }
             (serde_json::error::Category::Data, _) => inner.to_string(),
             _ => format!("the body is not valid JSON: {inner}"),
         }
     })?;
     json.end().map_err(|error| format!("the body is not valid JSON: {error}"))?;
     Ok(value)
+}
+
+/// serde quotes the value that it found, and that may be a password: only what was expected is told.
+fn without_value(message: &str) -> &str {
+    let quotes = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
+    match message.rfind(", expected ") {
+        Some(at) if quotes => &message[at + 2..],
+        _ => message,
+    }
 }
 
 /// PostgreSQL cannot keep a NUL in a text, so none is let in.
@@ -288,6 +328,8 @@ mod tests {
         assert!(wrong("{").starts_with("the body is not valid JSON"));
         assert!(wrong(r#"{"name": "x"} trailing"#).starts_with("the body is not valid JSON"));
         assert!(wrong(" ").contains("empty"));
+        assert!(wrong(r#"["x", []]"#).contains("object"));
+        assert!(!wrong(r#"{"name": 31415926}"#).contains("31415926"));
         assert!(parse_json::<Sample>(br#"{"name": "x", "unknown": true}"#).is_ok());
     }
 

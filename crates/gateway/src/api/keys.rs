@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::caller::{Caller, KeyManager, Shared, Viewer};
-use super::extract::{At, Body, Created, Json, Params, present};
+use super::extract::{At, Body, Created, Json, OptionalBody, Params, present};
 use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
@@ -217,16 +217,17 @@ async fn rotate(
     State(app): Shared,
     manager: KeyManager,
     At(id): At<KeyId>,
-    Body(request): Body<RotateRequest>,
+    OptionalBody(request): OptionalBody<RotateRequest>,
 ) -> Outcome<Created<Rotated>> {
     let overlap_hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
     if !(0..=MAX_OVERLAP_HOURS).contains(&overlap_hours) {
         return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
     }
     let org = manager.identity.org.id;
-    let now = app.clock.now();
     let mut tx = app.db.begin().await?;
     let (mut old, hash) = managed(&mut tx, &manager, id).await?;
+    // Read only once the key is held: a rotation that was waited for may just have ended it.
+    let now = app.clock.now();
     if !old.is_valid(now) {
         return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
     }

@@ -1,10 +1,13 @@
 //! Lists in pages: `limit` and an opaque `cursor` in, `next_cursor` out.
 
+use std::num::IntErrorKind;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use gateway_store::page::Page;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::problem::{Outcome, Problem};
 
@@ -15,6 +18,7 @@ pub const MAXIMUM: i64 = 200;
 #[derive(Deserialize, JsonSchema)]
 pub struct PageParams {
     /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "saturating")]
     #[schemars(range(min = 1), extend("default" = 50))]
     limit: Option<i64>,
     /// The `next_cursor` of the page before.
@@ -37,6 +41,16 @@ pub fn checked_limit(limit: Option<i64>) -> Outcome<i64> {
         Some(limit) if limit >= 1 => Ok(limit.min(MAXIMUM)),
         Some(_) => Err(Problem::field("limit", "must be a whole number of at least 1")),
     }
+}
+
+/// A whole number too large for us is above the maximum, and no worse than any other that is.
+fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| match text.parse::<i64>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(i64::MAX),
+        parsed => parsed.map_err(|_| D::Error::custom("must be a whole number of at least 1")),
+    })
+    .transpose()
 }
 
 pub fn encode(next: Option<&str>) -> Option<String> {

@@ -6,7 +6,8 @@ pub mod snapshot;
 pub mod tokens;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{KeyHash, OrgSettings, hash_key};
@@ -70,7 +71,21 @@ pub struct KeyFacts {
     pub scopes: Scopes,
     pub expires_at: Option<Timestamp>,
     counter: Arc<Counter>,
-    last_used: std::sync::atomic::AtomicI64,
+    last_used: AtomicI64,
+    uses: Uses,
+}
+
+/// Uses of keys that are no longer remembered, waiting to be noted.
+type Uses = Arc<Mutex<Vec<(KeyId, Timestamp)>>>;
+
+/// A key that is forgotten right after its use, as one that is being revoked, still tells of it.
+impl Drop for KeyFacts {
+    fn drop(&mut self) {
+        let at = *self.last_used.get_mut();
+        if at != 0 {
+            self.uses.lock().unwrap_or_else(PoisonError::into_inner).push((self.id, Timestamp(at)));
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +108,7 @@ pub struct Access {
     members: Snapshot<(OrgId, UserId), Role>,
     tokens: Snapshot<TokenId, bool>,
     counters: Counters,
+    uses: Uses,
 }
 
 impl Access {
@@ -126,8 +142,9 @@ impl Access {
 
     /// When each known key was last used, where that changed since the last call.
     pub fn take_used(&self, used: &mut Vec<(KeyId, Timestamp)>) {
+        used.append(&mut self.uses.lock().unwrap_or_else(PoisonError::into_inner));
         self.keys.visit(|_, key| {
-            let at = key.last_used.swap(0, std::sync::atomic::Ordering::Relaxed);
+            let at = key.last_used.swap(0, Ordering::Relaxed);
             if at != 0 {
                 used.push((key.id, Timestamp(at)));
             }
@@ -164,6 +181,7 @@ impl Access {
                     expires_at: access.key.expires_at,
                     counter: self.counters.of(access.key.id.0),
                     last_used: 0.into(),
+                    uses: Arc::clone(&self.uses),
                 }))
             })
             .await
@@ -251,7 +269,7 @@ fn by_facts(app: &App, key: Arc<KeyFacts>, org: Arc<OrgFacts>) -> Result<Identit
     if key.expires_at.is_some_and(|end| now >= end) {
         return Err(Denied::Invalid);
     }
-    key.last_used.store(now.0, std::sync::atomic::Ordering::Relaxed);
+    key.last_used.store(now.0, Ordering::Relaxed);
     let role = if key.scopes.is_all() { Role::Admin } else { Role::Member };
     Ok(Identity { org, role, who: Who::Key(key), rate: None })
 }

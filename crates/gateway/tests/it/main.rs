@@ -11,4 +11,11 @@
 mod support;
 mod upstream;
 
+mod accounts;
+mod auth;
+mod bodies;
+mod keys;
+mod limits;
+mod rotation;
 mod smoke;
+mod tokens;

@@ -79,10 +79,6 @@ impl TestApp {
         (config, Arc::clone(&self.data))
     }
 
-    pub fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
     pub fn call(&self, method: Method, path: &str) -> Call {
         Call::new(self.address, method, path)
     }
@@ -136,6 +132,12 @@ impl TestApp {
             token: answer["token"].as_str().unwrap().to_owned(),
             api_key: String::new(),
         }
+    }
+
+    /// The organization's outbox as type and data, oldest first.
+    pub async fn events(&self, org_id: &str) -> Vec<(String, Value)> {
+        let stored = gateway_store::events::list(&self.app.db, org_id.parse().unwrap()).await.unwrap();
+        stored.into_iter().map(|event| (event.kind, event.data)).collect()
     }
 
     pub async fn login(&self, email: &str, password: &str) -> Answer {

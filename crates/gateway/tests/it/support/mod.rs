@@ -1,9 +1,11 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
+pub mod check;
 mod client;
 
-pub use app::{Backend, TestApp};
+pub use app::{Backend, PASSWORD, TestApp};
+pub use client::Answer;
 
 /// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and
 /// `name::postgres`. A second form takes settings: `on_both!(name, [("GATEWAY_…", "…")], |app| …)`.

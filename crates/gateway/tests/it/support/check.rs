@@ -1,0 +1,105 @@
+//! What answers are checked for again and again, and small steps that many tests take.
+
+use serde_json::{Value, json};
+
+use super::TestApp;
+use super::client::Answer;
+
+/// A fresh key: its id, its raw text, and the whole answer that made it.
+pub struct NewKey {
+    pub id: String,
+    pub raw: String,
+    pub answer: Value,
+}
+
+impl NewKey {
+    pub fn path(&self) -> String {
+        format!("/api/v1/keys/{}", self.id)
+    }
+}
+
+impl TestApp {
+    /// Makes a key in the name of a session.
+    pub async fn make_key(&self, token: &str, body: Value) -> NewKey {
+        let answer = self.post("/api/v1/keys", body).bearer(token).send().await.expect(201);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        NewKey { id: text(&answer["key"]["id"]), raw: text(&answer["raw_key"]), answer }
+    }
+
+    /// The status that a read with this key gets.
+    pub async fn status_of_key(&self, raw: &str) -> u16 {
+        self.get("/api/v1/auth/entitlements").key(raw).send().await.status.as_u16()
+    }
+
+    /// The status that a read with this token gets.
+    pub async fn status_of_token(&self, token: &str) -> u16 {
+        self.get("/api/v1/auth/entitlements").bearer(token).send().await.status.as_u16()
+    }
+
+    /// Moves the clock to the beginning of the next minute, so that a test cannot straddle two windows.
+    pub fn begin_a_minute(&self) {
+        let now = self.app.clock.now().0;
+        self.app.clock.advance(60_000 - now.rem_euclid(60_000));
+    }
+}
+
+/// The names of an object's fields, sorted.
+#[track_caller]
+pub fn fields(value: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = value.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+/// RFC 3339, UTC, milliseconds, `Z`; answers the milliseconds since the epoch.
+#[track_caller]
+pub fn time(value: &Value) -> i64 {
+    let text = value.as_str().unwrap_or_else(|| panic!("no time: {value}"));
+    assert_eq!((text.len(), &text[19..20], &text[23..]), (24, ".", "Z"), "{text}");
+    text.parse::<gateway_core::time::Timestamp>().unwrap().0
+}
+
+/// A UUID of version 7, hyphenated.
+#[track_caller]
+pub fn assert_id(value: &Value) {
+    let text = value.as_str().unwrap_or_else(|| panic!("no id: {value}"));
+    let id: uuid::Uuid = text.parse().unwrap();
+    assert_eq!((text.len(), id.get_version_num()), (36, 7), "{text}");
+}
+
+/// A 400 whose message names the field.
+#[track_caller]
+pub fn assert_names(answer: &Answer, field: &str) {
+    let body = answer.expect_error(400, "bad_request");
+    assert_eq!(fields(&body), ["code", "message"]);
+    let message = body["message"].as_str().unwrap();
+    assert!(message.contains(field), "'{message}' does not name {field}");
+}
+
+/// The body without one of its fields.
+pub fn without(body: &Value, field: &str) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().remove(field);
+    body
+}
+
+/// The body with one field set.
+pub fn with(body: &Value, field: &str, value: impl Into<Value>) -> Value {
+    let mut body = body.clone();
+    body[field] = value.into();
+    body
+}
+
+/// The 401 of somebody who is not let in.
+#[track_caller]
+pub fn assert_unauthorized(answer: &Answer) {
+    let body = answer.expect_error(401, "unauthorized");
+    assert_eq!(fields(&body), ["code", "message"]);
+    assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+    assert_eq!(answer.header("x-ratelimit-limit"), None, "a stranger has no window");
+}
+
+/// A UUID that belongs to nothing.
+pub fn missing_id() -> Value {
+    json!(uuid::Uuid::new_v4())
+}
