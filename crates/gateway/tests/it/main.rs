@@ -10,4 +10,15 @@
 
 mod support;
 
+mod apps;
+mod cli;
+mod docs;
+mod isolation;
+mod members;
+mod migrations;
+mod orgs;
+mod providers;
+mod roles;
 mod smoke;
+mod system;
+mod teams;
