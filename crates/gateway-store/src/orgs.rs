@@ -5,6 +5,7 @@ use gateway_core::accounts::OrgSettings;
 use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 
+use crate::page::{Page, Paged};
 use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
 
@@ -52,6 +53,34 @@ pub async fn of_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreErr
         )
         .await?;
     rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect()
+}
+
+/// The same in pages, newest organization first.
+pub async fn page_of_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(Org, Role)>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT o.id, o.slug, o.name, o.plan, o.settings, o.created_at, m.role FROM memberships m \
+             JOIN orgs o ON o.id = m.org_id WHERE m.user_id = $1 AND ($2 IS NULL OR o.id < $2) \
+             ORDER BY o.id DESC LIMIT $3",
+            args![user, page.before.clone(), page.fetch()],
+        )
+        .await?;
+    let orgs =
+        rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(page.cut(orgs, |(org, _)| org.id.to_string()))
+}
+
+/// The list of a caller who knows one organization only, as a key does.
+pub async fn page_of_one(
+    db: &Db,
+    org: OrgId,
+    role: Role,
+    page: &Page,
+) -> Result<Paged<(Org, Role)>, StoreError> {
+    let found = find(db, org).await?;
+    let before = |org: &Org| page.before.as_ref().is_none_or(|end| org.id.to_string() < *end);
+    let rows = found.into_iter().filter(before).map(|org| (org, role)).collect();
+    Ok(Paged { rows, next: None })
 }
 
 /// Holds the organization's row until the transaction ends, so that checks that look at several rows (the last

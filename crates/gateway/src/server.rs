@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http::header::{ALLOW, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
@@ -105,18 +105,19 @@ async fn respond(app: Arc<App>, api: Arc<Api>, peer: SocketAddr, request: Reques
 /// Authentication, then routing.
 async fn route(app: &Arc<App>, api: &Api, peer: SocketAddr, request: Request<Incoming>) -> Outcome<Response> {
     let path = request.uri().path();
-    let identity = if api::is_public(path, app.config.public_docs) {
+    let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
+    let identity = if home || api::is_public(path, app.config.public_docs) {
         None
     } else {
         Some(auth::authenticate(app, request.headers()).await.map_err(|denied| refuse(app, denied))?)
     };
-    if path == "/" && request.method() == http::Method::GET {
+    if home {
         return Ok(redirect("/console"));
     }
     let mut response = if api.claims(path) {
         manage(app, api, peer, identity.as_ref(), request).await
     } else {
-        return Err(unclaimed(&request));
+        unclaimed(&request).into_response()
     };
     if let Some(rate) = identity.as_ref().and_then(|identity| identity.rate.as_ref()) {
         response.headers_mut().extend(rate_headers(rate));

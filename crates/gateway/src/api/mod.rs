@@ -87,7 +87,7 @@ pub fn family_of(path: &str) -> Family {
 /// Paths that need no authentication.
 pub fn is_public(path: &str, public_docs: bool) -> bool {
     match path {
-        "/healthz" | "/" => true,
+        "/healthz" => true,
         "/openapi.yaml" | "/llms.txt" => public_docs,
         _ => {
             let below = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
@@ -105,9 +105,15 @@ mod tests {
         for path in ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup"] {
             assert!(is_public(path, false), "{path}");
         }
-        for path in
-            ["/api/v1/keys", "/openapi.yaml", "/api/v1/signup/", "/api/v1/signup/x", "/signup", "/metrics"]
-        {
+        for path in [
+            "/",
+            "/api/v1/keys",
+            "/openapi.yaml",
+            "/api/v1/signup/",
+            "/api/v1/signup/x",
+            "/signup",
+            "/metrics",
+        ] {
             assert!(!is_public(path, false), "{path}");
         }
         assert!(is_public("/openapi.yaml", true));

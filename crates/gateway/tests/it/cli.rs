@@ -134,7 +134,7 @@ fn wrong_settings_are_named_and_end_with_2() {
     ] {
         assert_eq!(done.code, Some(2), "{named}: {done:?}");
         assert!(done.stderr.starts_with("gateway: ") && done.stderr.contains(named), "{named}: {done:?}");
-        assert_eq!(done.stderr.trim_end().lines().next().unwrap().contains("hidden"), false, "{done:?}");
+        assert!(!done.stderr.contains("hidden"), "{done:?}");
     }
 }
 
@@ -170,22 +170,20 @@ fn a_data_directory_that_cannot_be_written_is_said_in_words() {
     }
 }
 
-#[test]
-fn a_database_that_is_not_there_is_said_in_words() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_refuses_us_is_said_in_words() {
     let here = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("postgres://gw:hidden-pw@{free}/gateway");
-    let settings = [
-        ("GATEWAY_DATABASE_URL", url.as_str()),
-        ("GATEWAY_TOKEN_SECRET", TOKEN_SECRET),
-        ("GATEWAY_MASTER_KEY", MASTER_KEY),
-    ];
-    let begun = Instant::now();
-    let done = gateway(here.path(), &["migrate"], &settings);
+    let mut settings = fresh_settings(Backend::Postgres, &here).await;
+    let url = &mut settings.iter_mut().find(|(name, _)| name == "GATEWAY_DATABASE_URL").unwrap().1;
+    let (server, _) = url.rsplit_once('/').unwrap();
+    let host = server.rsplit_once('@').unwrap().1.to_owned();
+    let password =
+        server.rsplit_once(':').unwrap().0.rsplit_once(':').unwrap().1.split('@').next().unwrap().to_owned();
+    *url = format!("{server}/no_such_database");
+    let done = run(command(here.path(), &["serve"]).envs(settings));
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains(&free.to_string()) && done.stderr.contains("refused"), "{done:?}");
-    assert!(!done.stderr.contains("hidden-pw"), "{done:?}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
+    assert!(done.stderr.contains(&host) && done.stderr.contains("no_such_database"), "{done:?}");
+    assert!(!done.stderr.contains(&password), "{done:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -155,6 +155,7 @@ on_both!(a_member_with_bad_fields_is_refused_and_the_field_named, |app| async mo
         (json!({"email": 1}), "email"),
         (json!({"email": "a@b.c", "role": "king"}), "role"),
         (json!({"email": "a@b.c", "role": 1}), "role"),
+        (json!({"email": "a@b.c", "role": {"viewer": null}}), "role"),
     ] {
         let answer = app.post(&members_of(&ada), body.clone()).bearer(&ada.token).send().await;
         let error = answer.expect_error(400, "bad_request");

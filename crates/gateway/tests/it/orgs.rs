@@ -152,6 +152,7 @@ on_both!(bad_settings_are_refused_and_the_field_named, |app| async move {
         (json!({"settings": {"log_retention_days": 36501}}), "settings.log_retention_days"),
         (json!({"settings": {"log_retention_days": 1.5}}), "settings.log_retention_days"),
         (json!({"settings": 1}), "settings"),
+        (json!({"settings": [true, 5]}), "settings"),
     ] {
         let error =
             app.put(&path, body.clone()).bearer(&ada.token).send().await.expect_error(400, "bad_request");

@@ -135,6 +135,27 @@ on_both!(an_address_that_a_custom_provider_needs_cannot_be_cleared, |app| async 
     assert!(error["message"].as_str().unwrap().contains("base_url"), "{error}");
 });
 
+on_both!(providers_come_in_pages_newest_first, |app| async move {
+    let ada = app.signup("acme").await;
+    for name in ["openai", "anthropic", "mistral"] {
+        create(&app, &ada, json!({"name": name})).await.expect(201);
+        app.app.clock.advance(1);
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{}?limit=1{cursor}", providers_of(&ada));
+        let page = app.get(&path).bearer(&ada.token).send().await.expect(200);
+        seen.extend(
+            page["providers"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, ["mistral", "anthropic", "openai"]);
+    let path = format!("{}?limit=0", providers_of(&ada));
+    app.get(&path).bearer(&ada.token).send().await.expect_error(400, "bad_request");
+});
+
 on_both!(a_deleted_credential_is_gone, |app| async move {
     let ada = app.signup("acme").await;
     create(&app, &ada, json!({"name": "openai", "api_key": "sk-1"})).await.expect(201);

@@ -114,6 +114,25 @@ on_both!(who_leaves_the_organization_leaves_its_teams_and_no_others, |app| async
     assert_eq!(member_ids(&own["teams"][0]), [bob.user_id]);
 });
 
+on_both!(who_is_removed_while_a_team_takes_them_in_is_in_no_team, |app| async move {
+    let ada = app.signup("acme").await;
+    let bob = app.signup("bob").await;
+    let members = format!("/api/v1/orgs/{}/members", ada.org_id);
+    let team = create(&app, &ada, json!({"name": "core"})).await.expect(201);
+    let rejoin = || app.post(&members, json!({"email": bob.email})).bearer(&ada.token).send();
+    rejoin().await.expect(201);
+    for round in 0..8 {
+        let leave = app.delete(&format!("{members}/{}", bob.user_id)).bearer(&ada.token).send();
+        let (added, left) =
+            tokio::join!(update(&app, &ada, &team, json!({"member_ids": [bob.user_id]})), leave);
+        left.expect(200);
+        assert!([200, 400].contains(&added.status.as_u16()), "{}", added.text());
+        rejoin().await.expect(201);
+        let list = app.get(&teams_of(&ada)).bearer(&ada.token).send().await.expect(200);
+        assert_eq!(list["teams"][0]["members"], json!([]), "round {round}: {}", added.text());
+    }
+});
+
 on_both!(a_deleted_team_leaves_its_applications_without_one, |app| async move {
     let ada = app.signup("acme").await;
     let team = create(&app, &ada, json!({"name": "core"})).await.expect(201);

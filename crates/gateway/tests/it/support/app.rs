@@ -73,10 +73,6 @@ impl TestApp {
         (config, Arc::clone(&self.data))
     }
 
-    pub fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
     pub fn call(&self, method: Method, path: &str) -> Call {
         Call::new(self.address, method, path)
     }

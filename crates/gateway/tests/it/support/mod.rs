@@ -6,7 +6,7 @@ mod process;
 pub mod routes;
 
 pub use app::{Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_settings};
-pub use client::{Answer, Call};
+pub use client::Answer;
 pub use process::{Finished, Served, command, run};
 
 /// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and

@@ -1,7 +1,7 @@
 //! The table of routes as tests use it: what each route's signature says, and paths with ids filled in.
 
 use gateway::api::route::{Operation, Route, Schemas};
-use gateway_core::access::{Entitlement, Role};
+use gateway_core::access::Role;
 use http::Method;
 
 /// What is known of a route without calling it.
@@ -11,7 +11,6 @@ pub struct Known {
     pub path: String,
     pub root: bool,
     pub role: Option<Role>,
-    pub entitlement: Option<Entitlement>,
     pub public: bool,
 }
 
@@ -38,7 +37,6 @@ fn known(route: &Route, schemas: &mut Schemas) -> Known {
         method: Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap(),
         root: route.root,
         role: operation.role,
-        entitlement: operation.entitlement,
         public: gateway::api::is_public(&path, false),
         path,
     }
