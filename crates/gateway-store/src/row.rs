@@ -34,7 +34,6 @@ macro_rules! arg_from {
     ($($type:ty => $kind:ident, $convert:expr;)+) => {$(
         impl From<$type> for Arg {
             fn from(value: $type) -> Self {
-                #[expect(clippy::redundant_closure_call, reason = "the macro takes any conversion")]
                 Arg::$kind(Some(($convert)(value)))
             }
         }

@@ -130,7 +130,9 @@ on_both!(changes_of_different_fields_at_the_same_time_all_stay, |app| async move
             put(json!({"description": format!("text {round}")})),
             put(json!({"config": {"round": round}})),
         );
-        [a, b, c].iter().for_each(|answer| drop(answer.expect(200)));
+        for answer in [a, b, c] {
+            answer.expect(200);
+        }
         let list = app.get(&apps_of(&ada)).bearer(&ada.token).send().await.expect(200);
         let found = &list["apps"][0];
         assert_eq!(found["name"], format!("name {round}"));

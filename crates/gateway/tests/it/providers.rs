@@ -174,7 +174,9 @@ on_both!(changes_of_different_fields_at_the_same_time_all_stay, |app| async move
             update(&app, &ada, "openai", json!({"models": [format!("m{round}")]})),
             update(&app, &ada, "openai", json!({"base_url": format!("http://r{round}.example")})),
         );
-        [a, b].iter().for_each(|answer| drop(answer.expect(200)));
+        for answer in [a, b] {
+            answer.expect(200);
+        }
         let list = app.get(&providers_of(&ada)).bearer(&ada.token).send().await.expect(200);
         let found = &list["providers"][0];
         assert_eq!(found["models"], json!([format!("m{round}")]));
@@ -190,7 +192,9 @@ async fn exercise(app: &TestApp, ada: &Account) -> Vec<Answer> {
     let mut answers = vec![create(app, ada, body).await];
     answers.push(update(app, ada, "openai", json!({"api_key": SECRETS[1]})).await);
     answers.push(app.get(&providers_of(ada)).bearer(&ada.token).send().await);
-    answers.iter().for_each(|answer| assert!(answer.status.is_success(), "{}", answer.text()));
+    for answer in &answers {
+        assert!(answer.status.is_success(), "{}", answer.text());
+    }
     answers.push(create(app, ada, json!({"name": "openai", "api_key": SECRETS[0]})).await);
     answers.push(create(app, ada, json!({"name": "house", "kind": SECRETS[0], "api_key": SECRETS[1]})).await);
     answers

@@ -121,15 +121,18 @@ on_both!(who_is_removed_while_a_team_takes_them_in_is_in_no_team, |app| async mo
     let team = create(&app, &ada, json!({"name": "core"})).await.expect(201);
     let rejoin = || app.post(&members, json!({"email": bob.email})).bearer(&ada.token).send();
     rejoin().await.expect(201);
-    for round in 0..8 {
+    // A long list keeps the change of the team under way while the member is removed.
+    let mut ids = vec![bob.user_id.clone()];
+    ids.resize(100, ada.user_id.clone());
+    for round in 0..3 {
         let leave = app.delete(&format!("{members}/{}", bob.user_id)).bearer(&ada.token).send();
-        let (added, left) =
-            tokio::join!(update(&app, &ada, &team, json!({"member_ids": [bob.user_id]})), leave);
+        let (added, left) = tokio::join!(update(&app, &ada, &team, json!({"member_ids": ids})), leave);
         left.expect(200);
         assert!([200, 400].contains(&added.status.as_u16()), "{}", added.text());
         rejoin().await.expect(201);
         let list = app.get(&teams_of(&ada)).bearer(&ada.token).send().await.expect(200);
-        assert_eq!(list["teams"][0]["members"], json!([]), "round {round}: {}", added.text());
+        let found = member_ids(&list["teams"][0]);
+        assert!(!found.contains(&bob.user_id), "round {round}: {}", added.text());
     }
 });
 
