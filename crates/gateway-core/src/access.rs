@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Ordered: a role may do everything that a lower one may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Viewer,
@@ -16,7 +16,7 @@ pub enum Role {
     Owner,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Plan {
     Free,
@@ -25,7 +25,7 @@ pub enum Plan {
 }
 
 /// A feature that only some plans include.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Entitlement {
     Integrations,
@@ -76,6 +76,15 @@ macro_rules! text_form {
                 match text { $($text => Ok($type::$variant),)+ _ => Err(UnknownName) }
             }
         }
+
+        /// Only the word itself: a derived implementation would take `{"word": null}` as well.
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                let unknown = |_| serde::de::Error::unknown_variant(&text, &[$($text),+]);
+                text.parse().map_err(unknown)
+            }
+        }
     };
 }
 
@@ -123,5 +132,9 @@ mod tests {
             assert_eq!(role.as_str().parse(), Ok(*role));
         }
         assert_eq!("root".parse::<Role>(), Err(UnknownName));
+        assert_eq!(serde_json::from_str::<Role>("\"viewer\"").ok(), Some(Role::Viewer));
+        for bad in ["{\"viewer\": null}", "\"root\"", "1", "null"] {
+            assert!(serde_json::from_str::<Role>(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -6,8 +6,11 @@ CREATE TABLE orgs (
     name TEXT NOT NULL,
     plan TEXT NOT NULL,
     settings TEXT NOT NULL,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    -- When something was changed that running nodes keep in memory.
+    changed_at BIGINT NOT NULL
 );
+CREATE INDEX orgs_by_change ON orgs (changed_at);
 
 CREATE TABLE users (
     id TEXT PRIMARY KEY,
@@ -71,6 +74,8 @@ CREATE TABLE api_keys (
     key_prefix TEXT NOT NULL,
     hash TEXT NOT NULL UNIQUE,
     scopes TEXT NOT NULL,
+    -- What a key of full scope may do at most: no more than its maker could.
+    role TEXT NOT NULL,
     created_by TEXT,
     created_at BIGINT NOT NULL,
     expires_at BIGINT,

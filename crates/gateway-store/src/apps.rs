@@ -53,6 +53,12 @@ pub async fn find(tx: &mut Tx, org: OrgId, id: AppId) -> Result<Option<App>, Sto
     row.as_ref().map(read).transpose()
 }
 
+/// The application, held until the transaction ends, so that two changes at once do not undo each other.
+pub async fn find_for_change(tx: &mut Tx, org: OrgId, id: AppId) -> Result<Option<App>, StoreError> {
+    tx.exec("UPDATE apps SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
+    find(tx, org, id).await
+}
+
 pub async fn update(tx: &mut Tx, org: OrgId, app: &App) -> Result<(), StoreError> {
     let App { id, name, description, team_id, config, org_id: _, created_at: _ } = app;
     tx.exec(

@@ -224,6 +224,13 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_with(options)
         .await
-        .map_err(|error| StoreError::Open(format!("cannot connect to PostgreSQL at {place}: {error}")))?;
+        .map_err(|error| {
+            let why = match error {
+                // The pool tries again until its time is over, and then says only that.
+                sqlx::Error::PoolTimedOut => "it refuses connections or does not answer".to_owned(),
+                error => error.to_string(),
+            };
+            StoreError::Open(format!("cannot connect to PostgreSQL at {place}: {why}"))
+        })?;
     Ok(Pool::Postgres(pool))
 }

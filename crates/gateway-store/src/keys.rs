@@ -1,5 +1,6 @@
 //! API keys. Only hashes are stored; the raw key is seen by its caller once.
 
+use gateway_core::access::Role;
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::scopes::Scopes;
@@ -17,6 +18,8 @@ pub struct Key {
     pub name: String,
     pub key_prefix: String,
     pub scopes: Scopes,
+    /// What a key of full scope may do at most: no more than its maker could.
+    pub role: Role,
     /// The user or key that made it.
     pub created_by: Option<String>,
     pub created_at: Timestamp,
@@ -34,7 +37,7 @@ impl Key {
 macro_rules! select_key {
     ($tail:literal) => {
         concat!(
-            "SELECT k.id, k.org_id, k.app_id, k.name, k.key_prefix, k.hash, k.scopes, k.created_by, k.created_at, \
+            "SELECT k.id, k.org_id, k.app_id, k.name, k.key_prefix, k.hash, k.scopes, k.role, k.created_by, k.created_at, \
              k.expires_at, k.revoked_at, k.last_used_at FROM api_keys k ",
             $tail
         )
@@ -42,10 +45,12 @@ macro_rules! select_key {
 }
 
 pub async fn insert(tx: &mut Tx, key: &Key, hash: KeyHash) -> Result<(), StoreError> {
-    let Key { id, org_id, app_id, name, key_prefix, scopes, created_by, created_at, expires_at, .. } = key;
+    let Key {
+        id, org_id, app_id, name, key_prefix, scopes, role, created_by, created_at, expires_at, ..
+    } = key;
     tx.exec(
-        "INSERT INTO api_keys (id, org_id, app_id, name, key_prefix, hash, scopes, created_by, created_at, \
-         expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "INSERT INTO api_keys (id, org_id, app_id, name, key_prefix, hash, scopes, role, created_by, \
+         created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         args![
             *id,
             *org_id,
@@ -54,6 +59,7 @@ pub async fn insert(tx: &mut Tx, key: &Key, hash: KeyHash) -> Result<(), StoreEr
             key_prefix,
             hash,
             json(scopes),
+            *role,
             created_by.clone(),
             *created_at,
             *expires_at
@@ -111,7 +117,7 @@ pub struct KeyAccess {
 pub async fn find_access(db: &Db, hash: KeyHash) -> Result<Option<KeyAccess>, StoreError> {
     let row = db
         .opt(
-            "SELECT k.id, k.org_id, k.app_id, k.name, k.key_prefix, k.hash, k.scopes, k.created_by, k.created_at, \
+            "SELECT k.id, k.org_id, k.app_id, k.name, k.key_prefix, k.hash, k.scopes, k.role, k.created_by, k.created_at, \
              k.expires_at, k.revoked_at, k.last_used_at, a.team_id FROM api_keys k \
              LEFT JOIN apps a ON a.id = k.app_id WHERE k.hash = $1",
             args![hash],
@@ -149,6 +155,7 @@ fn read(row: &Row) -> Result<Key, StoreError> {
         name: row.get("name")?,
         key_prefix: row.get("key_prefix")?,
         scopes: row.json("scopes")?,
+        role: row.get("role")?,
         created_by: row.get("created_by")?,
         created_at: row.get("created_at")?,
         expires_at: row.get("expires_at")?,

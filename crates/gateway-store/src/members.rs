@@ -53,17 +53,20 @@ macro_rules! select_member {
     };
 }
 
+/// The newest membership first, however old the account is.
 pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Member>, StoreError> {
+    let (time, user) = page.before_in_time();
     let rows = db
         .all(
             select_member!(
-                "WHERE m.org_id = $1 AND ($2 IS NULL OR m.user_id < $2) ORDER BY m.user_id DESC LIMIT $3"
+                "WHERE m.org_id = $1 AND ($2 IS NULL OR m.created_at < $2 OR (m.created_at = $2 AND m.user_id < $3)) \
+                 ORDER BY m.created_at DESC, m.user_id DESC LIMIT $4"
             ),
-            args![org, page.before.clone(), page.fetch()],
+            args![org, time, user, page.fetch()],
         )
         .await?;
     let members = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    Ok(page.cut(members, |member| member.user_id.to_string()))
+    Ok(page.cut(members, |member| Page::in_time(member.created_at, member.user_id)))
 }
 
 pub async fn find(tx: &mut Tx, org: OrgId, user: UserId) -> Result<Option<Member>, StoreError> {
@@ -100,7 +103,7 @@ pub async fn remove(tx: &mut Tx, org: OrgId, user: UserId) -> Result<(), StoreEr
 /// An invitation of an address that has no account yet. A second one to the same address replaces the first.
 pub async fn invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<(), StoreError> {
     let Invite { id, org_id, email, role, created_at, expires_at } = invite;
-    tx.exec("DELETE FROM invites WHERE org_id = $1 AND email = $2", args![*org_id, email]).await?;
+    withdraw_invite(tx, *org_id, email).await?;
     tx.exec(
         "INSERT INTO invites (id, org_id, email, role, token_hash, created_at, expires_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -108,6 +111,11 @@ pub async fn invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<()
     )
     .await
     .map(|_| ())
+}
+
+/// Whoever is a member needs no invitation any more.
+pub async fn withdraw_invite(tx: &mut Tx, org: OrgId, email: &str) -> Result<(), StoreError> {
+    tx.exec("DELETE FROM invites WHERE org_id = $1 AND email = $2", args![org, email]).await.map(|_| ())
 }
 
 /// Uses an invitation up: it is gone afterwards, so that it admits one person only.

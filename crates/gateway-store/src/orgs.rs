@@ -5,6 +5,7 @@ use gateway_core::accounts::OrgSettings;
 use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 
+use crate::page::{Page, Paged};
 use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
 
@@ -21,7 +22,8 @@ pub struct Org {
 pub async fn insert(tx: &mut Tx, org: &Org) -> Result<(), StoreError> {
     let Org { id, slug, name, plan, settings, created_at } = org;
     tx.exec(
-        "INSERT INTO orgs (id, slug, name, plan, settings, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO orgs (id, slug, name, plan, settings, created_at, changed_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $6)",
         args![*id, slug, name, *plan, json(settings), *created_at],
     )
     .await
@@ -54,6 +56,34 @@ pub async fn of_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreErr
     rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect()
 }
 
+/// The same in pages, newest organization first.
+pub async fn page_of_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(Org, Role)>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT o.id, o.slug, o.name, o.plan, o.settings, o.created_at, m.role FROM memberships m \
+             JOIN orgs o ON o.id = m.org_id WHERE m.user_id = $1 AND ($2 IS NULL OR o.id < $2) \
+             ORDER BY o.id DESC LIMIT $3",
+            args![user, page.before.clone(), page.fetch()],
+        )
+        .await?;
+    let orgs =
+        rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(page.cut(orgs, |(org, _)| org.id.to_string()))
+}
+
+/// The list of a caller who knows one organization only, as a key does.
+pub async fn page_of_one(
+    db: &Db,
+    org: OrgId,
+    role: Role,
+    page: &Page,
+) -> Result<Paged<(Org, Role)>, StoreError> {
+    let found = find(db, org).await?;
+    let before = |org: &Org| page.before.as_ref().is_none_or(|end| org.id.to_string() < *end);
+    let rows = found.into_iter().filter(before).map(|org| (org, role)).collect();
+    Ok(Paged { rows, next: None })
+}
+
 /// Holds the organization's row until the transaction ends, so that checks that look at several rows (the last
 /// owner) cannot interleave. False when the organization is gone.
 pub async fn lock(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
@@ -83,9 +113,25 @@ pub async fn delete(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
 }
 
 /// Sets a plan by slug, as the operator does it. Answers the organization that was changed.
-pub async fn set_plan(tx: &mut Tx, slug: &str, plan: Plan) -> Result<Option<OrgId>, StoreError> {
-    let row = tx.opt("UPDATE orgs SET plan = $2 WHERE slug = $1 RETURNING id", args![slug, plan]).await?;
+pub async fn set_plan(
+    tx: &mut Tx,
+    slug: &str,
+    plan: Plan,
+    now: Timestamp,
+) -> Result<Option<OrgId>, StoreError> {
+    let row = tx
+        .opt(
+            "UPDATE orgs SET plan = $2, changed_at = $3 WHERE slug = $1 RETURNING id",
+            args![slug, plan, now],
+        )
+        .await?;
     row.map(|row| row.get("id")).transpose()
+}
+
+/// Organizations that another process has changed since then, each with the time of its last change.
+pub async fn changed_since(db: &Db, since: Timestamp) -> Result<Vec<(OrgId, Timestamp)>, StoreError> {
+    let rows = db.all("SELECT id, changed_at FROM orgs WHERE changed_at > $1", args![since]).await?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("changed_at")?))).collect()
 }
 
 fn read(row: &Row) -> Result<Org, StoreError> {

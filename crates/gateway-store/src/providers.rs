@@ -3,6 +3,7 @@
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 
+use crate::page::{Page, Paged};
 use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
 
@@ -52,7 +53,7 @@ pub async fn update(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), 
     .map(|_| ())
 }
 
-/// All of an organization, by name: there are few, so the list has no pages.
+/// All of an organization, by name.
 pub async fn list(db: &Db, org: OrgId) -> Result<Vec<Provider>, StoreError> {
     let rows = db
         .all(
@@ -64,7 +65,26 @@ pub async fn list(db: &Db, org: OrgId) -> Result<Vec<Provider>, StoreError> {
     rows.iter().map(read).collect()
 }
 
-pub async fn find(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
+/// The newest first, in pages.
+pub async fn page(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Provider>, StoreError> {
+    let (time, name) = page.before_in_time();
+    let rows = db
+        .all(
+            "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \
+             FROM provider_credentials WHERE org_id = $1 \
+             AND ($2 IS NULL OR created_at < $2 OR (created_at = $2 AND name < $3)) \
+             ORDER BY created_at DESC, name DESC LIMIT $4",
+            args![org, time, name, page.fetch()],
+        )
+        .await?;
+    let providers = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(page.cut(providers, |provider| Page::in_time(provider.created_at, &provider.name)))
+}
+
+/// The credential, held until the transaction ends, so that two changes at once do not undo each other.
+pub async fn find_for_change(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
+    tx.exec("UPDATE provider_credentials SET name = name WHERE org_id = $1 AND name = $2", args![org, name])
+        .await?;
     let row = tx
         .opt(
             "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \

@@ -1,12 +1,14 @@
 //! The application: everything that handlers, proxy and jobs share, and the tasks that it started.
 
+use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gateway_core::ids::OrgId;
 use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
-use gateway_store::{Db, Part, StoreError, accounts, keys};
+use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -69,8 +71,8 @@ pub enum StartError {
     Crypto(&'static str),
 }
 
-/// How often a running node notes which keys were used and forgets what is over.
-const HOUSEKEEPING: Duration = Duration::from_secs(5);
+/// How often a running node notes which keys were used, and forgets what is over or was changed elsewhere.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 impl App {
     /// Opens the database, brings its schema up to date and starts the background tasks.
@@ -179,6 +181,7 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
 
 async fn housekeeping(app: Arc<App>) {
     let mut last_sweep = app.clock.now();
+    let mut seen = HashMap::new();
     loop {
         let stop = tokio::time::timeout(HOUSEKEEPING, app.stopping()).await.is_ok();
         note_used_keys(&app).await;
@@ -186,6 +189,7 @@ async fn housekeeping(app: Arc<App>) {
             return;
         }
         let now = app.clock.now();
+        forget_changed(&app, &mut seen, now).await;
         if now.0 - last_sweep.0 >= MINUTE {
             last_sweep = now;
             app.access.sweep(now);
@@ -194,6 +198,18 @@ async fn housekeeping(app: Arc<App>) {
             }
         }
     }
+}
+
+/// Forgets organizations that another process changed, such as `gateway admin set-plan`. Looks back a little further
+/// than the last time, because a change becomes visible only when it is committed.
+async fn forget_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
+    let Ok(changed) = orgs::changed_since(&app.db, now.plus(-MINUTE)).await else { return };
+    for (org, at) in &changed {
+        if seen.get(org) != Some(at) {
+            app.access.forget_all_of(*org);
+        }
+    }
+    *seen = changed.into_iter().collect();
 }
 
 async fn note_used_keys(app: &App) {

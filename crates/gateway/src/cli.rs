@@ -198,7 +198,7 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
     let db = open(config).await?;
     db.migrate(Part::State, Clock::default().now()).await?;
     let mut tx = db.begin().await?;
-    let changed = orgs::set_plan(&mut tx, slug, plan).await?;
+    let changed = orgs::set_plan(&mut tx, slug, plan, Clock::default().now()).await?;
     tx.commit().await?;
     db.close().await;
     changed

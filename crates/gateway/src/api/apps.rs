@@ -116,7 +116,7 @@ async fn update(
 ) -> Outcome<Json<AppView>> {
     let org = caller.org.id;
     let mut tx = app.db.begin().await?;
-    let mut changed = apps::find(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let mut changed = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     changed.name = change.name.unwrap_or(changed.name);
     changed.description = change.description.unwrap_or(changed.description);
     changed.team_id = change.team_id.unwrap_or(changed.team_id);
@@ -131,7 +131,7 @@ async fn update(
 async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<AppId>) -> Outcome<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.db.begin().await?;
-    let gone = apps::find(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let gone = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     if !apps::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }

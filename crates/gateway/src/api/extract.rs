@@ -1,6 +1,8 @@
 //! What handlers take from a request besides the caller: ids in the path, query parameters, JSON bodies, the
 //! address of the peer. Each refuses with the right words and describes itself to the OpenAPI document.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -220,6 +223,10 @@ pub(super) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String>
                 format!("{path}: {}", without_value(&inner.to_string()))
             }
             (serde_json::error::Category::Data, _) => inner.to_string(),
+            // A number where one of several words is expected counts as bad syntax for serde.
+            (_, path) if path != "." && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
+                format!("{path}: is of a wrong type")
+            }
             _ => format!("the body is not valid JSON: {inner}"),
         }
     })?;
@@ -307,6 +314,33 @@ where
     Option::<T>::deserialize(deserializer).map(Some)
 }
 
+/// For a struct inside a body that may be absent or null. Plain serde would also take an array of its values.
+pub fn object<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+
+    deserializer.deserialize_any(Object(PhantomData))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +351,21 @@ mod tests {
         name: String,
         #[serde(default)]
         items: Vec<u32>,
+        colour: Option<Colour>,
+        #[serde(default, deserialize_with = "object")]
+        size: Option<Size>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Colour {
+        Red,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only the errors matter here")]
+    struct Size {
+        width: Option<u32>,
     }
 
     #[test]
@@ -330,6 +379,15 @@ mod tests {
         assert!(wrong(" ").contains("empty"));
         assert!(wrong(r#"["x", []]"#).contains("object"));
         assert!(!wrong(r#"{"name": 31415926}"#).contains("31415926"));
+        assert!(wrong(r#"{"name": "x", "colour": 1}"#).starts_with("colour: "));
+        assert!(wrong(r#"{"name": "x", "colour": "blue"}"#).starts_with("colour: "));
+        assert!(wrong(r#"{"name": "x", "size": [1]}"#).starts_with("size: "));
+        assert!(wrong(r#"{"name": "x", "size": {"width": "1"}}"#).starts_with("size.width: "));
+        for good in
+            [r#"{"name": "x", "size": null}"#, r#"{"name": "x", "size": {"width": 1}, "colour": "red"}"#]
+        {
+            assert!(parse_json::<Sample>(good.as_bytes()).is_ok(), "{good}");
+        }
         assert!(parse_json::<Sample>(br#"{"name": "x", "unknown": true}"#).is_ok());
     }
 

@@ -1,6 +1,7 @@
 //! API keys: made, listed, changed, rotated and revoked. The raw key is in the answer that makes it, and nowhere else.
 
 use axum::extract::State;
+use gateway_core::access::Role;
 use gateway_core::accounts::{KeyHash, check_name, format_key, hash_key, key_prefix};
 use gateway_core::events::{Event, KeyFacts};
 use gateway_core::ids::{AppId, KeyId, OrgId};
@@ -57,6 +58,7 @@ impl From<Key> for KeyView {
             name,
             key_prefix,
             scopes,
+            role: _,
             created_by,
             created_at,
             expires_at,
@@ -116,6 +118,7 @@ async fn create(
     let actor = manager.identity.actor();
     let mut fresh = fresh(&app, org, request.name, request.app_id, Some(actor.clone()))?;
     fresh.key.scopes = scopes;
+    fresh.key.role = manager.identity.role.min(Role::Admin);
     let mut tx = app.db.begin().await?;
     check_app(&mut tx, org, request.app_id).await?;
     add(&app, &mut tx, &fresh, &actor).await?;
@@ -231,8 +234,8 @@ async fn rotate(
     if !old.is_valid(now) {
         return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
     }
-    let mut fresh = fresh(&app, org, old.name.clone(), old.app_id, Some(manager.identity.actor()))?;
-    fresh.key.scopes = old.scopes.clone();
+    let mut fresh = fresh(&app, org, old.name.clone(), old.app_id, old.created_by.clone())?;
+    (fresh.key.scopes, fresh.key.role) = (old.scopes.clone(), old.role);
     let end = now.plus(overlap_hours * HOUR);
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
     keys::update(&mut tx, org, &old).await?;
@@ -274,6 +277,7 @@ pub(super) fn fresh(
         name,
         key_prefix: key_prefix(&raw),
         scopes: Scopes::all(),
+        role: Role::Admin,
         created_by,
         created_at: app.clock.now(),
         expires_at: None,

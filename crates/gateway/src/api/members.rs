@@ -128,6 +128,7 @@ async fn add(
         members::insert(&mut tx, org, user.id, role, now)
             .await
             .map_err(taken("they are a member of this organization already"))?;
+        members::withdraw_invite(&mut tx, org, &email).await?;
         let member = members::find(&mut tx, org, user.id).await?.ok_or_else(Problem::not_found)?;
         Added::Member(member.into())
     } else {

@@ -10,10 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::accounts::{invented_slug, new_org, taken};
-use super::auth::visible_orgs;
 use super::caller::{Admin, Caller, InOrg, Owner, Person, Shared, Viewer};
-use super::extract::{Body, Created, Deleted, Json, present};
+use super::extract::{Body, Created, Deleted, Json, Params, object, present};
+use super::page::{self, PageParams};
 use super::route::Area;
+use crate::auth::Who;
 use crate::config::PlanChanges;
 use crate::problem::{Outcome, Problem};
 
@@ -77,9 +78,18 @@ struct OrgList {
     next_cursor: Option<String>,
 }
 
-async fn list(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<OrgList>> {
-    let orgs = visible_orgs(&app, &caller).await?.into_iter().rev().map(Into::into).collect();
-    Ok(Json(OrgList { orgs, next_cursor: None }))
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<OrgList>> {
+    let page = params.page()?;
+    let found = match &caller.who {
+        Who::User { id, .. } => orgs::page_of_user(&app.db, *id, &page).await?,
+        Who::Key(_) => orgs::page_of_one(&app.db, caller.org.id, caller.role, &page).await?,
+    };
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(OrgList { orgs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<OrgView>> {
@@ -91,6 +101,7 @@ async fn get(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<OrgView>
 struct OrgChange {
     name: Option<String>,
     plan: Option<Plan>,
+    #[serde(default, deserialize_with = "object")]
     settings: Option<SettingsChange>,
 }
 

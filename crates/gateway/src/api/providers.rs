@@ -14,7 +14,8 @@ use serde_json::json;
 
 use super::accounts::taken;
 use super::caller::{Admin, InOrg, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, PathParam, present};
+use super::extract::{At, Body, Created, Deleted, Json, Params, PathParam, present};
+use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
 use crate::auth::sealed_place;
@@ -92,9 +93,14 @@ struct ProviderList {
     next_cursor: Option<String>,
 }
 
-async fn list(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<ProviderList>> {
-    let found = providers::list(&app.db, caller.org.id).await?;
-    Ok(Json(ProviderList { providers: found.into_iter().map(Into::into).collect(), next_cursor: None }))
+async fn list(
+    State(app): Shared,
+    caller: InOrg<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<ProviderList>> {
+    let found = providers::page(&app.db, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(ProviderList { providers: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -166,7 +172,8 @@ async fn update(
 ) -> Outcome<Json<ProviderView>> {
     let org = caller.org.id;
     let mut tx = app.db.begin().await?;
-    let mut provider = providers::find(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
+    let mut provider =
+        providers::find_for_change(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.clock.now();
     providers::update(&mut tx, org, &provider).await?;

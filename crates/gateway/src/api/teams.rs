@@ -6,7 +6,7 @@ use gateway_core::accounts::check_name;
 use gateway_core::ids::{OrgId, TeamId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::teams::{Team, TeamMember};
-use gateway_store::{Tx, teams};
+use gateway_store::{Tx, orgs, teams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +132,8 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<TeamId>) ->
 
 async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId]>) -> Outcome<()> {
     let Some(users) = users else { return Ok(()) };
+    // Somebody who is being removed at the same time must not come in behind that.
+    orgs::lock(tx, org).await?;
     if users.len() > MAX_MEMBERS {
         return Err(Problem::field("member_ids", format!("at most {MAX_MEMBERS} members")));
     }

@@ -69,6 +69,7 @@ pub struct KeyFacts {
     pub app_id: Option<AppId>,
     pub team_id: Option<TeamId>,
     pub scopes: Scopes,
+    pub role: Role,
     pub expires_at: Option<Timestamp>,
     counter: Arc<Counter>,
     last_used: AtomicI64,
@@ -178,6 +179,7 @@ impl Access {
                     app_id: access.key.app_id,
                     team_id: access.team_id,
                     scopes: access.key.scopes,
+                    role: access.key.role,
                     expires_at: access.key.expires_at,
                     counter: self.counters.of(access.key.id.0),
                     last_used: 0.into(),
@@ -270,7 +272,8 @@ fn by_facts(app: &App, key: Arc<KeyFacts>, org: Arc<OrgFacts>) -> Result<Identit
         return Err(Denied::Invalid);
     }
     key.last_used.store(now.0, Ordering::Relaxed);
-    let role = if key.scopes.is_all() { Role::Admin } else { Role::Member };
+    // Never an owner, and never more than the maker of the key was.
+    let role = key.role.min(if key.scopes.is_all() { Role::Admin } else { Role::Member });
     Ok(Identity { org, role, who: Who::Key(key), rate: None })
 }
 

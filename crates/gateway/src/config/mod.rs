@@ -193,15 +193,24 @@ fn shown(setting: &Setting, text: &str) -> String {
     toml::Value::String(masked).to_string()
 }
 
-/// The password inside a URL is a secret too.
+/// The password inside a URL is a secret too, also where PostgreSQL takes it as a parameter.
 fn mask_password(text: &str) -> String {
-    match url::Url::parse(text) {
-        Ok(mut url) if url.password().is_some() => {
-            let _ = url.set_password(Some("********"));
-            url.to_string()
-        }
-        _ => text.to_owned(),
+    let Ok(mut url) = url::Url::parse(text) else {
+        return if text.contains('@') { "********".into() } else { text.to_owned() };
+    };
+    let hidden = |name: &str| name.contains("password");
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    if url.password().is_none() && !pairs.iter().any(|(name, _)| hidden(name)) {
+        return text.to_owned();
     }
+    if url.password().is_some() {
+        let _ = url.set_password(Some("********"));
+    }
+    if !pairs.is_empty() {
+        let masked = pairs.iter().map(|(name, value)| (name, if hidden(name) { "********" } else { value }));
+        url.query_pairs_mut().clear().extend_pairs(masked);
+    }
+    url.to_string()
 }
 
 fn origin(origin: Origin) -> &'static str {
@@ -257,7 +266,8 @@ fn database_url(values: &Values, data_dir: &Path) -> Result<String, ConfigError>
         return Ok(format!("sqlite://{}", data_dir.join("gateway.db").display()));
     }
     let known = ["sqlite://", "postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
-    if known && !url.ends_with("://") {
+    let readable = url.starts_with("sqlite://") || url::Url::parse(url).is_ok();
+    if known && readable && !url.ends_with("://") {
         Ok(url.replace("{data_dir}", &data_dir.display().to_string()))
     } else {
         Err(bad("database_url", "sqlite://PATH or postgres://user:password@host/database"))

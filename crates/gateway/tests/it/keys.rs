@@ -184,6 +184,7 @@ on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {
             app_id: None,
             name: format!("key {n}"),
             key_prefix: "sk-gateway-00000000".into(),
+            role: gateway_core::access::Role::Admin,
             scopes: gateway_core::scopes::Scopes::all(),
             created_by: None,
             created_at: app.app.clock.now(),
@@ -342,6 +343,9 @@ on_both!(only_hashes_of_keys_and_passwords_are_kept, |app| async move {
     let secrets = [&ada.api_key[11..], &made.raw[11..], crate::support::PASSWORD];
     for entry in std::fs::read_dir(app.data.path()).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let bytes = std::fs::read(&path).unwrap();
         for secret in secrets {
             let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
@@ -373,4 +377,24 @@ on_both!(the_last_use_of_a_key_is_noted, |app| async move {
     }
     let shown = app.get(&idle.path()).bearer(&ada.token).send().await.expect(200);
     assert_eq!(shown["last_used_at"], Value::Null);
+});
+
+on_both!(a_key_never_may_more_than_the_one_who_made_it, |app| async move {
+    let owner = app.signup("acme").await;
+    let member = app.join(&owner, "member").await;
+    let made = app.make_key(&member.token, json!({"name": "mine", "scopes": ["*"]})).await;
+    let apps = format!("/api/v1/orgs/{}/apps", owner.org_id);
+    app.post(&apps, json!({"name": "x"})).key(&made.raw).send().await.expect_error(403, "forbidden");
+    app.post(&apps, json!({"name": "x"})).key(&owner.api_key).send().await.expect(201);
+    // Neither does a successor of it, nor a key that it makes.
+    let rotated =
+        app.post(&format!("{}/rotate", made.path()), json!({})).bearer(&owner.token).send().await.expect(201);
+    let child = app.post("/api/v1/keys", json!({"name": "child"})).key(&made.raw).send().await.expect(201);
+    for raw in [&rotated["raw_key"], &child["raw_key"]] {
+        let answer = app.post(&apps, json!({"name": "x"})).key(raw.as_str().unwrap()).send().await;
+        answer.expect_error(403, "forbidden");
+    }
+    // Who made the key goes on managing its successor.
+    let path = format!("/api/v1/keys/{}", rotated["key"]["id"].as_str().unwrap());
+    app.put(&path, json!({"name": "still mine"})).bearer(&member.token).send().await.expect(200);
 });

@@ -21,6 +21,10 @@ pub enum Backend {
     Postgres,
 }
 
+impl Backend {
+    pub const BOTH: [Backend; 2] = [Backend::Sqlite, Backend::Postgres];
+}
+
 pub struct TestApp {
     pub app: Arc<App>,
     pub address: SocketAddr,
@@ -40,24 +44,14 @@ pub struct Account {
 }
 
 pub const PASSWORD: &str = "correct horse battery";
+pub const TOKEN_SECRET: &str = "a token secret for tests, 32 bytes or more";
+pub const MASTER_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 
 impl TestApp {
     /// Settings are environment variables; rate limits and attempts are out of the way unless given.
     pub async fn start_with(backend: Backend, settings: &[(&str, &str)]) -> Self {
         let data = Arc::new(tempfile::tempdir().unwrap());
-        let mut environment = vec![
-            ("GATEWAY_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
-            ("GATEWAY_DATA_DIR".to_owned(), data.path().display().to_string()),
-            ("GATEWAY_AUTH_ATTEMPTS".to_owned(), "100000".to_owned()),
-            ("GATEWAY_TOKEN_SECRET".to_owned(), "a token secret for tests, 32 bytes or more".to_owned()),
-            ("GATEWAY_MASTER_KEY".to_owned(), "5e".repeat(32)),
-        ];
-        if backend == Backend::Postgres {
-            environment.push(("GATEWAY_DATABASE_URL".to_owned(), fresh_postgres().await));
-        }
-        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let config = Config::check(&Values::gather(None, environment).unwrap()).unwrap();
-        Self::start(config, data).await
+        Self::start(fresh_config(backend, &data, settings).await, data).await
     }
 
     pub async fn start(config: Config, data: Arc<TempDir>) -> Self {
@@ -149,6 +143,28 @@ impl Drop for TestApp {
     fn drop(&mut self) {
         self.app.begin_stop();
     }
+}
+
+/// Settings as environment variables, with a data directory and a database that nobody has used yet.
+pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, String)> {
+    let mut settings = vec![
+        ("GATEWAY_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
+        ("GATEWAY_DATA_DIR".to_owned(), data.path().display().to_string()),
+        ("GATEWAY_AUTH_ATTEMPTS".to_owned(), "100000".to_owned()),
+        ("GATEWAY_TOKEN_SECRET".to_owned(), TOKEN_SECRET.to_owned()),
+        ("GATEWAY_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()),
+    ];
+    if backend == Backend::Postgres {
+        settings.push(("GATEWAY_DATABASE_URL".to_owned(), fresh_postgres().await));
+    }
+    settings
+}
+
+/// The same, checked, with a few settings on top.
+pub async fn fresh_config(backend: Backend, data: &TempDir, settings: &[(&str, &str)]) -> Config {
+    let mut environment = fresh_settings(backend, data).await;
+    environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Config::check(&Values::gather(None, environment).unwrap()).unwrap()
 }
 
 async fn fresh_postgres() -> String {

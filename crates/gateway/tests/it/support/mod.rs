@@ -3,9 +3,12 @@
 mod app;
 pub mod check;
 mod client;
+mod process;
+pub mod routes;
 
-pub use app::{Backend, PASSWORD, TestApp};
+pub use app::{Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_settings};
 pub use client::Answer;
+pub use process::{Finished, Served, command, run};
 
 /// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and
 /// `name::postgres`. A second form takes settings: `on_both!(name, [("GATEWAY_…", "…")], |app| …)`.

@@ -1,0 +1,135 @@
+//! What belongs to another organization looks exactly like what does not exist, on every route of the table.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::on_both;
+use crate::support::routes::{filled, params, routes};
+use crate::support::{Account, TestApp};
+
+/// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
+fn any_body() -> Value {
+    json!({"name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"]})
+}
+
+/// One of everything that has an id, in the account's organization.
+struct Things {
+    org: String,
+    user: String,
+    key: String,
+    team: String,
+    app: String,
+    provider: String,
+}
+
+impl Things {
+    async fn create(app: &TestApp, of: &Account) -> Self {
+        let make = async |path: String, body: Value, at: &str| {
+            let made = app.post(&path, body).bearer(&of.token).send().await.expect(201);
+            made.pointer(at).and_then(Value::as_str).unwrap().to_owned()
+        };
+        let below = |what: &str| format!("/api/v1/orgs/{}/{what}", of.org_id);
+        Self {
+            org: of.org_id.clone(),
+            user: of.user_id.clone(),
+            key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
+            team: make(below("teams"), json!({"name": "t"}), "/id").await,
+            app: make(below("apps"), json!({"name": "a"}), "/id").await,
+            provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
+        }
+    }
+
+    fn id(&self, param: &str) -> String {
+        match param {
+            "orgId" => &self.org,
+            "userId" => &self.user,
+            "keyId" => &self.key,
+            "teamId" => &self.team,
+            "appId" => &self.app,
+            "name" => &self.provider,
+            other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
+        }
+        .clone()
+    }
+}
+
+/// A well-formed value that names nothing.
+fn nothing(param: &str) -> String {
+    if param == "name" { "absent".into() } else { uuid::Uuid::new_v4().to_string() }
+}
+
+async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path: &str) -> (u16, String) {
+    let mut call = app.call(method.clone(), path);
+    if method == Method::POST || method == Method::PUT {
+        call = call.json(any_body());
+    }
+    let call = if with_key { call.key(&by.api_key) } else { call.bearer(&by.token) };
+    let answer = call.send().await;
+    (answer.status.as_u16(), answer.text())
+}
+
+on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, |app| async move {
+    let ada = app.signup("acme").await;
+    let eve = app.signup("evil").await;
+    let theirs = Things::create(&app, &ada).await;
+    let (mut asked, before) = (0, inventory(&app, &ada).await);
+    for route in routes() {
+        let params = params(&route.path);
+        for target in &params {
+            // Eve's own organization around the foreign id, unless the organization itself is the foreign id.
+            let around = |param: &str| if param == "orgId" { eve.org_id.clone() } else { nothing(param) };
+            let foreign = filled(&route.path, |p| if p == *target { theirs.id(p) } else { around(p) });
+            let missing = filled(&route.path, |p| if p == *target { nothing(p) } else { around(p) });
+            for with_key in [false, true] {
+                let found = ask(&app, &eve, with_key, &route.method, &foreign).await;
+                let absent = ask(&app, &eve, with_key, &route.method, &missing).await;
+                // What needs an owner is refused to a key before it is looked for.
+                let hidden = found.0 == 404 || with_key && found.0 == 403;
+                assert!(hidden, "{} {}: {found:?}", route.method, route.path);
+                assert_eq!(found, absent, "{} {} for {target}", route.method, route.path);
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked >= 2 * 25, "only {asked} requests: the table was not walked");
+    assert_eq!(inventory(&app, &ada).await, before, "nothing of the other organization was touched");
+});
+
+/// Everything of an organization that lists show, but for what reading itself changes.
+async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
+    let mut lists = Vec::new();
+    let below =
+        ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    for path in below.iter().map(String::as_str).chain(["/api/v1/keys"]) {
+        lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
+    }
+    lists
+}
+
+on_both!(lists_show_only_the_callers_organization, |app| async move {
+    let ada = app.signup("acme").await;
+    let eve = app.signup("evil").await;
+    let theirs = Things::create(&app, &ada).await;
+    let seen = inventory(&app, &eve).await;
+    let text = Value::from(seen).to_string();
+    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &ada.email] {
+        assert!(!text.contains(id.as_str()), "{id} in {text}");
+    }
+});
+
+on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, |app| async move {
+    let ada = app.signup("acme").await;
+    let eve = app.signup("evil").await;
+    let theirs = Things::create(&app, &ada).await;
+    let below = |what: &str| format!("/api/v1/orgs/{}/{what}", eve.org_id);
+    for (path, field, foreign) in
+        [("/api/v1/keys".to_owned(), "app_id", &theirs.app), (below("apps"), "team_id", &theirs.team)]
+    {
+        let send =
+            async |id: &str| app.post(&path, json!({"name": "x", field: id})).bearer(&eve.token).send().await;
+        let found = send(foreign).await;
+        let error = found.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains(field), "{error}");
+        assert_eq!(found.text(), send(&nothing("id")).await.text());
+    }
+});

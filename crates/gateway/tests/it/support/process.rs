@@ -1,0 +1,141 @@
+//! The built binary as a process of its own: what it prints, how it ends, what it says in its log.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::Value;
+
+use super::client::Call;
+
+/// No start, stop or answer of the binary takes this long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `gateway` with these arguments and nothing in its environment but a data directory and a free port.
+pub fn command(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+    command.args(arguments).env_clear().stdin(Stdio::null()).current_dir(data);
+    command.env("GATEWAY_DATA_DIR", data.join("data")).env("GATEWAY_LISTEN", "127.0.0.1:0");
+    command
+}
+
+#[derive(Debug)]
+pub struct Finished {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Finished {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let errors = std::thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    let output = std::thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).unwrap();
+        text
+    });
+    let code = end_of(&mut child);
+    Finished { code, stdout: output.join().unwrap(), stderr: errors.join().unwrap() }
+}
+
+/// `gateway serve`, ready to answer. Killed when it is dropped.
+pub struct Served {
+    child: Child,
+    pub address: SocketAddr,
+    /// The log line that said that it is ready.
+    pub ready: Value,
+    log: Option<JoinHandle<String>>,
+}
+
+impl Served {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        let log = std::thread::spawn(move || {
+            let mut whole = String::new();
+            for line in stderr.lines().map_while(Result::ok) {
+                whole.push_str(&line);
+                whole.push('\n');
+                let _ = sender.send(line);
+            }
+            whole
+        });
+        let Some(ready) = ready_line(&lines) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the service did not become ready: {}", log.join().unwrap());
+        };
+        let address = ready["url"].as_str().and_then(|url| url.strip_prefix("http://")).unwrap();
+        Self { child, address: address.parse().unwrap(), ready, log: Some(log) }
+    }
+
+    pub fn call(&self, method: Method, path: &str) -> Call {
+        Call::new(self.address, method, path)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Call {
+        self.call(Method::POST, path).json(body.clone())
+    }
+
+    pub fn get(&self, path: &str) -> Call {
+        self.call(Method::GET, path)
+    }
+
+    /// Sends a signal, by the shell's own `kill`.
+    pub fn signal(&self, name: &str) {
+        let line = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    }
+
+    /// Waits for the end of a service that was told to stop; answers exit code and log.
+    pub fn wait(mut self) -> (Option<i32>, String) {
+        let code = end_of(&mut self.child);
+        (code, self.log.take().unwrap().join().unwrap())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ready_line(lines: &Receiver<String>) -> Option<Value> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = lines.recv_timeout(left).ok()?;
+        let parsed: Option<Value> = serde_json::from_str(&line).ok();
+        if let Some(line) = parsed.filter(|line| line.get("url").is_some()) {
+            return Some(line);
+        }
+    }
+}
+
+fn end_of(child: &mut Child) -> Option<i32> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the process did not end within {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,57 @@
+//! The table of routes as tests use it: what each route's signature says, and paths with ids filled in.
+
+use gateway::api::route::{Operation, Route, Schemas};
+use gateway_core::access::Role;
+use http::Method;
+
+/// What is known of a route without calling it.
+pub struct Known {
+    pub method: Method,
+    /// With its parameters in braces, below `/api/v1` unless it is a root route.
+    pub path: String,
+    pub root: bool,
+    pub role: Option<Role>,
+    pub public: bool,
+}
+
+/// Every mounted route.
+pub fn routes() -> Vec<Known> {
+    let mut schemas = Schemas::default();
+    let areas = gateway::api::areas();
+    areas.iter().flat_map(|area| &area.routes).map(|route| known(route, &mut schemas)).collect()
+}
+
+fn known(route: &Route, schemas: &mut Schemas) -> Known {
+    let mut operation = Operation {
+        schemas,
+        parameters: Vec::new(),
+        request_body: None,
+        responses: Vec::new(),
+        role: None,
+        entitlement: None,
+        notes: Vec::new(),
+    };
+    route.describe(&mut operation);
+    let path = if route.root { route.path.to_owned() } else { format!("/api/v1{}", route.path) };
+    Known {
+        method: Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap(),
+        root: route.root,
+        role: operation.role,
+        public: gateway::api::is_public(&path, false),
+        path,
+    }
+}
+
+/// The names in braces.
+pub fn params(path: &str) -> Vec<&str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect()
+}
+
+/// The path with each parameter replaced.
+pub fn filled(path: &str, value: impl Fn(&str) -> String) -> String {
+    let part = |part: &str| match part.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+        Some(name) => value(name),
+        None => part.to_owned(),
+    };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
