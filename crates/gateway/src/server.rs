@@ -142,7 +142,8 @@ async fn work(
         let (context, open) = (Arc::clone(&context), Arc::clone(&open));
         let service = service_fn(move |request| {
             let context = Arc::clone(&context);
-            async move { Ok::<_, std::convert::Infallible>(respond(&context, peer, request).await) }
+            // Boxed: hyper would move the future about, and keep its room while a stream runs for minutes.
+            Box::pin(async move { Ok::<_, std::convert::Infallible>(respond(&context, peer, request).await) })
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
