@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod apps;
 pub mod events;
 pub mod keys;
+pub mod logs;
 pub mod members;
 pub mod orgs;
 pub mod page;

@@ -11,4 +11,5 @@
 mod support;
 mod upstream;
 
+mod logs;
 mod smoke;

@@ -2,8 +2,9 @@
 
 mod app;
 mod client;
+pub mod rows;
 
-pub use app::{Backend, TestApp};
+pub use app::{Account, Backend, TestApp};
 
 /// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and
 /// `name::postgres`. A second form takes settings: `on_both!(name, [("GATEWAY_…", "…")], |app| …)`.
