@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod egress;
 pub mod events;
 pub mod ids;
 pub mod limits;

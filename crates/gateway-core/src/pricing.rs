@@ -46,7 +46,7 @@ pub struct PriceTable {
 impl PriceTable {
     /// The prices that are compiled in. Parsing takes a moment: do it once.
     pub fn builtin() -> Result<Self, PriceError> {
-        Self::parse(include_str!("../../../data/model_prices.csv"))
+        Self::parse(include_str!("../data/model_prices.csv"))
     }
 
     /// Reads a price file: its first line names the columns, of which provider, model and input_per_mtok are needed.

@@ -74,6 +74,19 @@ impl Scopes {
         !self.is_all() && self.0.iter().any(|scope| matches!(scope, Scope::Model(_)))
     }
 
+    /// Is the provider allowed, whatever the model?
+    pub fn allow_provider(&self, provider: &str) -> bool {
+        let mut providers = Wanted::None;
+        for scope in &self.0 {
+            match scope {
+                Scope::All => return true,
+                Scope::Provider(pattern) => providers.see(pattern.matches(provider)),
+                Scope::Model(_) => {}
+            }
+        }
+        providers.granted()
+    }
+
     /// `model` is None when the request names none.
     pub fn allow(&self, provider: &str, model: Option<&str>) -> bool {
         if self.is_all() {

@@ -29,8 +29,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        write!(f, "{time:.3}")
+        write!(f, "{:.3}", jiff_timestamp(*self))
     }
 }
 
@@ -67,6 +66,11 @@ impl Interval {
         let since = at.0 - self.origin();
         Timestamp(since.div_euclid(self.length()) * self.length() + self.origin())
     }
+}
+
+/// The same point in time for the calendar functions of `jiff`.
+pub fn jiff_timestamp(time: Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

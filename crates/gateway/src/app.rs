@@ -1,8 +1,11 @@
 //! The application: everything that handlers, proxy and jobs share, and the tasks that it started.
 
+use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::{Db, Part, StoreError, accounts, keys};
 use secrecy::ExposeSecret;
@@ -15,7 +18,13 @@ use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
+use crate::log;
+use crate::log::ids::LogIds;
+use crate::log::spool::Spool;
+use crate::metrics::Metrics;
+use crate::proxy::target::{self, Target};
+use crate::proxy::upstream::Clients;
 use crate::vault::Vault;
 
 pub struct App {
@@ -30,6 +39,16 @@ pub struct App {
     pub passwords: Passwords,
     pub vault: Vault,
     pub started: Instant,
+    /// Where everything runs that may wait for the database.
+    pub runtime: tokio::runtime::Handle,
+    /// The built-in providers as the operator set them up.
+    pub providers: HashMap<&'static str, Arc<Target>>,
+    /// Connections to providers for calls that no worker makes.
+    pub clients: Clients,
+    pub prices: PriceTable,
+    pub log_ids: LogIds,
+    pub spool: Spool,
+    pub metrics: Metrics,
     ids: Mutex<ContextV7>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
@@ -46,6 +65,8 @@ pub enum StartError {
     #[error("cannot listen on {address}: {why}")]
     Listen { address: String, why: String },
     #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
     Crypto(&'static str),
 }
 
@@ -55,11 +76,23 @@ const HOUSEKEEPING: Duration = Duration::from_secs(5);
 impl App {
     /// Opens the database, brings its schema up to date and starts the background tasks.
     pub async fn start(config: Config, clock: Clock) -> Result<Arc<Self>, StartError> {
-        std::fs::create_dir_all(&config.data_dir)
-            .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+        make_data_dir(&config)?;
         let db = Db::open(config.database_url.expose_secret()).await?;
         let logs = migrate_all(&db, clock.now()).await?;
+        let prices = crate::config::load_prices(config.prices_file.as_deref())?;
+        // The last lane is for rows that are not a worker's.
+        let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes)
+            .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+        let mut node = [0];
+        getrandom::fill(&mut node).map_err(|_| StartError::Crypto("there are no random numbers"))?;
         let app = Arc::new(Self {
+            runtime: tokio::runtime::Handle::current(),
+            providers: target::operators(&config.providers),
+            clients: Clients::new(),
+            prices,
+            log_ids: LogIds::new(node[0]),
+            spool,
+            metrics: Metrics::default(),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
                 .ok_or(StartError::Crypto("the master key cannot be used"))?,
@@ -76,6 +109,7 @@ impl App {
             logs,
         });
         app.spawn(housekeeping(Arc::clone(&app)));
+        app.spawn(log::writer::run(Arc::clone(&app)));
         Ok(app)
     }
 
@@ -121,6 +155,15 @@ impl App {
         self.logs.close().await;
         self.db.close().await;
     }
+}
+
+/// Makes the data directory, readable by its owner only: it holds secrets and what callers sent.
+pub fn make_data_dir(config: &Config) -> Result<(), StartError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder
+        .create(&config.data_dir)
+        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })
 }
 
 /// Brings both parts of the database up to date; answers the one with the log rows.

@@ -12,10 +12,10 @@ use gateway_store::{Db, Part, StoreError, orgs};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::{App, StartError, migrate_all};
+use crate::app::{App, StartError, make_data_dir, migrate_all};
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
-use crate::{api, server, telemetry};
+use crate::{admin, api, server, telemetry};
 
 #[derive(Parser)]
 #[command(
@@ -152,7 +152,14 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::Other(error.to_string()))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::Other(error.to_string()))?;
     let listener = server::bind(config.listen).await?;
+    let admin = match config.admin_listen {
+        Some(address) => Some(server::bind(address).await?),
+        None => None,
+    };
     let app = App::start(config, Clock::default()).await?;
+    if let Some(listener) = admin {
+        app.spawn(admin::serve(Arc::clone(&app), listener));
+    }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
     announce(&app, &format!("http://{address}"), begun.elapsed());
     let serving = server::serve(Arc::clone(&app), listener);
@@ -200,8 +207,7 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {
-    std::fs::create_dir_all(&config.data_dir)
-        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+    make_data_dir(config)?;
     Ok(Db::open(config.database_url.expose_secret()).await?)
 }
 

@@ -1,12 +1,17 @@
 //! The application: HTTP, authentication, the management API and the command line.
 
+pub mod admin;
 pub mod api;
 pub mod app;
 pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod health;
+pub mod log;
+pub mod metrics;
 pub mod problem;
+pub mod proxy;
 pub mod server;
 mod telemetry;
 pub mod vault;

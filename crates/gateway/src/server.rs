@@ -4,10 +4,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http::header::{ALLOW, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
@@ -18,6 +19,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use ipnet::IpNet;
 use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
@@ -25,6 +27,8 @@ use crate::api::{self, Api};
 use crate::app::{App, StartError};
 use crate::auth::{self, Denied, Identity};
 use crate::problem::{Family, Outcome, Problem, rate_headers};
+use crate::proxy::upstream::Clients;
+use crate::proxy::{self, Worker};
 
 /// A client that does not finish its request head in this time is given up.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,13 +55,12 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     })
 }
 
-/// Serves until the app is asked to stop, then finishes what is in flight.
+/// Serves until the app is asked to stop, then finishes what is in flight. Connections are spread over worker threads,
+/// each with a runtime of its own: a proxied request never changes threads, and a busy management call holds up none.
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
     let api = Arc::new(Api::new(Arc::clone(&app)));
-    let graceful = GracefulShutdown::new();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
+    let mut workers: Vec<WorkerThread> =
+        (0..app.config.workers).filter_map(|lane| WorkerThread::start(lane, &app, &api)).collect();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -70,53 +73,143 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
         };
         // Without it a small write waits for the peer's acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let (app, api, task_app) = (Arc::clone(&app), Arc::clone(&api), Arc::clone(&app));
+        let idlest = workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
+        if let (Some(worker), Ok(stream)) = (idlest, stream.into_std()) {
+            worker.connections.fetch_add(1, Ordering::Relaxed);
+            // A worker that is gone takes its connections with it; there is nobody to tell.
+            let _ = worker.sockets.send((stream, peer)).await;
+        }
+    }
+    drop(listener);
+    for worker in workers.drain(..) {
+        drop(worker.sockets);
+        let _ = worker.ended.await;
+    }
+}
+
+struct WorkerThread {
+    sockets: mpsc::Sender<(std::net::TcpStream, SocketAddr)>,
+    connections: Arc<AtomicUsize>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl WorkerThread {
+    fn start(lane: usize, app: &Arc<App>, api: &Arc<Api>) -> Option<Self> {
+        let (sockets, incoming) = mpsc::channel(1024);
+        let (end, ended) = oneshot::channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (app, api, open) = (Arc::clone(app), Arc::clone(api), Arc::clone(&connections));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let run = move || match runtime {
+            Ok(runtime) => {
+                runtime.block_on(work(lane, app, api, incoming, open));
+                let _ = end.send(());
+            }
+            Err(error) => tracing::error!(%error, "a worker could not start"),
+        };
+        match std::thread::Builder::new().name(format!("worker-{lane}")).spawn(run) {
+            Ok(_) => Some(Self { sockets, connections, ended }),
+            Err(error) => {
+                tracing::error!(%error, "a worker could not start");
+                None
+            }
+        }
+    }
+}
+
+/// The life of a worker: connections come in, requests are answered, and at the end what is in flight is finished.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "connections live on this thread's runtime and are drained below"
+)]
+async fn work(
+    lane: usize,
+    app: Arc<App>,
+    api: Arc<Api>,
+    mut incoming: mpsc::Receiver<(std::net::TcpStream, SocketAddr)>,
+    open: Arc<AtomicUsize>,
+) {
+    let graceful = GracefulShutdown::new();
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
+    let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
+    while let Some((stream, peer)) = incoming.recv().await {
+        let Ok(stream) = tokio::net::TcpStream::from_std(stream) else {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        };
+        let (context, open) = (Arc::clone(&context), Arc::clone(&open));
         let service = service_fn(move |request| {
-            let (app, api) = (Arc::clone(&app), Arc::clone(&api));
-            async move { Ok::<_, std::convert::Infallible>(respond(app, api, peer, request).await) }
+            let context = Arc::clone(&context);
+            async move { Ok::<_, std::convert::Infallible>(respond(&context, peer, request).await) }
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
-        task_app.spawn(async move {
+        tokio::spawn(async move {
             // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
             let _ = connection.await;
+            open.fetch_sub(1, Ordering::Relaxed);
         });
     }
-    drop(listener);
     if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time and were cut off");
     }
 }
 
-async fn respond(app: Arc<App>, api: Arc<Api>, peer: SocketAddr, request: Request<Incoming>) -> Response {
+/// What a request can reach.
+struct Context {
+    app: Arc<App>,
+    api: Arc<Api>,
+    worker: Worker,
+}
+
+async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>) -> Response {
     let request_id = request_id(request.headers());
-    let family = api::family_of(request.uri().path());
-    let span = tracing::info_span!("request", id = %request_id.to_str().unwrap_or_default());
-    let handled = AssertUnwindSafe(route(&app, &api, peer, request)).catch_unwind();
-    let mut response = match handled.instrument(span.clone()).await {
+    let path = request.uri().path();
+    let is_proxied = request.headers().contains_key(PROVIDER) && !context.api.claims(path);
+    let family = if is_proxied { Family::Proxy } else { api::family_of(path) };
+    let handled = AssertUnwindSafe(route(context, peer, is_proxied, &request_id, request)).catch_unwind();
+    let mut response = match handled.await {
         Ok(Ok(response)) => finish(response, family),
         Ok(Err(problem)) => problem.render(family),
-        Err(_) => span.in_scope(|| Problem::internal("a handler panicked")).render(family),
+        Err(_) => Problem::internal("a handler panicked").render(family),
     };
-    response.headers_mut().insert(REQUEST_ID, request_id);
+    if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
+        response.headers_mut().insert(REQUEST_ID, request_id);
+    }
     response
 }
 
 /// Authentication, then routing.
-async fn route(app: &Arc<App>, api: &Api, peer: SocketAddr, request: Request<Incoming>) -> Outcome<Response> {
+async fn route(
+    context: &Context,
+    peer: SocketAddr,
+    is_proxied: bool,
+    request_id: &HeaderValue,
+    request: Request<Incoming>,
+) -> Outcome<Response> {
+    let Context { app, api, worker } = context;
     let path = request.uri().path();
     let identity = if api::is_public(path, app.config.public_docs) {
         None
     } else {
-        Some(auth::authenticate(app, request.headers()).await.map_err(|denied| refuse(app, denied))?)
+        let known = auth::authenticate(app, request.headers()).await;
+        Some(known.map_err(|denied| refuse(app, denied))?)
     };
+    if let Some(identity) = identity.as_ref().filter(|_| is_proxied) {
+        return proxy::forward(app, worker, identity, request_id, request).await.map_err(|mut problem| {
+            problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
+            problem
+        });
+    }
     if path == "/" && request.method() == http::Method::GET {
         return Ok(redirect("/console"));
     }
     let mut response = if api.claims(path) {
-        manage(app, api, peer, identity.as_ref(), request).await
+        manage(app, api, peer, identity.as_ref(), request_id, request).await?
     } else {
-        return Err(unclaimed(&request));
+        Err::<Response, _>(unclaimed(&request)).into_response()
     };
     if let Some(rate) = identity.as_ref().and_then(|identity| identity.rate.as_ref()) {
         response.headers_mut().extend(rate_headers(rate));
@@ -124,22 +217,27 @@ async fn route(app: &Arc<App>, api: &Api, peer: SocketAddr, request: Request<Inc
     Ok(response)
 }
 
+/// Management runs on the main runtime: it may wait for the database, and is not cut short when its caller hangs up.
 async fn manage(
-    app: &App,
+    app: &Arc<App>,
     api: &Api,
     peer: SocketAddr,
     identity: Option<&Identity>,
+    request_id: &HeaderValue,
     request: Request<Incoming>,
-) -> Response {
+) -> Outcome<Response> {
     let mut request = request.map(Body::new);
     let address = client_address(peer.ip(), request.headers(), &app.config.trusted_proxies);
     request.extensions_mut().insert(address);
     if let Some(identity) = identity {
         request.extensions_mut().insert(identity.clone());
     }
-    match api.router.clone().oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
+    let span = tracing::info_span!("request", id = %request_id.to_str().unwrap_or_default());
+    let handled = api.router.clone().oneshot(request).instrument(span);
+    match app.runtime.spawn(handled).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(never)) => match never {},
+        Err(error) => Err(Problem::internal(error)),
     }
 }
 

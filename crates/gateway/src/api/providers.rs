@@ -17,7 +17,9 @@ use super::caller::{Admin, InOrg, Shared, Viewer};
 use super::extract::{At, Body, Created, Deleted, Json, PathParam, present};
 use super::route::Area;
 use crate::app::App;
+use crate::auth::sealed_place;
 use crate::problem::{Outcome, Problem};
+use crate::proxy::upstream;
 
 const MAX_HEADERS: usize = 32;
 const MAX_MODELS: usize = 1_000;
@@ -40,6 +42,11 @@ pub fn area() -> Area {
             "Change a credential; fields left out stay as they are",
         )
         .delete("/orgs/{orgId}/providers/{name}", delete, "Remove a credential or custom provider")
+        .post(
+            "/orgs/{orgId}/providers/{name}/test",
+            test,
+            "Make one tiny call to see whether the provider answers",
+        )
 }
 
 /// What `X-Gateway-Provider` says.
@@ -183,9 +190,31 @@ async fn delete(
     Ok(Deleted::yes())
 }
 
-/// Where a provider's secret belongs: what it is sealed to.
-pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
-    format!("{org}/{name}/{column}")
+#[derive(Serialize, JsonSchema)]
+struct ProviderTest {
+    ok: bool,
+    /// What the provider answered; null when it did not.
+    status: Option<u16>,
+    latency_ms: u64,
+    error: Option<String>,
+}
+
+async fn test(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(ProviderName(name)): At<ProviderName>,
+) -> Outcome<Json<ProviderTest>> {
+    let target = caller.org.providers.get(&name).or_else(|| app.providers.get(name.as_str()));
+    let target = target.ok_or_else(Problem::not_found)?;
+    let began = std::time::Instant::now();
+    let probed = upstream::probe(&app, target).await;
+    let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(match probed {
+        Ok(status) => ProviderTest { ok: true, status: Some(status.as_u16()), latency_ms, error: None },
+        Err(failed) => {
+            ProviderTest { ok: false, status: failed.status, latency_ms, error: Some(failed.message) }
+        }
+    }))
 }
 
 fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> Outcome<()> {

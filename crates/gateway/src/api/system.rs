@@ -4,13 +4,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::json;
 
 use super::caller::Shared;
 use super::docs;
 use super::route::{Area, Operation, Output};
+use crate::health::{self, Health};
 
 pub fn area() -> Area {
     Area::new("system", "Health and discovery.")
@@ -20,40 +19,15 @@ pub fn area() -> Area {
         .at_root()
 }
 
-#[derive(Serialize, JsonSchema)]
-struct Health {
-    status: Status,
-    components: std::collections::BTreeMap<&'static str, Component>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Component {
-    status: Status,
-}
-
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Status {
-    Ok,
-    Degraded,
-    Down,
-}
-
 async fn health(State(app): Shared) -> HealthAnswer {
-    let database = match tokio::time::timeout(std::time::Duration::from_secs(2), app.db.ping()).await {
-        Ok(Ok(())) => Status::Ok,
-        _ => Status::Down,
-    };
-    let status = if database == Status::Ok { Status::Ok } else { Status::Degraded };
-    HealthAnswer(Health { status, components: [("database", Component { status: database })].into() })
+    HealthAnswer(health::check(&app).await)
 }
 
 struct HealthAnswer(Health);
 
 impl IntoResponse for HealthAnswer {
     fn into_response(self) -> Response {
-        let status =
-            if self.0.status == Status::Ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let status = if self.0.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         (status, super::extract::Json(self.0)).into_response()
     }
 }

@@ -5,6 +5,7 @@ pub mod passwords;
 pub mod snapshot;
 pub mod tokens;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gateway_core::access::{Plan, Role};
@@ -13,11 +14,12 @@ use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, TokenId, UserId};
 use gateway_core::limits::Verdict;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
-use gateway_store::{Db, StoreError, accounts, keys, orgs};
+use gateway_store::{Db, StoreError, accounts, keys, orgs, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::app::App;
+use crate::proxy::target::{self, Target};
 use limits::{Counter, Counters};
 use snapshot::Snapshot;
 use tokens::Claims;
@@ -56,6 +58,8 @@ pub struct OrgFacts {
     pub name: String,
     pub plan: Plan,
     pub settings: OrgSettings,
+    /// Credentials and providers of its own.
+    pub providers: HashMap<String, Arc<Target>>,
 }
 
 pub struct KeyFacts {
@@ -135,14 +139,14 @@ impl Access {
         self.counters.sweep(now);
     }
 
-    async fn org(&self, db: &Db, id: OrgId) -> Result<Option<Arc<OrgFacts>>, StoreError> {
+    async fn org(&self, app: &App, id: OrgId) -> Result<Option<Arc<OrgFacts>>, StoreError> {
         self.orgs
             .get(&id, || async {
-                let found = orgs::find(db, id).await?;
-                Ok(found.map(|org| {
-                    let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
-                    OrgFacts { id, slug, name, plan, settings }
-                }))
+                let Some(org) = orgs::find(&app.db, id).await? else { return Ok(None) };
+                let stored = providers::list(&app.db, id).await?;
+                let providers = stored.iter().filter_map(|stored| own_provider(app, id, stored)).collect();
+                let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
+                Ok(Some(OrgFacts { id, slug, name, plan, settings, providers }))
             })
             .await
     }
@@ -166,9 +170,39 @@ impl Access {
     }
 }
 
+/// A provider of the organization's own, with its secrets opened.
+fn own_provider(app: &App, org: OrgId, stored: &providers::Provider) -> Option<(String, Arc<Target>)> {
+    let open = |column: &str, sealed: &Option<String>| {
+        let sealed = sealed.as_deref()?;
+        let opened = app.vault.open(&sealed_place(org, &stored.name, column), sealed);
+        opened
+            .inspect_err(
+                |error| tracing::error!(%error, %org, provider = stored.name, "a credential is lost"),
+            )
+            .ok()
+    };
+    let (api_key, headers) = (open("api_key", &stored.api_key), open("headers", &stored.headers));
+    let target = target::of_org(&app.providers, stored, api_key, headers.as_ref())?;
+    Some((stored.name.clone(), Arc::new(target)))
+}
+
+/// Where a provider's secret belongs: what it is sealed to.
+pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
+    format!("{org}/{name}/{column}")
+}
+
 /// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token.
-pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Identity, Denied> {
-    let mut identity = identify(app, headers).await?;
+pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identity, Denied> {
+    let mut identity = match known_by_key(app, headers) {
+        Some(identity) => identity,
+        None => {
+            // Only the main runtime talks to the database.
+            let (app, headers) = (Arc::clone(app), headers.clone());
+            let runtime = app.runtime.clone();
+            let identified = runtime.spawn(async move { identify(&app, &headers).await });
+            identified.await.map_err(|_| Denied::Unavailable)??
+        }
+    };
     let limit = app.config.rate_limits.of(identity.org.plan);
     if limit > 0 {
         let now = app.clock.now();
@@ -182,6 +216,14 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Identity, De
         identity.rate = Some(verdict);
     }
     Ok(identity)
+}
+
+/// A key that is in memory with its organization: answered without waiting for anything.
+fn known_by_key(app: &App, headers: &HeaderMap) -> Option<Identity> {
+    let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;
+    let key = app.access.keys.known(&hash)?;
+    let org = app.access.orgs.known(&key.org_id)?;
+    by_facts(app, key, org).ok()
 }
 
 async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, Denied> {
@@ -201,11 +243,15 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, Denied> {
 async fn by_key(app: &App, raw: &str) -> Result<Identity, Denied> {
     let hash = hash_key(raw).ok_or(Denied::Invalid)?;
     let key = app.access.key(&app.db, hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let org = app.access.org(app, key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    by_facts(app, key, org)
+}
+
+fn by_facts(app: &App, key: Arc<KeyFacts>, org: Arc<OrgFacts>) -> Result<Identity, Denied> {
     let now = app.clock.now();
     if key.expires_at.is_some_and(|end| now >= end) {
         return Err(Denied::Invalid);
     }
-    let org = app.access.org(&app.db, key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
     key.last_used.store(now.0, std::sync::atomic::Ordering::Relaxed);
     let role = if key.scopes.is_all() { Role::Admin } else { Role::Member };
     Ok(Identity { org, role, who: Who::Key(key), rate: None })
@@ -223,7 +269,7 @@ async fn by_token(app: &App, token: &str) -> Result<Identity, Denied> {
     let member = (org, sub);
     let role = access.members.get(&member, || accounts::role_of(&app.db, org, sub));
     let role = *role.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
-    let org = access.org(&app.db, org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let org = access.org(app, org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
     let who = Who::User { id: sub, token: jti, expires_at: claims.expires_at() };
     Ok(Identity { org, role, who, rate: None })
 }

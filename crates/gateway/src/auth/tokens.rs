@@ -51,6 +51,11 @@ impl Tokens {
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &self.encoding).ok()
     }
 
+    /// Was this token signed here, whether or not it still holds?
+    pub fn is_ours(&self, token: &str) -> bool {
+        self.read(token, Timestamp(0)).is_some()
+    }
+
     pub fn read(&self, token: &str, now: Timestamp) -> Option<Claims> {
         let claims = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation).ok()?.claims;
         (now.0 < claims.expires_at().0).then_some(claims)

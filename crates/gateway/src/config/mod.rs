@@ -12,6 +12,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use gateway_core::access::Plan;
+use gateway_core::llm::providers::builtin;
+use gateway_core::pricing::PriceTable;
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -46,6 +48,9 @@ pub struct Config {
     pub proxy_timeout: Duration,
     pub log_bodies: bool,
     pub log_retention_days: u32,
+    pub spool_bytes: u64,
+    pub prices_file: Option<PathBuf>,
+    pub workers: usize,
     pub log_level: tracing::Level,
     pub providers: BTreeMap<String, ProviderSettings>,
 }
@@ -144,6 +149,11 @@ impl Config {
             proxy_timeout: Duration::from_millis(ranged(values, "proxy_timeout_ms", 1, 86_400_000)?),
             log_bodies: flag(values, "log_bodies")?,
             log_retention_days: ranged(values, "log_retention_days", 1, 36_500)? as u32,
+            spool_bytes: ranged(values, "spool_bytes", 1 << 20, 1 << 50)?,
+            prices_file: Some(values.get("prices_file").trim())
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+            workers: workers(values)?,
             log_level: parsed(values, "log_level", "error, warn, info, debug or trace")?,
             providers: providers(values)?,
             data_dir,
@@ -259,6 +269,26 @@ fn redis_url(values: &Values) -> Result<Option<SecretString>, ConfigError> {
     }
 }
 
+fn workers(values: &Values) -> Result<usize, ConfigError> {
+    if values.get("workers").trim().is_empty() {
+        return Ok(std::thread::available_parallelism().map_or(1, usize::from));
+    }
+    Ok(usize::try_from(ranged(values, "workers", 1, 1_024)?).unwrap_or(1))
+}
+
+/// The built-in prices, with the operator's over them.
+pub fn load_prices(file: Option<&Path>) -> Result<PriceTable, ConfigError> {
+    let builtin =
+        PriceTable::builtin().map_err(|error| ConfigError(format!("the built-in prices: {error}")))?;
+    let Some(path) = file else { return Ok(builtin) };
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read GATEWAY_PRICES_FILE {shown}: {error}")))?;
+    let own = PriceTable::parse(&text)
+        .map_err(|error| ConfigError(format!("GATEWAY_PRICES_FILE {shown}: {error}")))?;
+    Ok(builtin.merged(own))
+}
+
 fn trusted_proxies(values: &Values) -> Result<Vec<IpNet>, ConfigError> {
     let parts = values.get("trusted_proxies").split(',').map(str::trim).filter(|part| !part.is_empty());
     parts
@@ -273,6 +303,9 @@ fn trusted_proxies(values: &Values) -> Result<Vec<IpNet>, ConfigError> {
 fn providers(values: &Values) -> Result<BTreeMap<String, ProviderSettings>, ConfigError> {
     let mut providers = BTreeMap::new();
     for (name, entries) in &values.providers {
+        if builtin(name).is_none() {
+            return Err(ConfigError(format!("unknown provider '{name}' in the settings of providers")));
+        }
         let base_url = match entries.get("base_url").map(|value| value.text.trim()) {
             None | Some("") => None,
             Some(url) => Some(checked_base_url(name, url)?),

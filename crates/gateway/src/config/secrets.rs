@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use secrecy::SecretString;
@@ -54,7 +54,7 @@ fn kept(path: &Path) -> std::io::Result<String> {
         Err(_) => {}
     }
     let directory = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
     let secret = hex::encode(random);

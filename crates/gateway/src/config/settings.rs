@@ -63,6 +63,13 @@ pub static SETTINGS: &[Setting] = &[
     plain("proxy_timeout_ms", "600000", "limit of a whole upstream call"),
     plain("log_bodies", "true", "keep request and response bodies (up to 256 KiB each) with log rows"),
     plain("log_retention_days", "30", "older log rows are removed in the background"),
+    plain(
+        "spool_bytes",
+        "1073741824",
+        "log rows that wait on disk while the database is away; past it bodies are shed first",
+    ),
+    plain("prices_file", "", "a CSV file whose prices go over the built-in ones"),
+    plain("workers", "", "threads that carry requests; default one per core"),
     plain("log_level", "info", "the server's own log: error, warn, info, debug or trace"),
 ];
 

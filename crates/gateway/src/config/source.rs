@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use gateway_core::llm::providers::all;
+
 use super::ConfigError;
 use super::settings::{PROVIDER_SETTINGS, SETTINGS, env_name};
 
@@ -95,7 +97,9 @@ impl Values {
     }
 
     fn read_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
-        for (name, text) in environment {
+        let variables: Vec<(String, String)> = environment.into_iter().collect();
+        self.read_usual_names(&variables);
+        for (name, text) in variables {
             let Some(rest) = name.strip_prefix("GATEWAY_") else { continue };
             let value = Value { text, origin: Origin::Environment };
             if let Some(setting) = SETTINGS.iter().find(|setting| env_name(setting.key) == name) {
@@ -107,6 +111,32 @@ impl Values {
             }
         }
     }
+}
+
+/// The usual names of credentials, such as `OPENAI_API_KEY`. The provider's own setting wins over them.
+impl Values {
+    fn read_usual_names(&mut self, variables: &[(String, String)]) {
+        let find =
+            |wanted: &str| variables.iter().find(|(name, text)| name == wanted && !text.trim().is_empty());
+        for provider in all() {
+            let found = provider.env_keys.iter().find_map(|name| find(name)).map(|(_, text)| text.clone());
+            let found = found.or_else(|| if provider.name == "bedrock" { aws_key_pair(find) } else { None });
+            if let Some(text) = found {
+                let entries = self.providers.entry(provider.name.to_owned()).or_default();
+                entries.entry("api_key").or_insert(Value { text, origin: Origin::Environment });
+            }
+        }
+    }
+}
+
+/// AWS spreads its credential over two or three variables; ours is one text.
+fn aws_key_pair<'a>(find: impl Fn(&str) -> Option<&'a (String, String)>) -> Option<String> {
+    let text = |name: &str| find(name).map(|(_, text)| text.trim());
+    let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
+    Some(match text("AWS_SESSION_TOKEN") {
+        Some(session) => format!("{id}:{secret}:{session}"),
+        None => format!("{id}:{secret}"),
+    })
 }
 
 /// `PROVIDER_AZURE_OPENAI_BASE_URL` -> (`azure-openai`, `base_url`).

@@ -1,0 +1,326 @@
+//! The conductor: what every scenario shares, and the order of a run.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::cli::{LoadMode, Options};
+use crate::failure::{Context, Failure, Outcome, Stop};
+use crate::gateway::{self, Gateway};
+use crate::load::LoadReport;
+use crate::machine::Machine;
+use crate::nginx::{self, Nginx};
+use crate::pinning::{PinChoice, Pins, parse_list, spread_out};
+use crate::process::{Process, TempDir, command, find_program, lines};
+use crate::procfs;
+use crate::report;
+use crate::scenarios;
+use crate::target::{Kind, Target};
+
+pub(crate) struct Bench {
+    pub(crate) options: Options,
+    pub(crate) stop: Stop,
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pins: Option<Pins>,
+    nginx: Option<PathBuf>,
+    this_program: PathBuf,
+    // The order matters: fields go in this order, so the upstream ends before its folder is removed.
+    upstream: Process,
+    upstream_addr: SocketAddr,
+    folder: TempDir,
+    made: Cell<u32>,
+}
+
+/// A fresh gateway with a key, and nginx beside it when there is one.
+pub(crate) struct Pair {
+    pub(crate) gateway: Gateway,
+    pub(crate) key: String,
+    nginx: Option<Nginx>,
+    pub(crate) data_dir: PathBuf,
+}
+
+/// A load to put on a target.
+pub(crate) struct Load<'a> {
+    pub(crate) mode: LoadMode,
+    pub(crate) request: &'a [u8],
+    /// Lengths that the body of an answer may have.
+    pub(crate) lengths: Vec<u64>,
+    pub(crate) connections: usize,
+    pub(crate) rate: u32,
+    pub(crate) requests: u64,
+}
+
+/// What one measurement gave.
+#[derive(Clone)]
+pub(crate) struct Measured {
+    pub(crate) load: LoadReport,
+    /// CPU of the target from before the first request until it was quiet again, over all requests: work that was
+    /// put off until after the window is in here.
+    pub(crate) cpu_with_rest: f64,
+    /// Whether it became quiet while we waited.
+    pub(crate) settled: bool,
+}
+
+impl Measured {
+    pub(crate) fn cpu_per_answer(&self) -> f64 {
+        self.load.cpu_proxy / self.load.completed
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.load.completed / self.load.seconds
+    }
+}
+
+/// True when the run was good and, if that was asked for, every target met.
+pub(crate) fn run(options: Options, stop: Stop) -> Outcome<bool> {
+    let chosen = scenarios::choose(&options.only)?;
+    let bench = Bench::prepare(options, stop)?;
+    let machine = Machine::look();
+    if machine.is_busy() {
+        eprintln!("the machine is busy (load {}): expect wide ranges", machine.load);
+    }
+    let setup = bench.setup();
+    eprintln!("{setup}");
+    let mut sections = Vec::new();
+    for scenario in chosen {
+        eprintln!("({}) {}", scenario.id, scenario.name);
+        let section = (scenario.run)(&bench).context(format!("({}) {}", scenario.id, scenario.name))?;
+        sections.push(section);
+    }
+    report::print(&machine, &setup, &sections);
+    if let Some(file) = &bench.options.json {
+        let text = format!("{:#}\n", report::to_json(&machine, &setup, &sections));
+        std::fs::write(file, text).context(format!("writing {}", file.display()))?;
+    }
+    if let Some(file) = &bench.options.history {
+        report::append_history(file, &machine, &setup, &sections)?;
+    }
+    Ok(!bench.options.strict || report::all_met(&sections))
+}
+
+impl Bench {
+    fn prepare(options: Options, stop: Stop) -> Outcome<Self> {
+        if !options.gateway.is_file() {
+            let path = options.gateway.display();
+            return Err(Failure::new(format!(
+                "there is no gateway at {path}; build it first, or name it by --gateway"
+            )));
+        }
+        let pins = choose_pins(&options)?;
+        let this_program = std::env::current_exe()?;
+        let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = TempDir::create(&parent)?;
+        let mut command = command(&this_program, pins.as_ref().map(|pins| pins.upstream.as_str()));
+        command.arg("upstream").args(["--threads", &threads(pins.as_ref().map(|pins| &pins.upstream))]);
+        let mut upstream =
+            Process::start("the upstream", command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        let said = upstream.child().stdout.take().map(lines);
+        let line = said.and_then(|said| said.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
+        let upstream_addr = line.parse().context("the upstream named no address")?;
+        Ok(Self {
+            seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 1.5 }).clamp(0.2, 600.0),
+            rounds: options.rounds.unwrap_or(if options.quick { 2 } else { 6 }).max(1),
+            nginx: if options.no_nginx { None } else { find_program("nginx") },
+            options,
+            stop,
+            pins,
+            this_program,
+            upstream,
+            upstream_addr,
+            folder,
+            made: Cell::new(0),
+        })
+    }
+
+    /// What was running and how, in one line.
+    fn setup(&self) -> String {
+        let pins = match &self.pins {
+            Some(pins) => format!(
+                "proxy on CPU {}, upstream on {}, client on {}",
+                pins.proxy, pins.upstream, pins.client
+            ),
+            None => "nothing pinned".to_owned(),
+        };
+        let nginx = match (&self.nginx, self.options.no_nginx) {
+            (Some(_), _) => "",
+            (None, true) => " nginx was left out: no ratios.",
+            (None, false) => " nginx is not on this machine: no ratios.",
+        };
+        let extra = &self.options.gateway_env;
+        let extra = if extra.is_empty() { String::new() } else { format!(" With {}.", extra.join(", ")) };
+        format!("{} rounds of {} s; {pins}.{nginx}{extra}", self.rounds, self.seconds)
+    }
+
+    /// Starts a gateway on an empty folder, signs up, and starts nginx: no scenario inherits from another.
+    pub(crate) fn start_pair(&self) -> Outcome<Pair> {
+        let folder = self.new_folder();
+        let data_dir = folder.join("data");
+        std::fs::create_dir_all(&data_dir)?;
+        let gateway = self.start_gateway(&data_dir)?;
+        let key = gateway.sign_up()?;
+        let nginx = self.nginx.as_deref().map(|binary| {
+            let settings = nginx::Settings {
+                binary,
+                cpus: self.pins.as_ref().map(|pins| pins.proxy.as_str()),
+                workers: self.options.workers,
+                folder: &folder.join("nginx"),
+                upstream: self.upstream_addr,
+            };
+            Nginx::start(&settings, &self.stop)
+        });
+        Ok(Pair { gateway, key, nginx: nginx.transpose()?, data_dir })
+    }
+
+    pub(crate) fn start_gateway(&self, data_dir: &Path) -> Outcome<Gateway> {
+        let settings = gateway::Settings {
+            binary: &self.options.gateway,
+            cpus: self.pins.as_ref().map(|pins| pins.proxy.as_str()),
+            data_dir: data_dir.to_owned(),
+            upstream: self.upstream_addr,
+            extra: &self.options.gateway_env,
+        };
+        Gateway::start(&settings, &self.stop)
+    }
+
+    pub(crate) fn direct(&self) -> Target {
+        Target { kind: Kind::Direct, addr: self.upstream_addr, pids: Vec::new() }
+    }
+
+    /// Puts a load on a target, then waits until the target has done what it put off.
+    pub(crate) fn measure(&self, target: &Target, load: &Load<'_>) -> Outcome<Measured> {
+        self.wait_for_calm()?;
+        let before = procfs::cpu(&target.pids);
+        let mut process = self.start_load(target, load)?;
+        let said = process.child().stdout.take().map(lines);
+        let errors = process.child().stderr.take().map(lines);
+        let status = process.wait(&self.stop, self.load_limit(load) + Duration::from_secs(2));
+        let status = status.context(format!("load on {}", target.kind.name()))?;
+        if !status.success() {
+            let errors: Vec<String> = errors.into_iter().flatten().collect();
+            return Err(Failure::new(format!("load on {}: {}", target.kind.name(), errors.join("\n"))));
+        }
+        let line = said.into_iter().flatten().next().unwrap_or_default();
+        let report = serde_json::from_str(&line).ok().as_ref().and_then(LoadReport::from_json);
+        let report = report.ok_or_else(|| Failure::new(format!("the load generator said: {line}")))?;
+        let patience = Duration::from_secs_f64((4.0 * report.seconds).max(10.0));
+        let settled = self.settle(target, patience)?;
+        let all = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
+        Ok(Measured { cpu_with_rest: all / report.total.max(1.0), settled, load: report })
+    }
+
+    /// Starts a load generator; the caller reads its output and waits for it.
+    pub(crate) fn start_load(&self, target: &Target, load: &Load<'_>) -> Outcome<Process> {
+        let file = self.new_folder().with_extension("request");
+        std::fs::write(&file, load.request).context("writing the request")?;
+        let cpus = self.pins.as_ref().map(|pins| &pins.client);
+        let join = |pids: &[u32]| pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let window_ms = (self.seconds * 1000.0) as u64;
+        let mut command = command(&self.this_program, cpus.map(String::as_str));
+        command.arg("load").arg("--request").arg(&file);
+        let mut option = |name: &str, value: String| {
+            command.arg(format!("--{name}")).arg(value);
+        };
+        option("addr", target.addr.to_string());
+        option("mode", load.mode.name().to_owned());
+        option("connections", load.connections.to_string());
+        option("rate", load.rate.to_string());
+        option("requests", load.requests.to_string());
+        option("warmup-ms", warmup_ms(window_ms).to_string());
+        option("window-ms", window_ms.to_string());
+        option("limit-ms", self.load_limit(load).as_millis().to_string());
+        option("threads", threads(cpus));
+        option("upstream-pids", self.upstream.pid().to_string());
+        if !target.pids.is_empty() {
+            option("proxy-pids", join(&target.pids));
+        }
+        for length in &load.lengths {
+            option("accept-length", length.to_string());
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Process::start("the load generator", &mut command)
+    }
+
+    /// Waits until the target has used next to no CPU for most of a second; false when it never did.
+    pub(crate) fn settle(&self, target: &Target, patience: Duration) -> Outcome<bool> {
+        if target.kind != Kind::Gateway {
+            self.stop.sleep(Duration::from_millis(50))?;
+            return Ok(true);
+        }
+        let step = Duration::from_millis(250);
+        let until = Instant::now() + patience;
+        let mut quiet = 0;
+        while quiet < 3 {
+            if Instant::now() > until {
+                return Ok(false);
+            }
+            let before = procfs::cpu(&target.pids);
+            self.stop.sleep(step)?;
+            let used = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
+            quiet = if used < 0.03 * step.as_micros() as f64 { quiet + 1 } else { 0 };
+        }
+        Ok(true)
+    }
+
+    /// On a machine that others work on too, lets their bursts pass, as long as the options allow.
+    fn wait_for_calm(&self) -> Outcome<()> {
+        let step = Duration::from_millis(300);
+        let until = Instant::now() + Duration::from_secs(self.options.calm);
+        while Instant::now() < until {
+            let before = procfs::machine_busy();
+            self.stop.sleep(step)?;
+            if procfs::machine_busy() - before < 0.1 * step.as_micros() as f64 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn new_folder(&self) -> PathBuf {
+        self.made.set(self.made.get() + 1);
+        self.folder.path().join(self.made.get().to_string())
+    }
+
+    /// Ample for a target that works, short enough for one that hangs.
+    fn load_limit(&self, load: &Load<'_>) -> Duration {
+        let window = Duration::from_secs_f64(self.seconds);
+        match load.mode {
+            LoadMode::Count => Duration::from_secs(20 + load.requests / 1000),
+            LoadMode::Hold => Duration::from_mins(1),
+            LoadMode::Closed | LoadMode::Open => window * 2 + Duration::from_secs(10),
+        }
+    }
+}
+
+impl Pair {
+    /// The gateway, and nginx when there is one.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        [self.gateway.target()].into_iter().chain(self.nginx.as_ref().map(Nginx::target)).collect()
+    }
+}
+
+fn warmup_ms(window_ms: u64) -> u64 {
+    (window_ms / 4).clamp(400, 1000)
+}
+
+/// As many threads as the list has CPUs; one when nothing is pinned.
+fn threads(cpus: Option<&String>) -> String {
+    let count = cpus.and_then(|cpus| parse_list(cpus)).map_or(1, |cpus| cpus.len());
+    count.max(1).to_string()
+}
+
+fn choose_pins(options: &Options) -> Outcome<Option<Pins>> {
+    let has_taskset = find_program("taskset").is_some();
+    match &options.pin {
+        PinChoice::Off => Ok(None),
+        PinChoice::Auto if !has_taskset => Ok(None),
+        PinChoice::Auto => {
+            let allowed = procfs::status_line("Cpus_allowed_list:").and_then(|list| parse_list(&list));
+            Ok(spread_out(&allowed.unwrap_or_default(), options.workers))
+        }
+        PinChoice::Lists(_) if !has_taskset => Err(Failure::new("pinning needs taskset, which is not here")),
+        PinChoice::Lists(pins) => Ok(Some(pins.clone())),
+    }
+}

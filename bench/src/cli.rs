@@ -1,0 +1,163 @@
+//! What can be asked of the program on the command line. The two hidden subcommands are its other processes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::pinning::PinChoice;
+
+#[derive(Parser)]
+#[command(name = "gateway-bench", about = "Measures the gateway beside nginx, in front of the same upstream")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) part: Option<Part>,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Part {
+    #[command(hide = true)]
+    Upstream(UpstreamOptions),
+    #[command(hide = true)]
+    Load(LoadOptions),
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Options {
+    /// The gateway binary; nothing is built here
+    #[arg(long, default_value = "target/release/gateway")]
+    pub(crate) gateway: PathBuf,
+    /// Scenarios to run, by letter, for example a,c
+    #[arg(long, value_delimiter = ',', value_name = "LETTERS")]
+    pub(crate) only: Vec<String>,
+    /// Short measurements: a first impression in about 40 seconds
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// A million requests in the memory scenario
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Length of one measurement [default: 1.5, quick 1]
+    #[arg(long)]
+    pub(crate) seconds: Option<f64>,
+    /// Interleaved rounds per scenario; an even number cancels drift [default: 6, quick 2]
+    #[arg(long)]
+    pub(crate) rounds: Option<usize>,
+    /// Connections of the load generator at saturation
+    #[arg(long, default_value_t = 32)]
+    pub(crate) connections: usize,
+    /// Requests per second in the fixed-rate scenario
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) rate: u32,
+    /// Streams per second in the stream scenario
+    #[arg(long, default_value_t = 200)]
+    pub(crate) stream_rate: u32,
+    /// Chunks per stream
+    #[arg(long, default_value_t = 50)]
+    pub(crate) chunks: u32,
+    /// Pause between the chunks of a stream, in milliseconds
+    #[arg(long, default_value_t = 5)]
+    pub(crate) chunk_gap_ms: u32,
+    /// Idle streams held open in the memory scenario [default: 1000, quick 300]
+    #[arg(long)]
+    pub(crate) streams: Option<usize>,
+    /// Requests before memory is looked at again [default: 200000, quick 20000, full 1000000]
+    #[arg(long)]
+    pub(crate) requests: Option<u64>,
+    /// CPUs that the proxy under test gets, and worker processes of nginx
+    #[arg(long, default_value_t = 1)]
+    pub(crate) workers: usize,
+    /// Measure the gateway alone, without ratios
+    #[arg(long)]
+    pub(crate) no_nginx: bool,
+    /// CPUs of proxy, upstream and client: auto, off, or lists such as 0:1:2 or 0-1:2:3
+    #[arg(long, default_value = "auto")]
+    pub(crate) pin: PinChoice,
+    /// Before each measurement, wait up to this many seconds for other programs to be quiet
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) calm: u64,
+    /// Further setting for the gateway, for example GATEWAY_LOG_BODIES=false
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) gateway_env: Vec<String>,
+    /// Folder for databases and configurations; on a disk that you want measured [default: the system's]
+    #[arg(long)]
+    pub(crate) work_dir: Option<PathBuf>,
+    /// Write everything as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Append a short section to a history file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "bench/HISTORY.md")]
+    pub(crate) history: Option<PathBuf>,
+    /// Exit with status 2 when a target is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Give up after this many seconds
+    #[arg(long, default_value_t = 900)]
+    pub(crate) max_seconds: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct UpstreamOptions {
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+}
+
+#[derive(Args)]
+pub(crate) struct LoadOptions {
+    #[arg(long)]
+    pub(crate) addr: SocketAddr,
+    /// File with the raw request
+    #[arg(long)]
+    pub(crate) request: PathBuf,
+    /// Lengths that the decoded body of an answer may have
+    #[arg(long)]
+    pub(crate) accept_length: Vec<u64>,
+    #[arg(long)]
+    pub(crate) mode: LoadMode,
+    #[arg(long)]
+    pub(crate) connections: usize,
+    /// Open mode: requests per second
+    #[arg(long, default_value_t = 1)]
+    pub(crate) rate: u32,
+    /// Count mode: requests to make
+    #[arg(long, default_value_t = 0)]
+    pub(crate) requests: u64,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) warmup_ms: u64,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) window_ms: u64,
+    /// The whole process must be done by then
+    #[arg(long)]
+    pub(crate) limit_ms: u64,
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Processes whose CPU is read at both ends of the window
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) proxy_pids: Vec<u32>,
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) upstream_pids: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoadMode {
+    /// Every connection sends its next request as soon as it has its answer
+    Closed,
+    /// Requests start at fixed times, whether answers have come or not
+    Open,
+    /// A number of requests, as fast as they go
+    Count,
+    /// Streams are opened and held until standard input ends
+    Hold,
+}
+
+impl LoadMode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::Count => "count",
+            Self::Hold => "hold",
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Starting the gateway as a user would, waiting until it is healthy, and getting a key from it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::failure::{Failure, Outcome, Stop};
+use crate::plain;
+use crate::process::{Process, command, lines};
+use crate::procfs;
+use crate::target::{Kind, Target};
+
+pub(crate) struct Gateway {
+    process: Process,
+    addr: SocketAddr,
+    /// From starting the process to the first good answer of /healthz.
+    pub(crate) healthy_after: Duration,
+}
+
+/// How to start one; the same settings may be started several times on the same data.
+pub(crate) struct Settings<'a> {
+    pub(crate) binary: &'a Path,
+    pub(crate) cpus: Option<&'a str>,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) upstream: SocketAddr,
+    /// `NAME=VALUE` from the command line.
+    pub(crate) extra: &'a [String],
+}
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+impl Gateway {
+    pub(crate) fn start(settings: &Settings<'_>, stop: &Stop) -> Outcome<Self> {
+        let started = Instant::now();
+        let mut process = Process::start("the gateway", &mut command_for(settings))?;
+        let log = process.child().stderr.take().map(lines);
+        let log = log.ok_or_else(|| Failure::new("the gateway has no standard error"))?;
+        let addr = read_address(&log, &mut process, stop)?;
+        loop {
+            match plain::get(addr, "/healthz") {
+                Ok((200, _)) => break,
+                Ok(_) | Err(_) if started.elapsed() < START_LIMIT => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok((status, body)) => {
+                    let body = String::from_utf8_lossy(&body);
+                    return Err(Failure::new(format!("the gateway is not healthy: {status} {body}")));
+                }
+                Err(error) => return Err(Failure::new(format!("the gateway does not answer: {error}"))),
+            }
+            process.check_alive()?;
+            stop.check()?;
+        }
+        Ok(Self { process, addr, healthy_after: started.elapsed() })
+    }
+
+    pub(crate) fn sign_up(&self) -> Outcome<String> {
+        let body = r#"{"email":"bench@example.com","password":"correct horse battery","org_slug":"bench"}"#;
+        let (status, answer) = plain::post_json(self.addr, "/api/v1/signup", body)?;
+        match answer.get("api_key").and_then(Value::as_str) {
+            Some(key) if status == 201 => Ok(key.to_owned()),
+            _ => Err(Failure::new(format!("signing up answered {status} {answer}"))),
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { kind: Kind::Gateway, addr: self.addr, pids: procfs::tree(self.process.pid()) }
+    }
+
+    /// Stops it as an operator would, and tells how long that took.
+    pub(crate) fn stop(mut self) -> Outcome<Duration> {
+        self.process.terminate(Duration::from_secs(30))
+    }
+}
+
+fn command_for(settings: &Settings<'_>) -> std::process::Command {
+    let mut command = command(settings.binary, settings.cpus);
+    // Nothing of the caller's environment may reach it: credentials least of all.
+    command.arg("serve").env_clear().stderr(Stdio::piped());
+    command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
+    command
+        .env("GATEWAY_LISTEN", "127.0.0.1:0")
+        .env("GATEWAY_DATA_DIR", &settings.data_dir)
+        .env("GATEWAY_PROVIDER_OPENAI_BASE_URL", format!("http://{}", settings.upstream))
+        .env("GATEWAY_DEFAULT_PLAN", "enterprise");
+    for plan in ["FREE", "PRO", "ENTERPRISE"] {
+        command.env(format!("GATEWAY_RATE_LIMIT_{plan}"), "0");
+    }
+    command.envs(settings.extra.iter().filter_map(|pair| pair.split_once('=')));
+    command
+}
+
+/// The start-up line is a JSON object with a field `url`, at the top or under `fields`.
+fn read_address(log: &Receiver<String>, process: &mut Process, stop: &Stop) -> Outcome<SocketAddr> {
+    let mut said = Vec::new();
+    let give_up = Instant::now() + START_LIMIT;
+    while Instant::now() < give_up {
+        stop.check()?;
+        match log.recv_timeout(Duration::from_millis(20)) {
+            Ok(line) => match address_in(&line) {
+                Some(addr) => return Ok(addr),
+                None => said.push(line),
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(Duration::from_millis(50));
+                let ended = process.check_alive().err().map(|failure| failure.to_string());
+                let ended = ended.unwrap_or_else(|| "the gateway closed its log".to_owned());
+                return Err(Failure::new(format!("{ended}; it said:\n{}", said.join("\n"))));
+            }
+        }
+    }
+    Err(Failure::new(format!("the gateway named no url within 20 s; it said:\n{}", said.join("\n"))))
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let value: Value = serde_json::from_str(line).ok()?;
+    let url = value.get("url").or_else(|| value.get("fields")?.get("url"))?.as_str()?;
+    url.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_is_found_in_both_shapes_of_the_log() {
+        let addr = "127.0.0.1:1234".parse().ok();
+        assert_eq!(address_in(r#"{"level":"INFO","url":"http://127.0.0.1:1234"}"#), addr);
+        assert_eq!(address_in(r#"{"fields":{"url":"http://127.0.0.1:1234/"}}"#), addr);
+        assert_eq!(address_in("listening on http://127.0.0.1:1234"), None);
+        assert_eq!(address_in(r#"{"url":"postgres://somewhere"}"#), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! The load generator: raw HTTP/1.1 over kept connections, with as little work per request as will do, so that it
+//! costs less than what it measures. It reads the CPU of the other processes itself, at both ends of its window.
+
+mod connection;
+mod drive;
+mod record;
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cli::LoadOptions;
+use crate::failure::{Failure, Outcome};
+use crate::stats::Histogram;
+
+/// What a load generator says at its end; times in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LoadReport {
+    /// Answers that ended inside the window.
+    pub(crate) completed: f64,
+    /// Answers in all, warming up included.
+    pub(crate) total: f64,
+    pub(crate) seconds: f64,
+    pub(crate) reconnects: f64,
+    pub(crate) latency: Latency,
+    /// Until the first byte of the body.
+    pub(crate) first: Latency,
+    /// How late the generator itself was; no part of the latencies.
+    pub(crate) late: Latency,
+    pub(crate) cpu_proxy: f64,
+    pub(crate) cpu_upstream: f64,
+    pub(crate) cpu_client: f64,
+    /// Everything else on the machine: what disturbs the measurement.
+    pub(crate) cpu_others: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Latency {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+    pub(crate) mean: f64,
+}
+
+pub(crate) fn run(options: &LoadOptions) -> Outcome<()> {
+    let limit = Duration::from_millis(options.limit_ms);
+    runtime(options.threads)?.block_on(async {
+        tokio::time::timeout(limit, drive::drive(options))
+            .await
+            .map_err(|_| Failure::new(format!("answers were still missing after {} ms", limit.as_millis())))?
+    })
+}
+
+/// One thread unless there are CPUs for more: a hop between threads costs more than the request.
+pub(crate) fn runtime(threads: usize) -> Outcome<tokio::runtime::Runtime> {
+    let mut builder = if threads > 1 {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(threads);
+        builder
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    Ok(builder.enable_all().build()?)
+}
+
+/// Waits until the conductor closes our standard input, or is gone.
+pub(crate) async fn standard_input_ends() {
+    let (told, ended) = tokio::sync::oneshot::channel::<()>();
+    // A plain thread: one of the runtime's own would keep the process from ending at its time limit.
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0; 1]);
+        drop(told);
+    });
+    let _ = ended.await;
+}
+
+impl LoadReport {
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "completed": self.completed,
+            "total": self.total,
+            "seconds": self.seconds,
+            "reconnects": self.reconnects,
+            "latency": self.latency.to_json(),
+            "first": self.first.to_json(),
+            "late": self.late.to_json(),
+            "cpu_proxy": self.cpu_proxy,
+            "cpu_upstream": self.cpu_upstream,
+            "cpu_client": self.cpu_client,
+            "cpu_others": self.cpu_others,
+        })
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let number = |name: &str| value.get(name)?.as_f64();
+        Some(Self {
+            completed: number("completed")?,
+            total: number("total")?,
+            seconds: number("seconds")?,
+            reconnects: number("reconnects")?,
+            latency: Latency::from_json(value.get("latency")?)?,
+            first: Latency::from_json(value.get("first")?)?,
+            late: Latency::from_json(value.get("late")?)?,
+            cpu_proxy: number("cpu_proxy")?,
+            cpu_upstream: number("cpu_upstream")?,
+            cpu_client: number("cpu_client")?,
+            cpu_others: number("cpu_others")?,
+        })
+    }
+}
+
+impl Latency {
+    /// From a histogram of nanoseconds.
+    pub(crate) fn of(histogram: &Histogram) -> Self {
+        let us = |ns: f64| ns / 1000.0;
+        Self {
+            p50: us(histogram.quantile(0.5)),
+            p99: us(histogram.quantile(0.99)),
+            p999: us(histogram.quantile(0.999)),
+            max: us(histogram.max() as f64),
+            mean: us(histogram.mean()),
+        }
+    }
+
+    fn to_json(self) -> Value {
+        json!({ "p50": self.p50, "p99": self.p99, "p999": self.p999, "max": self.max, "mean": self.mean })
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        let number = |name: &str| value.get(name)?.as_f64();
+        Some(Self {
+            p50: number("p50")?,
+            p99: number("p99")?,
+            p999: number("p999")?,
+            max: number("max")?,
+            mean: number("mean")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_pipe() {
+        let report = LoadReport { completed: 7.0, cpu_client: 1.5, ..LoadReport::default() };
+        let text = report.to_json().to_string();
+        let read = LoadReport::from_json(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(text, read.to_json().to_string());
+    }
+}

@@ -1,0 +1,156 @@
+//! CPU time and memory of processes, as the kernel tells them in /proc.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// CPU time of some processes at one moment. `utime + stime` counts in ticks of 10 ms but never forgets a
+/// thread; the scheduler's own figure is exact but covers living threads only. Both are kept, see `cpu_between`.
+pub(crate) struct CpuSample {
+    ticks_us: f64,
+    threads: HashMap<(u32, u32), u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Memory {
+    pub(crate) resident_kib: u64,
+    pub(crate) peak_kib: u64,
+}
+
+pub(crate) fn cpu(pids: &[u32]) -> CpuSample {
+    let mut sample = CpuSample { ticks_us: 0.0, threads: HashMap::new() };
+    for &pid in pids {
+        let fields = stat_fields(pid).unwrap_or_default();
+        // utime and stime are fields 14 and 15 of the line, 12 and 13 after the process's name.
+        let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        sample.ticks_us += ticks as f64 * 1e6 / *TICKS_PER_SECOND;
+        for tid in numeric_entries(&format!("/proc/{pid}/task")) {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).unwrap_or_default();
+            if let Some(on_cpu) = text.split_whitespace().next().and_then(|field| field.parse().ok()) {
+                sample.threads.insert((pid, tid), on_cpu);
+            }
+        }
+    }
+    sample
+}
+
+/// Microseconds of CPU between two samples: the exact figure, unless the ticks show that it misses a thread
+/// that ended in between.
+pub(crate) fn cpu_between(before: &CpuSample, after: &CpuSample) -> f64 {
+    let ticks = after.ticks_us - before.ticks_us;
+    let exact: u64 = after
+        .threads
+        .iter()
+        .map(|(id, on_cpu)| on_cpu.saturating_sub(before.threads.get(id).copied().unwrap_or(0)))
+        .sum();
+    let exact = exact as f64 / 1000.0;
+    let tolerance = 2.0 * 1e6 / *TICKS_PER_SECOND;
+    if ticks > exact + tolerance { ticks } else { exact }
+}
+
+/// Microseconds that the CPUs of this machine were at work, for anyone, since it was started.
+pub(crate) fn machine_busy() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq, steal; the guests after them are counted under user.
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
+    let ticks: u64 = fields
+        .enumerate()
+        .filter(|(at, _)| !matches!(at, 3 | 4))
+        .filter_map(|(_, field)| field.parse::<u64>().ok())
+        .sum();
+    ticks as f64 * 1e6 / *TICKS_PER_SECOND
+}
+
+pub(crate) fn memory(pids: &[u32]) -> Memory {
+    let mut sum = Memory::default();
+    for pid in pids {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        sum.resident_kib += status_number(&status, "VmRSS:");
+        sum.peak_kib += status_number(&status, "VmHWM:");
+    }
+    sum
+}
+
+/// The process and everything that it has started.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = numeric_entries("/proc")
+        .into_iter()
+        .filter_map(|pid| Some((pid, stat_fields(pid)?.get(1)?.parse().ok()?)))
+        .collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        found.extend(parents.iter().filter(|(pid, of)| *of == parent && *pid != parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found
+}
+
+pub(crate) fn status_line(name: &str) -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
+}
+
+static TICKS_PER_SECOND: LazyLock<f64> = LazyLock::new(|| {
+    let asked = Command::new("getconf").arg("CLK_TCK").output().ok();
+    asked.and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok()).unwrap_or(100.0)
+});
+
+/// The fields of /proc/PID/stat behind the name, which may itself hold spaces and brackets.
+fn stat_fields(pid: u32) -> Option<Vec<String>> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = line.rsplit_once(')')?;
+    Some(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+fn numeric_entries(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn status_number(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn work_of_this_process_shows_as_cpu_time() {
+        let me = [std::process::id()];
+        let (before, machine) = (cpu(&me), machine_busy());
+        let until = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        assert!(cpu_between(&before, &cpu(&me)) > 10_000.0);
+        assert!(machine_busy() > machine);
+        assert!(memory(&me).resident_kib > 500);
+    }
+
+    #[test]
+    fn a_thread_that_ended_is_not_forgotten() {
+        let sample = |ticks_us, threads: &[(u32, u64)]| CpuSample {
+            ticks_us,
+            threads: threads.iter().map(|&(tid, on_cpu)| ((1, tid), on_cpu)).collect(),
+        };
+        let before = sample(0.0, &[(1, 1_000_000), (2, 5_000_000)]);
+        let all_alive = sample(10_000.0, &[(1, 5_500_000), (2, 9_000_000)]);
+        assert!((cpu_between(&before, &all_alive) - 8_500.0).abs() < 0.1);
+        let one_gone = sample(500_000.0, &[(1, 5_500_000)]);
+        assert!((cpu_between(&before, &one_gone) - 500_000.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_tree_holds_the_children() {
+        let mut child = Command::new("sleep").arg("5").spawn().unwrap();
+        let found = tree(std::process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()));
+    }
+}

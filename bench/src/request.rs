@@ -1,0 +1,61 @@
+//! The requests that are sent, as bytes: alike for every target, so that only the proxy between differs.
+
+use crate::answers::Script;
+
+/// The load generator writes a running number behind this mark, so that no two requests are the same.
+pub(crate) const SEQUENCE_MARK: &[u8] = b"request-number-";
+pub(crate) const SEQUENCE_DIGITS: usize = 8;
+
+const TEXT: &str = "Summarise the following notes in three sentences for a reader who was not there. \
+    The first speaker said that costs had doubled since spring; nobody asked why. \\\"Later\\\", he said.\\n";
+
+/// A chat completion with a body of exactly `body_bytes` bytes, in the field order of the Python SDK.
+pub(crate) fn chat(body_bytes: usize, script: Script, gateway_key: &str) -> Vec<u8> {
+    let body = |text: &str| {
+        let stream = if script.chunks > 0 { ",\"stream\":true" } else { "" };
+        format!(
+            "{{\"messages\":[{{\"role\":\"system\",\"content\":\"You are a careful assistant.\"}},\
+             {{\"role\":\"user\",\"content\":\"request-number-00000000 {text}\"}}],\"model\":\"gpt-4o-mini\",\
+             \"temperature\":0.7,\"max_tokens\":256{stream},\"user\":\"{}\"}}",
+            script.to_user()
+        )
+    };
+    let wanted = body_bytes.saturating_sub(body("").len());
+    let mut text = TEXT.repeat(wanted / TEXT.len());
+    text.push_str(&"x".repeat(wanted - text.len()));
+    post("/v1/chat/completions", gateway_key, &body(&text)).into_bytes()
+}
+
+pub(crate) fn post(path: &str, gateway_key: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\nContent-Type: application/json\r\n\
+         User-Agent: gateway-bench/1.0\r\nAuthorization: Bearer sk-test\r\nX-Gateway-Provider: openai\r\n\
+         X-Gateway-Key: {gateway_key}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_json_of_the_size_asked_for() {
+        for size in [2048, 16384] {
+            let request = chat(size, Script { chunks: 5, ..Script::default() }, "key");
+            let head = crate::http::parse_head(&request).unwrap();
+            let body = &request[head.length..];
+            assert_eq!(body.len(), size);
+            let value: serde_json::Value = serde_json::from_slice(body).unwrap();
+            assert_eq!(value["stream"], true);
+            assert_eq!(head.body, crate::http::Body::Bytes(size as u64));
+        }
+    }
+
+    #[test]
+    fn the_running_number_has_its_place() {
+        let request = chat(2048, Script::default(), "key");
+        let at = memchr::memmem::find(&request, SEQUENCE_MARK).unwrap() + SEQUENCE_MARK.len();
+        assert_eq!(&request[at..at + SEQUENCE_DIGITS], b"00000000");
+    }
+}

@@ -1,0 +1,16 @@
+//! Saturation with prompts of 16 KiB: what looking into a body costs.
+
+use super::saturation;
+use crate::bench::Bench;
+use crate::failure::Outcome;
+use crate::report::{Goal, Section};
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let runs = saturation::saturate(bench, 16 * 1024)?;
+    Ok(Section {
+        id: "d",
+        title: format!("saturation: 16 KiB prompt, 300 B answer, {} connections", bench.options.connections),
+        rows: saturation::rows(&runs, Goal::Ratio(1.5)),
+        notes: runs.saturation_notes(bench.options.workers),
+    })
+}

@@ -1,0 +1,228 @@
+//! The scenarios, one file each. To add one: a file with `pub(super) fn run(bench: &Bench) -> Outcome<Section>` and a
+//! row in `SCENARIOS`. Most start a pair, make a request, run `rounds` and turn its runs into rows.
+
+mod big_prompt;
+mod fixed_rate;
+mod memory;
+mod open_streams;
+mod saturation;
+mod startup;
+mod streams;
+
+use crate::bench::{Bench, Load, Measured};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Against, Row, Section};
+use crate::stats::Spread;
+use crate::target::{Kind, Target};
+
+pub(crate) struct Scenario {
+    pub(crate) id: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(&Bench) -> Outcome<Section>,
+}
+
+const SCENARIOS: [Scenario; 7] = [
+    Scenario { id: "a", name: "saturation", run: saturation::run },
+    Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
+    Scenario { id: "c", name: "streams", run: streams::run },
+    Scenario { id: "d", name: "16 KiB prompts", run: big_prompt::run },
+    Scenario { id: "e", name: "open streams", run: open_streams::run },
+    Scenario { id: "f", name: "memory", run: memory::run },
+    Scenario { id: "g", name: "start-up", run: startup::run },
+];
+
+pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
+    if let Some(unknown) = only.iter().find(|id| !SCENARIOS.iter().any(|scenario| scenario.id == id.as_str()))
+    {
+        return Err(Failure::new(format!("there is no scenario {unknown}")));
+    }
+    Ok(SCENARIOS
+        .iter()
+        .filter(|scenario| only.is_empty() || only.iter().any(|id| id == scenario.id))
+        .collect())
+}
+
+/// What each target gave, round by round.
+#[derive(Default)]
+struct Runs {
+    gateway: Vec<Measured>,
+    nginx: Vec<Measured>,
+    direct: Vec<Measured>,
+}
+
+/// Loads the targets in turn, round after round, every second round backwards: what drifts on the machine then falls
+/// on all of them alike.
+fn rounds(bench: &Bench, targets: &[Target], load: &Load<'_>) -> Outcome<Runs> {
+    let mut runs = Runs::default();
+    for round in 0..bench.rounds {
+        let mut order: Vec<&Target> = targets.iter().collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for target in order {
+            let measured = bench.measure(target, load)?;
+            eprintln!(
+                "    round {} {:8} {:8.0}/s  p50 {:7.1} us  p99 {:8.1} us  CPU {:6.1} us",
+                round + 1,
+                target.kind.name(),
+                measured.rate(),
+                measured.load.latency.p50,
+                measured.load.latency.p99,
+                measured.cpu_per_answer(),
+            );
+            runs.of(target.kind).push(measured);
+        }
+    }
+    Ok(runs)
+}
+
+impl Runs {
+    fn of(&mut self, kind: Kind) -> &mut Vec<Measured> {
+        match kind {
+            Kind::Gateway => &mut self.gateway,
+            Kind::Nginx => &mut self.nginx,
+            Kind::Direct => &mut self.direct,
+        }
+    }
+
+    /// A row with the gateway against nginx as a ratio.
+    fn ratio_row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
+        let ratio =
+            Spread::of(self.gateway.iter().zip(&self.nginx).map(|(ours, theirs)| read(ours) / read(theirs)));
+        Row { against: ratio.map(Against::Ratio), ..self.row(name, unit, read) }
+    }
+
+    /// A row with the gateway against nginx as a difference.
+    fn difference_row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
+        let pairs = self.gateway.iter().zip(&self.nginx);
+        let difference = Spread::of(pairs.map(|(ours, theirs)| read(ours) - read(theirs)));
+        Row { against: difference.map(Against::Difference), ..self.row(name, unit, read) }
+    }
+
+    fn row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
+        let spread = |runs: &[Measured]| Spread::of(runs.iter().map(&read));
+        Row {
+            name: name.to_owned(),
+            unit,
+            gateway: spread(&self.gateway),
+            nginx: spread(&self.nginx),
+            direct: spread(&self.direct),
+            against: None,
+            goal: None,
+        }
+    }
+
+    /// A row of what a proxy adds to the direct call, round by round.
+    fn added_row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
+        let added = |runs: &[Measured]| {
+            Spread::of(runs.iter().zip(&self.direct).map(|(proxied, direct)| read(proxied) - read(direct)))
+        };
+        Row {
+            gateway: added(&self.gateway),
+            nginx: added(&self.nginx),
+            direct: None,
+            ..self.difference_row(name, unit, &read)
+        }
+    }
+
+    /// The client's and the upstream's own cost and the CPU that the target had: what tells a reader whether the
+    /// figures above them can be believed.
+    fn side_rows(&self, per: &str) -> Vec<Row> {
+        let client = self
+            .row(&format!("client's CPU per {per}"), "us", |run| run.load.cpu_client / run.load.completed);
+        let upstream = self.row(&format!("upstream's CPU per {per}"), "us", |run| {
+            run.load.cpu_upstream / run.load.completed
+        });
+        let busy = self.row("target's CPU in use", "%", |run| run.load.cpu_proxy / run.load.seconds / 1e4);
+        let others =
+            self.row("CPU of other programs", "%", |run| run.load.cpu_others / run.load.seconds / 1e4);
+        vec![client, upstream, Row { direct: None, ..busy }, others]
+    }
+
+    /// What must be known before the figures are believed.
+    fn notes(&self) -> Vec<String> {
+        let all = || self.gateway.iter().chain(&self.nginx).chain(&self.direct);
+        let mut notes = Vec::new();
+        let disturbed = all().filter(|run| run.load.cpu_others > 0.1 * 1e6 * run.load.seconds).count();
+        if disturbed > 0 {
+            let of = all().count();
+            notes.push(format!(
+                "other programs used more than 10 % of a CPU during {disturbed} of {of} measurements"
+            ));
+        }
+        if self.gateway.iter().any(|run| !run.settled) {
+            notes.push(
+                "the gateway was still at work long after a load: not all of its CPU is counted".to_owned(),
+            );
+        }
+        let reconnects: f64 = all().map(|run| run.load.reconnects).sum();
+        if reconnects > 0.0 {
+            notes.push(format!("connections were closed and opened again {reconnects} times"));
+        }
+        notes
+    }
+
+    /// Whether a rate was held, which the latencies take for granted.
+    fn rate_notes(&self, rate: u32) -> Vec<String> {
+        let held = |runs: &[Measured]| runs.iter().all(|run| run.rate() > 0.97 * f64::from(rate));
+        let targets =
+            [("the gateway", &self.gateway), ("nginx", &self.nginx), ("the upstream", &self.direct)];
+        let missed = targets.into_iter().filter(|(_, runs)| !held(runs));
+        missed.map(|(name, _)| format!("{name} did not hold {rate} per second")).chain(self.notes()).collect()
+    }
+
+    /// Whether the targets had all the work that they could do.
+    fn saturation_notes(&self, cpus: usize) -> Vec<String> {
+        let busy = |run: &Measured| run.load.cpu_proxy / run.load.seconds / 1e6 / cpus as f64;
+        let idle = self.gateway.iter().chain(&self.nginx).filter(|run| busy(run) < 0.9).count();
+        let note = format!(
+            "in {idle} measurements the target got less than 90 % of its CPU: requests per second are not its limit"
+        );
+        (idle > 0).then_some(note).into_iter().chain(self.notes()).collect()
+    }
+}
+
+/// CPU per answer has no meaning for the upstream itself.
+fn without_direct(row: Row) -> Row {
+    Row { direct: None, ..row }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::LoadReport;
+
+    fn run(cpu: f64) -> Measured {
+        let load = LoadReport { completed: 10.0, seconds: 1.0, cpu_proxy: cpu, ..LoadReport::default() };
+        Measured { load, cpu_with_rest: cpu / 10.0, settled: true }
+    }
+
+    #[test]
+    fn ratios_and_differences_are_taken_round_by_round() {
+        let runs = Runs {
+            gateway: vec![run(200.0), run(600.0), run(300.0)],
+            nginx: vec![run(100.0), run(400.0), run(300.0)],
+            direct: vec![run(0.0), run(100.0), run(100.0)],
+        };
+        let Some(Against::Ratio(ratio)) = runs.ratio_row("", "", Measured::cpu_per_answer).against else {
+            panic!()
+        };
+        assert!((ratio.median - 1.5).abs() < 1e-9 && (ratio.max - 2.0).abs() < 1e-9);
+        let added = runs.added_row("", "", Measured::cpu_per_answer);
+        assert!((added.gateway.unwrap().median - 20.0).abs() < 1e-9);
+        assert!((added.nginx.unwrap().median - 20.0).abs() < 1e-9);
+        let Some(Against::Difference(more)) = added.against else { panic!() };
+        assert!((more.median - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn scenarios_are_chosen_by_letter() {
+        let ids = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+            choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
+        };
+        assert_eq!(ids(&[]).unwrap(), "abcdefg");
+        assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
+        assert!(ids(&["z"]).is_err());
+    }
+}

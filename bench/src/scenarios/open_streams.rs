@@ -1,0 +1,94 @@
+//! Memory of streams that are open and silent, as most are most of the time.
+
+use std::time::Duration;
+
+use crate::answers::Script;
+use crate::bench::{Bench, Load};
+use crate::cli::LoadMode;
+use crate::failure::{Failure, Outcome};
+use crate::process::lines;
+use crate::procfs;
+use crate::report::{Against, Goal, Row, Section};
+use crate::request;
+use crate::stats::Spread;
+use crate::target::{Kind, Target};
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let streams = bench.options.streams.unwrap_or(if bench.options.quick { 300 } else { 1000 }).max(1);
+    let pair = bench.start_pair()?;
+    let mut per_stream =
+        Row::of_gateway("resident memory per open stream", "KiB", 0.0).goal(Goal::Below(20.0));
+    let mut after = Row::of_gateway("kept per stream after they closed", "KiB", 0.0);
+    for target in pair.targets() {
+        let (open, closed) = hold(bench, &target, streams, &pair.key)?;
+        eprintln!("    {:8} {open:.1} KiB per stream", target.kind.name());
+        for (row, value) in [(&mut per_stream, open), (&mut after, closed)] {
+            match target.kind {
+                Kind::Gateway => row.gateway = Some(Spread::one(value)),
+                Kind::Nginx => row.nginx = Some(Spread::one(value)),
+                Kind::Direct => {}
+            }
+        }
+    }
+    if let (Some(ours), Some(theirs)) = (per_stream.gateway, per_stream.nginx) {
+        per_stream.against = Some(Against::Ratio(Spread::one(ours.median / theirs.median)));
+    }
+    Ok(Section {
+        id: "e",
+        title: format!("{streams} streams held open after their first chunk"),
+        rows: vec![per_stream, after],
+        notes: Vec::new(),
+    })
+}
+
+/// KiB per stream while they are open, and after they have closed.
+fn hold(bench: &Bench, target: &Target, streams: usize, key: &str) -> Outcome<(f64, f64)> {
+    let plain = request::chat(2048, Script::default(), key);
+    let warm = Load {
+        mode: LoadMode::Count,
+        request: &plain,
+        lengths: Script::default().lengths(),
+        connections: 4,
+        rate: 0,
+        requests: 200,
+    };
+    // The first requests make a process set up what it then keeps; that is no stream's share.
+    bench.measure(target, &warm)?;
+    let before = procfs::memory(&target.pids).resident_kib;
+
+    let script = Script { chunks: 50, gap_ms: 0, hold: true };
+    let request = request::chat(2048, script, key);
+    let load =
+        Load { mode: LoadMode::Hold, request: &request, lengths: Vec::new(), connections: streams, ..warm };
+    let mut process = bench.start_load(target, &load)?;
+    let said = process.child().stdout.take().map(lines);
+    let errors = process.child().stderr.take().map(lines);
+    // The time limit of the generator itself ends this wait: it then closes its output.
+    let opened = said.as_ref().and_then(|said| {
+        loop {
+            bench.stop.check().ok()?;
+            match said.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => return Some(line),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    });
+    if opened.as_deref() != Some("open") {
+        bench.stop.check()?;
+        let errors: Vec<String> = errors.into_iter().flatten().collect();
+        return Err(Failure::new(format!(
+            "holding streams on {}: {}",
+            target.kind.name(),
+            errors.join("\n")
+        )));
+    }
+    bench.stop.sleep(Duration::from_secs(2))?;
+    let open = procfs::memory(&target.pids).resident_kib;
+    drop(process.child().stdin.take());
+    process.wait(&bench.stop, Duration::from_secs(10))?;
+    bench.settle(target, Duration::from_secs(10))?;
+    let closed = procfs::memory(&target.pids).resident_kib;
+    let share = |kib: u64| (kib as f64 - before as f64) / streams as f64;
+    Ok((share(open), share(closed)))
+}

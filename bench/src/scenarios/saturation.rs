@@ -1,0 +1,46 @@
+//! As many requests as go through: a 2 KB prompt, a 300 byte answer.
+
+use super::{Runs, rounds};
+use crate::answers::Script;
+use crate::bench::{Bench, Load, Measured};
+use crate::cli::LoadMode;
+use crate::failure::Outcome;
+use crate::report::{Goal, Row, Section};
+use crate::request;
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let runs = saturate(bench, 2048)?;
+    Ok(Section {
+        id: "a",
+        title: format!("saturation: 2 KB prompt, 300 B answer, {} connections", bench.options.connections),
+        rows: rows(&runs, Goal::Ratio(1.4)),
+        notes: runs.saturation_notes(bench.options.workers),
+    })
+}
+
+/// Also used for greater prompts.
+pub(super) fn saturate(bench: &Bench, body_bytes: usize) -> Outcome<Runs> {
+    let pair = bench.start_pair()?;
+    let request = request::chat(body_bytes, Script::default(), &pair.key);
+    let load = Load {
+        mode: LoadMode::Closed,
+        request: &request,
+        lengths: Script::default().lengths(),
+        connections: bench.options.connections,
+        rate: 0,
+        requests: 0,
+    };
+    rounds(bench, &pair.targets(), &load)
+}
+
+pub(super) fn rows(runs: &Runs, goal: Goal) -> Vec<Row> {
+    let mut rows = vec![
+        runs.ratio_row("CPU per request", "us", Measured::cpu_per_answer).goal(goal),
+        runs.ratio_row("CPU per request, work put off included", "us", |run| run.cpu_with_rest),
+        runs.ratio_row("requests per second", "1/s", Measured::rate),
+        runs.row("p50", "ms", |run| run.load.latency.p50 / 1000.0),
+        runs.row("p99", "ms", |run| run.load.latency.p99 / 1000.0),
+    ];
+    rows.extend(runs.side_rows("request"));
+    rows
+}

@@ -1,0 +1,52 @@
+//! Server-sent events at a fixed rate, every chunk on its own: what passing a chunk on costs, and how long the first
+//! one takes.
+
+use super::{rounds, without_direct};
+use crate::answers::Script;
+use crate::bench::{Bench, Load, Measured};
+use crate::cli::LoadMode;
+use crate::failure::Outcome;
+use crate::report::{Goal, Section};
+use crate::request;
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let options = &bench.options;
+    let script = Script { chunks: options.chunks, gap_ms: options.chunk_gap_ms, hold: false };
+    let pair = bench.start_pair()?;
+    let request = request::chat(2048, script, &pair.key);
+    // A connection is busy for the length of a stream; twice as many as are open at once leave room.
+    let length = f64::from(options.chunks * (options.chunk_gap_ms + 1)) / 1000.0;
+    let connections = (f64::from(options.stream_rate) * length * 2.0) as usize + 16;
+    let load = Load {
+        mode: LoadMode::Open,
+        request: &request,
+        lengths: script.lengths(),
+        connections,
+        rate: options.stream_rate,
+        requests: 0,
+    };
+    let targets: Vec<_> = [bench.direct()].into_iter().chain(pair.targets()).collect();
+    let runs = rounds(bench, &targets, &load)?;
+    let mut rows = vec![
+        without_direct(runs.ratio_row("CPU per stream", "us", Measured::cpu_per_answer))
+            .goal(Goal::Ratio(1.1)),
+        without_direct(
+            runs.ratio_row("CPU per stream, work put off included", "us", |run| run.cpu_with_rest),
+        ),
+        runs.difference_row("first chunk, p50", "us", |run| run.load.first.p50).goal(Goal::Above(50.0)),
+        runs.difference_row("first chunk, p99", "us", |run| run.load.first.p99),
+        runs.row("whole stream, p50", "ms", |run| run.load.latency.p50 / 1000.0),
+        runs.row("whole stream, p99", "ms", |run| run.load.latency.p99 / 1000.0),
+        runs.row("streams per second", "1/s", Measured::rate),
+    ];
+    rows.extend(runs.side_rows("stream"));
+    Ok(Section {
+        id: "c",
+        title: format!(
+            "{} streams/s of {} chunks, one every {} ms",
+            options.stream_rate, options.chunks, options.chunk_gap_ms
+        ),
+        rows,
+        notes: runs.rate_notes(options.stream_rate),
+    })
+}

@@ -1,0 +1,190 @@
+//! The provider that stands behind every target: reads a request, answers at once, or streams as the request says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use memchr::memmem;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::answers::{DONE, Script, chunk, plain_body, usage_chunk};
+use crate::cli::UpstreamOptions;
+use crate::failure::{Failure, Outcome};
+use crate::http::{Body, parse_head};
+
+/// Serves until standard input ends, which happens at the latest when the conductor is gone.
+pub(crate) fn run(options: &UpstreamOptions) -> Outcome<()> {
+    let runtime = crate::load::runtime(options.threads)?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        tokio::select! {
+            result = accept(listener) => result,
+            () = crate::load::standard_input_ends() => Ok(()),
+        }
+    })
+}
+
+async fn accept(listener: TcpListener) -> Outcome<()> {
+    let body = plain_body();
+    let plain: Arc<[u8]> = Arc::from(
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes(),
+    );
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let plain = Arc::clone(&plain);
+        // A caller that hangs up is no fault of ours; a proxy that garbles requests shows in its own answers.
+        tokio::spawn(async move { serve(stream, &plain).await.ok() });
+    }
+}
+
+async fn serve(mut stream: TcpStream, plain: &[u8]) -> Outcome<()> {
+    let mut input = BytesMut::with_capacity(32 * 1024);
+    let mut decoded = Vec::new();
+    loop {
+        let mut head = loop {
+            if let Some(head) = parse_head(&input) {
+                break head;
+            }
+            read_more(&mut stream, &mut input).await?;
+        };
+        input.advance(head.length);
+        let (script, wants_usage) = match &mut head.body {
+            Body::Unframed => (Script::default(), false),
+            Body::Bytes(length) => {
+                let length = usize::try_from(*length).unwrap_or(usize::MAX);
+                while input.len() < length {
+                    read_more(&mut stream, &mut input).await?;
+                }
+                let found = look_into(input.get(..length).unwrap_or_default());
+                input.advance(length);
+                found
+            }
+            body @ Body::Chunked(_) => {
+                decoded.clear();
+                loop {
+                    let taken = body.feed(&input, &mut |bytes| decoded.extend_from_slice(bytes))?;
+                    input.advance(taken);
+                    if body.is_done() {
+                        break;
+                    }
+                    read_more(&mut stream, &mut input).await?;
+                }
+                look_into(&decoded)
+            }
+        };
+        if script.chunks == 0 {
+            stream.write_all(plain).await?;
+        } else {
+            answer_in_chunks(&mut stream, script, wants_usage).await?;
+        }
+    }
+}
+
+async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> Outcome<()> {
+    input.reserve(16 * 1024);
+    match stream.read_buf(input).await? {
+        0 => Err(Failure::new("the caller hung up")),
+        _ => Ok(()),
+    }
+}
+
+fn look_into(body: &[u8]) -> (Script, bool) {
+    let script = Script::find(body);
+    (script, script.chunks > 0 && memmem::find(body, b"\"include_usage\"").is_some())
+}
+
+async fn answer_in_chunks(stream: &mut TcpStream, script: Script, usage: bool) -> Outcome<()> {
+    // X-Accel-Buffering is how a provider tells nginx to pass a stream on as it comes.
+    let mut out = String::from(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
+         X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n",
+    );
+    for at in 0..script.chunks {
+        if at > 0 && script.gap_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(u64::from(script.gap_ms))).await;
+        }
+        push_chunk(&mut out, &chunk(script, at, usage));
+        if at + 1 == script.chunks {
+            if usage {
+                push_chunk(&mut out, &usage_chunk(script));
+            }
+            push_chunk(&mut out, DONE);
+            out.push_str("0\r\n\r\n");
+        }
+        stream.write_all(out.as_bytes()).await?;
+        out.clear();
+        if script.hold {
+            while stream.read(&mut [0; 64]).await? > 0 {}
+            return Err(Failure::new("the caller hung up"));
+        }
+    }
+    Ok(())
+}
+
+fn push_chunk(out: &mut String, content: &str) {
+    use std::fmt::Write as _;
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{:x}\r\n{content}\r\n", content.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request;
+
+    /// Everything that the upstream says to these bytes before it goes silent or closes.
+    fn ask(request: &[u8], until: &[u8]) -> String {
+        crate::load::runtime(1).unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let addr = listener.local_addr().unwrap();
+            tokio::spawn(accept(listener));
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(request).await.unwrap();
+            let mut said = Vec::new();
+            while !said.ends_with(until) {
+                let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut said));
+                assert!(read.await.unwrap().unwrap() > 0);
+            }
+            String::from_utf8(said).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_plain_request_gets_the_plain_answer() {
+        let said = ask(&request::chat(2048, Script::default(), "key"), plain_body().as_bytes());
+        assert!(said.starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+
+    #[test]
+    fn a_request_in_chunks_is_understood() {
+        let script = Script { chunks: 2, ..Script::default() };
+        let body = format!("{{\"user\":\"{}\"}}", script.to_user());
+        let (first, second) = body.split_at(15);
+        let request = format!(
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
+            first.len(),
+            second.len()
+        );
+        assert_eq!(ask(request.as_bytes(), b"0\r\n\r\n").matches("data: {").count(), 2);
+    }
+
+    #[test]
+    fn usage_is_told_only_when_asked_for() {
+        let script = Script { chunks: 3, ..Script::default() };
+        let ask_with = |options: &str| {
+            let body = format!("{{\"user\":\"{}\"{options}}}", script.to_user());
+            ask(request::post("/v1/chat/completions", "key", &body).as_bytes(), b"0\r\n\r\n")
+        };
+        assert_eq!(ask_with("").matches("usage").count(), 0);
+        let with = ask_with(",\"stream_options\":{\"include_usage\":true}");
+        assert_eq!(with.matches("\"usage\":null").count(), 3);
+        assert_eq!(with.matches("\"total_tokens\":483").count(), 1);
+    }
+}

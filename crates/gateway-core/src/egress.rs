@@ -1,0 +1,98 @@
+//! Which addresses a URL supplied by a tenant may reach. A pure function of the resolved address, so that every range
+//! can be tested without letting a request out.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Is this an address on the public internet? Everything else (loopback, private, link-local with its metadata
+/// services, shared, multicast, reserved, documentation) is only for operators who allow it.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => match embedded_v4(v6) {
+            Some(v4) => is_public_v4(v4),
+            None => is_public_v6(v6),
+        },
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !(address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_broadcast()
+        || address.is_documentation()
+        || a == 0
+        || a >= 240
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || (a == 198 && (b == 18 || b == 19)))
+}
+
+/// Only global unicast (2000::/3), less the parts that are set aside.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    (a & 0xe000) == 0x2000 && !(a == 0x2001 && (b < 0x200 || b == 0xdb8)) && a != 0x3fff
+}
+
+/// IPv4 in other clothes: mapped, compatible, 6to4 and NAT64 addresses reach the host that they carry.
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        Some(Ipv4Addr::new(a, b, c, d))
+    };
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => v4(high, low),
+        [0x2002, high, low, ..] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_let_through() {
+        for public in ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8"]
+        {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+        for private in [
+            "0.0.0.0",
+            "10.0.0.1",
+            "100.64.0.1",
+            "127.0.0.1",
+            "127.8.8.8",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.168.1.1",
+            "192.88.99.1",
+            "198.18.0.1",
+            "198.51.100.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a00:1",
+            "2002:a00:1::1",
+            "2001::1",
+            "2001:db8::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The operator's private listener: the whole process's metrics as Prometheus text, health, and the probes that load
+//! balancers ask. It knows no tenants and needs no authentication, so it must not be reachable from outside.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+use crate::app::App;
+use crate::health;
+
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub async fn serve(app: Arc<App>, listener: TcpListener) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = app.stopping() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let service_app = Arc::clone(&app);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let app = Arc::clone(&service_app);
+            async move { Ok::<_, Infallible>(answer(&app, request.uri().path()).await) }
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let stopping = Arc::clone(&app);
+        app.spawn(async move {
+            tokio::select! {
+                _ = connection => {}
+                () = stopping.stopping() => {}
+            }
+        });
+    }
+}
+
+async fn answer(app: &App, path: &str) -> Response {
+    match path {
+        "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", metrics(app)),
+        "/healthz" => {
+            let health = health::check(app).await;
+            let status = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            text(status, "application/json", serde_json::to_string(&health).unwrap_or_default())
+        }
+        "/livez" => text(StatusCode::OK, "text/plain", "ok\n".into()),
+        // Ready means: can proxy. A node that is stopping finishes what it has and wants nothing new.
+        "/readyz" if app.is_stopping() => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".into())
+        }
+        "/readyz" => text(StatusCode::OK, "text/plain", "ok\n".into()),
+        _ => text(StatusCode::NOT_FOUND, "text/plain", "try /metrics, /healthz, /livez or /readyz\n".into()),
+    }
+}
+
+fn metrics(app: &App) -> String {
+    let mut text = app.metrics.render();
+    let spool = &app.spool;
+    let gauges = [
+        ("gateway_uptime_seconds", "gauge", app.started.elapsed().as_secs()),
+        ("gateway_log_spool_bytes", "gauge", spool.backlog()),
+        ("gateway_log_rows_appended_total", "counter", spool.appended.load(Ordering::Relaxed)),
+        ("gateway_log_bodies_shed_total", "counter", spool.shed_bodies.load(Ordering::Relaxed)),
+        ("gateway_log_rows_shed_total", "counter", spool.shed_rows.load(Ordering::Relaxed)),
+    ];
+    for (name, kind, value) in gauges {
+        let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+    }
+    text
+}
+
+fn text(status: StatusCode, kind: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,5 @@
+//! The log: rows are appended to a spool on disk before their response ends, and moved from there to the store.
+
+pub mod ids;
+pub mod spool;
+pub mod writer;

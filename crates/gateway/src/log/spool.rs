@@ -1,0 +1,283 @@
+//! The spool: segment files to which rows are appended with one system call each, checksummed, so that a row is safe
+//! from a crash of the process before its caller sees the end of the response.
+//!
+//! A record is `length (4) | crc32 (4) | meta length (4) | request length (4) | meta | request | response`; the
+//! length counts what follows the checksum. A torn record at the end of a segment is one whose caller saw no end.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use gateway_core::logs::{LogRow, Stored};
+
+const HEADER: usize = 8;
+const LENGTHS: usize = 8;
+/// A segment that has grown to this is closed; the writer removes it once its rows are in the store.
+const SEGMENT_BYTES: u64 = 8 << 20;
+/// Rows that wait in memory when the disk refuses them.
+const MEMORY_ROWS: usize = 10_000;
+/// A record longer than this cannot be one of ours.
+const MAX_RECORD: usize = 16 << 20;
+
+pub struct Spool {
+    directory: PathBuf,
+    limit: u64,
+    /// One open segment per worker thread, so that no one waits for another.
+    lanes: Vec<Mutex<Lane>>,
+    sequence: AtomicU64,
+    /// Bytes on disk that are not in the store yet.
+    pending: AtomicU64,
+    /// Rows that the disk refused.
+    stranded: Mutex<VecDeque<LogRow>>,
+    healthy: AtomicBool,
+    pub shed_bodies: AtomicU64,
+    pub shed_rows: AtomicU64,
+    pub appended: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lane {
+    open: Option<Segment>,
+    buffer: Vec<u8>,
+}
+
+struct Segment {
+    file: File,
+    path: PathBuf,
+    written: u64,
+}
+
+/// A segment that the writer may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readable {
+    pub path: PathBuf,
+    /// Still being appended to: it must not be removed.
+    pub open: bool,
+}
+
+impl Spool {
+    /// `limit` is in bytes: beyond it bodies are shed, beyond twice of it rows.
+    pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
+        std::fs::create_dir_all(&directory)?;
+        let left_over = segments(&directory)?;
+        let next = left_over.last().and_then(|path| sequence_of(path)).map_or(0, |last| last + 1);
+        let pending = left_over.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
+        Ok(Self {
+            directory,
+            limit,
+            lanes: (0..lanes.max(1)).map(|_| Mutex::default()).collect(),
+            sequence: AtomicU64::new(next),
+            pending: AtomicU64::new(pending),
+            stranded: Mutex::default(),
+            healthy: AtomicBool::new(true),
+            shed_bodies: AtomicU64::new(0),
+            shed_rows: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+        })
+    }
+
+    /// Appends a row. Returns when it is in the page cache.
+    pub fn append(&self, lane: usize, mut row: LogRow) {
+        let pending = self.pending.load(Ordering::Relaxed);
+        if pending > self.limit.saturating_mul(2) {
+            self.shed_rows.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if pending > self.limit {
+            self.shed(&mut row);
+        }
+        let mut lane = self.lanes[lane % self.lanes.len()].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.write(&mut lane, &row);
+        if written.is_err() && (!row.request.is_empty() || !row.response.is_empty()) {
+            // A disk that is nearly full may still take the row without its bodies.
+            self.shed(&mut row);
+            written = self.write(&mut lane, &row);
+        }
+        drop(lane);
+        match written {
+            Ok(bytes) => {
+                self.healthy.store(true, Ordering::Relaxed);
+                self.pending.fetch_add(bytes, Ordering::Relaxed);
+                self.appended.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => self.strand(row, &error),
+        }
+    }
+
+    pub fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed) && self.pending.load(Ordering::Relaxed) <= self.limit
+    }
+
+    /// Bytes that wait for the store.
+    pub fn backlog(&self) -> u64 {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Every segment, oldest first.
+    pub fn readable(&self) -> std::io::Result<Vec<Readable>> {
+        let open: Vec<PathBuf> = self
+            .lanes
+            .iter()
+            .filter_map(|lane| {
+                let lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+                lane.open.as_ref().map(|segment| segment.path.clone())
+            })
+            .collect();
+        let all = segments(&self.directory)?;
+        Ok(all.into_iter().map(|path| Readable { open: open.contains(&path), path }).collect())
+    }
+
+    /// The rows of a closed segment, or a part of an open one, are in the store.
+    pub fn moved(&self, bytes: u64) {
+        let _ = self.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
+            Some(pending.saturating_sub(bytes))
+        });
+    }
+
+    /// Rows that could not be written to the disk.
+    pub fn take_stranded(&self) -> Vec<LogRow> {
+        self.stranded.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// Puts rows back that the store did not take either.
+    pub fn put_back(&self, rows: Vec<LogRow>) {
+        let mut stranded = self.stranded.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in rows.into_iter().rev() {
+            stranded.push_front(row);
+        }
+    }
+
+    fn write(&self, lane: &mut Lane, row: &LogRow) -> std::io::Result<u64> {
+        lane.buffer.clear();
+        lane.buffer.resize(HEADER + LENGTHS, 0);
+        serde_json::to_writer(&mut lane.buffer, row).map_err(std::io::Error::other)?;
+        let meta = lane.buffer.len() - HEADER - LENGTHS;
+        let length = LENGTHS + meta + row.request.len() + row.response.len();
+        lane.buffer[8..12].copy_from_slice(&u32_of(meta).to_le_bytes());
+        lane.buffer[12..16].copy_from_slice(&u32_of(row.request.len()).to_le_bytes());
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&lane.buffer[HEADER..]);
+        crc.update(&row.request);
+        crc.update(&row.response);
+        lane.buffer[0..4].copy_from_slice(&u32_of(length).to_le_bytes());
+        lane.buffer[4..8].copy_from_slice(&crc.finalize().to_le_bytes());
+        let total = (HEADER + length) as u64;
+        let segment = match &mut lane.open {
+            Some(segment) => segment,
+            none => none.insert(self.new_segment()?),
+        };
+        let parts = [&lane.buffer[..], &row.request[..], &row.response[..]];
+        if let Err(error) = write_all(&mut segment.file, parts, total) {
+            // What was written is torn; it must not be followed by more.
+            lane.open = None;
+            return Err(error);
+        }
+        segment.written += total;
+        if segment.written >= SEGMENT_BYTES {
+            lane.open = None;
+        }
+        Ok(total)
+    }
+
+    fn new_segment(&self) -> std::io::Result<Segment> {
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let path = self.directory.join(format!("{number:016}.seg"));
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Segment { file, path, written: 0 })
+    }
+
+    fn shed(&self, row: &mut LogRow) {
+        self.shed_bodies.fetch_add(1, Ordering::Relaxed);
+        row.request = Vec::new();
+        row.response = Vec::new();
+        (row.request_stored, row.response_stored) = (Stored::Off, Stored::Off);
+    }
+
+    fn strand(&self, row: LogRow, error: &std::io::Error) {
+        if self.healthy.swap(false, Ordering::Relaxed) {
+            tracing::error!(%error, "the log spool cannot be written; rows wait in memory");
+        }
+        let mut stranded = self.stranded.lock().unwrap_or_else(PoisonError::into_inner);
+        if stranded.len() < MEMORY_ROWS {
+            stranded.push_back(row);
+        } else {
+            self.shed_rows.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Reads whole records from the beginning of `bytes`; answers how many bytes they took. Stops at the first record
+/// that is incomplete or damaged.
+pub fn read_records(bytes: &[u8], mut visit: impl FnMut(LogRow)) -> usize {
+    let mut at = 0;
+    while let Some((row, length)) = read_record(&bytes[at..]) {
+        visit(row);
+        at += length;
+    }
+    at
+}
+
+fn read_record(bytes: &[u8]) -> Option<(LogRow, usize)> {
+    let number = |at: usize| -> Option<usize> {
+        let field: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(field)).ok()
+    };
+    let length = number(0)?;
+    if !(LENGTHS..=MAX_RECORD).contains(&length) {
+        return None;
+    }
+    let body = bytes.get(HEADER..HEADER + length)?;
+    if crc32fast::hash(body) != u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?) {
+        return None;
+    }
+    let (meta, request) = (number(8)?, number(12)?);
+    let request_at = LENGTHS.checked_add(meta)?;
+    let response_at = request_at.checked_add(request)?;
+    let mut row: LogRow = serde_json::from_slice(body.get(LENGTHS..request_at)?).ok()?;
+    row.request = body.get(request_at..response_at)?.to_vec();
+    row.response = body.get(response_at..)?.to_vec();
+    Some((row, HEADER + length))
+}
+
+/// One system call for the whole record; the rest of a short write follows, should the kernel ever do one.
+fn write_all(file: &mut File, parts: [&[u8]; 3], total: u64) -> std::io::Result<()> {
+    let mut slices = parts.map(IoSlice::new);
+    let written = file.write_vectored(&slices)?;
+    if written as u64 == total {
+        return Ok(());
+    }
+    let mut rest = &mut slices[..];
+    IoSlice::advance_slices(&mut rest, written);
+    while !rest.is_empty() {
+        let written = file.write_vectored(rest)?;
+        if written == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut rest, written);
+    }
+    Ok(())
+}
+
+fn segments(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(directory)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| sequence_of(path).is_some())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+fn sequence_of(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_suffix(".seg")?.parse().ok()
+}
+
+fn u32_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Rows survive, torn ones do not count, and the disk's bounds hold.
+
+use super::*;
+use gateway_core::ids::OrgId;
+use gateway_core::logs::{Level, Source};
+use gateway_core::time::Timestamp;
+use serde_json::Map;
+
+pub(crate) fn row(id: i64, body: &str) -> LogRow {
+    LogRow {
+        id,
+        org_id: OrgId(uuid::Uuid::nil()),
+        request_id: format!("request-{id}"),
+        created_at: Timestamp(1_794_700_000_000),
+        level: Level::Info,
+        source: Source::Proxy,
+        provider: "openai".into(),
+        shape: None,
+        model: Some("gpt-4o".into()),
+        method: "POST".into(),
+        path: "/v1/chat/completions".into(),
+        status: 200,
+        error_code: None,
+        stream: false,
+        latency_ms: 12,
+        ttft_ms: None,
+        tokens: None,
+        usage_estimated: false,
+        cost_usd: Some("0.000125".parse().unwrap()),
+        unpriced: false,
+        cache: None,
+        attempts: Vec::new(),
+        key_id: None,
+        app_id: None,
+        team_id: None,
+        user: None,
+        session_id: None,
+        metadata: Map::new(),
+        traceparent: None,
+        request_stored: Stored::Full,
+        response_stored: Stored::Full,
+        request: body.as_bytes().to_vec(),
+        response: format!("answer to {body}").into_bytes(),
+        response_is_stream: false,
+    }
+}
+
+fn spool(limit: u64) -> (tempfile::TempDir, Spool) {
+    let directory = tempfile::tempdir().unwrap();
+    let spool = Spool::open(directory.path().to_owned(), 2, limit).unwrap();
+    (directory, spool)
+}
+
+fn everything(directory: &Path) -> Vec<LogRow> {
+    let mut rows = Vec::new();
+    for path in segments(directory).unwrap() {
+        read_records(&std::fs::read(path).unwrap(), |row| rows.push(row));
+    }
+    rows
+}
+
+#[test]
+fn what_is_appended_is_read_back_with_its_bodies() {
+    let (directory, spool) = spool(1 << 20);
+    for id in 0..10 {
+        spool.append(usize::try_from(id % 2).unwrap(), row(id, &format!("question {id}")));
+    }
+    let mut rows = everything(directory.path());
+    rows.sort_by_key(|row| row.id);
+    assert_eq!(rows, (0..10).map(|id| row(id, &format!("question {id}"))).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_torn_or_damaged_record_ends_the_reading_and_spoils_nothing_before_it() {
+    let (directory, spool) = spool(1 << 20);
+    spool.append(0, row(1, "first"));
+    spool.append(0, row(2, "second"));
+    let path = segments(directory.path()).unwrap().remove(0);
+    let whole = std::fs::read(path).unwrap();
+    let first = read_record(&whole).unwrap().1;
+    for cut in first..whole.len() {
+        let mut ids = Vec::new();
+        assert_eq!(read_records(&whole[..cut], |row| ids.push(row.id)), first);
+        assert_eq!(ids, [1]);
+    }
+    let mut damaged = whole.clone();
+    damaged[first + 40] ^= 1;
+    assert_eq!(read_records(&damaged, |_| {}), first);
+}
+
+#[test]
+fn beyond_the_limit_bodies_go_first_and_rows_last() {
+    let (directory, spool) = spool(2_000);
+    for id in 0..100 {
+        spool.append(0, row(id, &"x".repeat(500)));
+    }
+    let rows = everything(directory.path());
+    assert_eq!(rows[0].request_stored, Stored::Full);
+    assert!(rows.last().unwrap().request_stored == Stored::Off && rows.last().unwrap().request.is_empty());
+    let (bodies, lost) = (spool.shed_bodies.load(Ordering::Relaxed), spool.shed_rows.load(Ordering::Relaxed));
+    assert_eq!(rows.iter().filter(|row| row.request_stored == Stored::Off).count() as u64, bodies);
+    assert_eq!(rows.len() as u64 + lost, 100);
+    assert!(!spool.is_healthy());
+    spool.moved(spool.backlog());
+    assert!(spool.is_healthy());
+}
+
+#[test]
+fn a_new_run_leaves_the_segments_of_the_last_one_to_the_writer() {
+    let (directory, first) = spool(1 << 20);
+    first.append(0, row(1, "x"));
+    drop(first);
+    let second = Spool::open(directory.path().to_owned(), 2, 1 << 20).unwrap();
+    assert!(second.backlog() > 0);
+    second.append(0, row(2, "x"));
+    let readable = second.readable().unwrap();
+    assert_eq!(readable.iter().map(|segment| segment.open).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn rows_wait_in_memory_while_the_disk_refuses_them() {
+    let (directory, spool) = spool(1 << 20);
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    spool.append(0, row(1, "x"));
+    assert!(!spool.is_healthy());
+    assert_eq!(spool.take_stranded().len(), 1);
+    std::fs::create_dir_all(directory.path()).unwrap();
+    spool.append(0, row(2, "x"));
+    assert!(spool.is_healthy());
+}

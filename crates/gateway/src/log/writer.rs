@@ -1,0 +1,115 @@
+//! Moves rows from the spool to the store in batches. A row is removed from the disk only after the store has it;
+//! the store counts each id once, so a crash between the two does no harm.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::logs::LogRow;
+use gateway_store::logs;
+
+use super::spool::{Readable, read_records};
+use crate::app::App;
+
+/// How long a row waits at most before the writer looks.
+const TICK: Duration = Duration::from_millis(100);
+/// After a failure the writer waits this long, then longer.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(5);
+const BATCH_ROWS: usize = 500;
+/// How much of a segment is read at once: a record with two full bodies fits with room to spare.
+const READ_BYTES: u64 = 4 << 20;
+
+/// How far each segment has been moved.
+#[derive(Default)]
+struct Progress(HashMap<PathBuf, u64>);
+
+/// Runs until the service stops, then moves what is left.
+pub async fn run(app: Arc<App>) {
+    let mut progress = Progress::default();
+    let mut retry = FIRST_RETRY;
+    loop {
+        let stopping = app.is_stopping();
+        match drain(&app, &mut progress).await {
+            Ok(()) if stopping => return,
+            Ok(()) => {
+                retry = FIRST_RETRY;
+                let _ = tokio::time::timeout(TICK, app.stopping()).await;
+            }
+            Err(error) if stopping => {
+                tracing::warn!(%error, "log rows stay in the spool until the next start");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, wait_ms = retry.as_millis(), "log rows wait in the spool");
+                let _ = tokio::time::timeout(retry, app.stopping()).await;
+                retry = (retry * 2).min(LAST_RETRY);
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum DrainError {
+    #[error("the spool cannot be read: {0}")]
+    Disk(#[from] std::io::Error),
+    #[error("the store does not take them: {0}")]
+    Store(#[from] gateway_store::StoreError),
+}
+
+async fn drain(app: &App, progress: &mut Progress) -> Result<(), DrainError> {
+    let stranded = app.spool.take_stranded();
+    if !stranded.is_empty()
+        && let Err(error) = logs::write_batch(&app.logs, &stranded).await
+    {
+        app.spool.put_back(stranded);
+        return Err(error.into());
+    }
+    for segment in app.spool.readable()? {
+        while move_some(app, progress, &segment).await? {}
+    }
+    Ok(())
+}
+
+/// Moves the next rows of a segment; false when there are none left for now.
+async fn move_some(app: &App, progress: &mut Progress, segment: &Readable) -> Result<bool, DrainError> {
+    let done = progress.0.get(&segment.path).copied().unwrap_or(0);
+    let (rows, length) = read_from(&segment.path, done)?;
+    if rows.is_empty() {
+        if !segment.open {
+            discard(app, progress, segment, done)?;
+        }
+        return Ok(false);
+    }
+    for batch in rows.chunks(BATCH_ROWS) {
+        logs::write_batch(&app.logs, batch).await?;
+    }
+    app.spool.moved(length);
+    progress.0.insert(segment.path.clone(), done + length);
+    Ok(true)
+}
+
+/// A closed segment has given all it has. Bytes behind the last whole record are a torn one.
+fn discard(app: &App, progress: &mut Progress, segment: &Readable, done: u64) -> std::io::Result<()> {
+    let size = std::fs::metadata(&segment.path)?.len();
+    if size > done {
+        tracing::warn!(bytes = size - done, segment = %segment.path.display(), "a torn log record was dropped");
+        app.spool.moved(size - done);
+    }
+    std::fs::remove_file(&segment.path)?;
+    progress.0.remove(&segment.path);
+    Ok(())
+}
+
+fn read_from(path: &Path, at: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(at))?;
+    let mut bytes = Vec::new();
+    file.take(READ_BYTES).read_to_end(&mut bytes)?;
+    let mut rows = Vec::new();
+    let length = read_records(&bytes, |row| rows.push(row));
+    Ok((rows, length as u64))
+}

@@ -1,0 +1,257 @@
+//! The caller's body on its way to the provider: read only as far as the model must be known, then streamed on;
+//! collected only where something must be done to the whole of it.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use gateway_core::llm::paths::Operation;
+use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use super::call::Call;
+use super::record::{BODY_LIMIT, Record};
+use crate::problem::{Outcome, Problem};
+
+/// A caller that sends nothing for this long is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+/// With the model known, no more than this is held back for the sake of the rest.
+const ENOUGH: usize = 64 << 10;
+
+/// What has arrived of the caller's body.
+pub struct Inbound {
+    pieces: Vec<Bytes>,
+    length: usize,
+    rest: Option<Incoming>,
+    limit: usize,
+}
+
+impl Inbound {
+    pub fn new(incoming: Incoming, limit: usize) -> Self {
+        let rest = if incoming.is_end_stream() { None } else { Some(incoming) };
+        Self { pieces: Vec::new(), length: 0, rest, limit }
+    }
+
+    /// The request has no body.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_none() && self.pieces.is_empty()
+    }
+
+    /// The first piece: all that there is to see in the usual case.
+    pub fn seen(&self) -> &[u8] {
+        self.pieces.first().map_or(&[], |piece| piece)
+    }
+
+    /// Reads until what the gateway needs is known, or there is nothing more. `whole`: to the end, because a second
+    /// `model` further down must be seen.
+    pub async fn peek(&mut self, whole: bool) -> Outcome<Result<RequestPeek, PeekError>> {
+        if !self.read_piece().await? {
+            return Ok(peek(b""));
+        }
+        if self.rest.is_none() {
+            return Ok(peek(self.seen()));
+        }
+        let mut found = BodyPeek::new();
+        let mut fed = 0;
+        loop {
+            for piece in &self.pieces[fed..] {
+                if let Err(error) = found.feed(piece) {
+                    return Ok(Err(error));
+                }
+            }
+            fed = self.pieces.len();
+            match found.so_far() {
+                Err(error) => return Ok(Err(error)),
+                Ok(peek)
+                    if !whole && peek.model.is_some() && (peek.stream.is_some() || self.length >= ENOUGH) =>
+                {
+                    return Ok(Ok(peek));
+                }
+                Ok(_) => {}
+            }
+            if !self.read_piece().await? {
+                return Ok(found.finish());
+            }
+        }
+    }
+
+    /// Reads up to about `enough` bytes into one piece.
+    pub async fn read_some(&mut self, enough: usize) -> Outcome<()> {
+        while self.length < enough && self.read_piece().await? {}
+        self.join();
+        Ok(())
+    }
+
+    /// Makes the body that is sent. Where the whole is needed (to sign it, to ask for usage, to answer it ourselves)
+    /// it is read to its end first.
+    pub async fn prepare(mut self, call: &mut Call, record: &mut Record) -> Outcome<Outbound> {
+        let meters_stream = call.stream
+            && call.target.kind.takes_include_usage
+            && matches!(call.operation, Operation::Chat | Operation::Completions)
+            && !call.wants_usage;
+        let whole = meters_stream || call.target.is_sandbox() || super::upstream::signs_body(&call.target);
+        if whole {
+            while self.read_piece().await? {}
+        }
+        let Some(rest) = self.rest.take() else {
+            let body = self.join();
+            record.saw_request(&body);
+            if meters_stream && let Some(asking) = add_include_usage(&body) {
+                call.hide_usage = true;
+                return Ok(Outbound::whole(asking.into()).with_original(body));
+            }
+            return Ok(Outbound::whole(body));
+        };
+        let copy = record.shares_request_copy();
+        Ok(Outbound {
+            pieces: self.pieces.into(),
+            rest: Some(rest),
+            room: self.limit.saturating_sub(self.length),
+            copy,
+            original: None,
+        })
+    }
+
+    fn join(&mut self) -> Bytes {
+        match self.pieces.len() {
+            0 => Bytes::new(),
+            1 => self.pieces[0].clone(),
+            _ => {
+                let mut whole = BytesMut::with_capacity(self.length);
+                self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+                let whole = whole.freeze();
+                self.pieces = vec![whole.clone()];
+                whole
+            }
+        }
+    }
+
+    /// One more piece; false at the end.
+    async fn read_piece(&mut self) -> Outcome<bool> {
+        let Some(rest) = &mut self.rest else { return Ok(false) };
+        let frame = tokio::time::timeout(SILENCE, rest.frame()).await;
+        let Ok(frame) = frame else {
+            return Err(Problem::new(
+                http::StatusCode::REQUEST_TIMEOUT,
+                "request_timeout",
+                "the request body did not arrive in time",
+            ));
+        };
+        match frame {
+            None => {
+                self.rest = None;
+                Ok(false)
+            }
+            Some(Err(_)) => Err(Problem::bad_request("the request body could not be read to its end")),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    self.length += data.len();
+                    if self.length > self.limit {
+                        return Err(Problem::too_large(self.limit));
+                    }
+                    self.pieces.push(data);
+                }
+                if rest.is_end_stream() {
+                    self.rest = None;
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// The body that goes to the provider.
+#[derive(Default)]
+pub struct Outbound {
+    pieces: VecDeque<Bytes>,
+    rest: Option<Incoming>,
+    /// Bytes that may still come.
+    room: usize,
+    copy: Option<Arc<Mutex<Vec<u8>>>>,
+    /// The body as the caller sent it, where something was put in.
+    original: Option<Bytes>,
+}
+
+impl Outbound {
+    pub fn whole(body: Bytes) -> Self {
+        let pieces = if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) };
+        Self { pieces, rest: None, room: 0, copy: None, original: None }
+    }
+
+    fn with_original(mut self, body: Bytes) -> Self {
+        self.original = Some(body);
+        self
+    }
+
+    /// The caller's own body, when it was changed on the way.
+    pub fn take_original(&mut self) -> Option<Bytes> {
+        self.original.take()
+    }
+
+    /// The whole body, when it is in one piece.
+    pub fn bytes(&self) -> Option<Bytes> {
+        match (self.pieces.len(), &self.rest) {
+            (0, None) => Some(Bytes::new()),
+            (1, None) => self.pieces.front().cloned(),
+            _ => None,
+        }
+    }
+}
+
+impl Body for Outbound {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let data = if let Some(piece) = this.pieces.pop_front() {
+            piece
+        } else {
+            let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
+            match std::task::ready!(Pin::new(rest).poll_frame(context)) {
+                None => {
+                    this.rest = None;
+                    return Poll::Ready(None);
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.len() > this.room => {
+                        return Poll::Ready(Some(Err("the request body is too large".into())));
+                    }
+                    Ok(data) => {
+                        this.room -= data.len();
+                        data
+                    }
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+            }
+        };
+        if let Some(copy) = &this.copy {
+            let mut copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = (BODY_LIMIT + 1).saturating_sub(copy.len()).min(data.len());
+            copy.extend_from_slice(&data[..room]);
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let held: u64 = self.pieces.iter().map(|piece| piece.len() as u64).sum();
+        match self.rest.as_ref().map(|rest| rest.size_hint().exact()) {
+            None => SizeHint::with_exact(held),
+            Some(Some(rest)) => SizeHint::with_exact(held + rest),
+            Some(None) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Header rules in both directions. Towards the provider: what is ours, what is of this hop and what identifies the
+//! caller's browser stays here, and a credential goes only to the provider that it was given for. Towards the caller:
+//! the provider's headers pass, ours stand beside them.
+
+use gateway_core::accounts::KEY_PREFIX;
+use gateway_core::llm::providers::{ANTHROPIC_VERSION, Auth};
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use secrecy::ExposeSecret;
+
+use super::call::Call;
+use super::record::Record;
+use super::target::Target;
+use crate::app::App;
+use crate::auth::Identity;
+use crate::problem::rate_headers;
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const API_KEY: HeaderName = HeaderName::from_static("api-key");
+const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// Where SDKs put the credential of a provider.
+const CREDENTIALS: [HeaderName; 4] = [AUTHORIZATION, X_API_KEY, API_KEY, GOOG_API_KEY];
+
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// The headers of the upstream request, credential included. A body that is signed adds its signature later.
+pub fn outbound(app: &App, call: &Call, head: &Parts) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(head.headers.len() + 4);
+    let listed = connection_tokens(&head.headers);
+    for (name, value) in &head.headers {
+        if stays_here(name) || CREDENTIALS.contains(name) || listed.iter().any(|token| name.as_str() == token)
+        {
+            continue;
+        }
+        headers.append(name.clone(), value.clone());
+    }
+    // Compressed answers could be neither metered nor kept.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    for (name, value) in &call.target.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    if !add_callers_credential(app, call, &head.headers, &mut headers) {
+        add_stored_credential(&call.target, &mut headers);
+    }
+    headers
+}
+
+/// The caller's own credential, as it came. False when it sent none that counts.
+fn add_callers_credential(app: &App, call: &Call, from: &HeaderMap, to: &mut HeaderMap) -> bool {
+    if call.stored_credential {
+        return false;
+    }
+    let mut found = false;
+    for name in CREDENTIALS {
+        for value in from.get_all(&name) {
+            if is_the_providers(app, value) {
+                to.append(name.clone(), value.clone());
+                found = true;
+            }
+        }
+    }
+    found
+}
+
+/// SDKs always send some key: one of ours is no credential of the provider's, and a session token goes to no one.
+fn is_the_providers(app: &App, value: &HeaderValue) -> bool {
+    let Ok(text) = value.to_str() else { return true };
+    let secret = match text.split_once(' ') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => rest.trim(),
+        _ => text.trim(),
+    };
+    !secret.is_empty()
+        && !secret.starts_with(KEY_PREFIX)
+        && !(secret.starts_with("eyJ") && app.tokens.is_ours(secret))
+}
+
+/// The organization's or the operator's credential, as the provider wants to see it. A signature comes later.
+pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
+    let Some(credential) = &target.credential else { return };
+    let secret = credential.expose_secret();
+    let (name, value) = match target.auth {
+        Auth::Bearer | Auth::OAuthBearer | Auth::None => (AUTHORIZATION, format!("Bearer {secret}")),
+        Auth::XApiKey => {
+            if !headers.contains_key(VERSION) {
+                headers.insert(VERSION, HeaderValue::from_static(ANTHROPIC_VERSION));
+            }
+            (X_API_KEY, secret.to_owned())
+        }
+        Auth::ApiKey => (API_KEY, secret.to_owned()),
+        Auth::GoogApiKey => (GOOG_API_KEY, secret.to_owned()),
+        Auth::SigV4 { .. } if super::upstream::signs_body(target) => return,
+        Auth::SigV4 { .. } => (AUTHORIZATION, format!("Bearer {secret}")),
+    };
+    if let Ok(mut value) = HeaderValue::try_from(value) {
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+}
+
+/// Did the caller send a credential of the provider's?
+pub fn has_callers_credential(app: &App, call: &Call, from: &HeaderMap) -> bool {
+    !call.stored_credential
+        && CREDENTIALS.iter().any(|name| from.get_all(name).iter().any(|value| is_the_providers(app, value)))
+}
+
+fn stays_here(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    matches!(*name, HOST | CONTENT_LENGTH | COOKIE | EXPECT | FORWARDED | ACCEPT_ENCODING)
+        || HOP_BY_HOP.contains(name)
+        || text.starts_with("x-gateway-")
+        || text.starts_with("x-sandbox-")
+        || text.starts_with("x-forwarded-")
+        || text == "x-real-ip"
+        || text == "proxy-connection"
+}
+
+/// Headers that the peer declared to be of this hop only.
+fn connection_tokens(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let tokens = values.flat_map(|value| value.split(',')).map(|token| token.trim().to_ascii_lowercase());
+    tokens.filter(|token| !matches!(token.as_str(), "" | "close" | "keep-alive")).collect()
+}
+
+/// Takes out of the provider's answer what is of its hop, and puts in what the gateway has to say.
+pub fn complete(
+    headers: &mut HeaderMap,
+    call: &Call,
+    identity: &Identity,
+    record: &Record,
+    status: StatusCode,
+) {
+    for token in connection_tokens(headers) {
+        headers.remove(token);
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+    rename_ours(headers);
+    for (name, value) in ours(call, record) {
+        headers.insert(name, value);
+    }
+    headers.insert(HeaderName::from_static("x-gateway-upstream-status"), status.as_u16().into());
+    if let Some(rate) = &identity.rate {
+        headers.extend(rate_headers(rate));
+    }
+}
+
+/// Where the provider uses a name of ours, ours stands and the provider's is passed on under another.
+fn rename_ours(headers: &mut HeaderMap) {
+    let is_ours = |name: &HeaderName| {
+        let text = name.as_str();
+        text.starts_with("x-gateway-")
+            || matches!(
+                text,
+                "x-ratelimit-limit" | "x-ratelimit-remaining" | "x-ratelimit-reset" | "server-timing"
+            )
+    };
+    let taken: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+    for name in taken {
+        if let (Some(value), Ok(renamed)) =
+            (headers.remove(&name), HeaderName::try_from(format!("x-upstream-{}", name.as_str())))
+        {
+            headers.insert(renamed, value);
+        }
+    }
+}
+
+fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::with_capacity(8);
+    headers.push((HeaderName::from_static("x-gateway-request-id"), record.request_id().clone()));
+    headers.push((HeaderName::from_static("x-gateway-log-id"), record.id().into()));
+    if let Ok(provider) = HeaderValue::from_str(&call.target.name) {
+        headers.push((HeaderName::from_static("x-gateway-provider"), provider));
+    }
+    if let Some(model) = call.model.as_deref().and_then(|model| HeaderValue::from_str(model).ok()) {
+        headers.push((HeaderName::from_static("x-gateway-model"), model));
+    }
+    headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts().len().into()));
+    if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
+        headers.push((HeaderName::from_static("server-timing"), timing));
+    }
+    headers
+}
+
+/// What a failed call still carries.
+pub fn of_failure(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
+    ours(call, record)
+}

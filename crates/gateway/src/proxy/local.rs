@@ -1,0 +1,42 @@
+//! The sandbox: a provider inside the gateway, which goes the same way as any other except for the network.
+
+use gateway_core::llm::sandbox::{self, Directives};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+
+use super::body::Outbound;
+use super::call::Call;
+use super::tee::Source;
+use super::upstream::{Answered, Failed};
+
+pub async fn answer(call: &Call, head: &Parts, body: Outbound) -> Result<Answered, Failed> {
+    let bytes = body.bytes().unwrap_or_default();
+    let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let directives = Directives::from_headers(named);
+    let reply = sandbox::answer(head.method.as_str(), head.uri.path(), &directives, &bytes);
+    if !reply.delay.is_zero() {
+        if reply.delay > call.timeout {
+            tokio::time::sleep(call.timeout).await;
+            let message = format!("no answer within {} ms", call.timeout.as_millis());
+            return Err(Failed { message, status: None, timed_out: true });
+        }
+        tokio::time::sleep(reply.delay).await;
+    }
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if status.is_server_error() {
+        let message = format!("it answered {} as asked", status.as_u16());
+        return Err(Failed { message, status: Some(status.as_u16()), timed_out: false });
+    }
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
+    if let Some(seconds) = reply.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    let source = match reply.body {
+        sandbox::Body::Json(body) => Source::whole(body.into()),
+        sandbox::Body::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
+    };
+    Ok(Answered { head: response.into_parts().0, source })
+}

@@ -1,0 +1,94 @@
+//! The proxy. The stages of a request, in order: read the call, admit it, open its record, make the upstream call,
+//! pass the answer on while it is metered. Plain functions, one struct, no layers.
+
+mod admit;
+mod body;
+mod call;
+mod headers;
+mod local;
+pub mod record;
+pub mod target;
+mod tee;
+pub mod upstream;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, Request, StatusCode};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::auth::Identity;
+use crate::problem::{Outcome, Problem};
+use body::Inbound;
+use call::Call;
+use record::Record;
+use tee::Tee;
+use upstream::{Answered, Clients, Failed};
+
+/// What one worker thread has for itself: connections to providers, and a lane of the log spool.
+pub struct Worker {
+    pub lane: usize,
+    pub clients: Clients,
+}
+
+/// Forwards a request of an authenticated caller to the provider that it names.
+pub async fn forward(
+    app: &Arc<App>,
+    worker: &Worker,
+    identity: &Identity,
+    request_id: &HeaderValue,
+    request: Request<Incoming>,
+) -> Outcome<Response> {
+    let started = Instant::now();
+    let (head, incoming) = request.into_parts();
+    let mut call = Call::read(app, identity, &head)?;
+    let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    admit::learn_model(identity, &mut call, &head, &mut inbound).await?;
+    admit::check_scopes(identity, &call, &head)?;
+    let mut record = Record::open(app, worker.lane, identity, &call, &head, request_id, started);
+    let sent = inbound.prepare(&mut call, &mut record).await?;
+
+    record.attempt_begins(&call);
+    let answered = if call.target.is_sandbox() {
+        local::answer(&call, &head, sent).await
+    } else {
+        upstream::attempt(app, worker, &call, &head, sent).await
+    };
+    match answered {
+        Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
+        Err(failed) => Err(failure(&call, record, failed)),
+    }
+}
+
+/// The provider's answer, with our headers beside its own and the record riding in the body.
+fn pass_on(call: &Call, identity: &Identity, mut record: Record, answered: Answered) -> Response {
+    let Answered { mut head, source } = answered;
+    record.answered(head.status, &head.headers);
+    headers::complete(&mut head.headers, call, identity, &record, head.status);
+    let tee = Tee::new(source, record, call, &head.headers);
+    let mut response = Response::new(Body::new(tee));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    response
+}
+
+/// What the caller learns when the provider did not give an answer that can be passed on.
+fn failure(call: &Call, mut record: Record, failed: Failed) -> Problem {
+    let (status, code) = if failed.timed_out {
+        (StatusCode::GATEWAY_TIMEOUT, "provider_timeout")
+    } else {
+        (StatusCode::BAD_GATEWAY, "provider_error")
+    };
+    let message = format!("{}: {}", call.target.name, failed.message);
+    let mut problem = Problem::new(status, code, message);
+    problem.extra.insert("provider".into(), call.target.name.as_str().into());
+    problem.extra.insert("upstream_status".into(), failed.status.map_or(Value::Null, |status| json!(status)));
+    record.failed(status, code, failed);
+    problem.extra.insert("attempts".into(), json!(record.attempts()));
+    problem.headers = headers::of_failure(call, &record);
+    problem
+}

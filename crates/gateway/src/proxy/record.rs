@@ -1,0 +1,390 @@
+//! The record of a request: opened at admission, closed when the response ends, fails or is dropped. The only place
+//! where a log row of the proxy is made.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use gateway_core::llm::Shape;
+use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
+use gateway_core::llm::paths::Operation;
+use gateway_core::llm::preview::last_user_text;
+use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
+use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored, Tokens};
+use gateway_core::pricing;
+use gateway_core::time::Timestamp;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::call::Call;
+use super::target::Target;
+use super::upstream::Failed;
+use crate::app::App;
+use crate::auth::{Identity, OrgFacts, Who};
+
+/// Of each body, this much is kept.
+pub const BODY_LIMIT: usize = 256 << 10;
+
+pub struct Record {
+    app: Arc<App>,
+    lane: usize,
+    org: Arc<OrgFacts>,
+    who: Who,
+    target: Arc<Target>,
+    id: i64,
+    request_id: HeaderValue,
+    created_at: Timestamp,
+    started: Instant,
+    method: http::Method,
+    path: String,
+    operation: Operation,
+    model: Option<String>,
+    stream: bool,
+    user: Option<String>,
+    session: Option<String>,
+    metadata: serde_json::Map<String, serde_json::Value>,
+    traceparent: Option<String>,
+    keep_bodies: bool,
+    request: RequestCopy,
+    response: Vec<u8>,
+    response_cut: bool,
+    response_is_stream: bool,
+    attempts: Vec<Attempt>,
+    attempt_began: Option<Instant>,
+    status: StatusCode,
+    upstream_ms: Option<f64>,
+    ttft_ms: Option<i64>,
+    meter: Option<Meter>,
+    closed: bool,
+}
+
+/// What is kept of the caller's body. A body that is streamed on fills the copy while it passes.
+enum RequestCopy {
+    None,
+    Whole(Bytes),
+    Filling(Arc<Mutex<Vec<u8>>>),
+}
+
+/// How a request ended.
+enum End<'a> {
+    Complete,
+    Broken { code: &'static str, message: &'a str },
+    ClientClosed,
+}
+
+impl Record {
+    pub fn open(
+        app: &Arc<App>,
+        lane: usize,
+        identity: &Identity,
+        call: &Call,
+        head: &Parts,
+        request_id: &HeaderValue,
+        started: Instant,
+    ) -> Self {
+        let created_at = app.clock.now();
+        Self {
+            app: Arc::clone(app),
+            lane,
+            org: Arc::clone(&identity.org),
+            who: identity.who.clone(),
+            target: Arc::clone(&call.target),
+            id: app.log_ids.next(created_at),
+            request_id: request_id.clone(),
+            created_at,
+            started,
+            method: head.method.clone(),
+            path: head.uri.path().to_owned(),
+            operation: call.operation,
+            model: call.model.clone(),
+            stream: call.stream,
+            user: call.user.clone(),
+            session: call.session.clone(),
+            metadata: call.metadata.clone(),
+            traceparent: head
+                .headers
+                .get("traceparent")
+                .and_then(|value| value.to_str().ok())
+                .map(ToOwned::to_owned),
+            keep_bodies: call.log_bodies,
+            request: RequestCopy::None,
+            response: Vec::new(),
+            response_cut: false,
+            response_is_stream: false,
+            attempts: Vec::new(),
+            attempt_began: None,
+            status: StatusCode::BAD_GATEWAY,
+            upstream_ms: None,
+            ttft_ms: None,
+            meter: None,
+            closed: false,
+        }
+    }
+
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    pub fn request_id(&self) -> &HeaderValue {
+        &self.request_id
+    }
+
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    pub fn saw_request(&mut self, body: &Bytes) {
+        self.request = RequestCopy::Whole(body.clone());
+    }
+
+    /// Where a body that is streamed on leaves its copy.
+    pub fn shares_request_copy(&mut self) -> Option<Arc<Mutex<Vec<u8>>>> {
+        if !self.keep_bodies {
+            return None;
+        }
+        let copy = Arc::new(Mutex::new(Vec::new()));
+        self.request = RequestCopy::Filling(Arc::clone(&copy));
+        Some(copy)
+    }
+
+    pub fn attempt_begins(&mut self, call: &Call) {
+        self.attempt_began = Some(Instant::now());
+        self.attempts.push(Attempt {
+            provider: call.target.name.clone(),
+            model: call.model.clone(),
+            status: None,
+            start_ms: millis(self.started),
+            ttft_ms: None,
+            latency_ms: 0,
+            error: None,
+        });
+    }
+
+    /// The provider's head has come: from here on its body is metered.
+    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
+        self.status = status;
+        self.upstream_ms = self.attempt_began.map(|began| began.elapsed().as_secs_f64() * 1_000.0);
+        let content_type =
+            headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = if headers.contains_key(CONTENT_ENCODING) { Kind::Opaque } else { Kind::of(content_type) };
+        self.response_is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
+        self.stream |= self.response_is_stream;
+        self.meter = Some(Meter::new(self.target.shape, kind));
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.status = Some(status.as_u16());
+        }
+    }
+
+    /// A piece of the provider's answer passes.
+    pub fn saw_response(&mut self, data: &[u8]) {
+        if self.ttft_ms.is_none() {
+            self.ttft_ms = Some(millis(self.started));
+            let began = self.attempt_began;
+            if let Some(attempt) = self.attempts.last_mut() {
+                attempt.ttft_ms = began.map(millis);
+            }
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.feed(data);
+        }
+        if self.keep_bodies && !self.response_cut {
+            let room = BODY_LIMIT - self.response.len();
+            self.response_cut = data.len() > room;
+            self.response.extend_from_slice(&data[..data.len().min(room)]);
+        }
+    }
+
+    pub fn completed(mut self) {
+        self.close(&End::Complete);
+    }
+
+    /// The stream broke after it had begun.
+    pub fn broke(mut self, code: &'static str, message: &str) {
+        self.close(&End::Broken { code, message });
+    }
+
+    /// There was no answer to pass on. The record stays readable for the error's body.
+    pub fn failed(&mut self, status: StatusCode, code: &'static str, failed: Failed) {
+        self.status = status;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.status = failed.status;
+        }
+        self.close(&End::Broken { code, message: &failed.message });
+    }
+
+    /// The time spent here and at the provider until its head came.
+    pub fn server_timing(&self) -> String {
+        let total = self.started.elapsed().as_secs_f64() * 1_000.0;
+        let upstream = self.upstream_ms.unwrap_or(0.0);
+        let mut text = String::with_capacity(48);
+        let _ = write!(text, "gateway;dur={:.3}, upstream;dur={upstream:.3}", (total - upstream).max(0.0));
+        text
+    }
+
+    fn close(&mut self, end: &End<'_>) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        let metered = self.meter.as_mut().map(Meter::finish).unwrap_or_default();
+        // A caller that hangs up once the answer is complete has had it all.
+        let complete = matches!(end, End::Complete) || (matches!(end, End::ClientClosed) && metered.saw_end);
+        let (status, error_code, error) = match end {
+            _ if complete => (self.status.as_u16(), None, metered.in_band_error.clone()),
+            End::Broken { code, message } => {
+                (self.status.as_u16(), Some((*code).to_owned()), Some((*message).into()))
+            }
+            End::ClientClosed | End::Complete => (499, Some("client_closed".to_owned()), None),
+        };
+        let error_code =
+            error_code.or_else(|| metered.in_band_error.as_ref().map(|_| "provider_error".to_owned()));
+        let latency = self.attempt_began.map_or(0, millis);
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.latency_ms = latency;
+            attempt.error = error;
+        }
+        let row = self.row(status, error_code, &metered);
+        self.app.metrics.count(&row);
+        self.app.spool.append(self.lane, row);
+    }
+
+    fn row(&mut self, status: u16, error_code: Option<String>, metered: &Metered) -> LogRow {
+        let (usage, usage_estimated) = self.usage(metered);
+        let (cost_usd, unpriced) = self.cost(metered, usage.as_ref());
+        let level = match status {
+            _ if error_code.as_deref() == Some("client_closed") => Level::Warn,
+            500.. => Level::Error,
+            _ if error_code.is_some() => Level::Error,
+            400.. => Level::Warn,
+            _ => Level::Info,
+        };
+        let (key_id, app_id, team_id) = match &self.who {
+            Who::Key(key) => (Some(key.id), key.app_id, key.team_id),
+            Who::User { .. } => (None, None, None),
+        };
+        let (request, request_stored) = self.request_copy();
+        let (response, response_stored) = match (self.keep_bodies, self.response_cut) {
+            (false, _) => (Vec::new(), Stored::Off),
+            (true, cut) => {
+                (std::mem::take(&mut self.response), if cut { Stored::Truncated } else { Stored::Full })
+            }
+        };
+        LogRow {
+            id: self.id,
+            org_id: self.org.id,
+            request_id: self.request_id.to_str().unwrap_or_default().to_owned(),
+            created_at: self.created_at,
+            level,
+            source: Source::Proxy,
+            provider: self.target.name.clone(),
+            shape: Some(self.target.shape),
+            model: self.model.take().or_else(|| metered.model.clone()),
+            method: self.method.as_str().to_owned(),
+            path: std::mem::take(&mut self.path),
+            status,
+            error_code,
+            stream: self.stream,
+            latency_ms: millis(self.started),
+            ttft_ms: self.ttft_ms,
+            tokens: usage.as_ref().map(tokens),
+            usage_estimated,
+            cost_usd,
+            unpriced,
+            cache: None,
+            attempts: self.attempts.clone(),
+            key_id,
+            app_id,
+            team_id,
+            user: self.user.take(),
+            session_id: self.session.take(),
+            metadata: std::mem::take(&mut self.metadata),
+            traceparent: self.traceparent.take(),
+            request_stored,
+            response_stored,
+            request,
+            response,
+            response_is_stream: self.response_is_stream,
+        }
+    }
+
+    fn request_copy(&mut self) -> (Vec<u8>, Stored) {
+        let cut = |body: &[u8]| {
+            let stored = if body.len() > BODY_LIMIT { Stored::Truncated } else { Stored::Full };
+            (body[..body.len().min(BODY_LIMIT)].to_vec(), stored)
+        };
+        match (&self.request, self.keep_bodies) {
+            (_, false) => (Vec::new(), Stored::Off),
+            (RequestCopy::None, true) => (Vec::new(), Stored::Full),
+            (RequestCopy::Whole(body), true) => cut(body),
+            (RequestCopy::Filling(copy), true) => cut(&copy.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// What was used: as reported, or counted here when a model answered and nobody said.
+    fn usage(&self, metered: &Metered) -> (Option<Usage>, bool) {
+        if metered.usage.is_some() {
+            return (metered.usage.clone(), false);
+        }
+        let is_model_call = !matches!(self.operation, Operation::Models | Operation::Other);
+        let began = self.status.is_success() && self.meter.is_some();
+        if !is_model_call || !began {
+            return (None, false);
+        }
+        let (usage, estimated) = metered.settle(|| self.estimate_prompt());
+        (Some(usage), estimated)
+    }
+
+    fn estimate_prompt(&self) -> u64 {
+        let count = |body: &[u8]| match last_user_text(body) {
+            Some(text) if body.len() < BODY_LIMIT => {
+                // The rest of the body is other messages and some JSON around them.
+                estimate_tokens(&text)
+                    + estimate_from_chars((body.len().saturating_sub(text.len()) / 2) as u64)
+            }
+            _ => estimate_from_chars(body.len() as u64),
+        };
+        match &self.request {
+            RequestCopy::None => 0,
+            RequestCopy::Whole(body) => count(body),
+            RequestCopy::Filling(copy) => count(&copy.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// The model that answered has the say about the price, then the one that was asked for.
+    fn cost(&self, metered: &Metered, usage: Option<&Usage>) -> (Option<rust_decimal::Decimal>, bool) {
+        let Some(usage) = usage else { return (None, false) };
+        let provider = self.target.kind.name;
+        let models = [metered.model.as_deref(), self.model.as_deref()];
+        let price = models.into_iter().flatten().find_map(|model| self.app.prices.find(provider, model));
+        let cost = price.and_then(|price| pricing::cost(price, usage));
+        (cost, cost.is_none())
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.target.shape
+    }
+}
+
+/// A response that is dropped before its end: the caller hung up.
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.close(&End::ClientClosed);
+    }
+}
+
+fn millis(since: Instant) -> i64 {
+    i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
+fn tokens(usage: &Usage) -> Tokens {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    Tokens {
+        prompt: number(usage.prompt_tokens()),
+        completion: number(usage.completion_tokens()),
+        cached: number(usage.cached_tokens()),
+        cache_write: number(usage.cache_write.saturating_add(usage.cache_write_1h)),
+        reasoning: number(usage.reasoning),
+        audio: number(usage.audio_input.saturating_add(usage.audio_output)),
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a request goes: a built-in provider, an organization's own credential for it, or a provider of its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gateway_core::llm::Shape;
+use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, HeaderValue, Uri};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::app::App;
+use crate::auth::Identity;
+use crate::config::ProviderSettings;
+use crate::problem::{Outcome, Problem};
+
+/// A provider that can be called.
+pub struct Target {
+    /// What `X-Gateway-Provider` said.
+    pub name: String,
+    /// The built-in provider that it is or behaves like.
+    pub kind: &'static Provider,
+    pub shape: Shape,
+    pub auth: Auth,
+    /// None: nobody has said where it is. The sandbox is nowhere at all.
+    pub base: Option<Base>,
+    pub credential: Option<SecretString>,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The address was chosen by a tenant: connections pass the egress guard.
+    pub guarded: bool,
+}
+
+/// A base URL, taken apart once.
+#[derive(Clone, Debug)]
+pub struct Base {
+    pub scheme: Scheme,
+    pub authority: Authority,
+    /// Without a slash at the end.
+    pub path: String,
+}
+
+impl Base {
+    pub fn parse(url: &str) -> Option<Self> {
+        let parts = url.parse::<Uri>().ok()?.into_parts();
+        let path =
+            parts.path_and_query.map_or(String::new(), |path| path.path().trim_end_matches('/').to_owned());
+        Some(Self { scheme: parts.scheme?, authority: parts.authority?, path })
+    }
+
+    /// The base with the caller's path and query appended as they are.
+    pub fn join(&self, path_and_query: &str) -> Result<Uri, http::Error> {
+        let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        if self.path.is_empty() {
+            builder.path_and_query(path_and_query).build()
+        } else {
+            builder.path_and_query(format!("{}{path_and_query}", self.path)).build()
+        }
+    }
+}
+
+impl Target {
+    pub fn is_sandbox(&self) -> bool {
+        self.kind.name == SANDBOX
+    }
+}
+
+/// The providers as the operator has set them up.
+pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> HashMap<&'static str, Arc<Target>> {
+    let target = |kind: &'static Provider| {
+        let given = settings.get(kind.name);
+        let base_url = given.and_then(|given| given.base_url.as_deref()).or(kind.base_url);
+        Arc::new(Target {
+            name: kind.name.to_owned(),
+            kind,
+            shape: kind.shape,
+            auth: kind.auth,
+            base: base_url.and_then(Base::parse),
+            credential: given.and_then(|given| given.api_key.clone()),
+            headers: Vec::new(),
+            guarded: false,
+        })
+    };
+    all().iter().map(|kind| (kind.name, target(kind))).collect()
+}
+
+/// An organization's own entry, over what the operator has for the same kind.
+pub fn of_org(
+    operators: &HashMap<&'static str, Arc<Target>>,
+    stored: &gateway_store::providers::Provider,
+    credential: Option<SecretString>,
+    headers: Option<&SecretString>,
+) -> Option<Target> {
+    let kind = builtin(&stored.kind)?;
+    let operator = operators.get(kind.name);
+    let own_base = stored.base_url.as_deref().and_then(Base::parse);
+    // A credential of the operator's goes only to the address that the operator chose.
+    let operators_credential = || operator.and_then(|target| target.credential.clone());
+    let inherits = own_base.is_none() && stored.name == kind.name;
+    Some(Target {
+        name: stored.name.clone(),
+        kind,
+        shape: kind.shape,
+        auth: kind.auth,
+        guarded: own_base.is_some(),
+        base: own_base.or_else(|| operator.and_then(|target| target.base.clone())),
+        credential: credential.or_else(|| if inherits { operators_credential() } else { None }),
+        headers: headers.map(parse_headers).unwrap_or_default(),
+    })
+}
+
+/// The provider of that name for this caller.
+pub fn resolve(app: &App, identity: &Identity, name: &str) -> Outcome<Arc<Target>> {
+    let found = identity.org.providers.get(name).or_else(|| app.providers.get(name));
+    let target = found.ok_or_else(|| unknown(identity, name))?;
+    if target.base.is_none() && !target.is_sandbox() {
+        return Err(Problem::bad_request(format!(
+            "x-gateway-provider: {name} has no address; store one with POST /orgs/:orgId/providers, or set \
+             GATEWAY_PROVIDER_{}_BASE_URL",
+            name.to_uppercase().replace('-', "_")
+        )));
+    }
+    Ok(Arc::clone(target))
+}
+
+fn unknown(identity: &Identity, name: &str) -> Problem {
+    let own = identity.org.providers.keys().map(String::as_str);
+    let mut names: Vec<&str> = all().iter().map(|provider| provider.name).chain(own).collect();
+    names.sort_unstable();
+    names.dedup();
+    let shown: String = name.chars().take(64).collect();
+    Problem::bad_request(format!(
+        "x-gateway-provider: unknown provider '{shown}'; known are {}",
+        names.join(", ")
+    ))
+}
+
+fn parse_headers(sealed: &SecretString) -> Vec<(HeaderName, HeaderValue)> {
+    let map: BTreeMap<String, String> = serde_json::from_str(sealed.expose_secret()).unwrap_or_default();
+    map.into_iter()
+        .filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_callers_path_and_query_are_appended_as_they_are() {
+        let join = |base: &str, path: &str| Base::parse(base).unwrap().join(path).unwrap().to_string();
+        assert_eq!(
+            join("https://api.openai.com", "/v1/chat/completions?x=%20y"),
+            "https://api.openai.com/v1/chat/completions?x=%20y"
+        );
+        assert_eq!(join("https://api.groq.com/openai/", "/v1//x"), "https://api.groq.com/openai/v1//x");
+        assert_eq!(join("http://127.0.0.1:9000", "/"), "http://127.0.0.1:9000/");
+    }
+}

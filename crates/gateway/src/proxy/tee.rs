@@ -1,0 +1,245 @@
+//! The body that goes to the caller, piece by piece as it comes, while the record beside it meters and copies.
+//!
+//! The record is closed before the last byte is handed on: a caller that has seen the end of a response can rely on
+//! its row being on disk.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway_core::llm::ClientShape;
+use gateway_core::llm::errors::stream_error;
+use gateway_core::llm::sse::{Hider, Limits};
+use gateway_core::llm::usage::hides_usage_chunk;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use super::call::Call;
+use super::record::Record;
+
+/// A stream that is silent for this long has died.
+const SILENCE: Duration = Duration::from_secs(120);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where the bytes come from.
+pub enum Source {
+    Upstream(Incoming),
+    Pieces(VecDeque<Bytes>),
+}
+
+impl Source {
+    pub fn whole(body: Bytes) -> Self {
+        Source::Pieces(if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) })
+    }
+
+    pub fn pieces(pieces: VecDeque<Bytes>) -> Self {
+        Source::Pieces(pieces)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self {
+            Source::Upstream(body) => Pin::new(body).poll_frame(context),
+            Source::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        match self {
+            Source::Upstream(body) => body.is_end_stream(),
+            Source::Pieces(pieces) => pieces.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Upstream(body) => body.size_hint(),
+            Source::Pieces(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
+        }
+    }
+}
+
+pub struct Tee {
+    source: Source,
+    /// Gone once it is closed.
+    record: Option<Box<Record>>,
+    /// Withholds the usage chunk that only we asked for.
+    hider: Option<Box<Hider>>,
+    /// Pieces that wait to be handed on.
+    ready: VecDeque<Bytes>,
+    is_sse: bool,
+    caller: ClientShape,
+    at_boundary: bool,
+    ends_at: Instant,
+    heard: Instant,
+    alarm: Option<Pin<Box<Sleep>>>,
+    done: bool,
+}
+
+impl Tee {
+    pub fn new(source: Source, record: Record, call: &Call, headers: &HeaderMap) -> Self {
+        let content_type =
+            headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_sse = content_type.starts_with("text/event-stream");
+        let now = Instant::now();
+        Self {
+            source,
+            record: Some(Box::new(record)),
+            hider: (call.hide_usage && is_sse).then(|| Box::new(Hider::new(Limits::HIDE))),
+            ready: VecDeque::new(),
+            is_sse,
+            caller: call.caller,
+            at_boundary: true,
+            ends_at: now + call.timeout,
+            heard: now,
+            alarm: None,
+            done: false,
+        }
+        .closed_if_empty()
+    }
+
+    /// An answer without a body ends with its head.
+    fn closed_if_empty(mut self) -> Self {
+        if self.source.is_end() {
+            self.end();
+        }
+        self
+    }
+
+    fn take_in(&mut self, data: Bytes) {
+        if let Some(record) = &mut self.record {
+            record.saw_response(&data);
+        }
+        match &mut self.hider {
+            None => self.ready.push_back(data),
+            Some(hider) => {
+                let released = hider.feed(&data, |event| hides_usage_chunk(event.data));
+                if !released.before.is_empty() {
+                    self.ready.push_back(released.before.into());
+                }
+                self.ready.extend(released.ranges.into_iter().map(|range| data.slice(range)));
+            }
+        }
+        if self.source.is_end() {
+            self.end();
+        }
+    }
+
+    /// The provider is done: the row is written, and only then the last bytes leave.
+    fn end(&mut self) {
+        if let Some(hider) = &mut self.hider {
+            let left = hider.finish(|event| hides_usage_chunk(event.data));
+            if !left.is_empty() {
+                self.ready.push_back(left.into());
+            }
+        }
+        self.done = true;
+        if let Some(record) = self.record.take() {
+            record.completed();
+        }
+    }
+
+    /// The provider broke off. An event stream tells so in the caller's format; other bodies are cut, so that the
+    /// caller's client sees that they are incomplete.
+    fn break_off(&mut self, code: &'static str, message: &str) -> Option<BoxError> {
+        self.done = true;
+        if let Some(record) = self.record.take() {
+            record.broke(code, message);
+        }
+        if !self.is_sse {
+            return Some(message.to_owned().into());
+        }
+        if !self.at_boundary {
+            self.ready.push_back(Bytes::from_static(b"\n\n"));
+        }
+        self.ready.push_back(stream_error(self.caller, code, message).into());
+        None
+    }
+
+    /// Has the stream been silent, or the whole call running, for too long? Otherwise wakes the task in time.
+    fn is_overdue(&mut self, context: &mut Context<'_>) -> Option<&'static str> {
+        loop {
+            let (due, what) = match self.heard + SILENCE {
+                silent if silent < self.ends_at => (silent, "the provider fell silent"),
+                _ => (self.ends_at, "the call took longer than its limit"),
+            };
+            if Instant::now() >= due {
+                return Some(what);
+            }
+            // The alarm is not moved with every piece; when it rings early it is set again.
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+            if alarm.as_mut().poll(context).is_pending() {
+                return None;
+            }
+            self.alarm = None;
+        }
+    }
+}
+
+impl Body for Tee {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(piece) = this.ready.pop_front() {
+                this.at_boundary = piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n");
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if this.done {
+                return Poll::Ready(None);
+            }
+            match this.source.poll(context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    this.heard = Instant::now();
+                    match frame.into_data() {
+                        Ok(data) => this.take_in(data),
+                        Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    }
+                }
+                Poll::Ready(None) => this.end(),
+                Poll::Ready(Some(Err(error))) => {
+                    let message = format!("the provider's answer broke off: {error}");
+                    if let Some(error) = this.break_off("provider_error", &message) {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+                Poll::Pending => match this.is_overdue(context) {
+                    None => return Poll::Pending,
+                    Some(what) => {
+                        if let Some(error) = this.break_off("provider_timeout", what) {
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done && self.ready.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_sse {
+            return SizeHint::default();
+        }
+        let held: u64 = self.ready.iter().map(|piece| piece.len() as u64).sum();
+        match self.source.size_hint().exact() {
+            _ if self.done => SizeHint::with_exact(held),
+            Some(rest) => SizeHint::with_exact(held + rest),
+            None => SizeHint::default(),
+        }
+    }
+}
