@@ -12,3 +12,5 @@ pub mod logs;
 pub mod pricing;
 pub mod scopes;
 pub mod time;
+pub mod totals;
+pub mod words;

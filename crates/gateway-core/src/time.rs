@@ -33,6 +33,41 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// Stretches of time into which a longer one is cut, in UTC; weeks begin on Monday.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    Minute,
+    Hour,
+    Day,
+    Week,
+}
+
+impl Interval {
+    pub fn length(self) -> i64 {
+        match self {
+            Self::Minute => MINUTE,
+            Self::Hour => HOUR,
+            Self::Day => DAY,
+            Self::Week => 7 * DAY,
+        }
+    }
+
+    /// A time at which one of them begins.
+    pub fn origin(self) -> i64 {
+        match self {
+            // The epoch was a Thursday.
+            Self::Week => 4 * DAY,
+            Self::Minute | Self::Hour | Self::Day => 0,
+        }
+    }
+
+    /// The beginning of the one that the time lies in.
+    pub fn start_of(self, at: Timestamp) -> Timestamp {
+        let since = at.0 - self.origin();
+        Timestamp(since.div_euclid(self.length()) * self.length() + self.origin())
+    }
+}
+
 /// The same point in time for the calendar functions of `jiff`.
 pub fn jiff_timestamp(time: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
@@ -83,6 +118,19 @@ mod tests {
     fn times_are_written_with_milliseconds_and_z() {
         assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Timestamp(1_700_000_000_120).to_string(), "2023-11-14T22:13:20.120Z");
+    }
+
+    #[test]
+    fn intervals_begin_where_calendars_say() {
+        let start =
+            |interval: Interval| interval.start_of("2026-11-19T13:45:59.999Z".parse().unwrap()).to_string();
+        assert_eq!(start(Interval::Minute), "2026-11-19T13:45:00.000Z");
+        assert_eq!(start(Interval::Hour), "2026-11-19T13:00:00.000Z");
+        assert_eq!(start(Interval::Day), "2026-11-19T00:00:00.000Z");
+        assert_eq!(start(Interval::Week), "2026-11-16T00:00:00.000Z");
+        let monday: Timestamp = "2026-11-16T00:00:00Z".parse().unwrap();
+        assert_eq!(Interval::Week.start_of(monday), monday);
+        assert_eq!(Interval::Week.start_of(monday.plus(-1)), monday.plus(-7 * DAY));
     }
 
     #[test]

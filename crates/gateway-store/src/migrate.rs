@@ -18,7 +18,7 @@ pub enum Part {
 
 /// In order; a released file is never edited.
 const STATE: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
-const LOGS: &[(&str, &str)] = &[];
+const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
 
 impl Part {
     fn migrations(self) -> &'static [(&'static str, &'static str)] {

@@ -128,6 +128,24 @@ pub async fn set_plan(
     row.map(|row| row.get("id")).transpose()
 }
 
+/// The organizations that keep log rows for a number of days of their own.
+pub async fn log_retentions(db: &Db) -> Result<Vec<(OrgId, u32)>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT id, settings FROM orgs WHERE settings NOT LIKE '%\"log_retention_days\":null%'",
+            Vec::new(),
+        )
+        .await?;
+    let mut found = Vec::new();
+    for row in &rows {
+        let settings: OrgSettings = row.json("settings")?;
+        if let Some(days) = settings.log_retention_days {
+            found.push((row.get("id")?, days));
+        }
+    }
+    Ok(found)
+}
+
 /// Organizations that another process has changed since then, each with the time of its last change.
 pub async fn changed_since(db: &Db, since: Timestamp) -> Result<Vec<(OrgId, Timestamp)>, StoreError> {
     let rows = db.all("SELECT id, changed_at FROM orgs WHERE changed_at > $1", args![since]).await?;

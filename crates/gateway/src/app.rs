@@ -111,6 +111,7 @@ impl App {
         });
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
+        app.spawn(log::upkeep::run(Arc::clone(&app)));
         Ok(app)
     }
 

@@ -2,4 +2,5 @@
 
 pub mod ids;
 pub mod spool;
+pub mod upkeep;
 pub mod writer;

@@ -20,6 +20,7 @@ mod docs;
 mod isolation;
 mod keys;
 mod limits;
+mod logs;
 mod members;
 mod migrations;
 mod orgs;

@@ -5,6 +5,7 @@ pub mod check;
 mod client;
 mod process;
 pub mod routes;
+pub mod rows;
 
 pub use app::{Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_settings};
 pub use client::Answer;

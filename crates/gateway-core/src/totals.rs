@@ -1,0 +1,341 @@
+//! Usage added up: what many log rows come to. Totals of disjoint sets of rows add up to those of the whole, so that
+//! hours make days and nodes make a cluster. Money is counted in whole 1e-12 USD, which adds up exactly.
+//!
+//! Latencies are kept in buckets whose bounds grow by a tenth. Below 20 ms each bucket is one millisecond; above, a
+//! percentile is off by less than a tenth of its value, and by nothing where all rows took the same time.
+
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive as _;
+use sha2::{Digest as _, Sha256};
+
+use crate::logs::LogRow;
+
+/// Decimal places of the unit in which money is stored.
+pub const COST_SCALE: u32 = 12;
+
+/// Bounds on what one row may claim, so that no provider's nonsense overflows a sum.
+const MOST_TOKENS: i64 = 1_000_000_000_000;
+const LONGEST: i64 = 1_000_000_000;
+const DEAREST: i64 = 1_000_000_000_000_000_000;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub requests: i64,
+    pub prompt_tokens: i64,
+    pub completion_tokens: i64,
+    /// In units of 1e-12 USD.
+    pub cost: i64,
+    /// Rows that have a cost.
+    pub priced: i64,
+    /// Rows that used tokens of a model without a price.
+    pub unpriced: i64,
+    pub errors: i64,
+    pub cache_hits: i64,
+    pub latencies: Latencies,
+}
+
+impl Totals {
+    pub fn of(row: &LogRow) -> Self {
+        let tokens = row.tokens.unwrap_or_default();
+        let cost = row.cost_usd.map(cost_units);
+        let mut latencies = Latencies::default();
+        latencies.add(row.latency_ms);
+        Self {
+            requests: 1,
+            prompt_tokens: bounded_tokens(tokens.prompt),
+            completion_tokens: bounded_tokens(tokens.completion),
+            cost: cost.unwrap_or(0),
+            priced: i64::from(cost.is_some()),
+            unpriced: i64::from(row.unpriced),
+            errors: i64::from(is_error(row)),
+            cache_hits: i64::from(is_cache_hit(row)),
+            latencies,
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            requests,
+            prompt_tokens,
+            completion_tokens,
+            cost,
+            priced,
+            unpriced,
+            errors,
+            cache_hits,
+            latencies,
+        } = other;
+        for (sum, more) in [
+            (&mut self.requests, requests),
+            (&mut self.prompt_tokens, prompt_tokens),
+            (&mut self.completion_tokens, completion_tokens),
+            (&mut self.cost, cost),
+            (&mut self.priced, priced),
+            (&mut self.unpriced, unpriced),
+            (&mut self.errors, errors),
+            (&mut self.cache_hits, cache_hits),
+        ] {
+            *sum = sum.saturating_add(*more);
+        }
+        self.latencies.merge(latencies);
+    }
+
+    pub fn total_tokens(&self) -> i64 {
+        self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+
+    pub fn cost_usd(&self) -> Option<f64> {
+        known_cost(self.cost, self.priced, self.unpriced)
+    }
+}
+
+/// What is known of a cost. Null when tokens were used and not one row had a price: that is not the same as free.
+pub fn known_cost(cost: i64, priced: i64, unpriced: i64) -> Option<f64> {
+    (priced > 0 || unpriced == 0).then(|| usd(cost))
+}
+
+/// Did the request fail, before or after its status was sent?
+pub fn is_error(row: &LogRow) -> bool {
+    row.status >= 400 || row.error_code.is_some()
+}
+
+pub fn is_cache_hit(row: &LogRow) -> bool {
+    row.cache.as_deref().is_some_and(|cache| cache.eq_ignore_ascii_case("hit"))
+}
+
+/// A cost as it is stored, rounded to the unit.
+pub fn cost_units(cost: Decimal) -> i64 {
+    let unit = Decimal::from(1_000_000_000_000_i64);
+    cost.checked_mul(unit).and_then(|units| units.round().to_i64()).unwrap_or(DEAREST).clamp(0, DEAREST)
+}
+
+/// A stored cost as the exact decimal that it is.
+pub fn cost_decimal(units: i64) -> Decimal {
+    Decimal::from_i128_with_scale(i128::from(units), COST_SCALE).normalize()
+}
+
+/// A stored cost as a JSON number.
+#[expect(clippy::cast_precision_loss, reason = "what is lost lies beyond the sixteenth digit")]
+pub fn usd(units: i64) -> f64 {
+    units as f64 / 1e12
+}
+
+pub fn bounded_tokens(tokens: i64) -> i64 {
+    tokens.clamp(0, MOST_TOKENS)
+}
+
+pub fn bounded_latency(milliseconds: i64) -> i64 {
+    milliseconds.clamp(0, LONGEST)
+}
+
+/// A number that stands for a combination of texts, so that a writer knows it without asking a database. 63 bits of
+/// SHA-256: among ten million combinations two meet with a chance of 1 in 180,000.
+pub fn digest(parts: &[Option<&str>]) -> i64 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // Lengths keep "ab" + "c" and "a" + "bc" apart; nothing is as long as an absent part.
+        hash.update(part.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
+        hash.update(part.unwrap_or_default());
+    }
+    let first = hash.finalize().first_chunk().copied().unwrap_or_default();
+    i64::from_le_bytes(first) & i64::MAX
+}
+
+/// A histogram of latencies that can be merged with others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    pub sum: i64,
+    pub min: i64,
+    pub max: i64,
+    /// Bucket and count, in order of bucket; empty buckets are left out.
+    counts: Vec<(u16, i64)>,
+}
+
+impl Latencies {
+    pub fn add(&mut self, milliseconds: i64) {
+        let milliseconds = bounded_latency(milliseconds);
+        self.widen(milliseconds, milliseconds, milliseconds);
+        self.count(bucket_of(milliseconds), 1);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        if other.counts.is_empty() {
+            return;
+        }
+        self.widen(other.sum, other.min, other.max);
+        for (bucket, count) in &other.counts {
+            self.count(*bucket, *count);
+        }
+    }
+
+    /// Adds what `encode` wrote, one or several of them joined by commas. Anything unreadable is passed over.
+    pub fn merge_encoded(&mut self, sum: i64, min: i64, max: i64, text: &str) {
+        self.widen(sum, min, max);
+        for pair in text.split(',') {
+            let Some((bucket, count)) = pair.split_once(':') else { continue };
+            if let (Ok(bucket), Ok(count)) = (bucket.parse(), count.parse()) {
+                self.count(bucket, count);
+            }
+        }
+    }
+
+    /// `bucket:count,…`
+    pub fn encode(&self) -> String {
+        let pairs: Vec<String> =
+            self.counts.iter().map(|(bucket, count)| format!("{bucket}:{count}")).collect();
+        pairs.join(",")
+    }
+
+    /// The latency that the given share of rows did not exceed (0.5 is the median), interpolated inside its bucket.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "an estimate in milliseconds"
+    )]
+    pub fn percentile(&self, share: f64) -> Option<i64> {
+        let all: i64 = self.counts.iter().map(|(_, count)| count).sum();
+        if all == 0 {
+            return None;
+        }
+        let rank = (share * all as f64).ceil().max(1.0);
+        let mut below = 0.0;
+        for (bucket, count) in &self.counts {
+            let count = *count as f64;
+            if below + count >= rank {
+                let (low, high) = bounds_of(*bucket);
+                let inside = (rank - below - 0.5) / count;
+                let value = low as f64 + inside * (high - low) as f64;
+                return Some((value as i64).clamp(self.min, self.max));
+            }
+            below += count;
+        }
+        Some(self.max)
+    }
+
+    fn widen(&mut self, sum: i64, min: i64, max: i64) {
+        if self.counts.is_empty() {
+            (self.min, self.max) = (min, max);
+        }
+        self.sum = self.sum.saturating_add(sum);
+        self.min = self.min.min(min);
+        self.max = self.max.max(max);
+    }
+
+    fn count(&mut self, bucket: u16, more: i64) {
+        match self.counts.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
+            Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(more),
+            Err(at) => self.counts.insert(at, (bucket, more)),
+        }
+    }
+}
+
+const BUCKETS: usize = 208;
+/// The smallest latency of each bucket.
+const BOUNDS: [i64; BUCKETS] = {
+    let mut bounds = [0; BUCKETS];
+    let mut at = 1;
+    while at < BUCKETS {
+        let before: i64 = bounds[at - 1];
+        let grown = before + before / 10;
+        bounds[at] = if grown > before { grown } else { before + 1 };
+        at += 1;
+    }
+    bounds
+};
+
+fn bucket_of(milliseconds: i64) -> u16 {
+    let above = BOUNDS.partition_point(|bound| *bound <= milliseconds);
+    u16::try_from(above.saturating_sub(1)).unwrap_or(u16::MAX)
+}
+
+fn bounds_of(bucket: u16) -> (i64, i64) {
+    let bucket = usize::from(bucket);
+    let low = BOUNDS.get(bucket).copied().unwrap_or(LONGEST);
+    (low, BOUNDS.get(bucket + 1).copied().unwrap_or(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[i64]) -> Latencies {
+        let mut latencies = Latencies::default();
+        values.iter().for_each(|value| latencies.add(*value));
+        latencies
+    }
+
+    #[test]
+    fn the_buckets_reach_beyond_the_longest_call() {
+        assert!(BOUNDS[BUCKETS - 1] > 100 * 3_600_000, "{}", BOUNDS[BUCKETS - 1]);
+        assert!(BOUNDS.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn a_digest_tells_neighbouring_texts_apart() {
+        let all = [
+            digest(&[Some("ab"), Some("c")]),
+            digest(&[Some("a"), Some("bc")]),
+            digest(&[Some("abc"), None]),
+            digest(&[Some("abc"), Some("")]),
+        ];
+        assert!(all.iter().enumerate().all(|(at, one)| *one >= 0 && !all[..at].contains(one)), "{all:?}");
+    }
+
+    #[test]
+    fn rows_of_one_latency_have_exact_percentiles() {
+        let latencies = of(&[137; 50]);
+        assert_eq!(latencies.percentile(0.5), Some(137));
+        assert_eq!(latencies.percentile(0.95), Some(137));
+        assert_eq!(Latencies::default().percentile(0.5), None);
+    }
+
+    #[test]
+    fn an_unpriced_request_is_not_a_free_one() {
+        assert_eq!(known_cost(0, 0, 0), Some(0.0));
+        assert_eq!(known_cost(0, 1, 0), Some(0.0));
+        assert_eq!(known_cost(0, 0, 1), None);
+        assert_eq!(known_cost(2_500_000_000_000, 1, 1), Some(2.5));
+    }
+
+    #[test]
+    fn money_is_kept_to_the_twelfth_place() {
+        let cost: Decimal = "0.000000000001".parse().unwrap();
+        assert_eq!(cost_units(cost), 1);
+        assert_eq!(cost_decimal(1), cost);
+        assert_eq!(cost_units("12.3456789012345".parse().unwrap()), 12_345_678_901_234);
+        assert_eq!(cost_units(Decimal::MAX), DEAREST);
+    }
+
+    proptest! {
+        #[test]
+        fn a_percentile_is_off_by_less_than_a_tenth(
+            mut values in prop::collection::vec(0_i64..900_000, 1..300), share in 0.01_f64..1.0,
+        ) {
+            let found = of(&values).percentile(share).unwrap();
+            values.sort_unstable();
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let rank = (share * values.len() as f64).ceil().max(1.0) as usize;
+            let exact = values[rank - 1];
+            prop_assert!((found - exact).abs() * 10 <= exact.max(found), "{found} for {exact}");
+        }
+
+        #[test]
+        fn parts_add_up_to_the_whole(
+            left in prop::collection::vec(0_i64..900_000, 0..50), right in prop::collection::vec(0_i64..900_000, 1..50),
+        ) {
+            let mut merged = of(&left);
+            merged.merge(&of(&right));
+            let whole = of(&[left.clone(), right.clone()].concat());
+            prop_assert_eq!(&merged, &whole);
+            let (a, b) = (of(&left), of(&right));
+            let mut read = Latencies::default();
+            if !left.is_empty() {
+                read.merge_encoded(a.sum, a.min, a.max, &a.encode());
+            }
+            read.merge_encoded(b.sum, b.min, b.max, &b.encode());
+            prop_assert_eq!(&read, &whole);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Many rows in few statements. A statement is prepared for a few fixed numbers of rows, not for each length that a
+//! batch happens to have, so that every one of them stays prepared.
+
+use crate::db::Dialect;
+use crate::row::Arg;
+use crate::{StoreError, Tx};
+
+/// Largest first; the last must be 1.
+const SIZES: [usize; 4] = [200, 25, 5, 1];
+
+/// An INSERT of several rows.
+pub(super) struct Bulk {
+    statements: [String; SIZES.len()],
+}
+
+impl Bulk {
+    /// `row` is one row of VALUES with `?` for each parameter.
+    pub(super) fn new(head: &str, row: &str, tail: &str) -> Self {
+        Self { statements: SIZES.map(|size| statement(head, row, tail, size)) }
+    }
+
+    /// Answers nothing: what was new is known before.
+    pub(super) async fn run(&'static self, tx: &mut Tx, rows: Vec<Vec<Arg>>) -> Result<(), StoreError> {
+        let mut left = rows.len();
+        let mut rows = rows.into_iter();
+        while left > 0 {
+            let Some(at) = SIZES.iter().position(|size| *size <= left) else { break };
+            let args: Vec<Arg> = rows.by_ref().take(SIZES[at]).flatten().collect();
+            tx.exec(self.statements[at].as_str(), args).await?;
+            left -= SIZES[at];
+        }
+        Ok(())
+    }
+}
+
+fn statement(head: &str, row: &str, tail: &str, size: usize) -> String {
+    let mut sql = String::from(head);
+    let mut parameter = 0;
+    for line in 0..size {
+        sql.push_str(if line == 0 { " " } else { ", " });
+        for c in row.chars() {
+            if c == '?' {
+                parameter += 1;
+                sql.push('$');
+                sql.push_str(&parameter.to_string());
+            } else {
+                sql.push(c);
+            }
+        }
+    }
+    sql.push(' ');
+    sql.push_str(tail);
+    sql
+}
+
+/// The condition that a column is one of the numbers in a parameter made by `numbers`.
+pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
+    match dialect {
+        Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each('[' || ${parameter} || ']'))"),
+        Dialect::Postgres => {
+            format!("{column} = ANY(CAST(string_to_array(${parameter}, ',') AS BIGINT[]))")
+        }
+    }
+}
+
+/// Numbers as one parameter.
+pub(super) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
+    let mut text = String::new();
+    for value in values {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&value.to_string());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_numbered_through() {
+        assert_eq!(
+            statement("INSERT INTO t (a, b) VALUES", "(?, f(?))", "ON CONFLICT DO NOTHING", 2),
+            "INSERT INTO t (a, b) VALUES ($1, f($2)), ($3, f($4)) ON CONFLICT DO NOTHING"
+        );
+    }
+}

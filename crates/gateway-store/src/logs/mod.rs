@@ -1,0 +1,19 @@
+//! Log rows: written in batches, read back one by one, in pages or added up, and removed when their time is over.
+//! They live in a part of the store of their own. A row's place in time is its id, everywhere.
+
+mod bulk;
+mod partitions;
+mod read;
+mod rollup;
+mod sessions;
+mod sweep;
+mod usage;
+mod words;
+mod write;
+
+pub use read::{Entry, LogFilter, find, list, list_after};
+pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
+pub use sweep::sweep;
+pub use usage::{Group, ModelUsage, Span, Usage, UsageFilter, by_model_and_status, usage, user_seen};
+pub use words::index_pending;
+pub use write::{preview, write_batch};

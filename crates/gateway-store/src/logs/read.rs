@@ -1,0 +1,231 @@
+//! Log rows read back: one by its id, or many by what they have in common, newest first.
+
+use gateway_core::ids::{KeyId, OrgId};
+use gateway_core::llm::Shape;
+use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens, first_log_id};
+use gateway_core::time::Timestamp;
+use gateway_core::totals::cost_decimal;
+use sqlx::AssertSqlSafe;
+
+use super::words;
+use super::write::{level_name, source_name};
+use crate::db::Dialect;
+use crate::page::{Page, Paged};
+use crate::row::{Arg, Row, args};
+use crate::{Db, StoreError};
+
+/// A stored row. Its bodies are empty unless one row was asked for.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub row: LogRow,
+    pub preview: Option<String>,
+}
+
+/// Which rows are asked for; everything that is given must hold.
+#[derive(Debug, Clone, Default)]
+pub struct LogFilter {
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub level: Option<Level>,
+    /// Lowest and highest status.
+    pub status: Option<(u16, u16)>,
+    pub source: Option<Source>,
+    pub key_id: Option<KeyId>,
+    pub session_id: Option<String>,
+    pub user: Option<String>,
+    pub from: Option<Timestamp>,
+    /// Up to, but not including.
+    pub to: Option<Timestamp>,
+    /// Words that all stand in the bodies, cut by `gateway_core::words`.
+    pub words: Vec<String>,
+    /// Only rows with a greater id.
+    pub after_id: Option<i64>,
+}
+
+/// Newest first.
+pub async fn list(
+    logs: &Db,
+    org: OrgId,
+    filter: &LogFilter,
+    page: &Page,
+) -> Result<Paged<Entry>, StoreError> {
+    let before = page.before.as_deref().and_then(|id| id.parse::<i64>().ok());
+    let entries = fetch(logs, org, filter, before, "DESC", page.fetch()).await?;
+    Ok(page.cut(entries, |entry| entry.row.id.to_string()))
+}
+
+/// Oldest first, behind `after_id` of the filter: what a follower has not seen yet.
+pub async fn list_after(
+    logs: &Db,
+    org: OrgId,
+    filter: &LogFilter,
+    limit: i64,
+) -> Result<Vec<Entry>, StoreError> {
+    fetch(logs, org, filter, None, "ASC", limit).await
+}
+
+/// One row with its bodies.
+pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.id = $2 AND r.org_id = $1");
+    let Some(row) = logs.opt(AssertSqlSafe(sql), args![org, id]).await? else { return Ok(None) };
+    let mut entry = read(&row)?;
+    let bodies = logs.opt("SELECT request, response FROM log_bodies WHERE id = $1", args![id]).await?;
+    if let Some(bodies) = bodies {
+        entry.row.request = bodies.get("request")?;
+        entry.row.response = bodies.get("response")?;
+    }
+    Ok(Some(entry))
+}
+
+const COLUMNS: &str = "r.id, r.org_id, r.request_id, r.created_at, r.level, r.source, r.provider, r.shape, r.model, \
+    r.method, r.path, r.status, r.error_code, r.stream, r.latency_ms, r.ttft_ms, r.prompt_tokens, r.completion_tokens, \
+    r.cached_tokens, r.cache_write_tokens, r.reasoning_tokens, r.audio_tokens, r.usage_estimated, r.cost, r.unpriced, \
+    r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.traceparent, \
+    r.request_stored, r.response_stored, r.response_is_stream, r.preview";
+
+async fn fetch(
+    logs: &Db,
+    org: OrgId,
+    filter: &LogFilter,
+    before: Option<i64>,
+    direction: &str,
+    limit: i64,
+) -> Result<Vec<Entry>, StoreError> {
+    let LogFilter {
+        provider,
+        model,
+        level,
+        status,
+        source,
+        key_id,
+        session_id,
+        user,
+        from,
+        to,
+        words: wanted,
+        after_id,
+    } = filter;
+    let searching = !wanted.is_empty();
+    let (mut sql, mut values) = beginning(logs.dialect(), org, wanted);
+    let mut narrow = |condition: &str, value: Arg| {
+        values.push(value);
+        sql.push_str(&condition.replace('?', &format!("${}", values.len())));
+    };
+    // Bounds on the id are told to the index of words as well, where that leads the search.
+    let id = if searching && logs.dialect() == Dialect::Sqlite { "log_words.rowid" } else { "r.id" };
+    let mut bound = |operator: &str, value: Option<i64>| {
+        if let Some(value) = value {
+            narrow(&format!(" AND {id} {operator} ?"), value.into());
+        }
+    };
+    bound("<", before);
+    bound("<", to.map(first_log_id));
+    bound(">=", from.map(first_log_id));
+    bound(">", *after_id);
+    for (column, value) in [
+        ("r.provider", provider.clone().map(Arg::from)),
+        ("r.model", model.clone().map(Arg::from)),
+        ("r.level", level.map(|level| level_name(level).into())),
+        ("r.source", source.map(|source| source_name(source).into())),
+        ("r.key_id", key_id.map(Arg::from)),
+        ("r.session_id", session_id.clone().map(Arg::from)),
+        ("r.user_id", user.clone().map(Arg::from)),
+    ] {
+        if let Some(value) = value {
+            narrow(&format!(" AND {column} = ?"), value);
+        }
+    }
+    if let Some((low, high)) = status {
+        narrow(" AND r.status >= ?", i64::from(*low).into());
+        narrow(" AND r.status <= ?", i64::from(*high).into());
+    }
+    let in_trouble =
+        level.is_some_and(|level| level != Level::Info) || status.is_some_and(|(low, _)| low >= 400);
+    let hint = if in_trouble { " AND (r.level <> 'info' OR r.status >= 400)" } else { "" };
+    narrow(&format!("{hint} ORDER BY {id} {direction} LIMIT ?"), limit.into());
+    logs.all(AssertSqlSafe(sql), values).await?.iter().map(read).collect()
+}
+
+/// The statement as far as the organization and the words.
+fn beginning(dialect: Dialect, org: OrgId, wanted: &[String]) -> (String, Vec<Arg>) {
+    if wanted.is_empty() {
+        return (format!("SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1"), args![org]);
+    }
+    let join = match dialect {
+        // The index gives rows in order of id, so only as many are read as the page holds.
+        Dialect::Sqlite => {
+            "log_words CROSS JOIN log_rows r ON r.id = log_words.rowid WHERE log_words MATCH $2"
+        }
+        Dialect::Postgres => {
+            "log_rows r JOIN log_words w ON w.id = r.id WHERE w.words @@ CAST($2 AS TSQUERY)"
+        }
+    };
+    let sql = format!("SELECT {COLUMNS} FROM {join} AND r.org_id = $1");
+    (sql, args![org, words::search(dialect, org, wanted)])
+}
+
+fn read(row: &Row) -> Result<Entry, StoreError> {
+    let tokens = match row.get::<Option<i64>>("prompt_tokens")? {
+        None => None,
+        Some(prompt) => Some(Tokens {
+            prompt,
+            completion: row.get("completion_tokens")?,
+            cached: row.get("cached_tokens")?,
+            cache_write: row.get("cache_write_tokens")?,
+            reasoning: row.get("reasoning_tokens")?,
+            audio: row.get("audio_tokens")?,
+        }),
+    };
+    let log = LogRow {
+        id: row.get("id")?,
+        org_id: row.get("org_id")?,
+        request_id: row.get("request_id")?,
+        created_at: row.get("created_at")?,
+        level: named(row, "level", &[Level::Info, Level::Warn, Level::Error], level_name)?,
+        source: named(row, "source", &[Source::Proxy, Source::Api, Source::Otel], source_name)?,
+        provider: row.get("provider")?,
+        shape: row.get::<Option<String>>("shape")?.as_deref().and_then(Shape::parse),
+        model: row.get("model")?,
+        method: row.get("method")?,
+        path: row.get("path")?,
+        status: u16::try_from(row.get::<i64>("status")?).unwrap_or_default(),
+        error_code: row.get("error_code")?,
+        stream: row.get("stream")?,
+        latency_ms: row.get("latency_ms")?,
+        ttft_ms: row.get("ttft_ms")?,
+        tokens,
+        usage_estimated: row.get("usage_estimated")?,
+        cost_usd: row.get::<Option<i64>>("cost")?.map(cost_decimal),
+        unpriced: row.get("unpriced")?,
+        cache: row.get("cache")?,
+        attempts: row.json("attempts")?,
+        key_id: row.get("key_id")?,
+        app_id: row.get("app_id")?,
+        team_id: row.get("team_id")?,
+        user: row.get("user_id")?,
+        session_id: row.get("session_id")?,
+        metadata: row.json("metadata")?,
+        traceparent: row.get("traceparent")?,
+        request_stored: stored(row, "request_stored")?,
+        response_stored: stored(row, "response_stored")?,
+        request: Vec::new(),
+        response: Vec::new(),
+        response_is_stream: row.get("response_is_stream")?,
+    };
+    Ok(Entry { row: log, preview: row.get("preview")? })
+}
+
+fn stored(row: &Row, column: &'static str) -> Result<Stored, StoreError> {
+    named(row, column, &[Stored::Full, Stored::Truncated, Stored::Off], super::write::stored_name)
+}
+
+fn named<T: Copy>(
+    row: &Row,
+    column: &'static str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<T, StoreError> {
+    let text: String = row.get(column)?;
+    let found = all.iter().copied().find(|value| name(*value) == text);
+    found.ok_or_else(|| StoreError::Other(format!("column {column} holds the unknown value {text:?}")))
+}

@@ -1,0 +1,337 @@
+//! Sessions: the requests that belong together, because the caller said so or because they follow each other closely.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use gateway_core::ids::OrgId;
+use gateway_core::logs::{LogRow, first_log_id, log_id_time};
+use gateway_core::time::{MINUTE, Timestamp};
+use gateway_core::totals::{Totals, digest, known_cost};
+use serde_json::json;
+use sqlx::AssertSqlSafe;
+
+use super::bulk::{Bulk, among, numbers};
+use super::write::clean;
+use crate::db::Dialect;
+use crate::page::{Page, Paged};
+use crate::row::{Arg, Row, args, json as json_arg};
+use crate::{Db, StoreError, Tx};
+
+/// Requests of one caller at least this far apart belong to different sessions.
+const GAP: i64 = 30 * MINUTE;
+/// How many different providers or models a session names.
+const MOST_NAMES: usize = 50;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    pub org_id: OrgId,
+    pub id: String,
+    pub first_id: i64,
+    owner: Option<i64>,
+    pub user: Option<String>,
+    pub started_at: Timestamp,
+    pub last_seen_at: Timestamp,
+    pub requests: i64,
+    pub tokens: i64,
+    cost: i64,
+    priced: i64,
+    unpriced: i64,
+    pub errors: i64,
+    pub providers: Vec<String>,
+    pub models: Vec<String>,
+}
+
+impl Session {
+    fn begin(row: &LogRow, id: String, owner: Option<i64>) -> Self {
+        let at = log_id_time(row.id);
+        Self {
+            org_id: row.org_id,
+            id,
+            first_id: row.id,
+            owner,
+            user: row.user.as_deref().map(clean),
+            started_at: at,
+            last_seen_at: at,
+            requests: 0,
+            tokens: 0,
+            cost: 0,
+            priced: 0,
+            unpriced: 0,
+            errors: 0,
+            providers: Vec::new(),
+            models: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, row: &LogRow) {
+        let at = log_id_time(row.id);
+        let totals = Totals::of(row);
+        self.first_id = self.first_id.min(row.id);
+        self.started_at = self.started_at.min(at);
+        self.last_seen_at = self.last_seen_at.max(at);
+        self.requests += 1;
+        self.tokens = self.tokens.saturating_add(totals.total_tokens());
+        self.cost = self.cost.saturating_add(totals.cost);
+        self.priced += totals.priced;
+        self.unpriced += totals.unpriced;
+        self.errors += totals.errors;
+        note(&mut self.providers, &row.provider);
+        if let Some(model) = &row.model {
+            note(&mut self.models, model);
+        }
+        if self.user.is_none() {
+            self.user = row.user.as_deref().map(clean);
+        }
+    }
+
+    pub fn cost_usd(&self) -> Option<f64> {
+        known_cost(self.cost, self.priced, self.unpriced)
+    }
+
+    fn is_near(&self, at: Timestamp) -> bool {
+        self.started_at.0 - GAP < at.0 && at.0 < self.last_seen_at.0 + GAP
+    }
+}
+
+fn note(names: &mut Vec<String>, name: &str) {
+    if names.len() < MOST_NAMES && !names.iter().any(|known| known == name) {
+        names.push(clean(name));
+    }
+}
+
+/// Finds or begins the session of each row (which come in order of id) and adds the rows to it. What is looked at is in
+/// the store, so that a restart between two requests changes nothing.
+pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, StoreError> {
+    let mut known = Known::default();
+    known.fetch_named(tx, rows).await?;
+    known.fetch_automatic(tx, rows).await?;
+    let mut ids = Vec::with_capacity(rows.len());
+    for row in rows {
+        let at = match &row.session_id {
+            Some(id) => known.named(row, clean(id)),
+            None => known.automatic(row),
+        };
+        known.sessions[at].add(row);
+        known.touched[at] = true;
+        ids.push(known.sessions[at].id.clone());
+    }
+    let touched = known.sessions.iter().zip(&known.touched).filter(|(_, touched)| **touched);
+    WRITE.run(tx, touched.map(|(session, _)| columns(session)).collect()).await?;
+    Ok(ids)
+}
+
+/// The sessions that a batch may touch.
+#[derive(Default)]
+struct Known {
+    sessions: Vec<Session>,
+    touched: Vec<bool>,
+    by_id: HashMap<(OrgId, String), usize>,
+    by_owner: HashMap<i64, Vec<usize>>,
+}
+
+impl Known {
+    fn put(&mut self, session: Session) -> usize {
+        let at = self.sessions.len();
+        let key = (session.org_id, session.id.clone());
+        if let Some(there) = self.by_id.get(&key) {
+            return *there;
+        }
+        self.by_id.insert(key, at);
+        if let Some(owner) = session.owner {
+            self.by_owner.entry(owner).or_default().push(at);
+        }
+        self.sessions.push(session);
+        self.touched.push(false);
+        at
+    }
+
+    fn named(&mut self, row: &LogRow, id: String) -> usize {
+        match self.by_id.get(&(row.org_id, id.clone())) {
+            Some(at) => *at,
+            None => self.put(Session::begin(row, id, None)),
+        }
+    }
+
+    /// The latest session of the same caller that is near enough, else a new one, named after its first row.
+    fn automatic(&mut self, row: &LogRow) -> usize {
+        let owner = owner_of(row);
+        let at = log_id_time(row.id);
+        let near = self.by_owner.get(&owner).into_iter().flatten().filter(|s| self.sessions[**s].is_near(at));
+        match near.max_by_key(|s| self.sessions[**s].first_id) {
+            Some(at) => *at,
+            None => self.put(Session::begin(row, format!("auto-{}", row.id), Some(owner))),
+        }
+    }
+
+    async fn fetch_named(&mut self, tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
+        let mut pairs: Vec<(OrgId, &str)> =
+            rows.iter().filter_map(|row| Some((row.org_id, row.session_id.as_deref()?))).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let wanted = json!(pairs.iter().map(|(org, id)| [org.to_string(), clean(id)]).collect::<Vec<_>>());
+        let list = match tx.dialect() {
+            Dialect::Sqlite => "json_each($1) w",
+            Dialect::Postgres => "json_array_elements(CAST($1 AS JSON)) AS w(value)",
+        };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {list} JOIN log_sessions s ON s.org_id = w.value ->> 0 AND s.id = w.value ->> 1"
+        );
+        for row in tx.all(AssertSqlSafe(sql), args![wanted.to_string()]).await? {
+            self.put(read(&row)?);
+        }
+        Ok(())
+    }
+
+    async fn fetch_automatic(&mut self, tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
+        let nameless = || rows.iter().filter(|row| row.session_id.is_none());
+        let mut owners: Vec<i64> = nameless().map(|row| owner_of(row)).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let (Some(first), Some(last)) = (nameless().next(), nameless().next_back()) else { return Ok(()) };
+        let (from, to) = (log_id_time(first.id).plus(-GAP), log_id_time(last.id).plus(GAP));
+        let sql = format!(
+            "SELECT {COLUMNS} FROM log_sessions s WHERE {} AND s.owner IS NOT NULL AND s.last_seen_at > $2 \
+             AND s.started_at < $3",
+            among(tx.dialect(), "s.owner", 1)
+        );
+        for row in tx.all(AssertSqlSafe(sql), args![numbers(owners), from, to]).await? {
+            self.put(read(&row)?);
+        }
+        Ok(())
+    }
+}
+
+/// Whose requests follow each other: those of one key, or without key of one user; end users of a key count apart.
+fn owner_of(row: &LogRow) -> i64 {
+    let (org, key) = (row.org_id.to_string(), row.key_id.map(|key| key.to_string()));
+    digest(&[Some(&org), key.as_deref(), row.user.as_deref()])
+}
+
+const COLUMNS: &str = "s.org_id, s.id, s.first_id, s.owner, s.user_id, s.started_at, s.last_seen_at, s.requests, \
+    s.tokens, s.cost, s.priced, s.unpriced, s.errors, s.providers, s.models";
+
+static WRITE: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::new(
+        "INSERT INTO log_sessions (org_id, id, first_id, owner, user_id, started_at, last_seen_at, requests, tokens, \
+         cost, priced, unpriced, errors, providers, models) VALUES",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "ON CONFLICT (org_id, id) DO UPDATE SET first_id = excluded.first_id, user_id = excluded.user_id, \
+         started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, requests = excluded.requests, \
+         tokens = excluded.tokens, cost = excluded.cost, priced = excluded.priced, unpriced = excluded.unpriced, \
+         errors = excluded.errors, providers = excluded.providers, models = excluded.models",
+    )
+});
+
+fn columns(session: &Session) -> Vec<Arg> {
+    let Session {
+        org_id,
+        id,
+        first_id,
+        owner,
+        user,
+        started_at,
+        last_seen_at,
+        requests,
+        tokens,
+        cost,
+        priced,
+        unpriced,
+        errors,
+        providers,
+        models,
+    } = session;
+    args![
+        *org_id,
+        id,
+        *first_id,
+        *owner,
+        user.clone(),
+        *started_at,
+        *last_seen_at,
+        *requests,
+        *tokens,
+        *cost,
+        *priced,
+        *unpriced,
+        *errors,
+        json_arg(providers),
+        json_arg(models),
+    ]
+}
+
+fn read(row: &Row) -> Result<Session, StoreError> {
+    Ok(Session {
+        org_id: row.get("org_id")?,
+        id: row.get("id")?,
+        first_id: row.get("first_id")?,
+        owner: row.get("owner")?,
+        user: row.get("user_id")?,
+        started_at: row.get("started_at")?,
+        last_seen_at: row.get("last_seen_at")?,
+        requests: row.get("requests")?,
+        tokens: row.get("tokens")?,
+        cost: row.get("cost")?,
+        priced: row.get("priced")?,
+        unpriced: row.get("unpriced")?,
+        errors: row.get("errors")?,
+        providers: row.json("providers")?,
+        models: row.json("models")?,
+    })
+}
+
+/// Which sessions are asked for. A session is in a range of time when any part of it is.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    pub user: Option<String>,
+    pub provider: Option<String>,
+    pub from: Option<Timestamp>,
+    pub to: Option<Timestamp>,
+}
+
+/// Newest first, by their first request.
+pub async fn list(
+    logs: &Db,
+    org: OrgId,
+    filter: &SessionFilter,
+    page: &Page,
+) -> Result<Paged<Session>, StoreError> {
+    let before = page.before.as_deref().and_then(|id| id.parse::<i64>().ok());
+    let position = match logs.dialect() {
+        Dialect::Sqlite => "instr",
+        Dialect::Postgres => "strpos",
+    };
+    let mut sql = format!("SELECT {COLUMNS} FROM log_sessions s WHERE s.org_id = $1");
+    let mut values = args![org];
+    let mut narrow = |condition: String, value: Arg| {
+        values.push(value);
+        sql.push_str(&condition.replace('?', &format!("${}", values.len())));
+    };
+    if let Some(user) = &filter.user {
+        narrow(" AND s.user_id = ?".into(), user.into());
+    }
+    if let Some(provider) = &filter.provider {
+        narrow(format!(" AND {position}(s.providers, ?) > 0"), json_arg(provider));
+    }
+    if let Some(from) = filter.from {
+        narrow(" AND s.last_seen_at >= ?".into(), from.into());
+    }
+    if let Some(to) = filter.to {
+        narrow(" AND s.first_id < ?".into(), first_log_id(to).into());
+    }
+    if let Some(before) = before {
+        narrow(" AND s.first_id < ?".into(), before.into());
+    }
+    narrow(" ORDER BY s.first_id DESC LIMIT ?".into(), page.fetch().into());
+    let rows = logs.all(AssertSqlSafe(sql), values).await?;
+    let sessions = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(page.cut(sessions, |session| session.first_id.to_string()))
+}
+
+pub async fn find(logs: &Db, org: OrgId, id: &str) -> Result<Option<Session>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM log_sessions s WHERE s.org_id = $1 AND s.id = $2");
+    let row = logs.opt(AssertSqlSafe(sql), args![org, id]).await?;
+    row.as_ref().map(read).transpose()
+}

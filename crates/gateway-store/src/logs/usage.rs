@@ -1,0 +1,382 @@
+//! Usage added up from the roll-ups. Whole days come from the days, what is left of them from the hours, and only the
+//! parts of an hour at either end from rows: those need the rows to be there still, everything else does not.
+
+use std::collections::BTreeMap;
+
+use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
+use gateway_core::logs::{LOG_EPOCH, LOG_ID_LOW_BITS, first_log_id, log_id_time};
+use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
+use gateway_core::totals::{Latencies, Totals};
+use sqlx::AssertSqlSafe;
+
+use super::rollup::{Cube, Grain, read_totals};
+use crate::row::{Arg, Row, args};
+use crate::{Db, StoreError};
+
+/// Which usage is asked for; everything that is given must hold.
+#[derive(Debug, Clone, Default)]
+pub struct UsageFilter {
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub key_id: Option<KeyId>,
+    pub app_id: Option<AppId>,
+    pub team_id: Option<TeamId>,
+    pub user: Option<String>,
+}
+
+/// What usage is told apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Provider,
+    Model,
+    Key,
+    App,
+    Team,
+    User,
+    Status,
+}
+
+impl Group {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Model => "model",
+            Self::Key => "key_id",
+            Self::App => "app_id",
+            Self::Team => "team_id",
+            Self::User => "user_id",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// From, inclusive, and to, exclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+impl Span {
+    /// All that there is.
+    pub fn ever() -> Self {
+        Self { from: Timestamp(LOG_EPOCH.div_euclid(DAY) * DAY), to: Timestamp(LOG_EPOCH + 30_000 * DAY) }
+    }
+}
+
+/// The usage of one stretch of time and one group. Without interval the time is the beginning of the span.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Usage {
+    pub start: Timestamp,
+    /// None: rows that have none of what they are told apart by.
+    pub group: Option<String>,
+    pub totals: Totals,
+}
+
+/// Usage in order of time and group; what has no rows is left out.
+pub async fn usage(
+    logs: &Db,
+    org: OrgId,
+    filter: &UsageFilter,
+    span: Span,
+    interval: Option<Interval>,
+    group: Option<Group>,
+) -> Result<Vec<Usage>, StoreError> {
+    let cube = smallest_cube(filter, group);
+    let mut sums: BTreeMap<(i64, Option<String>), Totals> = BTreeMap::new();
+    for (part, span) in parts(span, interval, cube.has_hours()) {
+        let (sql, values) = match part {
+            Part::Rows => rows_statement(org, filter, span, interval, group),
+            Part::Rolled(grain) => rolled_statement(org, filter, span, interval, group, cube, grain),
+        };
+        for row in logs.all(AssertSqlSafe(sql), values).await? {
+            let totals = match part {
+                Part::Rows => row_totals(&row)?,
+                Part::Rolled(_) => read_totals(&row)?,
+            };
+            sums.entry((row.get("bucket")?, row.get("grp")?)).or_default().add(&totals);
+        }
+    }
+    let start = |bucket: i64| if interval.is_some() { Timestamp(bucket) } else { span.from };
+    Ok(sums
+        .into_iter()
+        .map(|((bucket, group), totals)| Usage { start: start(bucket), group, totals })
+        .collect())
+}
+
+/// Usage of all time by provider, model and status: what metrics are made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelUsage {
+    pub provider: String,
+    pub model: Option<String>,
+    pub status: i64,
+    pub totals: Totals,
+}
+
+pub async fn by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<ModelUsage>, StoreError> {
+    let sql = format!(
+        "SELECT d.provider, d.model, d.status, {ROLLED} FROM usage_dims d JOIN usage_days u ON u.dim_id = d.id \
+         WHERE d.org_id = $1 AND d.cube = {} GROUP BY d.provider, d.model, d.status \
+         ORDER BY d.provider, d.model, d.status",
+        Cube::Models.number()
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![org]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(ModelUsage {
+                provider: row.get("provider")?,
+                model: row.get("model")?,
+                status: row.get("status")?,
+                totals: read_totals(row)?,
+            })
+        })
+        .collect()
+}
+
+/// When a user was first and last seen. Beyond the time for which rows are kept, the first day is known, not the minute.
+pub async fn user_seen(
+    logs: &Db,
+    org: OrgId,
+    user: &str,
+) -> Result<Option<(Timestamp, Timestamp)>, StoreError> {
+    let sql = format!(
+        "SELECT MIN(u.at) AS first, MAX(u.at) AS last FROM usage_dims d JOIN usage_days u ON u.dim_id = d.id \
+         WHERE d.org_id = $1 AND d.cube = {} AND d.user_id = $2",
+        Cube::Users.number()
+    );
+    let days = logs.opt(AssertSqlSafe(sql), args![org, user]).await?;
+    let rows = logs
+        .opt(
+            "SELECT MIN(id) AS first, MAX(id) AS last FROM log_rows WHERE org_id = $1 AND user_id = $2",
+            args![org, user],
+        )
+        .await?;
+    let bounds = |row: Option<Row>| -> Result<Option<(i64, i64)>, StoreError> {
+        let Some(row) = row else { return Ok(None) };
+        Ok(row.get::<Option<i64>>("first")?.zip(row.get::<Option<i64>>("last")?))
+    };
+    let Some((first_day, last_day)) = bounds(days)? else { return Ok(None) };
+    let Some((first, last)) = bounds(rows)? else {
+        return Ok(Some((Timestamp(first_day), Timestamp(last_day))));
+    };
+    let first = log_id_time(first);
+    let first = if first.0.div_euclid(DAY) * DAY > first_day { Timestamp(first_day) } else { first };
+    Ok(Some((first, log_id_time(last))))
+}
+
+fn smallest_cube(filter: &UsageFilter, group: Option<Group>) -> Cube {
+    let UsageFilter { provider, model, key_id, app_id, team_id, user } = filter;
+    let models =
+        provider.is_some() || model.is_some() || matches!(group, Some(Group::Provider | Group::Model));
+    let keys = key_id.is_some()
+        || app_id.is_some()
+        || team_id.is_some()
+        || matches!(group, Some(Group::Key | Group::App | Group::Team));
+    let users = user.is_some() || group == Some(Group::User);
+    match (users, models, keys) {
+        (true, false, false) => Cube::Users,
+        (true, _, _) => Cube::UsersWhole,
+        (false, false, false) => Cube::All,
+        (false, true, false) => Cube::Models,
+        (false, false, true) => Cube::Keys,
+        (false, true, true) => Cube::Whole,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Rows,
+    Rolled(Grain),
+}
+
+/// Cuts a span into the largest pieces that there are sums for.
+fn parts(span: Span, interval: Option<Interval>, has_hours: bool) -> Vec<(Part, Span)> {
+    let (from, to) = (span.from.0, span.to.0);
+    let up =
+        |at: i64, unit: i64| at.div_euclid(unit) * unit + if at.rem_euclid(unit) == 0 { 0 } else { unit };
+    let down = |at: i64, unit: i64| at.div_euclid(unit) * unit;
+    let mut parts = Vec::new();
+    let mut push = |part: Part, from: i64, to: i64| {
+        if from < to {
+            parts.push((part, Span { from: Timestamp(from), to: Timestamp(to) }));
+        }
+    };
+    let unit = if has_hours { HOUR } else { DAY };
+    let (first, last) = (up(from, unit), down(to, unit));
+    if interval == Some(Interval::Minute) || first >= last {
+        push(Part::Rows, from, to);
+        return parts;
+    }
+    push(Part::Rows, from, first);
+    let (first_day, last_day) = (up(first, DAY), down(last, DAY));
+    if interval == Some(Interval::Hour) || first_day >= last_day {
+        push(Part::Rolled(Grain::Hours), first, last);
+    } else {
+        push(Part::Rolled(Grain::Hours), first, first_day);
+        push(Part::Rolled(Grain::Days), first_day, last_day);
+        push(Part::Rolled(Grain::Hours), last_day, last);
+    }
+    push(Part::Rows, last, to);
+    parts
+}
+
+/// Sums under the names that `read_totals` reads; PostgreSQL's would be NUMERIC.
+const ROLLED: &str = "CAST(SUM(u.requests) AS BIGINT) AS requests, \
+    CAST(SUM(u.prompt_tokens) AS BIGINT) AS prompt_tokens, \
+    CAST(SUM(u.completion_tokens) AS BIGINT) AS completion_tokens, CAST(SUM(u.cost) AS BIGINT) AS cost, \
+    CAST(SUM(u.priced) AS BIGINT) AS priced, CAST(SUM(u.unpriced) AS BIGINT) AS unpriced, \
+    CAST(SUM(u.errors) AS BIGINT) AS errors, CAST(SUM(u.cache_hits) AS BIGINT) AS cache_hits, \
+    CAST(SUM(u.latency_sum) AS BIGINT) AS latency_sum, MIN(u.latency_min) AS latency_min, \
+    MAX(u.latency_max) AS latency_max, string_agg(u.latencies, ',') AS latencies";
+
+/// The same from rows; latencies come one by one. The conditions are those of `Totals::of`.
+const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens, 0)) AS BIGINT) AS prompt_tokens, \
+    CAST(SUM(COALESCE(u.completion_tokens, 0)) AS BIGINT) AS completion_tokens, \
+    CAST(SUM(COALESCE(u.cost, 0)) AS BIGINT) AS cost, COUNT(u.cost) AS priced, \
+    CAST(SUM(u.unpriced) AS BIGINT) AS unpriced, \
+    COUNT(CASE WHEN u.status >= 400 OR u.error_code IS NOT NULL THEN 1 END) AS errors, \
+    COUNT(CASE WHEN lower(u.cache) = 'hit' THEN 1 END) AS cache_hits, \
+    string_agg(CAST(u.latency_ms AS TEXT), ',') AS latencies";
+
+fn row_totals(row: &Row) -> Result<Totals, StoreError> {
+    let text: String = row.get("latencies")?;
+    let mut latencies = Latencies::default();
+    text.split(',').filter_map(|value| value.parse().ok()).for_each(|value| latencies.add(value));
+    Ok(Totals {
+        requests: row.get("requests")?,
+        prompt_tokens: row.get("prompt_tokens")?,
+        completion_tokens: row.get("completion_tokens")?,
+        cost: row.get("cost")?,
+        priced: row.get("priced")?,
+        unpriced: row.get("unpriced")?,
+        errors: row.get("errors")?,
+        cache_hits: row.get("cache_hits")?,
+        latencies,
+    })
+}
+
+fn rolled_statement(
+    org: OrgId,
+    filter: &UsageFilter,
+    span: Span,
+    interval: Option<Interval>,
+    group: Option<Group>,
+    cube: Cube,
+    grain: Grain,
+) -> (String, Vec<Arg>) {
+    let (bucket, group) = (bucket("u.at", interval), grouping("d", group));
+    let mut values = args![org, span.from, span.to];
+    let conditions = conditions("d", filter, &mut values);
+    let sql = format!(
+        "SELECT {bucket} AS bucket, {group} AS grp, {ROLLED} FROM usage_dims d JOIN {} u \
+         ON u.dim_id = d.id AND u.at >= $2 AND u.at < $3 WHERE d.org_id = $1 AND d.cube = {}{conditions} \
+         GROUP BY 1, 2",
+        grain.table(),
+        cube.number(),
+    );
+    (sql, values)
+}
+
+fn rows_statement(
+    org: OrgId,
+    filter: &UsageFilter,
+    span: Span,
+    interval: Option<Interval>,
+    group: Option<Group>,
+) -> (String, Vec<Arg>) {
+    let time = format!("((u.id >> {LOG_ID_LOW_BITS}) + {LOG_EPOCH})");
+    let (bucket, group) = (bucket(&time, interval), grouping("u", group));
+    let mut values = args![org, first_log_id(span.from), first_log_id(span.to)];
+    let conditions = conditions("u", filter, &mut values);
+    let sql = format!(
+        "SELECT {bucket} AS bucket, {group} AS grp, {FROM_ROWS} FROM log_rows u \
+         WHERE u.org_id = $1 AND u.id >= $2 AND u.id < $3{conditions} GROUP BY 1, 2"
+    );
+    (sql, values)
+}
+
+fn bucket(time: &str, interval: Option<Interval>) -> String {
+    match interval {
+        None => "CAST(0 AS BIGINT)".into(),
+        Some(interval) => {
+            let (length, origin) = (interval.length(), interval.origin());
+            format!("(({time} - {origin}) / {length} * {length} + {origin})")
+        }
+    }
+}
+
+fn grouping(table: &str, group: Option<Group>) -> String {
+    group.map_or("CAST(NULL AS TEXT)".into(), |group| format!("CAST({table}.{} AS TEXT)", group.column()))
+}
+
+fn conditions(table: &str, filter: &UsageFilter, values: &mut Vec<Arg>) -> String {
+    let UsageFilter { provider, model, key_id, app_id, team_id, user } = filter;
+    let mut sql = String::new();
+    for (column, value) in [
+        ("provider", provider.clone().map(Arg::from)),
+        ("model", model.clone().map(Arg::from)),
+        ("key_id", key_id.map(Arg::from)),
+        ("app_id", app_id.map(Arg::from)),
+        ("team_id", team_id.map(Arg::from)),
+        ("user_id", user.clone().map(Arg::from)),
+    ] {
+        if let Some(value) = value {
+            values.push(value);
+            sql.push_str(&format!(" AND {table}.{column} = ${}", values.len()));
+        }
+    }
+    sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(from: &str, to: &str, interval: Option<Interval>, has_hours: bool) -> Vec<String> {
+        let span = Span { from: from.parse().unwrap(), to: to.parse().unwrap() };
+        let parts = parts(span, interval, has_hours);
+        assert_eq!(parts.first().map(|(_, part)| part.from), Some(span.from));
+        assert_eq!(parts.last().map(|(_, part)| part.to), Some(span.to));
+        assert!(parts.windows(2).all(|pair| pair[0].1.to == pair[1].1.from));
+        let name = |part: &Part| match part {
+            Part::Rows => "rows",
+            Part::Rolled(Grain::Hours) => "hours",
+            Part::Rolled(Grain::Days) => "days",
+        };
+        parts.iter().map(|(part, span)| format!("{} from {}", name(part), span.from)).collect()
+    }
+
+    #[test]
+    fn a_span_is_cut_into_the_largest_pieces() {
+        assert_eq!(
+            cut("2026-11-01T10:20:00Z", "2026-11-05T02:30:00Z", None, true),
+            [
+                "rows from 2026-11-01T10:20:00.000Z",
+                "hours from 2026-11-01T11:00:00.000Z",
+                "days from 2026-11-02T00:00:00.000Z",
+                "hours from 2026-11-05T00:00:00.000Z",
+                "rows from 2026-11-05T02:00:00.000Z",
+            ]
+        );
+        assert_eq!(
+            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Week), true),
+            ["days from 2026-11-01T00:00:00.000Z"]
+        );
+        assert_eq!(
+            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Hour), true),
+            ["hours from 2026-11-01T00:00:00.000Z"]
+        );
+        assert_eq!(
+            cut("2026-11-01T10:00:00Z", "2026-11-03T02:00:00Z", None, false),
+            [
+                "rows from 2026-11-01T10:00:00.000Z",
+                "days from 2026-11-02T00:00:00.000Z",
+                "rows from 2026-11-03T00:00:00.000Z",
+            ]
+        );
+        assert_eq!(
+            cut("2026-11-01T10:10:00Z", "2026-11-01T10:50:00Z", None, true),
+            ["rows from 2026-11-01T10:10:00.000Z"]
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The index of words in bodies. Indexing a row costs more than storing it, so under load it is put off: rows are there
+//! at once, their words a little later. Every entry also holds a word that stands for the organization, so that a search
+//! never wades through the words of others.
+
+use std::sync::LazyLock;
+
+use gateway_core::ids::OrgId;
+use gateway_core::logs::LogRow;
+use gateway_core::words::of_bodies;
+use sqlx::AssertSqlSafe;
+
+use super::bulk::{Bulk, among, numbers};
+use crate::db::Dialect;
+use crate::row::args;
+use crate::{Db, StoreError, Tx};
+
+static SQLITE: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::new("INSERT INTO log_words (rowid, words) VALUES", "(?, ?)", ""));
+static POSTGRES: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::new(
+        "INSERT INTO log_words (id, words) VALUES",
+        "(?, array_to_tsvector(string_to_array(?, ' ')))",
+        "ON CONFLICT DO NOTHING",
+    )
+});
+static PUT_OFF: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id) VALUES", "(?)", "ON CONFLICT DO NOTHING"));
+
+/// Indexes up to `limit` of the rows that were put off, newest first; answers how many. To be called until it answers
+/// less than it was asked for.
+pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
+    let mut tx = logs.begin().await?;
+    let lock = if tx.dialect() == Dialect::Postgres { " FOR UPDATE SKIP LOCKED" } else { "" };
+    let sql = format!("SELECT id FROM log_unindexed ORDER BY id DESC LIMIT $1{lock}");
+    let found = tx.all(AssertSqlSafe(sql), args![limit]).await?;
+    if found.is_empty() {
+        return Ok(0);
+    }
+    let ids = found.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
+    let list = numbers(ids.iter().copied());
+    let sql = format!(
+        "SELECT b.id, r.org_id, r.response_is_stream, b.request, b.response FROM log_bodies b \
+         JOIN log_rows r ON r.id = b.id WHERE {}",
+        among(tx.dialect(), "b.id", 1)
+    );
+    let mut entries = Vec::new();
+    for row in tx.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
+        let (request, response): (Vec<u8>, Vec<u8>) = (row.get("request")?, row.get("response")?);
+        let text = entry(row.get("org_id")?, &request, &response, row.get("response_is_stream")?);
+        entries.push(args![row.get::<i64>("id")?, text]);
+    }
+    index(tx.dialect()).run(&mut tx, entries).await?;
+    let sql = format!("DELETE FROM log_unindexed WHERE {}", among(tx.dialect(), "id", 1));
+    tx.exec(AssertSqlSafe(sql), args![list]).await?;
+    tx.commit().await?;
+    Ok(ids.len())
+}
+
+pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
+    let entries = rows
+        .iter()
+        .map(|row| args![row.id, entry(row.org_id, &row.request, &row.response, row.response_is_stream)])
+        .collect();
+    index(tx.dialect()).run(tx, entries).await
+}
+
+pub(super) async fn put_off(tx: &mut Tx, ids: impl Iterator<Item = i64>) -> Result<(), StoreError> {
+    PUT_OFF.run(tx, ids.map(|id| args![id]).collect()).await
+}
+
+/// The search for rows of the organization that hold all the words, in the database's own language. Words are letters
+/// and digits only, so nothing in them can be taken for an operator.
+pub(super) fn search(dialect: Dialect, org: OrgId, words: &[String]) -> String {
+    let all = words.iter().cloned().chain([org_word(org)]);
+    match dialect {
+        Dialect::Sqlite => all.map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" AND "),
+        Dialect::Postgres => all.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" & "),
+    }
+}
+
+fn index(dialect: Dialect) -> &'static Bulk {
+    match dialect {
+        Dialect::Sqlite => &SQLITE,
+        Dialect::Postgres => &POSTGRES,
+    }
+}
+
+fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
+    let mut words = of_bodies(request, response, response_is_stream);
+    words.push(org_word(org));
+    words.join(" ")
+}
+
+/// No caller can type it: a search is cut into words first, and this one is longer than a word can be.
+fn org_word(org: OrgId) -> String {
+    format!("organization{0}{0}", org.0.simple())
+}

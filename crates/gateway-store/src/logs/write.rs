@@ -1,0 +1,203 @@
+//! A batch of log rows on its way in: rows, bodies, words, sessions and roll-ups in one transaction. A row is counted
+//! once, however often it is sent, because everything is made from those rows alone that were not there yet.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use gateway_core::llm::preview::last_user_text;
+use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens};
+use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
+use sqlx::AssertSqlSafe;
+
+use super::bulk::{Bulk, among, numbers};
+use super::{partitions, rollup, sessions, words};
+use crate::db::Dialect;
+use crate::row::{Arg, args, json};
+use crate::{Db, StoreError, Tx};
+
+/// A key of our own for PostgreSQL's advisory locks. Nodes write one after the other: their batches meet in the same
+/// roll-ups anyway, and this way they can neither deadlock nor count a row twice.
+const LOCK: i64 = 0x6761_7465_7761_7903;
+
+const PREVIEW_CHARACTERS: usize = 200;
+/// Longer texts than any honest model or user name has are cut.
+const LONGEST_TEXT: usize = 1024;
+/// Up to this many rows at a time are searchable at once. More come only under load, when `index_pending` catches up.
+const INDEXED_AT_ONCE: usize = 128;
+
+/// Stores the rows that are not there yet; answers how many those were.
+pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError> {
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    partitions::ensure(logs, rows.iter().map(|row| row.id)).await?;
+    let mut tx = logs.begin().await?;
+    if tx.dialect() == Dialect::Postgres {
+        tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+    }
+    let fresh = not_there_yet(&mut tx, rows).await?;
+    if fresh.is_empty() {
+        return Ok(0);
+    }
+    let sessions = sessions::join(&mut tx, &fresh).await?;
+    ROWS.run(&mut tx, fresh.iter().zip(&sessions).map(|(row, session)| columns(row, session)).collect())
+        .await?;
+    let bodies = fresh.iter().filter(|row| !row.request.is_empty() || !row.response.is_empty());
+    BODIES
+        .run(
+            &mut tx,
+            bodies.clone().map(|row| args![row.id, row.request.clone(), row.response.clone()]).collect(),
+        )
+        .await?;
+    if fresh.len() <= INDEXED_AT_ONCE {
+        words::add(&mut tx, &bodies.copied().collect::<Vec<_>>()).await?;
+    } else {
+        words::put_off(&mut tx, bodies.map(|row| row.id)).await?;
+    }
+    rollup::add(&mut tx, &fresh).await?;
+    tx.commit().await?;
+    Ok(fresh.len())
+}
+
+/// The rows that are new, each once, in order of id.
+async fn not_there_yet<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<&'a LogRow>, StoreError> {
+    let sql = format!("SELECT id FROM log_rows WHERE {}", among(tx.dialect(), "id", 1));
+    let found = tx.all(AssertSqlSafe(sql), args![numbers(rows.iter().map(|row| row.id))]).await?;
+    let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
+    let mut fresh: Vec<&LogRow> = rows.iter().filter(|row| known.insert(row.id)).collect();
+    fresh.sort_unstable_by_key(|row| row.id);
+    Ok(fresh)
+}
+
+static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::new(
+        "INSERT INTO log_rows (id, org_id, request_id, created_at, level, source, provider, shape, model, method, path, \
+         status, error_code, stream, latency_ms, ttft_ms, prompt_tokens, completion_tokens, cached_tokens, \
+         cache_write_tokens, reasoning_tokens, audio_tokens, usage_estimated, cost, unpriced, cache, attempts, key_id, \
+         app_id, team_id, user_id, session_id, metadata, traceparent, request_stored, response_stored, \
+         response_is_stream, preview) VALUES",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "",
+    )
+});
+
+static BODIES: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::new("INSERT INTO log_bodies (id, request, response) VALUES", "(?,?,?)", ""));
+
+fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
+    let LogRow {
+        id,
+        org_id,
+        request_id,
+        created_at,
+        level,
+        source,
+        provider,
+        shape,
+        model,
+        method,
+        path,
+        status,
+        error_code,
+        stream,
+        latency_ms,
+        ttft_ms,
+        tokens,
+        usage_estimated,
+        cost_usd,
+        unpriced,
+        cache,
+        attempts,
+        key_id,
+        app_id,
+        team_id,
+        user,
+        session_id: _,
+        metadata,
+        traceparent,
+        request_stored,
+        response_stored,
+        request,
+        response: _,
+        response_is_stream,
+    } = row;
+    let count = |of: fn(&Tokens) -> i64| tokens.as_ref().map(|tokens| bounded_tokens(of(tokens)));
+    args![
+        *id,
+        *org_id,
+        clean(request_id),
+        *created_at,
+        level_name(*level),
+        source_name(*source),
+        clean(provider),
+        shape.map(gateway_core::llm::Shape::as_str),
+        model.as_deref().map(clean),
+        clean(method),
+        clean(path),
+        i64::from(*status),
+        error_code.as_deref().map(clean),
+        *stream,
+        bounded_latency(*latency_ms),
+        ttft_ms.map(bounded_latency),
+        count(|tokens| tokens.prompt),
+        count(|tokens| tokens.completion),
+        count(|tokens| tokens.cached),
+        count(|tokens| tokens.cache_write),
+        count(|tokens| tokens.reasoning),
+        count(|tokens| tokens.audio),
+        *usage_estimated,
+        cost_usd.map(cost_units),
+        *unpriced,
+        cache.as_deref().map(clean),
+        json(attempts),
+        *key_id,
+        *app_id,
+        *team_id,
+        user.as_deref().map(clean),
+        session,
+        json(metadata),
+        traceparent.as_deref().map(clean),
+        stored_name(*request_stored),
+        stored_name(*response_stored),
+        *response_is_stream,
+        preview(request),
+    ]
+}
+
+/// The first characters of what the user said last.
+pub fn preview(request: &[u8]) -> Option<String> {
+    let text = last_user_text(request)?;
+    Some(text.chars().take(PREVIEW_CHARACTERS).map(|c| if c == '\0' { ' ' } else { c }).collect())
+}
+
+/// A text that either database takes: without NUL, and not endless.
+pub(super) fn clean(text: &str) -> String {
+    if text.len() <= LONGEST_TEXT && !text.contains('\0') {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST_TEXT).map(|c| if c == '\0' { ' ' } else { c }).collect()
+}
+
+pub(super) fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    }
+}
+
+pub(super) fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Proxy => "proxy",
+        Source::Api => "api",
+        Source::Otel => "otel",
+    }
+}
+
+pub(super) fn stored_name(stored: Stored) -> &'static str {
+    match stored {
+        Stored::Full => "full",
+        Stored::Truncated => "truncated",
+        Stored::Off => "off",
+    }
+}

@@ -1,0 +1,56 @@
+//! What the log needs besides writing, done in the background when there is time: the search index of rows that were put
+//! off under load, and the removal of rows that are past their retention.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::{StoreError, logs, orgs};
+
+use crate::app::App;
+
+const TICK: Duration = Duration::from_secs(1);
+const SWEEP_EVERY: i64 = 10 * MINUTE;
+/// Rows indexed in one transaction: short enough that a batch of new rows does not wait long behind it.
+const INDEX_ROWS: i64 = 200;
+
+pub async fn run(app: Arc<App>) {
+    let mut next_sweep = app.clock.now();
+    while tokio::time::timeout(TICK, app.stopping()).await.is_err() {
+        if let Err(error) = index(&app).await {
+            tracing::debug!(%error, "the search index waits");
+        }
+        let now = app.clock.now();
+        if now < next_sweep {
+            continue;
+        }
+        match sweep(&app, now).await {
+            // There may be more: go on at the next tick.
+            Ok(removed) if removed > 0 => {
+                tracing::info!(removed, "log rows past their retention were removed")
+            }
+            Ok(_) => next_sweep = now.plus(SWEEP_EVERY),
+            Err(error) => {
+                tracing::debug!(%error, "retention waits");
+                next_sweep = now.plus(MINUTE);
+            }
+        }
+    }
+}
+
+async fn index(app: &App) -> Result<(), StoreError> {
+    while !app.is_stopping() {
+        let done = logs::index_pending(&app.logs, INDEX_ROWS).await?;
+        if i64::try_from(done).is_ok_and(|done| done < INDEX_ROWS) {
+            break;
+        }
+        // Rows that arrive come before the index of those that are there.
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+async fn sweep(app: &App, now: Timestamp) -> Result<u64, StoreError> {
+    let overrides = orgs::log_retentions(&app.db).await?;
+    logs::sweep(&app.logs, now, app.config.log_retention_days, &overrides).await
+}

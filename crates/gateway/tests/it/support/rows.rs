@@ -1,0 +1,84 @@
+//! Log rows to begin with, written straight into the store.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use gateway_core::ids::OrgId;
+use gateway_core::llm::Shape;
+use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored, Tokens, first_log_id};
+use gateway_core::time::Timestamp;
+use gateway_store::logs;
+use serde_json::{Map, json};
+
+use super::{Account, TestApp};
+
+pub fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// A successful chat of 10 + 5 tokens that cost a thousandth of a dollar and took 100 ms.
+pub fn row(account: &Account, time: Timestamp) -> LogRow {
+    static NEXT: AtomicI64 = AtomicI64::new(0);
+    LogRow {
+        id: first_log_id(time) + NEXT.fetch_add(1, Ordering::Relaxed) % 4096,
+        org_id: account.org_id.parse::<OrgId>().unwrap(),
+        request_id: "req-1".into(),
+        created_at: time,
+        level: Level::Info,
+        source: Source::Proxy,
+        provider: "openai".into(),
+        shape: Some(Shape::OpenAi),
+        model: Some("gpt-4o".into()),
+        method: "POST".into(),
+        path: "/v1/chat/completions".into(),
+        status: 200,
+        error_code: None,
+        stream: false,
+        latency_ms: 100,
+        ttft_ms: Some(40),
+        tokens: Some(Tokens { prompt: 10, completion: 5, ..Tokens::default() }),
+        usage_estimated: false,
+        cost_usd: Some("0.001".parse().unwrap()),
+        unpriced: false,
+        cache: None,
+        attempts: vec![Attempt {
+            provider: "openai".into(),
+            model: Some("gpt-4o".into()),
+            status: Some(200),
+            start_ms: 2,
+            ttft_ms: Some(38),
+            latency_ms: 97,
+            error: None,
+        }],
+        key_id: None,
+        app_id: None,
+        team_id: None,
+        user: None,
+        session_id: None,
+        metadata: Map::new(),
+        traceparent: None,
+        request_stored: Stored::Full,
+        response_stored: Stored::Full,
+        request: chat("hello there"),
+        response: json!({"choices": [{"message": {"role": "assistant", "content": "general greeting"}}]})
+            .to_string()
+            .into_bytes(),
+        response_is_stream: false,
+    }
+}
+
+/// The row with something changed.
+pub fn with(mut row: LogRow, change: impl FnOnce(&mut LogRow)) -> LogRow {
+    change(&mut row);
+    row
+}
+
+/// A chat request that says this.
+pub fn chat(text: &str) -> Vec<u8> {
+    json!({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}).to_string().into_bytes()
+}
+
+impl TestApp {
+    pub async fn write(&self, rows: &[LogRow]) -> usize {
+        logs::write_batch(&self.app.logs, rows).await.unwrap()
+    }
+}
