@@ -54,7 +54,7 @@ struct Yaml(Text);
 struct Plain(Text);
 
 macro_rules! text_answer {
-    ($name:ident, $kind:literal) => {
+    ($name:ident, $kind:literal, $schema:tt) => {
         impl IntoResponse for $name {
             fn into_response(self) -> Response {
                 self.0.into_response()
@@ -62,7 +62,7 @@ macro_rules! text_answer {
         }
         impl Output for $name {
             fn describe(operation: &mut Operation<'_>) {
-                let schema = json!({"type": "string"});
+                let schema = json!($schema);
                 operation.responses.push((
                     200,
                     json!({"description": "The text", "content": {$kind: {"schema": schema}}}),
@@ -71,8 +71,8 @@ macro_rules! text_answer {
         }
     };
 }
-text_answer!(Yaml, "application/yaml");
-text_answer!(Plain, "text/plain");
+text_answer!(Yaml, "application/yaml", {"type": "object"});
+text_answer!(Plain, "text/plain", {"type": "string"});
 
 async fn openapi(State(_): Shared) -> Yaml {
     Yaml(Text { kind: "application/yaml", body: docs::openapi_yaml() })
