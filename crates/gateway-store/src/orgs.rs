@@ -54,6 +54,21 @@ pub async fn of_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreErr
     rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect()
 }
 
+/// The organizations that keep their log rows for a number of days of their own.
+pub async fn log_retentions(db: &Db) -> Result<Vec<(OrgId, u32)>, StoreError> {
+    let rows = db
+        .all("SELECT id, settings FROM orgs WHERE settings LIKE '%\"log_retention_days\":%'", Vec::new())
+        .await?;
+    let mut kept = Vec::new();
+    for row in rows {
+        let settings: OrgSettings = row.json("settings")?;
+        if let Some(days) = settings.log_retention_days {
+            kept.push((row.get("id")?, days));
+        }
+    }
+    Ok(kept)
+}
+
 /// Holds the organization's row until the transaction ends, so that checks that look at several rows (the last
 /// owner) cannot interleave. False when the organization is gone.
 pub async fn lock(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
