@@ -13,6 +13,7 @@ pub mod events;
 pub mod keys;
 pub mod logs;
 pub mod members;
+pub mod names;
 pub mod orgs;
 pub mod page;
 pub mod providers;

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
+use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use secrecy::ExposeSecret;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use uuid::{ContextV7, Uuid};
 
@@ -50,6 +51,8 @@ pub struct App {
     pub log_ids: LogIds,
     pub spool: Spool,
     pub metrics: Metrics,
+    /// Rows as the writer has stored them, for those who follow.
+    pub tail: broadcast::Sender<Arc<LogRow>>,
     ids: Mutex<ContextV7>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
@@ -71,6 +74,8 @@ pub enum StartError {
     Crypto(&'static str),
 }
 
+/// Rows that a follower may be behind before it has to ask the store.
+const TAIL_ROWS: usize = 1024;
 /// How often a running node notes which keys were used, and forgets what is over or was changed elsewhere.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -94,6 +99,7 @@ impl App {
             log_ids: LogIds::new(node[0]),
             spool,
             metrics: Metrics::default(),
+            tail: broadcast::Sender::new(TAIL_ROWS),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
                 .ok_or(StartError::Crypto("the master key cannot be used"))?,

@@ -10,36 +10,43 @@ const SIZES: [usize; 4] = [200, 25, 5, 1];
 
 /// An INSERT of several rows.
 pub(super) struct Bulk {
-    statements: [String; SIZES.len()],
+    sqlite: [String; SIZES.len()],
+    postgres: [String; SIZES.len()],
 }
 
 impl Bulk {
     /// `row` is one row of VALUES with `?` for each parameter.
     pub(super) fn new(head: &str, row: &str, tail: &str) -> Self {
-        Self { statements: SIZES.map(|size| statement(head, row, tail, size)) }
+        let statements = |dialect| SIZES.map(|size| statement(dialect, head, row, tail, size));
+        Self { sqlite: statements(Dialect::Sqlite), postgres: statements(Dialect::Postgres) }
     }
 
     /// Answers nothing: what was new is known before.
     pub(super) async fn run(&'static self, tx: &mut Tx, rows: Vec<Vec<Arg>>) -> Result<(), StoreError> {
+        let statements = match tx.dialect() {
+            Dialect::Sqlite => &self.sqlite,
+            Dialect::Postgres => &self.postgres,
+        };
         let mut left = rows.len();
         let mut rows = rows.into_iter();
         while left > 0 {
             let Some(at) = SIZES.iter().position(|size| *size <= left) else { break };
             let args: Vec<Arg> = rows.by_ref().take(SIZES[at]).flatten().collect();
-            tx.exec(self.statements[at].as_str(), args).await?;
+            tx.exec(statements[at].as_str(), args).await?;
             left -= SIZES[at];
         }
         Ok(())
     }
 }
 
-fn statement(head: &str, row: &str, tail: &str, size: usize) -> String {
+/// SQLite looks a numbered parameter up by going through all of them, which thousands do not bear; bare ones it counts.
+fn statement(dialect: Dialect, head: &str, row: &str, tail: &str, size: usize) -> String {
     let mut sql = String::from(head);
     let mut parameter = 0;
     for line in 0..size {
         sql.push_str(if line == 0 { " " } else { ", " });
         for c in row.chars() {
-            if c == '?' {
+            if c == '?' && dialect == Dialect::Postgres {
                 parameter += 1;
                 sql.push('$');
                 sql.push_str(&parameter.to_string());
@@ -80,9 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_numbered_through() {
+    fn parameters_are_numbered_where_that_costs_nothing() {
+        let of = |dialect| {
+            statement(dialect, "INSERT INTO t (a, b) VALUES", "(?, f(?))", "ON CONFLICT DO NOTHING", 2)
+        };
         assert_eq!(
-            statement("INSERT INTO t (a, b) VALUES", "(?, f(?))", "ON CONFLICT DO NOTHING", 2),
+            of(Dialect::Sqlite),
+            "INSERT INTO t (a, b) VALUES (?, f(?)), (?, f(?)) ON CONFLICT DO NOTHING"
+        );
+        assert_eq!(
+            of(Dialect::Postgres),
             "INSERT INTO t (a, b) VALUES ($1, f($2)), ($3, f($4)) ON CONFLICT DO NOTHING"
         );
     }

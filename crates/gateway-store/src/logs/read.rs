@@ -5,6 +5,7 @@ use gateway_core::llm::Shape;
 use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_decimal;
+use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
 use super::words;
@@ -40,6 +41,44 @@ pub struct LogFilter {
     pub words: Vec<String>,
     /// Only rows with a greater id.
     pub after_id: Option<i64>,
+}
+
+impl LogFilter {
+    /// Does a row that has just come fit as well? Its automatic session is not known to it.
+    pub fn matches(&self, row: &LogRow) -> bool {
+        let Self {
+            provider,
+            model,
+            level,
+            status,
+            source,
+            key_id,
+            session_id,
+            user,
+            from,
+            to,
+            words,
+            after_id,
+        } = self;
+        let fits = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| Some(wanted) == found)
+        };
+        fits(provider, Some(&row.provider))
+            && fits(model, row.model.as_deref())
+            && level.is_none_or(|level| level == row.level)
+            && status.is_none_or(|(low, high)| (low..=high).contains(&row.status))
+            && source.is_none_or(|source| source == row.source)
+            && key_id.is_none_or(|key| Some(key) == row.key_id)
+            && fits(session_id, row.session_id.as_deref())
+            && fits(user, row.user.as_deref())
+            && from.is_none_or(|from| row.id >= first_log_id(from))
+            && to.is_none_or(|to| row.id < first_log_id(to))
+            && after_id.is_none_or(|after| row.id > after)
+            && (words.is_empty() || {
+                let found = of_bodies(&row.request, &row.response, row.response_is_stream);
+                words.iter().all(|word| found.contains(word))
+            })
+    }
 }
 
 /// Newest first.

@@ -7,14 +7,19 @@ pub mod caller;
 pub mod docs;
 pub mod extract;
 mod keys;
+mod logs;
 mod members;
+mod metrics;
 mod orgs;
 pub mod page;
 mod providers;
 mod query;
 pub mod route;
+mod sessions;
 mod system;
 mod teams;
+mod usage;
+mod users;
 
 use std::sync::Arc;
 
@@ -35,6 +40,11 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         providers::area(),
+        logs::area(),
+        sessions::area(),
+        users::area(),
+        usage::area(),
+        metrics::area(),
         system::area(),
     ]
 }

@@ -34,6 +34,15 @@ impl PageParams {
     }
 }
 
+/// A page of a list whose cursors are numbers.
+pub fn numbered(limit: Option<i64>, cursor: Option<&str>) -> Outcome<Page> {
+    let before = cursor.map(decode).transpose()?;
+    if before.as_ref().is_some_and(|before| before.parse::<i64>().is_err()) {
+        return Err(unknown_cursor());
+    }
+    Ok(Page { limit: checked_limit(limit)?, before })
+}
+
 /// The asked-for limit, cut to the maximum.
 pub fn checked_limit(limit: Option<i64>) -> Outcome<i64> {
     match limit {
@@ -60,5 +69,9 @@ pub fn encode(next: Option<&str>) -> Option<String> {
 fn decode(cursor: &str) -> Outcome<String> {
     let bytes = BASE64.decode(cursor).ok();
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| !text.contains('\0'));
-    text.ok_or_else(|| Problem::field("cursor", "is not one that this list gave out"))
+    text.ok_or_else(unknown_cursor)
+}
+
+fn unknown_cursor() -> Problem {
+    Problem::field("cursor", "is not one that this list gave out")
 }

@@ -86,10 +86,21 @@ async fn move_some(app: &App, progress: &mut Progress, segment: &Readable) -> Re
     }
     for batch in rows.chunks(BATCH_ROWS) {
         logs::write_batch(&app.logs, batch).await?;
+        tell_followers(app, batch);
     }
     app.spool.moved(length);
     progress.0.insert(segment.path.clone(), done + length);
     Ok(true)
+}
+
+/// Rows are told to followers once they can be read back, so that who misses one finds it in the store.
+fn tell_followers(app: &App, rows: &[LogRow]) {
+    if app.tail.receiver_count() > 0 {
+        for row in rows {
+            // An error means that the last follower has just left.
+            let _ = app.tail.send(Arc::new(row.clone()));
+        }
+    }
 }
 
 /// A closed segment has given all it has. Bytes behind the last whole record are a torn one.

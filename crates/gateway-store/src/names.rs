@@ -1,0 +1,31 @@
+//! What things are called, for lists that know only their ids.
+
+use std::collections::HashMap;
+
+use gateway_core::ids::OrgId;
+
+use crate::row::args;
+use crate::{Db, StoreError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    Keys,
+    Apps,
+    Teams,
+    /// By their email.
+    Members,
+}
+
+/// The names of all of an organization's things of one kind, by id.
+pub async fn names(db: &Db, org: OrgId, of: Named) -> Result<HashMap<String, String>, StoreError> {
+    let sql = match of {
+        Named::Keys => "SELECT id, name FROM api_keys WHERE org_id = $1",
+        Named::Apps => "SELECT id, name FROM apps WHERE org_id = $1",
+        Named::Teams => "SELECT id, name FROM teams WHERE org_id = $1",
+        Named::Members => {
+            "SELECT u.id, u.email AS name FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.org_id = $1"
+        }
+    };
+    let rows = db.all(sql, args![org]).await?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("name")?))).collect()
+}

@@ -1,0 +1,190 @@
+//! A log row as callers see it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use gateway_core::ids::{AppId, KeyId, TeamId};
+use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored};
+use gateway_core::time::Timestamp;
+use gateway_core::totals::{cost_units, usd};
+use gateway_store::logs::{Entry, preview};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LogRow")]
+pub struct LogView {
+    pub id: i64,
+    request_id: String,
+    pub created_at: Timestamp,
+    level: Level,
+    source: Source,
+    pub provider: String,
+    pub model: Option<String>,
+    method: String,
+    path: String,
+    pub status: u16,
+    pub error_code: Option<String>,
+    stream: bool,
+    pub latency_ms: i64,
+    /// Time to the first byte of the answer.
+    ttft_ms: Option<i64>,
+    /// All input, cached included; null when nothing was used.
+    prompt_tokens: Option<i64>,
+    /// All output, reasoning included.
+    completion_tokens: Option<i64>,
+    cached_tokens: Option<i64>,
+    reasoning_tokens: Option<i64>,
+    pub total_tokens: Option<i64>,
+    /// The provider reported nothing; the tokens were counted here.
+    usage_estimated: bool,
+    /// Null: the model has no price, or nothing was used.
+    pub cost_usd: Option<f64>,
+    pub cache: Option<String>,
+    pub attempts: Vec<Attempt>,
+    key_id: Option<KeyId>,
+    app_id: Option<AppId>,
+    team_id: Option<TeamId>,
+    user: Option<String>,
+    /// Null only in the live stream, for requests that named none: their session is found when they are stored.
+    session_id: Option<String>,
+    metadata: Map<String, Value>,
+    request_stored: Stored,
+    response_stored: Stored,
+    /// The first 200 characters of the last user text.
+    preview: Option<String>,
+}
+
+impl LogView {
+    pub fn new(row: &LogRow, preview: Option<String>) -> Self {
+        let tokens = row.tokens;
+        Self {
+            id: row.id,
+            request_id: row.request_id.clone(),
+            created_at: row.created_at,
+            level: row.level,
+            source: row.source,
+            provider: row.provider.clone(),
+            model: row.model.clone(),
+            method: row.method.clone(),
+            path: row.path.clone(),
+            status: row.status,
+            error_code: row.error_code.clone(),
+            stream: row.stream,
+            latency_ms: row.latency_ms,
+            ttft_ms: row.ttft_ms,
+            prompt_tokens: tokens.map(|tokens| tokens.prompt),
+            completion_tokens: tokens.map(|tokens| tokens.completion),
+            cached_tokens: tokens.map(|tokens| tokens.cached),
+            reasoning_tokens: tokens.map(|tokens| tokens.reasoning),
+            total_tokens: tokens.map(|tokens| tokens.total()),
+            usage_estimated: row.usage_estimated,
+            cost_usd: row.cost_usd.map(|cost| usd(cost_units(cost))),
+            cache: row.cache.clone(),
+            attempts: row.attempts.clone(),
+            key_id: row.key_id,
+            app_id: row.app_id,
+            team_id: row.team_id,
+            user: row.user.clone(),
+            session_id: row.session_id.clone(),
+            metadata: row.metadata.clone(),
+            request_stored: row.request_stored,
+            response_stored: row.response_stored,
+            preview,
+        }
+    }
+
+    /// A row that has not been read from the store.
+    pub fn live(row: &LogRow) -> Self {
+        Self::new(row, preview(&row.request))
+    }
+}
+
+impl From<Entry> for LogView {
+    fn from(entry: Entry) -> Self {
+        Self::new(&entry.row, entry.preview)
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct LogDetail {
+    #[serde(flatten)]
+    row: LogView,
+    request: StoredBody,
+    response: StoredBody,
+}
+
+impl From<Entry> for LogDetail {
+    fn from(entry: Entry) -> Self {
+        Self {
+            request: StoredBody::read(&entry.row.request),
+            response: StoredBody::read(&entry.row.response),
+            row: entry.into(),
+        }
+    }
+}
+
+/// A stored body: the JSON that it is, byte for byte; else its text; `{"base64": "…"}` when it is no text; null when
+/// nothing was kept.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StoredBody {
+    Nothing,
+    Json(Box<RawValue>),
+    Text(String),
+    Bytes { base64: String },
+}
+
+impl StoredBody {
+    fn read(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::Nothing;
+        }
+        if let Ok(json) = serde_json::from_slice(bytes) {
+            return Self::Json(json);
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            // A text that was cut inside a character is still a text.
+            Err(error) if error.error_len().is_none() => {
+                Self::Text(String::from_utf8_lossy(bytes).into_owned())
+            }
+            Err(_) => Self::Bytes { base64: BASE64.encode(bytes) },
+        }
+    }
+}
+
+impl JsonSchema for StoredBody {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StoredBody".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let description = "The JSON that the body is, byte for byte; else its text; {\"base64\": …} when it is no text; \
+                           null when nothing was kept.";
+        schemars::Schema::from(json!({ "description": description }).as_object().cloned().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bytes: &[u8]) -> String {
+        serde_json::to_string(&StoredBody::read(bytes)).unwrap()
+    }
+
+    #[test]
+    fn a_stored_body_is_shown_as_what_it_is() {
+        assert_eq!(shown(b""), "null");
+        assert_eq!(
+            shown(br#"{"n": 1.50, "big": 123456789012345678901234567890}"#),
+            r#"{"n": 1.50, "big": 123456789012345678901234567890}"#
+        );
+        assert_eq!(shown(br#"{"cut": "of"#), r#""{\"cut\": \"of""#);
+        assert_eq!(shown("data: gr\u{fc}n\n\n".as_bytes()), "\"data: gr\u{fc}n\\n\\n\"");
+        assert_eq!(shown(&"grün".as_bytes()[..3]), "\"gr\u{fffd}\"");
+        assert_eq!(shown(&[0xff, 0x00, 0x41]), r#"{"base64":"/wBB"}"#);
+    }
+}

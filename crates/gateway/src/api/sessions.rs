@@ -1,0 +1,269 @@
+//! Sessions: requests that belong together, because their caller said so or because they followed each other closely.
+
+use axum::extract::State;
+use gateway_core::ids::OrgId;
+use gateway_core::logs::LogRow;
+use gateway_core::time::Timestamp;
+use gateway_core::totals::{is_cache_hit, is_error};
+use gateway_store::logs::{self, LogFilter, Session, SessionFilter};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::caller::{Caller, Shared, Viewer};
+use super::extract::{At, Json, Params, PathParam};
+use super::logs::view::LogView;
+use super::page;
+use super::route::Area;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+/// The requests of one session that are shown at once.
+const MOST_REQUESTS: i64 = 1_000;
+
+pub fn area() -> Area {
+    Area::new("sessions", "Sessions: requests that belong together.")
+        .get("/sessions", list, "Sessions, newest first")
+        .get("/sessions/{sessionId}", get, "A session with its requests, oldest first")
+        .get("/sessions/{sessionId}/timeline", timeline, "What happened in a session, in order")
+}
+
+/// A session's id: any text that a caller chose.
+struct SessionId(String);
+
+impl PathParam for SessionId {
+    const NAME: &'static str = "sessionId";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('\0') {
+            Err("must not contain NUL characters".into())
+        } else {
+            Ok(Self(text.into()))
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({"type": "string"})
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
+struct SessionView {
+    id: String,
+    user: Option<String>,
+    started_at: Timestamp,
+    last_seen_at: Timestamp,
+    requests: i64,
+    total_tokens: i64,
+    /// Null when tokens were used and no model had a price.
+    cost_usd: Option<f64>,
+    providers: Vec<String>,
+    models: Vec<String>,
+    errors: i64,
+}
+
+impl From<Session> for SessionView {
+    fn from(session: Session) -> Self {
+        Self {
+            cost_usd: session.cost_usd(),
+            id: session.id,
+            user: session.user,
+            started_at: session.started_at,
+            last_seen_at: session.last_seen_at,
+            requests: session.requests,
+            total_tokens: session.tokens,
+            providers: session.providers,
+            models: session.models,
+            errors: session.errors,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SessionParams {
+    /// How many at most; above 200 it is cut to 200.
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+    user: Option<String>,
+    /// Sessions in which this provider was asked.
+    provider: Option<String>,
+    /// Sessions that were seen at or after this time.
+    from: Option<Timestamp>,
+    /// Sessions that began before this time.
+    to: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SessionList {
+    sessions: Vec<SessionView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<SessionParams>,
+) -> Outcome<Json<SessionList>> {
+    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    let filter =
+        SessionFilter { user: params.user, provider: params.provider, from: params.from, to: params.to };
+    let found = logs::list_sessions(&app.logs, caller.org.id, &filter, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(SessionList { sessions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SessionDetail {
+    id: String,
+    user: Option<String>,
+    started_at: Timestamp,
+    last_seen_at: Timestamp,
+    /// How many there are; `requests` holds the first 1000 at most.
+    request_count: i64,
+    total_tokens: i64,
+    cost_usd: Option<f64>,
+    providers: Vec<String>,
+    models: Vec<String>,
+    errors: i64,
+    requests: Vec<LogView>,
+}
+
+async fn get(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(SessionId(id)): At<SessionId>,
+) -> Outcome<Json<SessionDetail>> {
+    let (session, rows) = with_rows(&app, caller.org.id, &id).await?;
+    let SessionView {
+        id,
+        user,
+        started_at,
+        last_seen_at,
+        requests,
+        total_tokens,
+        cost_usd,
+        providers,
+        models,
+        errors,
+    } = session.into();
+    Ok(Json(SessionDetail {
+        id,
+        user,
+        started_at,
+        last_seen_at,
+        request_count: requests,
+        total_tokens,
+        cost_usd,
+        providers,
+        models,
+        errors,
+        requests: rows.into_iter().map(Into::into).collect(),
+    }))
+}
+
+async fn with_rows(app: &App, org: OrgId, id: &str) -> Outcome<(Session, Vec<logs::Entry>)> {
+    let session = logs::find_session(&app.logs, org, id).await?.ok_or_else(Problem::not_found)?;
+    let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
+    let rows = logs::list_after(&app.logs, org, &filter, MOST_REQUESTS).await?;
+    Ok((session, rows))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Timeline {
+    session_id: String,
+    events: Vec<Event>,
+}
+
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+enum EventType {
+    Request,
+    Fallback,
+    CacheHit,
+    Error,
+    Response,
+}
+
+/// Something that happened in a session. Fields that say nothing are left out.
+#[derive(Serialize, JsonSchema)]
+struct Event {
+    at: Timestamp,
+    r#type: EventType,
+    log_id: i64,
+    provider: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// Of an error: its code. Of a fallback: why the target before was left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_tokens: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<f64>,
+}
+
+async fn timeline(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(SessionId(id)): At<SessionId>,
+) -> Outcome<Json<Timeline>> {
+    let (session, rows) = with_rows(&app, caller.org.id, &id).await?;
+    let mut events: Vec<Event> = rows.iter().flat_map(|entry| events_of(&entry.row)).collect();
+    events.sort_by_key(|event| (event.at, event.log_id, event.r#type));
+    Ok(Json(Timeline { session_id: session.id, events }))
+}
+
+fn events_of(row: &LogRow) -> Vec<Event> {
+    let view = LogView::new(row, None);
+    let event = |r#type: EventType, after_ms: i64| Event {
+        at: row.created_at.plus(after_ms),
+        r#type,
+        log_id: row.id,
+        provider: row.provider.clone(),
+        model: row.model.clone(),
+        status: None,
+        error: None,
+        latency_ms: None,
+        total_tokens: None,
+        cost_usd: None,
+    };
+    let first = row.attempts.first();
+    let mut events = vec![Event {
+        provider: first.map_or(&row.provider, |attempt| &attempt.provider).clone(),
+        model: first.map_or(&row.model, |attempt| &attempt.model).clone(),
+        ..event(EventType::Request, 0)
+    }];
+    for pair in row.attempts.windows(2) {
+        let [before, now] = pair else { continue };
+        // A second try of the same target is no fallback.
+        if (&before.provider, &before.model) != (&now.provider, &now.model) {
+            events.push(Event {
+                provider: now.provider.clone(),
+                model: now.model.clone(),
+                status: before.status,
+                error: before.error.clone(),
+                ..event(EventType::Fallback, now.start_ms)
+            });
+        }
+    }
+    if is_cache_hit(row) {
+        events.push(event(EventType::CacheHit, row.latency_ms));
+    }
+    let end = if is_error(row) { EventType::Error } else { EventType::Response };
+    events.push(Event {
+        status: Some(row.status),
+        error: row.error_code.clone(),
+        latency_ms: Some(row.latency_ms),
+        total_tokens: view.total_tokens,
+        cost_usd: view.cost_usd,
+        ..event(end, row.latency_ms)
+    });
+    events
+}

@@ -1,0 +1,337 @@
+//! Usage and cost: added up over any range of time, cut into buckets, broken down by who and what caused it.
+
+mod prices;
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use gateway_core::ids::OrgId;
+use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
+use gateway_core::totals::Totals;
+use gateway_store::logs::{self, Group, Span, UsageFilter};
+use gateway_store::names::{Named, names};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Caller, Shared, Viewer};
+use super::extract::{Json, Params};
+use super::logs::parse_id;
+use super::route::Area;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+const DEFAULT_DAYS: i64 = 30;
+const LONGEST_BY_MINUTE: i64 = 6 * HOUR;
+const MOST_BUCKETS: i64 = 10_000;
+const MOST_ROWS: usize = 1_000;
+
+pub fn area() -> Area {
+    Area::new("usage", "Usage and cost analytics. Times are UTC; without from and to, the last 30 days.")
+        .get("/usage/summary", summary, "Requests, tokens, cost and latency of a range of time")
+        .get("/usage/timeseries", timeseries, "The same in buckets of time, empty ones included")
+        .get("/usage/breakdown", breakdown, "The same by provider, model, key, team, application or user")
+        .get("/usage/prices", prices::prices, "The prices that costs are calculated with")
+}
+
+/// What all usage queries take; a flat list, because query parameters are.
+macro_rules! usage_params {
+    ($name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? }) => {
+        #[derive(Deserialize, JsonSchema)]
+        struct $name {
+            provider: Option<String>,
+            model: Option<String>,
+            key_id: Option<String>,
+            app_id: Option<String>,
+            team_id: Option<String>,
+            /// From this time on. Left out: the beginning of the day 29 days before `to`.
+            from: Option<Timestamp>,
+            /// Up to this time, not including it. Left out: now.
+            to: Option<Timestamp>,
+            $($(#[$attribute])* $field: $type,)*
+        }
+
+        impl $name {
+            fn filter(&self) -> Outcome<UsageFilter> {
+                Ok(UsageFilter {
+                    provider: self.provider.clone(),
+                    model: self.model.clone(),
+                    key_id: self.key_id.as_deref().map(|id| parse_id("key_id", id)).transpose()?,
+                    app_id: self.app_id.as_deref().map(|id| parse_id("app_id", id)).transpose()?,
+                    team_id: self.team_id.as_deref().map(|id| parse_id("team_id", id)).transpose()?,
+                    user: None,
+                })
+            }
+        }
+    };
+}
+
+usage_params!(SummaryParams {});
+usage_params!(SeriesParams {
+    /// `day` when left out; `minute` for ranges of up to 6 hours.
+    interval: Option<IntervalName>,
+    /// Each bucket then has `groups`.
+    by: Option<SeriesGroup>,
+});
+usage_params!(BreakdownParams {
+    /// `provider` when left out.
+    by: Option<BreakdownGroup>,
+});
+
+#[derive(Deserialize, Serialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum IntervalName {
+    Minute,
+    #[serde(alias = "hourly")]
+    Hour,
+    #[serde(alias = "daily")]
+    Day,
+    #[serde(alias = "weekly")]
+    Week,
+}
+
+impl From<IntervalName> for Interval {
+    fn from(name: IntervalName) -> Self {
+        match name {
+            IntervalName::Minute => Self::Minute,
+            IntervalName::Hour => Self::Hour,
+            IntervalName::Day => Self::Day,
+            IntervalName::Week => Self::Week,
+        }
+    }
+}
+
+#[derive(Deserialize, Serialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum SeriesGroup {
+    Provider,
+    Model,
+    Status,
+}
+
+#[derive(Deserialize, Serialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum BreakdownGroup {
+    Provider,
+    Model,
+    Key,
+    Team,
+    App,
+    User,
+}
+
+/// Sums over rows.
+#[derive(Serialize, JsonSchema)]
+struct Sums {
+    requests: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    total_tokens: i64,
+    /// Of the requests that have a price; null when tokens were used and none had one.
+    cost_usd: Option<f64>,
+    errors: i64,
+    cache_hits: i64,
+    /// Requests that used tokens of a model without a price; their cost is in no sum.
+    unpriced: i64,
+    /// Off by less than a tenth; null without requests.
+    p50_ms: Option<i64>,
+    p95_ms: Option<i64>,
+}
+
+impl From<&Totals> for Sums {
+    fn from(totals: &Totals) -> Self {
+        Self {
+            requests: totals.requests,
+            prompt_tokens: totals.prompt_tokens,
+            completion_tokens: totals.completion_tokens,
+            total_tokens: totals.total_tokens(),
+            cost_usd: totals.cost_usd(),
+            errors: totals.errors,
+            cache_hits: totals.cache_hits,
+            unpriced: totals.unpriced,
+            p50_ms: totals.latencies.percentile(0.5),
+            p95_ms: totals.latencies.percentile(0.95),
+        }
+    }
+}
+
+/// The range that was asked for, and the one that is read: without an end, whatever comes until the day is over counts,
+/// so that no part of an hour has to be read row by row.
+struct Range {
+    shown: Span,
+    read: Span,
+}
+
+fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) -> Outcome<Range> {
+    let end = to.unwrap_or_else(|| app.clock.now());
+    let from = from.unwrap_or_else(|| Interval::Day.start_of(end.plus(-(usual - DAY))));
+    if from >= end {
+        return Err(Problem::field("from", "must be before `to`"));
+    }
+    let read_to = if to.is_some() { end } else { Interval::Day.start_of(end.plus(DAY)) };
+    Ok(Range { shown: Span { from, to: end }, read: Span { from, to: read_to } })
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Summary {
+    #[serde(flatten)]
+    sums: Sums,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+async fn summary(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<SummaryParams>,
+) -> Outcome<Json<Summary>> {
+    let filter = params.filter()?;
+    let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
+    let found = logs::usage(&app.logs, caller.org.id, &filter, range.read, None, None).await?;
+    let totals = found.first().map(|usage| usage.totals.clone()).unwrap_or_default();
+    Ok(Json(Summary { sums: (&totals).into(), from: range.shown.from, to: range.shown.to }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Series {
+    interval: IntervalName,
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Bucket {
+    start: Timestamp,
+    #[serde(flatten)]
+    sums: Sums,
+    /// Only when `by` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<GroupSums>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct GroupSums {
+    key: Option<String>,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+async fn timeseries(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<SeriesParams>,
+) -> Outcome<Json<Series>> {
+    let filter = params.filter()?;
+    let name = params.interval.unwrap_or(IntervalName::Day);
+    let interval = Interval::from(name);
+    let usual = match interval {
+        Interval::Minute => HOUR,
+        Interval::Hour => 2 * DAY,
+        Interval::Day => DEFAULT_DAYS * DAY,
+        Interval::Week => 12 * 7 * DAY,
+    };
+    let from = match (interval, params.from) {
+        // An hour by the minute does not begin at midnight.
+        (Interval::Minute, None) => Some(params.to.unwrap_or_else(|| app.clock.now()).plus(-usual)),
+        (_, from) => from,
+    };
+    let range = range(&app, from, params.to, usual)?;
+    let shown = range.shown;
+    let length = shown.to.0 - shown.from.0;
+    if interval == Interval::Minute && length > LONGEST_BY_MINUTE {
+        return Err(Problem::field("interval", "minute is for ranges of up to 6 hours"));
+    }
+    if length / interval.length() > MOST_BUCKETS {
+        return Err(Problem::field(
+            "interval",
+            format!("the range has more than {MOST_BUCKETS} of them; choose a longer interval"),
+        ));
+    }
+    let read = if interval == Interval::Minute { shown } else { range.read };
+    let group = params.by.map(|by| match by {
+        SeriesGroup::Provider => Group::Provider,
+        SeriesGroup::Model => Group::Model,
+        SeriesGroup::Status => Group::Status,
+    });
+    let found = logs::usage(&app.logs, caller.org.id, &filter, read, Some(interval), group).await?;
+    let mut by_start: HashMap<Timestamp, Vec<logs::Usage>> = HashMap::new();
+    for usage in found {
+        by_start.entry(usage.start).or_default().push(usage);
+    }
+    let mut buckets = Vec::new();
+    let mut start = interval.start_of(shown.from);
+    while start < shown.to {
+        let parts = by_start.remove(&start).unwrap_or_default();
+        let mut totals = Totals::default();
+        parts.iter().for_each(|part| totals.add(&part.totals));
+        let groups = || {
+            parts
+                .iter()
+                .map(|part| GroupSums { key: part.group.clone(), sums: (&part.totals).into() })
+                .collect()
+        };
+        buckets.push(Bucket { start, sums: (&totals).into(), groups: group.map(|_| groups()) });
+        start = start.plus(interval.length());
+    }
+    Ok(Json(Series { interval: name, buckets }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Breakdown {
+    by: BreakdownGroup,
+    /// Dearest first; 1000 at most.
+    rows: Vec<BreakdownRow>,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct BreakdownRow {
+    /// Null: requests that have none.
+    key: Option<String>,
+    name: String,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+async fn breakdown(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<BreakdownParams>,
+) -> Outcome<Json<Breakdown>> {
+    let filter = params.filter()?;
+    let by = params.by.unwrap_or(BreakdownGroup::Provider);
+    let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
+    let org = caller.org.id;
+    let (group, named) = match by {
+        BreakdownGroup::Provider => (Group::Provider, None),
+        BreakdownGroup::Model => (Group::Model, None),
+        BreakdownGroup::Key => (Group::Key, Some(Named::Keys)),
+        BreakdownGroup::Team => (Group::Team, Some(Named::Teams)),
+        BreakdownGroup::App => (Group::App, Some(Named::Apps)),
+        BreakdownGroup::User => (Group::User, Some(Named::Members)),
+    };
+    let mut found = logs::usage(&app.logs, org, &filter, range.read, None, Some(group)).await?;
+    found.sort_by(|a, b| {
+        let weight = |usage: &logs::Usage| (usage.totals.cost, usage.totals.requests);
+        weight(b).cmp(&weight(a)).then_with(|| a.group.cmp(&b.group))
+    });
+    found.truncate(MOST_ROWS);
+    let known = known_names(&app, org, named).await?;
+    let rows = found.into_iter().map(|usage| row(usage, &known)).collect();
+    Ok(Json(Breakdown { by, rows, from: range.shown.from, to: range.shown.to }))
+}
+
+async fn known_names(app: &App, org: OrgId, named: Option<Named>) -> Outcome<HashMap<String, String>> {
+    match named {
+        None => Ok(HashMap::new()),
+        Some(named) => Ok(names(&app.db, org, named).await?),
+    }
+}
+
+/// What has no name (any more) is called by its id.
+fn row(usage: logs::Usage, known: &HashMap<String, String>) -> BreakdownRow {
+    let name = match &usage.group {
+        None => "(none)".to_owned(),
+        Some(key) => known.get(key).unwrap_or(key).clone(),
+    };
+    BreakdownRow { name, sums: (&usage.totals).into(), key: usage.group }
+}

@@ -1,0 +1,97 @@
+//! The price table as it is in force.
+
+use axum::extract::State;
+use gateway_core::pricing::Price;
+use gateway_core::time::Timestamp;
+use rust_decimal::prelude::ToPrimitive as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::caller::{Caller, Shared, Viewer};
+use crate::api::extract::{Json, Params};
+use crate::problem::Outcome;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct PriceParams {
+    provider: Option<String>,
+    model: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PriceList {
+    prices: Vec<PriceView>,
+    /// When this list was in force: now.
+    as_of: Timestamp,
+}
+
+/// USD per million tokens; null where a model has no rate of that kind.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Price")]
+struct PriceView {
+    provider: String,
+    model: String,
+    mode: String,
+    input_per_mtok: Option<f64>,
+    output_per_mtok: Option<f64>,
+    cache_read_per_mtok: Option<f64>,
+    cache_write_per_mtok: Option<f64>,
+    cache_write_1h_per_mtok: Option<f64>,
+    reasoning_per_mtok: Option<f64>,
+    audio_input_per_mtok: Option<f64>,
+    audio_output_per_mtok: Option<f64>,
+    input_above_200k_per_mtok: Option<f64>,
+    output_above_200k_per_mtok: Option<f64>,
+    max_input_tokens: Option<u64>,
+    max_output_tokens: Option<u64>,
+}
+
+pub(super) async fn prices(
+    State(app): Shared,
+    _caller: Caller<Viewer>,
+    Params(params): Params<PriceParams>,
+) -> Outcome<Json<PriceList>> {
+    let wanted =
+        |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
+    let rows = app.prices.rows().into_iter();
+    let prices = rows
+        .filter(|(provider, model, _)| wanted(&params.provider, provider) && wanted(&params.model, model))
+        .map(|(provider, model, price)| price_view(provider, model, price))
+        .collect();
+    Ok(Json(PriceList { prices, as_of: app.clock.now() }))
+}
+
+fn price_view(provider: &str, model: &str, price: &Price) -> PriceView {
+    let Price {
+        mode,
+        input_per_mtok,
+        output_per_mtok,
+        cache_read_per_mtok,
+        cache_write_per_mtok,
+        cache_write_1h_per_mtok,
+        reasoning_per_mtok,
+        audio_input_per_mtok,
+        audio_output_per_mtok,
+        input_above_200k_per_mtok,
+        output_above_200k_per_mtok,
+        max_input_tokens,
+        max_output_tokens,
+    } = price;
+    let number = |rate: &Option<rust_decimal::Decimal>| rate.and_then(|rate| rate.to_f64());
+    PriceView {
+        provider: provider.to_owned(),
+        model: model.to_owned(),
+        mode: mode.to_string(),
+        input_per_mtok: number(input_per_mtok),
+        output_per_mtok: number(output_per_mtok),
+        cache_read_per_mtok: number(cache_read_per_mtok),
+        cache_write_per_mtok: number(cache_write_per_mtok),
+        cache_write_1h_per_mtok: number(cache_write_1h_per_mtok),
+        reasoning_per_mtok: number(reasoning_per_mtok),
+        audio_input_per_mtok: number(audio_input_per_mtok),
+        audio_output_per_mtok: number(audio_output_per_mtok),
+        input_above_200k_per_mtok: number(input_above_200k_per_mtok),
+        output_above_200k_per_mtok: number(output_above_200k_per_mtok),
+        max_input_tokens: *max_input_tokens,
+        max_output_tokens: *max_output_tokens,
+    }
+}

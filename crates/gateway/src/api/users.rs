@@ -1,0 +1,101 @@
+//! What one user has used: a member of the organization, or an end user that callers named.
+
+use axum::extract::State;
+use gateway_core::time::Timestamp;
+use gateway_store::logs::{self, Group, Span, UsageFilter};
+use gateway_store::names::{Named, names};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use super::caller::{Caller, Shared, Viewer};
+use super::extract::{At, Json, PathParam};
+use super::route::Area;
+use crate::problem::{Outcome, Problem};
+
+const TOP_MODELS: usize = 10;
+
+pub fn area() -> Area {
+    Area::new("users", "Usage of a single user.").get(
+        "/users/{userId}/summary",
+        summary,
+        "Requests, tokens, cost and top models of a member or an end user",
+    )
+}
+
+/// A member's id, or the name by which callers know an end user.
+struct AnyUser(String);
+
+impl PathParam for AnyUser {
+    const NAME: &'static str = "userId";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('\0') {
+            Err("must not contain NUL characters".into())
+        } else {
+            Ok(Self(text.into()))
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({"type": "string"})
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct UserSummary {
+    user: String,
+    requests: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    total_tokens: i64,
+    /// Null when tokens were used and no model had a price.
+    cost_usd: Option<f64>,
+    /// By cost, then by requests; ten at most.
+    top_models: Vec<ModelShare>,
+    first_seen_at: Option<Timestamp>,
+    last_seen_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ModelShare {
+    model: Option<String>,
+    requests: i64,
+    cost_usd: Option<f64>,
+}
+
+async fn summary(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(AnyUser(user)): At<AnyUser>,
+) -> Outcome<Json<UserSummary>> {
+    let org = caller.org.id;
+    let seen = logs::user_seen(&app.logs, org, &user).await?;
+    if seen.is_none() && !names(&app.db, org, Named::Members).await?.contains_key(&user) {
+        return Err(Problem::not_found());
+    }
+    let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
+    let mut models = logs::usage(&app.logs, org, &filter, Span::ever(), None, Some(Group::Model)).await?;
+    let mut all = gateway_core::totals::Totals::default();
+    models.iter().for_each(|usage| all.add(&usage.totals));
+    models.sort_by_key(|usage| std::cmp::Reverse((usage.totals.cost, usage.totals.requests)));
+    models.truncate(TOP_MODELS);
+    Ok(Json(UserSummary {
+        user,
+        requests: all.requests,
+        prompt_tokens: all.prompt_tokens,
+        completion_tokens: all.completion_tokens,
+        total_tokens: all.total_tokens(),
+        cost_usd: all.cost_usd(),
+        top_models: models
+            .into_iter()
+            .map(|usage| ModelShare {
+                cost_usd: usage.totals.cost_usd(),
+                requests: usage.totals.requests,
+                model: usage.group,
+            })
+            .collect(),
+        first_seen_at: seen.map(|(first, _)| first),
+        last_seen_at: seen.map(|(_, last)| last),
+    }))
+}
