@@ -30,6 +30,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Where the bytes come from.
 pub enum Source {
     Upstream(Incoming),
+    /// An answer of which the beginning has been looked at.
+    Begun(Option<Bytes>, Incoming),
     Pieces(VecDeque<Bytes>),
 }
 
@@ -44,7 +46,8 @@ impl Source {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
-            Source::Upstream(body) => Pin::new(body).poll_frame(context),
+            Source::Upstream(body) | Source::Begun(None, body) => Pin::new(body).poll_frame(context),
+            Source::Begun(first, _) => Poll::Ready(first.take().map(|piece| Ok(Frame::data(piece)))),
             Source::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
         }
     }
@@ -52,6 +55,7 @@ impl Source {
     fn is_end(&self) -> bool {
         match self {
             Source::Upstream(body) => body.is_end_stream(),
+            Source::Begun(first, body) => first.is_none() && body.is_end_stream(),
             Source::Pieces(pieces) => pieces.is_empty(),
         }
     }
@@ -59,6 +63,11 @@ impl Source {
     fn size_hint(&self) -> SizeHint {
         match self {
             Source::Upstream(body) => body.size_hint(),
+            Source::Begun(first, body) => match (first, body.size_hint().exact()) {
+                (_, None) => SizeHint::default(),
+                (None, Some(rest)) => SizeHint::with_exact(rest),
+                (Some(first), Some(rest)) => SizeHint::with_exact(rest + first.len() as u64),
+            },
             Source::Pieces(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }

@@ -81,7 +81,7 @@ pub async fn attempt(
 ) -> Result<Answered, Failed> {
     let original = body.take_original();
     let response = send(app, worker, call, head, body).await?;
-    let (mut head_in, incoming) = response.into_parts();
+    let (head_in, mut incoming) = response.into_parts();
     if head_in.status.is_server_error() {
         return Err(server_error(head_in.status, incoming).await);
     }
@@ -90,10 +90,10 @@ pub async fn attempt(
         return Ok(Answered { head: head_in, source: Source::Upstream(incoming) });
     };
     // A strict provider may not know the field that we added. If it says so, the caller's own body is sent.
-    let said = excerpt(incoming, ERROR_BYTES).await;
+    let said = excerpt(&mut incoming, ERROR_BYTES).await;
     if memchr::memmem::find(&said, b"stream_options").is_none() {
-        head_in.headers.remove(http::header::CONTENT_LENGTH);
-        return Ok(Answered { head: head_in, source: Source::whole(said) });
+        let first = Some(said).filter(|said| !said.is_empty());
+        return Ok(Answered { head: head_in, source: Source::Begun(first, incoming) });
     }
     let response = send(app, worker, call, head, Outbound::whole(original)).await?;
     let (head_in, incoming) = response.into_parts();
@@ -203,8 +203,8 @@ fn sign(
     Ok(())
 }
 
-async fn server_error(status: StatusCode, body: Incoming) -> Failed {
-    let said = excerpt(body, ERROR_BYTES).await;
+async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
+    let said = excerpt(&mut body, ERROR_BYTES).await;
     let text: String = String::from_utf8_lossy(&said).chars().take(500).collect();
     let message = match text.trim() {
         "" => format!("it answered {}", status.as_u16()),
@@ -213,16 +213,15 @@ async fn server_error(status: StatusCode, body: Incoming) -> Failed {
     Failed { message, status: Some(status.as_u16()), timed_out: false }
 }
 
-/// The beginning of a body, without waiting long for it.
-async fn excerpt(mut body: Incoming, limit: usize) -> Bytes {
+/// The beginning of a body, without waiting long for it: the pieces until there is enough, each of them whole.
+async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
     let mut seen = Vec::new();
     let read = async {
-        while let Some(Ok(frame)) = body.frame().await {
+        while seen.len() < enough
+            && let Some(Ok(frame)) = body.frame().await
+        {
             if let Ok(data) = frame.into_data() {
-                seen.extend_from_slice(&data[..data.len().min(limit - seen.len())]);
-            }
-            if seen.len() >= limit {
-                break;
+                seen.extend_from_slice(&data);
             }
         }
     };
