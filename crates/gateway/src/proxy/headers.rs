@@ -23,6 +23,7 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-status");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Where SDKs put the credential of a provider.
@@ -155,7 +156,7 @@ pub fn complete(
     for (name, value) in ours(call, record) {
         headers.insert(name, value);
     }
-    headers.insert(HeaderName::from_static("x-gateway-upstream-status"), status.as_u16().into());
+    headers.insert(UPSTREAM_STATUS, status.as_u16().into());
     if let Some(rate) = &identity.rate {
         headers.extend(rate_headers(rate));
     }
@@ -199,6 +200,11 @@ fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
 }
 
 /// What a failed call still carries.
-pub fn of_failure(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
-    ours(call, record)
+pub fn of_failure(
+    call: &Call,
+    record: &Record,
+    upstream_status: Option<u16>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let status = upstream_status.map(|status| (UPSTREAM_STATUS, status.into()));
+    ours(call, record).into_iter().chain(status).collect()
 }

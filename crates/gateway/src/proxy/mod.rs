@@ -18,7 +18,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::app::App;
 use crate::auth::Identity;
@@ -83,12 +83,13 @@ fn failure(call: &Call, mut record: Record, failed: &Failed) -> Problem {
     } else {
         (StatusCode::BAD_GATEWAY, "provider_error")
     };
+    let upstream_status = failed.status;
     let message = format!("{}: {}", call.target.name, failed.message);
     let mut problem = Problem::new(status, code, message);
     problem.extra.insert("provider".into(), call.target.name.as_str().into());
-    problem.extra.insert("upstream_status".into(), failed.status.map_or(Value::Null, |status| json!(status)));
+    problem.extra.insert("upstream_status".into(), json!(upstream_status));
     record.failed(status, code, failed);
     problem.extra.insert("attempts".into(), json!(record.attempts()));
-    problem.headers = headers::of_failure(call, &record);
+    problem.headers = headers::of_failure(call, &record, upstream_status);
     problem
 }
