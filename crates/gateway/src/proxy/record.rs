@@ -237,8 +237,9 @@ impl Record {
             }
             End::ClientClosed | End::Complete => (499, Some("client_closed".to_owned()), None),
         };
-        let error_code =
-            error_code.or_else(|| metered.in_band_error.as_ref().map(|_| "provider_error".to_owned()));
+        // A refusal says so by its status; an error inside an answer that began well has no other mark.
+        let fails_inside = metered.in_band_error.is_some() && self.status.is_success();
+        let error_code = error_code.or_else(|| fails_inside.then(|| "provider_error".to_owned()));
         let latency = self.attempt_began.map_or(0, millis);
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.latency_ms = latency;
