@@ -135,6 +135,11 @@ impl Record {
         &self.attempts
     }
 
+    /// When the latest attempt was begun: its time limit counts from here.
+    pub fn attempt_began(&self) -> Option<Instant> {
+        self.attempt_began
+    }
+
     pub fn saw_request(&mut self, body: &Bytes) {
         self.request = RequestCopy::Whole(body.clone());
     }

@@ -98,6 +98,7 @@ impl Tee {
             headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_sse = content_type.starts_with("text/event-stream");
         let now = Instant::now();
+        let ends_at = record.attempt_began().map_or(now, Instant::from_std) + call.timeout;
         Self {
             source,
             record: Some(Box::new(record)),
@@ -106,7 +107,7 @@ impl Tee {
             is_sse,
             caller: call.caller,
             at_boundary: true,
-            ends_at: now + call.timeout,
+            ends_at,
             heard: now,
             alarm: None,
             done: false,
