@@ -330,7 +330,9 @@ impl Record {
     /// What was used: as reported, or counted here when a model answered and nobody said.
     fn usage(&self, metered: &Metered) -> (Option<Usage>, bool) {
         if metered.usage.is_some() {
-            return (metered.usage.clone(), false);
+            // The report of an answer that broke off may lag behind the text that was sent.
+            let (usage, estimated) = metered.settle(|| 0);
+            return (Some(usage), estimated);
         }
         let is_model_call = !matches!(self.operation, Operation::Models | Operation::Other);
         let began = self.status.is_success() && self.meter.is_some();
