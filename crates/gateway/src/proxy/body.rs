@@ -2,6 +2,7 @@
 //! collected only where something must be done to the whole of it.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -35,6 +36,11 @@ impl Inbound {
     pub fn new(incoming: Incoming, limit: usize) -> Self {
         let rest = if incoming.is_end_stream() { None } else { Some(incoming) };
         Self { pieces: Vec::new(), length: 0, rest, limit }
+    }
+
+    /// The length that was announced is beyond the limit.
+    pub fn is_too_large(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.size_hint().lower() > self.limit as u64)
     }
 
     /// The request has no body.
@@ -111,6 +117,7 @@ impl Inbound {
         Ok(Outbound {
             pieces: self.pieces.into(),
             rest: Some(rest),
+            limit: self.limit,
             room: self.limit.saturating_sub(self.length),
             copy,
             original: None,
@@ -147,7 +154,7 @@ impl Inbound {
                 self.rest = None;
                 Ok(false)
             }
-            Some(Err(_)) => Err(Problem::bad_request("the request body could not be read to its end")),
+            Some(Err(error)) => Err(unreadable(&error)),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     self.length += data.len();
@@ -165,11 +172,26 @@ impl Inbound {
     }
 }
 
+/// The caller's body cannot be had, or must not be sent: its own fault, which it is told as such.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct Unsendable(pub Problem);
+
+fn unreadable(error: &hyper::Error) -> Problem {
+    let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    if error.is_incomplete_message() || io.is_some_and(|io| io.kind() == ErrorKind::UnexpectedEof) {
+        let status = http::StatusCode::from_u16(499).unwrap_or(http::StatusCode::BAD_REQUEST);
+        return Problem::new(status, "client_closed", "the caller hung up before the end of its request");
+    }
+    Problem::bad_request("the request body could not be read to its end")
+}
+
 /// The body that goes to the provider.
 #[derive(Default)]
 pub struct Outbound {
     pieces: VecDeque<Bytes>,
     rest: Option<Incoming>,
+    limit: usize,
     /// Bytes that may still come.
     room: usize,
     copy: Option<Arc<Mutex<Vec<u8>>>>,
@@ -180,7 +202,7 @@ pub struct Outbound {
 impl Outbound {
     pub fn whole(body: Bytes) -> Self {
         let pieces = if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) };
-        Self { pieces, rest: None, room: 0, copy: None, original: None }
+        Self { pieces, ..Self::default() }
     }
 
     fn with_original(mut self, body: Bytes) -> Self {
@@ -221,10 +243,11 @@ impl Body for Outbound {
                     this.rest = None;
                     return Poll::Ready(None);
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(Unsendable(unreadable(&error)).into()))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if data.len() > this.room => {
-                        return Poll::Ready(Some(Err("the request body is too large".into())));
+                        let problem = Problem::too_large(this.limit);
+                        return Poll::Ready(Some(Err(Unsendable(problem).into())));
                     }
                     Ok(data) => {
                         this.room -= data.len();

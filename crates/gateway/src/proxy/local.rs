@@ -19,14 +19,14 @@ pub async fn answer(call: &Call, head: &Parts, body: Outbound) -> Result<Answere
         if reply.delay > call.timeout {
             tokio::time::sleep(call.timeout).await;
             let message = format!("no answer within {} ms", call.timeout.as_millis());
-            return Err(Failed { message, status: None, timed_out: true });
+            return Err(Failed::timeout(message));
         }
         tokio::time::sleep(reply.delay).await;
     }
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
         let message = format!("it answered {} as asked", status.as_u16());
-        return Err(Failed { message, status: Some(status.as_u16()), timed_out: false });
+        return Err(Failed::answered(status.as_u16(), message));
     }
     let mut response = Response::new(());
     *response.status_mut() = status;

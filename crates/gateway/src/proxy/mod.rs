@@ -47,10 +47,16 @@ pub async fn forward(
     let (head, incoming) = request.into_parts();
     let mut call = Call::read(app, identity, &head)?;
     let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    if inbound.is_too_large() {
+        return Err(Problem::too_large(app.config.max_body_bytes));
+    }
     admit::learn_model(identity, &mut call, &head, &mut inbound).await?;
     admit::check_scopes(identity, &call, &head)?;
     let mut record = Record::open(app, worker.lane, identity, &call, &head, request_id, started);
-    let sent = inbound.prepare(&mut call, &mut record).await?;
+    let sent = match inbound.prepare(&mut call, &mut record).await {
+        Ok(sent) => sent,
+        Err(problem) => return Err(refusal(&call, record, problem)),
+    };
 
     record.attempt_begins(&call);
     let answered = if call.target.is_sandbox() {
@@ -76,8 +82,18 @@ fn pass_on(call: &Call, identity: &Identity, mut record: Record, answered: Answe
     response
 }
 
+/// The caller's own fault, found out after admission.
+fn refusal(call: &Call, mut record: Record, mut problem: Problem) -> Problem {
+    record.refused(problem.status, problem.code, &problem.message);
+    problem.headers.extend(headers::of_failure(call, &record, None));
+    problem
+}
+
 /// What the caller learns when the provider did not give an answer that can be passed on.
 fn failure(call: &Call, mut record: Record, failed: &Failed) -> Problem {
+    if let Some(problem) = &failed.callers_fault {
+        return refusal(call, record, Problem::clone(problem));
+    }
     let (status, code) = if failed.timed_out {
         (StatusCode::GATEWAY_TIMEOUT, "provider_timeout")
     } else {

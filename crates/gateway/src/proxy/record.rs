@@ -219,6 +219,12 @@ impl Record {
         self.close(&End::Broken { code, message: &failed.message });
     }
 
+    /// The caller's request could not be sent on. The record stays readable for the error's headers.
+    pub fn refused(&mut self, status: StatusCode, code: &'static str, message: &str) {
+        self.status = status;
+        self.close(&End::Broken { code, message });
+    }
+
     /// The time spent here and at the provider until its head came.
     pub fn server_timing(&self) -> String {
         let total = self.started.elapsed().as_secs_f64() * 1_000.0;

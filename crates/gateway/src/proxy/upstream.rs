@@ -24,12 +24,13 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::ExposeSecret;
 
 use super::Worker;
-use super::body::Outbound;
+use super::body::{Outbound, Unsendable};
 use super::call::Call;
 use super::headers;
 use super::target::Target;
 use super::tee::Source;
 use crate::app::App;
+use crate::problem::Problem;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -50,15 +51,21 @@ pub struct Failed {
     pub message: String,
     pub status: Option<u16>,
     pub timed_out: bool,
+    /// The call failed because of the caller's own body.
+    pub callers_fault: Option<Box<Problem>>,
 }
 
 impl Failed {
-    fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, timed_out: false }
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: None, timed_out: false, callers_fault: None }
     }
 
-    fn timeout(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, timed_out: true }
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self { timed_out: true, ..Self::new(message) }
+    }
+
+    pub fn answered(status: u16, message: impl Into<String>) -> Self {
+        Self { status: Some(status), ..Self::new(message) }
     }
 }
 
@@ -210,7 +217,7 @@ async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
         "" => format!("it answered {}", status.as_u16()),
         text => format!("it answered {}: {text}", status.as_u16()),
     };
-    Failed { message, status: Some(status.as_u16()), timed_out: false }
+    Failed::answered(status.as_u16(), message)
 }
 
 /// The beginning of a body, without waiting long for it: the pieces until there is enough, each of them whole.
@@ -235,6 +242,10 @@ fn explain(error: &ClientError) -> Failed {
     while let Some(cause) = source {
         causes.push(cause);
         source = cause.source();
+    }
+    if let Some(Unsendable(problem)) = causes.iter().find_map(|cause| cause.downcast_ref()) {
+        let fault = Some(Box::new(problem.clone()));
+        return Failed { callers_fault: fault, ..Failed::new(problem.message.clone()) };
     }
     let root = causes.last().map_or_else(String::new, ToString::to_string);
     if causes.iter().any(|cause| cause.downcast_ref::<Refused>().is_some()) {
