@@ -174,10 +174,12 @@ fn rename_ours(headers: &mut HeaderMap) {
     };
     let taken: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
     for name in taken {
-        if let (Some(value), Ok(renamed)) =
-            (headers.remove(&name), HeaderName::try_from(format!("x-upstream-{}", name.as_str())))
-        {
-            headers.insert(renamed, value);
+        let values: Vec<HeaderValue> = headers.get_all(&name).iter().cloned().collect();
+        headers.remove(&name);
+        if let Ok(renamed) = HeaderName::try_from(format!("x-upstream-{}", name.as_str())) {
+            for value in values {
+                headers.append(renamed.clone(), value);
+            }
         }
     }
 }
