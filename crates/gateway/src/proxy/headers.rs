@@ -5,8 +5,8 @@
 use gateway_core::accounts::KEY_PREFIX;
 use gateway_core::llm::providers::{ANTHROPIC_VERSION, Auth};
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED,
+    HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -151,6 +151,12 @@ pub fn complete(
     }
     for name in &HOP_BY_HOP {
         headers.remove(name);
+    }
+    let is_sse =
+        headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    if is_sse {
+        // A hidden chunk or an error event at the end changes it.
+        headers.remove(CONTENT_LENGTH);
     }
     rename_ours(headers);
     for (name, value) in ours(call, record) {
