@@ -82,12 +82,12 @@ fn add_callers_credential(app: &App, call: &Call, from: &HeaderMap, to: &mut Hea
 /// SDKs always send some key: one of ours is no credential of the provider's, and a session token goes to no one.
 fn is_the_providers(app: &App, value: &HeaderValue) -> bool {
     let Ok(text) = value.to_str() else { return true };
-    let secret = match text.split_once(' ') {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => rest.trim(),
-        _ => text.trim(),
-    };
-    let is_session = || secret.starts_with("eyJ") && app.tokens.is_ours(secret);
-    !(secret.is_empty() || secret.starts_with(KEY_PREFIX) || is_session())
+    // However it is written: behind any scheme, any blank, any comma.
+    let words = text.split([' ', '\t', ',']).filter(|word| !word.is_empty());
+    let mut words = words.filter(|word| !word.eq_ignore_ascii_case("bearer")).peekable();
+    let is_ours =
+        |word: &str| word.starts_with(KEY_PREFIX) || (word.starts_with("eyJ") && app.tokens.is_ours(word));
+    words.peek().is_some() && !words.any(is_ours)
 }
 
 /// The organization's or the operator's credential, as the provider wants to see it. A signature comes later.
