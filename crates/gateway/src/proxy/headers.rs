@@ -53,10 +53,13 @@ pub fn outbound(app: &App, call: &Call, head: &Parts) -> HeaderMap {
     }
     // Compressed answers could be neither metered nor kept.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let has_own = add_callers_credential(app, call, &head.headers, &mut headers);
     for (name, value) in &call.target.headers {
-        headers.insert(name.clone(), value.clone());
+        if !(has_own && CREDENTIALS.contains(name)) {
+            headers.insert(name.clone(), value.clone());
+        }
     }
-    if !add_callers_credential(app, call, &head.headers, &mut headers) {
+    if !has_own {
         add_stored_credential(&call.target, &mut headers);
     }
     headers
