@@ -314,12 +314,32 @@ fn checked_secret(key: &str) -> Outcome<()> {
     }
 }
 
+/// Names that would change how a request is framed or where it is read from.
+fn is_reserved(name: &str) -> bool {
+    const RESERVED: [&str; 9] = [
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    RESERVED.contains(&name) || name.starts_with("x-gateway-") || name.starts_with("proxy-")
+}
+
 fn checked_headers(headers: &BTreeMap<String, String>) -> Outcome<String> {
     let sendable = |(name, value): (&String, &String)| {
         http::HeaderName::try_from(name.as_str()).is_ok() && http::HeaderValue::from_str(value).is_ok()
     };
     if headers.len() > MAX_HEADERS || !headers.iter().all(sendable) {
         return Err(Problem::field("headers", format!("must be at most {MAX_HEADERS} valid HTTP headers")));
+    }
+    if let Some(name) = headers.keys().find(|name| is_reserved(&name.to_ascii_lowercase())) {
+        let why = format!("'{name}' cannot be set: it belongs to the connection or to the gateway");
+        return Err(Problem::field("headers", why));
     }
     serde_json::to_string(headers).map_err(Problem::internal)
 }
