@@ -16,7 +16,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::call::Call;
-use super::record::{BODY_LIMIT, Record};
+use super::record::Record;
 use crate::problem::{Outcome, Problem};
 
 /// A caller that sends nothing for this long is given up.
@@ -119,7 +119,7 @@ impl Inbound {
             rest: Some(rest),
             limit: self.limit,
             room: self.limit.saturating_sub(self.length),
-            copy,
+            copy: Some(copy),
             original: None,
         })
     }
@@ -172,6 +172,26 @@ impl Inbound {
     }
 }
 
+/// A body that passes: its beginning where that may be kept, and its length, which an estimate needs all the same.
+pub struct Passing {
+    pub beginning: Vec<u8>,
+    room: usize,
+    pub length: usize,
+}
+
+impl Passing {
+    pub fn with_room(room: usize) -> Self {
+        Self { beginning: Vec::new(), room, length: 0 }
+    }
+
+    fn saw(&mut self, data: &[u8]) {
+        self.length += data.len();
+        let kept = data.len().min(self.room);
+        self.room -= kept;
+        self.beginning.extend_from_slice(&data[..kept]);
+    }
+}
+
 /// The caller's body cannot be had, or must not be sent: its own fault, which it is told as such.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
@@ -194,7 +214,7 @@ pub struct Outbound {
     limit: usize,
     /// Bytes that may still come.
     room: usize,
-    copy: Option<Arc<Mutex<Vec<u8>>>>,
+    copy: Option<Arc<Mutex<Passing>>>,
     /// The body as the caller sent it, where something was put in.
     original: Option<Bytes>,
 }
@@ -258,9 +278,7 @@ impl Body for Outbound {
             }
         };
         if let Some(copy) = &this.copy {
-            let mut copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = (BODY_LIMIT + 1).saturating_sub(copy.len()).min(data.len());
-            copy.extend_from_slice(&data[..room]);
+            copy.lock().unwrap_or_else(PoisonError::into_inner).saw(&data);
         }
         Poll::Ready(Some(Ok(Frame::data(data))))
     }

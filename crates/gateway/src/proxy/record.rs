@@ -18,6 +18,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use super::body::Passing;
 use super::call::Call;
 use super::target::Target;
 use super::upstream::Failed;
@@ -64,7 +65,7 @@ pub struct Record {
 enum RequestCopy {
     None,
     Whole(Bytes),
-    Filling(Arc<Mutex<Vec<u8>>>),
+    Filling(Arc<Mutex<Passing>>),
 }
 
 /// How a request ended.
@@ -145,13 +146,11 @@ impl Record {
     }
 
     /// Where a body that is streamed on leaves its copy.
-    pub fn shares_request_copy(&mut self) -> Option<Arc<Mutex<Vec<u8>>>> {
-        if !self.keep_bodies {
-            return None;
-        }
-        let copy = Arc::new(Mutex::new(Vec::new()));
+    pub fn shares_request_copy(&mut self) -> Arc<Mutex<Passing>> {
+        let room = if self.keep_bodies { BODY_LIMIT } else { 0 };
+        let copy = Arc::new(Mutex::new(Passing::with_room(room)));
         self.request = RequestCopy::Filling(Arc::clone(&copy));
-        Some(copy)
+        copy
     }
 
     pub fn attempt_begins(&mut self, call: &Call) {
@@ -321,15 +320,18 @@ impl Record {
     }
 
     fn request_copy(&mut self) -> (Vec<u8>, Stored) {
-        let cut = |body: &[u8]| {
-            let stored = if body.len() > BODY_LIMIT { Stored::Truncated } else { Stored::Full };
+        let cut = |body: &[u8], length: usize| {
+            let stored = if length > BODY_LIMIT { Stored::Truncated } else { Stored::Full };
             (body[..body.len().min(BODY_LIMIT)].to_vec(), stored)
         };
         match (&self.request, self.keep_bodies) {
             (_, false) => (Vec::new(), Stored::Off),
             (RequestCopy::None, true) => (Vec::new(), Stored::Full),
-            (RequestCopy::Whole(body), true) => cut(body),
-            (RequestCopy::Filling(copy), true) => cut(&copy.lock().unwrap_or_else(PoisonError::into_inner)),
+            (RequestCopy::Whole(body), true) => cut(body, body.len()),
+            (RequestCopy::Filling(copy), true) => {
+                let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
+                cut(&copy.beginning, copy.length)
+            }
         }
     }
 
@@ -350,18 +352,21 @@ impl Record {
     }
 
     fn estimate_prompt(&self) -> u64 {
-        let count = |body: &[u8]| match last_user_text(body) {
-            Some(text) if body.len() < BODY_LIMIT => {
+        let count = |body: &[u8], length: usize| match last_user_text(body) {
+            Some(text) if body.len() == length && length < BODY_LIMIT => {
                 // The rest of the body is other messages and some JSON around them.
                 estimate_tokens(&text)
                     + estimate_from_chars((body.len().saturating_sub(text.len()) / 2) as u64)
             }
-            _ => estimate_from_chars(body.len() as u64),
+            _ => estimate_from_chars(length as u64),
         };
         match &self.request {
             RequestCopy::None => 0,
-            RequestCopy::Whole(body) => count(body),
-            RequestCopy::Filling(copy) => count(&copy.lock().unwrap_or_else(PoisonError::into_inner)),
+            RequestCopy::Whole(body) => count(body, body.len()),
+            RequestCopy::Filling(copy) => {
+                let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
+                count(&copy.beginning, copy.length)
+            }
         }
     }
 
