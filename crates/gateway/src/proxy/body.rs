@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -98,6 +99,7 @@ impl Inbound {
     pub async fn prepare(mut self, call: &mut Call, record: &mut Record) -> Outcome<Outbound> {
         let meters_stream = call.stream
             && call.target.kind.takes_include_usage
+            && !call.target.refuses_usage.load(Ordering::Relaxed)
             && matches!(call.operation, Operation::Chat | Operation::Completions)
             && !call.wants_usage;
         let whole = meters_stream || call.target.is_sandbox() || super::upstream::signs_body(&call.target);

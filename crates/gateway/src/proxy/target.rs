@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use gateway_core::llm::Shape;
 use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
@@ -28,6 +29,8 @@ pub struct Target {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The address was chosen by a tenant: connections pass the egress guard.
     pub guarded: bool,
+    /// It refused to be asked for the usage of a stream, and took the same request without the question.
+    pub refuses_usage: AtomicBool,
 }
 
 /// A base URL, taken apart once.
@@ -80,6 +83,7 @@ pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> Operators {
             credential: given.and_then(|given| given.api_key.clone()),
             headers: Vec::new(),
             guarded: false,
+            refuses_usage: AtomicBool::new(false),
         })
     };
     all().iter().map(|kind| (kind.name, target(kind))).collect()
@@ -107,6 +111,7 @@ pub fn of_org(
         base: own_base.or_else(|| operator.and_then(|target| target.base.clone())),
         credential: credential.or_else(|| if inherits { operators_credential() } else { None }),
         headers: headers.map(parse_headers).unwrap_or_default(),
+        refuses_usage: AtomicBool::new(false),
     })
 }
 

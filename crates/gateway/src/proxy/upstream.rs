@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -104,6 +105,10 @@ pub async fn attempt(
     }
     let response = send(app, worker, call, head, Outbound::whole(original)).await?;
     let (head_in, incoming) = response.into_parts();
+    if head_in.status.is_success() {
+        // One refusal is enough: the next stream need not be sent twice.
+        call.target.refuses_usage.store(true, Ordering::Relaxed);
+    }
     if head_in.status.is_server_error() {
         return Err(server_error(head_in.status, incoming).await);
     }
