@@ -167,7 +167,8 @@ pub async fn fresh_config(backend: Backend, data: &TempDir, settings: &[(&str, &
     Config::check(&Values::gather(None, environment).unwrap()).unwrap()
 }
 
-async fn fresh_postgres() -> String {
+/// The address of a new, empty database.
+pub async fn fresh_postgres() -> String {
     let server = std::env::var("TEST_POSTGRES_URL").expect(
         "TEST_POSTGRES_URL is not set: run the tests with `make test`, which starts a private PostgreSQL",
     );

@@ -3,13 +3,22 @@
 mod app;
 pub mod check;
 mod client;
+mod forwarder;
 mod process;
+mod proxied;
+mod raw;
 pub mod routes;
 pub mod rows;
 
-pub use app::{Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_settings};
+pub use app::{
+    Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,
+    fresh_settings,
+};
 pub use client::Answer;
+pub use forwarder::Forwarder;
 pub use process::{Finished, Served, command, run};
+pub use proxied::{Proxied, all_log_ids, log_id};
+pub use raw::{Raw, http_chunk, request, request_head};
 
 /// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and
 /// `name::postgres`. A second form takes settings: `on_both!(name, [("GATEWAY_…", "…")], |app| …)`.

@@ -1,0 +1,161 @@
+//! The database goes away while requests are served: known keys go on, management says so, and every row arrives
+//! once it is back.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Backend, Forwarder, PASSWORD, Proxied, fresh_postgres, log_id};
+use crate::upstream::Reply;
+
+async fn start(settings: &[(&str, &str)]) -> (Proxied, Forwarder) {
+    let (forwarder, url) = Forwarder::to_database(&fresh_postgres().await).await;
+    let mut all = vec![("GATEWAY_DATABASE_URL", url.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "0")];
+    all.extend_from_slice(settings);
+    let it = Proxied::start_with(Backend::Sqlite, &all).await;
+    it.upstream.always(Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#));
+    (it, forwarder)
+}
+
+fn body() -> Value {
+    json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]})
+}
+
+impl Proxied {
+    /// Calls in a row for a while; answers their log ids.
+    async fn keep_calling(&self, time: Duration) -> BTreeSet<i64> {
+        let began = Instant::now();
+        let mut ids = BTreeSet::new();
+        while began.elapsed() < time {
+            let answer = self.chat(&body()).send().await;
+            assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
+            ids.insert(log_id(&answer));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        ids
+    }
+
+    /// Waits until exactly these rows are in the store, each counted once.
+    async fn expect_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
+        let began = Instant::now();
+        loop {
+            let stored = self.stored_ids().await;
+            let found: BTreeSet<i64> = stored.iter().copied().collect();
+            assert_eq!(found.len(), stored.len(), "a row is listed twice");
+            if found == *ids {
+                break;
+            }
+            let missing = ids.difference(&found).count();
+            assert!(began.elapsed() < limit, "{missing} rows are missing, {} are there", found.len());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let usage = self.app.get("/api/v1/usage/summary").key(&self.ada.api_key).send().await.expect(200);
+        assert_eq!((&usage["requests"], &usage["total_tokens"]), (&json!(ids.len()), &json!(ids.len() * 5)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn known_keys_go_on_while_the_database_is_away_and_no_row_is_lost() {
+    let (it, forwarder) = start(&[]).await;
+    let mut ids = it.keep_calling(Duration::from_millis(200)).await;
+    forwarder.cut();
+    ids.extend(it.keep_calling(Duration::from_secs(2)).await);
+
+    // It is the service that is not well, never the caller's credential.
+    let stranger = format!("sk-gateway-{}", "a".repeat(64));
+    let login = json!({"email": it.ada.email, "password": PASSWORD});
+    for call in [
+        it.app.get("/api/v1/keys").key(&it.ada.api_key),
+        it.app.get("/api/v1/keys").bearer(&it.ada.token),
+        it.app.get("/api/v1/keys").key(&stranger),
+        it.app.post("/api/v1/login", login),
+        it.app.get("/v1/files").key(&stranger).header("x-gateway-provider", "openai"),
+    ] {
+        let answer = call.send().await;
+        answer.expect_error(503, "unavailable");
+        assert!(answer.header("retry-after").is_some());
+    }
+    let health = it.app.get("/healthz").send().await.expect(503);
+    assert_eq!(
+        (&health["status"], &health["components"]["database"]["status"]),
+        (&json!("degraded"), &json!("down"))
+    );
+    assert_eq!(health["components"]["log_spool"]["status"], "ok");
+    ids.extend(it.keep_calling(Duration::from_secs(2)).await);
+
+    forwarder.open();
+    ids.extend(it.keep_calling(Duration::from_millis(300)).await);
+    it.expect_rows(&ids, Duration::from_secs(20)).await;
+    it.app.get("/api/v1/keys").key(&stranger).send().await.expect_error(401, "unauthorized");
+    it.app.get("/healthz").send().await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_falls_silent_holds_up_nobody_for_long() {
+    let (it, forwarder) = start(&[]).await;
+    let mut ids = it.keep_calling(Duration::from_millis(200)).await;
+    forwarder.fall_silent();
+    let began = Instant::now();
+    let (calling, managing) = tokio::join!(
+        it.keep_calling(Duration::from_secs(7)),
+        it.app.get("/api/v1/keys").key(&it.ada.api_key).send()
+    );
+    ids.extend(calling);
+    managing.expect_error(503, "unavailable");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    // The connections of before never speak again; new ones do.
+    forwarder.open();
+    it.expect_rows(&ids, Duration::from_secs(40)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
+    let (it, forwarder) = start(&[("GATEWAY_SPOOL_BYTES", "1048576")]).await;
+    let long = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "x".repeat(200_000)}]})
+        .to_string();
+    let mut ids =
+        BTreeSet::from([log_id(&it.post("openai", "/v1/chat/completions", long.clone()).send().await)]);
+    it.expect_rows(&ids, Duration::from_secs(10)).await;
+    forwarder.cut();
+    for _ in 0..20 {
+        ids.insert(log_id(&it.post("openai", "/v1/chat/completions", long.clone()).send().await));
+    }
+    let shed = it.app.app.spool.shed_bodies.load(std::sync::atomic::Ordering::Relaxed);
+    // Six bodies go beyond 1 MiB.
+    assert_eq!((shed, it.shed_rows()), (14, 0));
+    assert_eq!(it.app.get("/healthz").send().await.expect(503)["components"]["log_spool"]["status"], "down");
+    forwarder.open();
+    it.expect_rows(&ids, Duration::from_secs(20)).await;
+    let mut off = 0;
+    for id in &ids {
+        let row = it.row(*id).await;
+        assert_eq!((&row["status"], &row["prompt_tokens"]), (&json!(200), &json!(3)));
+        off += u64::from(row["request_stored"] == "off");
+    }
+    assert_eq!(off, shed);
+
+    // Past twice the limit there is no room for rows either; what is lost is counted, and nobody is refused.
+    forwarder.cut();
+    let metadata = format!("{{\"a\":\"{}\"}}", "x".repeat(16_000));
+    let count = 220;
+    for _ in 0..count {
+        let call =
+            it.call(Method::POST, "openai", "/v1/chat/completions").header("x-gateway-metadata", &metadata);
+        call.raw(body().to_string()).send().await.expect(200);
+    }
+    assert!((1..count).contains(&it.shed_rows()), "{}", it.shed_rows());
+    forwarder.open();
+    let (expected, began) = (ids.len() as u64 + count - it.shed_rows(), Instant::now());
+    while it.stored_ids().await.len() as u64 != expected {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} of {expected}", it.stored_ids().await.len());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+impl Proxied {
+    fn shed_rows(&self) -> u64 {
+        self.app.app.spool.shed_rows.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
