@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Postgres, SqlSafeStr, Sqlite, Transaction};
 
 use crate::StoreError;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
@@ -21,6 +21,14 @@ const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 4;
 /// How long a caller waits for a connection before the database counts as away.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement may take. A server that is gone without a word would otherwise be waited for until the kernel
+/// gives the connection up, a quarter of an hour later.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same in the other direction: without them the server would keep the locks of a transaction whose client is gone.
+const SESSION_SETTINGS: &str = "SET idle_in_transaction_session_timeout = '20s'; SET tcp_keepalives_idle = 30; \
+                                SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
+/// A connection that does not answer in this time when it is given back is thrown away.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 pub struct Db(Pool);
@@ -83,7 +91,7 @@ impl Db {
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Pool::Postgres(pool) => {
-                let rows = sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(pool).await?;
+                let rows = in_time(sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(pool)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
@@ -97,7 +105,8 @@ impl Db {
                 Ok(row.map(Row::Sqlite))
             }
             Pool::Postgres(pool) => {
-                let row = sqlx::query_with(sql, postgres_arguments(args)?).fetch_optional(pool).await?;
+                let row =
+                    in_time(sqlx::query_with(sql, postgres_arguments(args)?).fetch_optional(pool)).await?;
                 Ok(row.map(Row::Postgres))
             }
         }
@@ -115,7 +124,7 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         match &self.0 {
             Pool::Sqlite { write, .. } => Ok(Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?)),
-            Pool::Postgres(pool) => Ok(Tx::Postgres(pool.begin().await?)),
+            Pool::Postgres(pool) => Ok(Tx::Postgres(in_time(pool.begin()).await?)),
         }
     }
 
@@ -143,7 +152,8 @@ impl Tx {
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Tx::Postgres(tx) => {
-                let rows = sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(&mut **tx).await?;
+                let query = sqlx::query_with(sql, postgres_arguments(args)?);
+                let rows = in_time(query.fetch_all(&mut **tx)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
@@ -160,7 +170,8 @@ impl Tx {
                 Ok(done.rows_affected())
             }
             Tx::Postgres(tx) => {
-                let done = sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx).await?;
+                let done =
+                    in_time(sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx)).await?;
                 Ok(done.rows_affected())
             }
         }
@@ -185,9 +196,17 @@ impl Tx {
     pub async fn commit(self) -> Result<(), StoreError> {
         match self {
             Tx::Sqlite(tx) => tx.commit().await?,
-            Tx::Postgres(tx) => tx.commit().await?,
+            Tx::Postgres(tx) => in_time(tx.commit()).await?,
         }
         Ok(())
+    }
+}
+
+/// A statement on PostgreSQL, which is given up when no answer comes.
+async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(STATEMENT_TIMEOUT, work).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(StoreError::Unavailable("it does not answer".into())),
     }
 }
 
@@ -222,6 +241,16 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .after_connect(|connection, _| {
+            Box::pin(async move { connection.execute(SESSION_SETTINGS).await.map(|_| ()) })
+        })
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                let answered = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
+                // An error has the connection closed without a farewell, which could be waited for too.
+                answered.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
+            })
+        })
         .connect_with(options)
         .await
         .map_err(|error| {
