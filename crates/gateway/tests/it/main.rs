@@ -11,5 +11,9 @@
 mod support;
 mod upstream;
 
+mod log_stream;
 mod logs;
+mod metrics;
+mod sessions;
 mod smoke;
+mod usage;

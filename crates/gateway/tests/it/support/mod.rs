@@ -1,7 +1,7 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
-mod client;
+pub mod client;
 pub mod rows;
 
 pub use app::{Account, Backend, TestApp};
