@@ -11,6 +11,7 @@
 mod support;
 mod upstream;
 
+<<<<<<< HEAD
 mod accounts;
 mod apps;
 mod auth;
@@ -41,3 +42,11 @@ mod smoke;
 mod system;
 mod teams;
 mod tokens;
+=======
+mod log_stream;
+mod logs;
+mod metrics;
+mod sessions;
+mod smoke;
+mod usage;
+>>>>>>> logs
