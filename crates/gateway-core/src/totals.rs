@@ -321,7 +321,9 @@ mod tests {
 
     fn of(values: &[i64]) -> Latencies {
         let mut latencies = Latencies::default();
-        values.iter().for_each(|value| latencies.add(*value));
+        for value in values {
+            latencies.add(*value);
+        }
         latencies
     }
 

@@ -1,6 +1,8 @@
 //! Which hours hold rows of a provider, model, key or status: the roll-ups know, so that a search for something rare does
 //! not read every row of the organization on its way there.
 
+use std::fmt::Write as _;
+
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{first_log_id, log_id_time};
 use gateway_core::time::{HOUR, Interval, Timestamp};
@@ -56,7 +58,7 @@ impl Hours {
         let mut narrow = |condition: &str, value: Option<Arg>| {
             if let Some(value) = value {
                 values.push(value);
-                sql.push_str(&format!(" AND {condition} ${}", values.len()));
+                let _ = write!(sql, " AND {condition} ${}", values.len());
             }
         };
         narrow("d.provider =", provider.clone().map(Arg::from));

@@ -2,6 +2,7 @@
 //! parts of an hour at either end from rows: those need the rows to be there still, everything else does not.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::logs::{LOG_EPOCH, LOG_ID_LOW_BITS, first_log_id, log_id_time};
@@ -325,7 +326,7 @@ fn conditions(table: &str, filter: &UsageFilter, values: &mut Vec<Arg>) -> Strin
     ] {
         if let Some(value) = value {
             values.push(value);
-            sql.push_str(&format!(" AND {table}.{column} = ${}", values.len()));
+            let _ = write!(sql, " AND {table}.{column} = ${}", values.len());
         }
     }
     sql

@@ -66,7 +66,9 @@ struct Evals {
 async fn snapshot(State(app): Shared, caller: Caller<Viewer>, wants: Wants) -> Outcome<Answer> {
     let usage = logs::by_model_and_status(&app.logs, caller.org.id).await?;
     let mut all = Totals::default();
-    usage.iter().for_each(|part| all.add(&part.totals));
+    for part in &usage {
+        all.add(&part.totals);
+    }
     let uptime_seconds = app.started.elapsed().as_secs();
     Ok(match wants {
         Wants::Json => Answer::Json(summed(&usage, &all, uptime_seconds)),

@@ -77,7 +77,9 @@ async fn summary(
     let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
     let mut models = logs::usage(&app.logs, org, &filter, Span::ever(), None, Some(Group::Model)).await?;
     let mut all = gateway_core::totals::Totals::default();
-    models.iter().for_each(|usage| all.add(&usage.totals));
+    for usage in &models {
+        all.add(&usage.totals);
+    }
     models.sort_by_key(|usage| std::cmp::Reverse((usage.totals.cost, usage.totals.requests)));
     models.truncate(TOP_MODELS);
     Ok(Json(UserSummary {

@@ -27,7 +27,7 @@ pub async fn run(app: Arc<App>) {
         match sweep(&app, now).await {
             // There may be more: go on at the next tick.
             Ok(removed) if removed > 0 => {
-                tracing::info!(removed, "log rows past their retention were removed")
+                tracing::info!(removed, "log rows past their retention were removed");
             }
             Ok(_) => next_sweep = now.plus(SWEEP_EVERY),
             Err(error) => {

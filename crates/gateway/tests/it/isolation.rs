@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::routes::{filled, params, routes};
+use crate::support::rows::{row, with};
 use crate::support::{Account, TestApp};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
@@ -20,6 +21,8 @@ struct Things {
     team: String,
     app: String,
     provider: String,
+    log: String,
+    session: String,
 }
 
 impl Things {
@@ -29,7 +32,12 @@ impl Things {
             made.pointer(at).and_then(Value::as_str).unwrap().to_owned()
         };
         let below = |what: &str| format!("/api/v1/orgs/{}/{what}", of.org_id);
+        let session = format!("session of {}", of.slug).replace(' ', "-");
+        let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
+        app.write(std::slice::from_ref(&log)).await;
         Self {
+            log: log.id.to_string(),
+            session,
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
@@ -47,6 +55,8 @@ impl Things {
             "teamId" => &self.team,
             "appId" => &self.app,
             "name" => &self.provider,
+            "logId" => &self.log,
+            "sessionId" => &self.session,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .clone()
@@ -55,7 +65,11 @@ impl Things {
 
 /// A well-formed value that names nothing.
 fn nothing(param: &str) -> String {
-    if param == "name" { "absent".into() } else { uuid::Uuid::new_v4().to_string() }
+    match param {
+        "name" => "absent".into(),
+        "logId" => "4711".into(),
+        _ => uuid::Uuid::new_v4().to_string(),
+    }
 }
 
 async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path: &str) -> (u16, String) {

@@ -285,11 +285,6 @@ on_both!(a_row_of_an_odd_time_finds_its_place, |app| async move {
 on_both!(rows_go_when_their_organizations_time_is_over, |app| async move {
     let (short, usual, long) =
         (app.signup("short").await, app.signup("usual").await, app.signup("long").await);
-    for (account, days) in [(&short, 5), (&long, 90)] {
-        let body = json!({"settings": {"log_retention_days": days}});
-        let path = format!("/api/v1/orgs/{}", account.org_id);
-        app.put(&path, body).bearer(&account.token).send().await.expect(200);
-    }
     let now = at("2026-11-09T12:00:00Z");
     let mut rows = Vec::new();
     for account in [&short, &usual, &long] {
@@ -298,8 +293,8 @@ on_both!(rows_go_when_their_organizations_time_is_over, |app| async move {
         }
     }
     app.write(&rows).await;
-    let kept = orgs::log_retentions(&app.app.db).await.unwrap();
-    assert_eq!(kept.len(), 2);
+    let org = |account: &Account| account.org_id.parse().unwrap();
+    let kept = [(org(&short), 5), (org(&long), 90)];
     let removed = logs::sweep(&app.app.logs, now, 30, &kept).await.unwrap();
     assert_eq!(removed, 3 + 2 + 1);
     assert_eq!(logs::sweep(&app.app.logs, now, 30, &kept).await.unwrap(), 0);
@@ -316,4 +311,55 @@ on_both!(rows_go_when_their_organizations_time_is_over, |app| async move {
     // The same rows may come again, late: they have a place still, and go with the next sweep.
     app.write(&rows[3..4]).await;
     assert_eq!(list(&app, &short, "").await.len(), 2);
+});
+
+on_both!(the_retention_that_an_organization_set_is_known, |app| async move {
+    let (ada, bob) = (app.signup("acme").await, app.signup("usual").await);
+    let set = async |account: &Account, days: Value| {
+        let body = json!({"settings": {"log_retention_days": days}});
+        let path = format!("/api/v1/orgs/{}", account.org_id);
+        app.put(&path, body).bearer(&account.token).send().await.expect(200);
+        orgs::log_retentions(&app.app.db).await.unwrap()
+    };
+    assert_eq!(set(&ada, json!(90)).await, [(ada.org_id.parse().unwrap(), 90)]);
+    assert_eq!(set(&ada, Value::Null).await, []);
+    assert_eq!(set(&bob, json!(7)).await, [(bob.org_id.parse().unwrap(), 7)]);
+});
+
+on_both!(a_search_for_something_rare_finds_it_among_many, |app| async move {
+    let ada = app.signup("acme").await;
+    let time = at("2026-11-01T00:00:00Z");
+    let key: KeyId = uuid::Uuid::from_u128(7).into();
+    // A row every half hour for twelve days; of one in a hundred the model is rare, of one in fifty the key is ours.
+    let rows: Vec<LogRow> = (0..576_i64)
+        .map(|n| {
+            with(row(&ada, time.plus(n * 30 * 60_000)), |row| {
+                row.model = Some(if n % 100 == 0 { "rare" } else { "usual" }.into());
+                row.key_id = (n % 50 == 0).then_some(key);
+                row.status = if n == 500 { 429 } else { 200 };
+            })
+        })
+        .collect();
+    app.write(&rows).await;
+    let id = |n: usize| rows[n].id;
+    assert_eq!(list(&app, &ada, "model=rare").await, [500, 400, 300, 200, 100, 0].map(id));
+    assert_eq!(list(&app, &ada, "model=rare&status=429").await, [id(500)]);
+    assert_eq!(list(&app, &ada, &format!("key_id={key}&model=usual&limit=2")).await, [id(550), id(450)]);
+    assert_eq!(list(&app, &ada, &format!("model=rare&after_id={}", id(300))).await, [500, 400].map(id));
+    assert_eq!(
+        list(&app, &ada, "model=rare&from=2026-11-03T02:00:00Z&to=2026-11-07T06:00:00Z").await,
+        [200, 100].map(id)
+    );
+    assert_eq!(list(&app, &ada, "provider=nobody").await, Vec::<i64>::new());
+    let mut seen = Vec::new();
+    let mut path = "/api/v1/logs?model=usual&limit=100".to_owned();
+    loop {
+        let answer = app.get(&path).bearer(&ada.token).send().await.expect(200);
+        seen.extend(ids(&answer));
+        let Some(cursor) = answer["next_cursor"].as_str() else { break };
+        path = format!("/api/v1/logs?model=usual&limit=100&cursor={cursor}");
+    }
+    let usual: Vec<i64> =
+        rows.iter().rev().filter(|row| row.model.as_deref() == Some("usual")).map(|row| row.id).collect();
+    assert_eq!(seen, usual);
 });

@@ -11,7 +11,6 @@
 mod support;
 mod upstream;
 
-<<<<<<< HEAD
 mod accounts;
 mod apps;
 mod auth;
@@ -21,8 +20,10 @@ mod docs;
 mod isolation;
 mod keys;
 mod limits;
+mod log_stream;
 mod logs;
 mod members;
+mod metrics;
 mod migrations;
 mod orgs;
 mod providers;
@@ -38,15 +39,9 @@ mod proxy_stream;
 mod proxy_usage;
 mod roles;
 mod rotation;
+mod sessions;
 mod smoke;
 mod system;
 mod teams;
 mod tokens;
-=======
-mod log_stream;
-mod logs;
-mod metrics;
-mod sessions;
-mod smoke;
 mod usage;
->>>>>>> logs

@@ -164,7 +164,9 @@ on_both!(a_timeline_tells_what_happened_in_order, |app| async move {
         error: error.map(Into::into),
     };
     let mut rows = [row(&ada, start()), row(&ada, start().plus(SECOND)), row(&ada, start().plus(50))];
-    rows.iter_mut().for_each(|row| row.session_id = Some("s".into()));
+    for row in &mut rows {
+        row.session_id = Some("s".into());
+    }
     rows[0].attempts = vec![
         attempt("openai", 503, 1, Some("provider_error")),
         attempt("openai", 503, 20, Some("provider_error")),

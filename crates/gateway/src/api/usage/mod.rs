@@ -261,7 +261,9 @@ async fn timeseries(
     while start < shown.to {
         let parts = by_start.remove(&start).unwrap_or_default();
         let mut totals = Totals::default();
-        parts.iter().for_each(|part| totals.add(&part.totals));
+        for part in &parts {
+            totals.add(&part.totals);
+        }
         let groups = || {
             parts
                 .iter()

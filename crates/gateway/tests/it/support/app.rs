@@ -153,6 +153,8 @@ pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, St
         ("GATEWAY_AUTH_ATTEMPTS".to_owned(), "100000".to_owned()),
         ("GATEWAY_TOKEN_SECRET".to_owned(), TOKEN_SECRET.to_owned()),
         ("GATEWAY_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()),
+        // Rows of any time may be written without the background taking them away again.
+        ("GATEWAY_LOG_RETENTION_DAYS".to_owned(), "36500".to_owned()),
     ];
     if backend == Backend::Postgres {
         settings.push(("GATEWAY_DATABASE_URL".to_owned(), fresh_postgres().await));

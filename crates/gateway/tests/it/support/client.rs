@@ -94,7 +94,7 @@ impl Events {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let event = event(block);
-                self.text = rest.to_owned();
+                self.text = String::from(rest);
                 if event.is_some() {
                     return event;
                 }
@@ -110,9 +110,9 @@ fn event(block: &str) -> Option<Event> {
     let mut event = Event::default();
     for line in block.lines() {
         match line.split_once(": ") {
-            Some(("event", name)) => event.name = name.to_owned(),
-            Some(("id", id)) => event.id = id.to_owned(),
-            Some(("data", data)) => event.data = data.to_owned(),
+            Some(("event", name)) => event.name = name.into(),
+            Some(("id", id)) => event.id = id.into(),
+            Some(("data", data)) => event.data = data.into(),
             _ => {}
         }
     }

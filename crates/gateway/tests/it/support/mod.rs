@@ -1,17 +1,13 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
-<<<<<<< HEAD
 pub mod check;
-mod client;
+pub mod client;
 mod forwarder;
 mod process;
 mod proxied;
 mod raw;
 pub mod routes;
-=======
-pub mod client;
->>>>>>> logs
 pub mod rows;
 
 pub use app::{
