@@ -4,6 +4,8 @@
 //! Latencies are kept in buckets whose bounds grow by a tenth. Below 20 ms each bucket is one millisecond; above, a
 //! percentile is off by less than a tenth of its value, and by nothing where all rows took the same time.
 
+use std::fmt::Write as _;
+
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive as _;
 use sha2::{Digest as _, Sha256};
@@ -78,6 +80,63 @@ impl Totals {
             *sum = sum.saturating_add(*more);
         }
         self.latencies.merge(latencies);
+    }
+
+    /// These totals as a text that `add_packed` reads, with a number that says which stretch of time they are of:
+    /// `at requests prompt completion cost priced unpriced errors hits sum min max bucket:count,…`.
+    pub fn pack(&self, at: i64) -> String {
+        let Self {
+            requests,
+            prompt_tokens,
+            completion_tokens,
+            cost,
+            priced,
+            unpriced,
+            errors,
+            cache_hits,
+            latencies,
+        } = self;
+        let Latencies { sum, min, max, counts } = latencies;
+        let mut text = format!(
+            "{at} {requests} {prompt_tokens} {completion_tokens} {cost} {priced} {unpriced} {errors} {cache_hits} \
+             {sum} {min} {max}"
+        );
+        for (n, (bucket, count)) in counts.iter().enumerate() {
+            let _ = write!(text, "{}{bucket}:{count}", if n == 0 { ' ' } else { ',' });
+        }
+        text
+    }
+
+    /// Adds what `pack` wrote. A text that it did not write adds nothing.
+    pub fn add_packed(&mut self, text: &str) {
+        let mut numbers = Numbers(text.as_bytes());
+        let mut sums = [0; 12];
+        for sum in &mut sums {
+            let Some(number) = numbers.next() else { return };
+            *sum = number;
+        }
+        let [_at, requests, prompt, completion, cost, priced, unpriced, errors, hits, sum, min, max] = sums;
+        for (sum, more) in [
+            (&mut self.requests, requests),
+            (&mut self.prompt_tokens, prompt),
+            (&mut self.completion_tokens, completion),
+            (&mut self.cost, cost),
+            (&mut self.priced, priced),
+            (&mut self.unpriced, unpriced),
+            (&mut self.errors, errors),
+            (&mut self.cache_hits, hits),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.latencies.widen(sum, min, max);
+        while let (Some(bucket), Some(count)) = (numbers.next(), numbers.next()) {
+            self.latencies.count(u16::try_from(bucket).unwrap_or(u16::MAX), count);
+        }
+    }
+
+    /// Which stretch of time a packed text is of.
+    pub fn packed_at(text: &str) -> Option<i64> {
+        Numbers(text.as_bytes()).next()
     }
 
     pub fn total_tokens(&self) -> i64 {
@@ -168,24 +227,6 @@ impl Latencies {
         }
     }
 
-    /// Adds what `encode` wrote, one or several of them joined by commas. Anything unreadable is passed over.
-    pub fn merge_encoded(&mut self, sum: i64, min: i64, max: i64, text: &str) {
-        self.widen(sum, min, max);
-        for pair in text.split(',') {
-            let Some((bucket, count)) = pair.split_once(':') else { continue };
-            if let (Ok(bucket), Ok(count)) = (bucket.parse(), count.parse()) {
-                self.count(bucket, count);
-            }
-        }
-    }
-
-    /// `bucket:count,…`
-    pub fn encode(&self) -> String {
-        let pairs: Vec<String> =
-            self.counts.iter().map(|(bucket, count)| format!("{bucket}:{count}")).collect();
-        pairs.join(",")
-    }
-
     /// The latency that the given share of rows did not exceed (0.5 is the median), interpolated inside its bucket.
     #[expect(
         clippy::cast_precision_loss,
@@ -226,6 +267,24 @@ impl Latencies {
             Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(more),
             Err(at) => self.counts.insert(at, (bucket, more)),
         }
+    }
+}
+
+/// The whole numbers in a text, whatever stands between them. Many thousands are read for one question.
+struct Numbers<'a>(&'a [u8]);
+
+impl Iterator for Numbers<'_> {
+    type Item = i64;
+
+    fn next(&mut self) -> Option<i64> {
+        let start = self.0.iter().position(u8::is_ascii_digit)?;
+        let digits = &self.0[start..];
+        let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+        self.0 = &digits[end..];
+        let number = digits[..end]
+            .iter()
+            .fold(0_i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+        Some(number)
     }
 }
 
@@ -329,13 +388,15 @@ mod tests {
             merged.merge(&of(&right));
             let whole = of(&[left.clone(), right.clone()].concat());
             prop_assert_eq!(&merged, &whole);
-            let (a, b) = (of(&left), of(&right));
-            let mut read = Latencies::default();
-            if !left.is_empty() {
-                read.merge_encoded(a.sum, a.min, a.max, &a.encode());
+            let mut read = Totals::default();
+            for part in [&left, &right].into_iter().filter(|part| !part.is_empty()) {
+                let part = Totals { requests: 3, cost: 1 << 40, latencies: of(part), ..Totals::default() };
+                let packed = part.pack(1_794_700_800_000);
+                prop_assert_eq!(Totals::packed_at(&packed), Some(1_794_700_800_000));
+                read.add_packed(&packed);
             }
-            read.merge_encoded(b.sum, b.min, b.max, &b.encode());
-            prop_assert_eq!(&read, &whole);
+            prop_assert_eq!(&read.latencies, &whole);
+            prop_assert_eq!(read.cost, read.requests / 3 * (1 << 40));
         }
     }
 }

@@ -13,9 +13,9 @@ use futures_util::FutureExt as _;
 use http::header::{ALLOW, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use ipnet::IpNet;
 use tokio::net::TcpListener;
@@ -130,9 +130,8 @@ async fn work(
     open: Arc<AtomicUsize>,
 ) {
     let graceful = GracefulShutdown::new();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
     while let Some((stream, peer)) = incoming.recv().await {
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else {
@@ -145,7 +144,7 @@ async fn work(
             // Boxed: hyper would move the future about, and keep its room while a stream runs for minutes.
             Box::pin(async move { Ok::<_, std::convert::Infallible>(respond(&context, peer, request).await) })
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
@@ -166,7 +165,8 @@ struct Context {
 }
 
 async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>) -> Response {
-    let request_id = request_id(request.headers());
+    let given = callers_request_id(request.headers());
+    let request_id = given.unwrap_or_else(|| context.app.new_request_id());
     let path = request.uri().path();
     let is_proxied = request.headers().contains_key(PROVIDER) && !context.api.claims(path);
     let family = if is_proxied { Family::Proxy } else { api::family_of(path) };
@@ -310,18 +310,14 @@ fn redirect(to: &'static str) -> Response {
     response
 }
 
-/// The caller's own request id when it is a sane one, else a new one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
+/// The caller's own request id, when it is a sane one.
+fn callers_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let sane = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         (1..=128).contains(&bytes.len())
             && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'))
     };
-    match headers.get(REQUEST_ID).filter(sane) {
-        Some(value) => value.clone(),
-        None => HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
-            .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-    }
+    headers.get(REQUEST_ID).filter(sane).cloned()
 }
 
 /// The peer, or what a trusted proxy says of it: the last address in X-Forwarded-For that is no proxy of ours.
@@ -370,10 +366,10 @@ mod tests {
     #[test]
     fn a_request_id_is_kept_only_when_it_is_sane() {
         let with = |value: &str| {
-            request_id(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_str(value).unwrap())]))
+            callers_request_id(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_str(value).unwrap())]))
         };
-        assert_eq!(with("abc-1"), "abc-1");
-        assert_ne!(with("a b"), "a b");
-        assert_ne!(with(&"x".repeat(200)), "x".repeat(200));
+        assert_eq!(with("abc-1").unwrap(), "abc-1");
+        assert_eq!(with("a b"), None);
+        assert_eq!(with(&"x".repeat(200)), None);
     }
 }

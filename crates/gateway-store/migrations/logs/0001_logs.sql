@@ -126,7 +126,12 @@ CREATE INDEX log_sessions_by_owner ON log_sessions (owner, last_seen_at) WHERE o
 -- What usage is counted by. A cube is a choice of columns that are told apart; the others are empty in it. The id is a
 -- digest of the whole line, so that a writer knows it without asking.
 CREATE TABLE usage_dims (
+-- only sqlite
+    id INTEGER PRIMARY KEY,
+-- end
+-- only postgres
     id BIGINT PRIMARY KEY,
+-- end
     org_id TEXT NOT NULL,
     cube BIGINT NOT NULL,
     provider TEXT,
@@ -140,22 +145,13 @@ CREATE TABLE usage_dims (
 CREATE INDEX usage_dims_by_org ON usage_dims (org_id, cube);
 CREATE INDEX usage_dims_by_user ON usage_dims (org_id, cube, user_id) WHERE user_id IS NOT NULL;
 
--- `latencies` is a histogram: "bucket:count,…".
+-- The sums of one stretch of time are one text, written and read by `Totals`: a question over a month reads tens of
+-- thousands of them, and handing each number to SQL would take most of the time. Hours of users are many and kept only
+-- as long as rows are.
 CREATE TABLE usage_hours (
     dim_id BIGINT NOT NULL,
     at BIGINT NOT NULL,
-    requests BIGINT NOT NULL,
-    prompt_tokens BIGINT NOT NULL,
-    completion_tokens BIGINT NOT NULL,
-    cost BIGINT NOT NULL,
-    priced BIGINT NOT NULL,
-    unpriced BIGINT NOT NULL,
-    errors BIGINT NOT NULL,
-    cache_hits BIGINT NOT NULL,
-    latency_sum BIGINT NOT NULL,
-    latency_min BIGINT NOT NULL,
-    latency_max BIGINT NOT NULL,
-    latencies TEXT NOT NULL,
+    totals TEXT NOT NULL,
     PRIMARY KEY (dim_id, at)
 -- only sqlite
 ) WITHOUT ROWID;
@@ -164,22 +160,22 @@ CREATE TABLE usage_hours (
 );
 -- end
 CREATE INDEX usage_hours_by_time ON usage_hours (at);
-
+CREATE TABLE usage_user_hours (
+    dim_id BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    totals TEXT NOT NULL,
+    PRIMARY KEY (dim_id, at)
+-- only sqlite
+) WITHOUT ROWID;
+-- end
+-- only postgres
+);
+-- end
+CREATE INDEX usage_user_hours_by_time ON usage_user_hours (at);
 CREATE TABLE usage_days (
     dim_id BIGINT NOT NULL,
     at BIGINT NOT NULL,
-    requests BIGINT NOT NULL,
-    prompt_tokens BIGINT NOT NULL,
-    completion_tokens BIGINT NOT NULL,
-    cost BIGINT NOT NULL,
-    priced BIGINT NOT NULL,
-    unpriced BIGINT NOT NULL,
-    errors BIGINT NOT NULL,
-    cache_hits BIGINT NOT NULL,
-    latency_sum BIGINT NOT NULL,
-    latency_min BIGINT NOT NULL,
-    latency_max BIGINT NOT NULL,
-    latencies TEXT NOT NULL,
+    totals TEXT NOT NULL,
     PRIMARY KEY (dim_id, at)
 -- only sqlite
 ) WITHOUT ROWID;

@@ -2,6 +2,7 @@
 //! They live in a part of the store of their own. A row's place in time is its id, everywhere.
 
 mod bulk;
+mod hours;
 mod partitions;
 mod read;
 mod rollup;

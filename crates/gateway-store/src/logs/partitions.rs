@@ -60,7 +60,9 @@ pub(super) async fn ensure_days(logs: &Db, days: BTreeSet<Day>) -> Result<(), St
     Ok(())
 }
 
-const PROBE: &str = "SELECT 1 AS one WHERE to_regclass($1) IS NOT NULL";
+/// A query of the catalogue and not `to_regclass`, which remembers in a connection that a table was not there.
+const PROBE: &str = "SELECT 1 AS one FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
+    WHERE i.inhparent = to_regclass('log_words') AND c.relname = $1";
 
 /// Days that have partitions, oldest first.
 pub(super) async fn days(logs: &Db) -> Result<Vec<Day>, StoreError> {

@@ -8,6 +8,7 @@ use gateway_core::totals::cost_decimal;
 use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
+use super::hours::Hours;
 use super::words;
 use super::write::{level_name, source_name};
 use crate::db::Dialect;
@@ -89,7 +90,10 @@ pub async fn list(
     page: &Page,
 ) -> Result<Paged<Entry>, StoreError> {
     let before = page.before.as_deref().and_then(|id| id.parse::<i64>().ok());
-    let entries = fetch(logs, org, filter, before, "DESC", page.fetch()).await?;
+    let entries = match Hours::of(logs, org, filter, before).await? {
+        None => fetch(logs, org, filter, before, "DESC", page.fetch()).await?,
+        Some(hours) => fetch_by_hours(logs, org, filter, before, hours, page.fetch()).await?,
+    };
     Ok(page.cut(entries, |entry| entry.row.id.to_string()))
 }
 
@@ -121,6 +125,33 @@ const COLUMNS: &str = "r.id, r.org_id, r.request_id, r.created_at, r.level, r.so
     r.cached_tokens, r.cache_write_tokens, r.reasoning_tokens, r.audio_tokens, r.usage_estimated, r.cost, r.unpriced, \
     r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.traceparent, \
     r.request_stored, r.response_stored, r.response_is_stream, r.preview";
+
+async fn fetch_by_hours(
+    logs: &Db,
+    org: OrgId,
+    filter: &LogFilter,
+    before: Option<i64>,
+    mut hours: Hours,
+    limit: i64,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    loop {
+        let ranges = hours.next(logs).await?;
+        if ranges.is_empty() {
+            return Ok(entries);
+        }
+        for (first, end) in ranges {
+            let left = limit - i64::try_from(entries.len()).unwrap_or(limit);
+            if left <= 0 {
+                return Ok(entries);
+            }
+            let after = filter.after_id.map_or(first - 1, |after| after.max(first - 1));
+            let within = LogFilter { after_id: Some(after), ..filter.clone() };
+            let end = before.map_or(end, |before| before.min(end));
+            entries.extend(fetch(logs, org, &within, Some(end), "DESC", left).await?);
+        }
+    }
+}
 
 async fn fetch(
     logs: &Db,

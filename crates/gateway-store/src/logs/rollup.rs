@@ -1,6 +1,6 @@
 //! Roll-ups: what usage is read from, so that no dashboard ever scans rows. The same rows are added up several times
 //! over, each time telling other columns apart (a cube), by hour and by day; a question is answered from the smallest
-//! cube that can tell what it asks for. Users are many, so they are counted by day only.
+//! cube that can tell what it asks for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogRow, log_id_time};
 use gateway_core::time::{DAY, HOUR};
-use gateway_core::totals::{Latencies, Totals, digest};
+use gateway_core::totals::{Totals, digest};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, among, numbers};
 use super::write::clean;
-use crate::row::{Arg, Row, args};
+use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
 
 /// A choice of columns that are told apart.
@@ -40,9 +40,9 @@ impl Cube {
         self as i64
     }
 
-    /// Kept by the hour, not only by the day?
-    pub(super) fn has_hours(self) -> bool {
-        !matches!(self, Self::Users | Self::UsersWhole)
+    /// Where its hours are kept.
+    pub(super) fn hours(self) -> Grain {
+        if matches!(self, Self::Users | Self::UsersWhole) { Grain::UserHours } else { Grain::Hours }
     }
 }
 
@@ -103,30 +103,37 @@ impl Dims {
 /// Adds new rows to every roll-up that they belong to. The caller holds the lock that keeps others out.
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
     let mut dims: HashMap<Dims, i64> = HashMap::new();
-    let mut hours: BTreeMap<(i64, i64), Totals> = BTreeMap::new();
-    let mut days: BTreeMap<(i64, i64), Totals> = BTreeMap::new();
+    let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
     for row in rows {
         let at = log_id_time(row.id).0;
         let totals = Totals::of(row);
         for cube in Cube::EACH {
-            let dim = Dims::of(row, cube);
-            let id = *dims.entry(dim).or_insert_with_key(Dims::id);
-            if cube.has_hours() {
-                hours.entry((at.div_euclid(HOUR) * HOUR, id)).or_default().add(&totals);
+            let id = *dims.entry(Dims::of(row, cube)).or_insert_with_key(Dims::id);
+            for (grain, length) in [(cube.hours(), HOUR), (Grain::Days, DAY)] {
+                let sums = grains.entry(grain).or_default();
+                sums.entry((at.div_euclid(length) * length, id)).or_default().add(&totals);
             }
-            days.entry((at.div_euclid(DAY) * DAY, id)).or_default().add(&totals);
         }
     }
-    merge(tx, Grain::Hours, &mut hours).await?;
-    let known = merge(tx, Grain::Days, &mut days).await?;
+    let mut known = BTreeSet::new();
+    for (grain, sums) in &mut grains {
+        let found = merge(tx, *grain, sums).await?;
+        if *grain == Grain::Days {
+            known = found;
+        }
+    }
     let mut unknown: Vec<(Dims, i64)> = dims.into_iter().filter(|(_, id)| !known.contains(id)).collect();
     unknown.sort_unstable_by_key(|(_, id)| *id);
     DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id)).collect()).await
 }
 
-#[derive(Clone, Copy)]
+/// Sums by beginning of the stretch of time and by dims.
+type Sums = BTreeMap<(i64, i64), Totals>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Grain {
     Hours,
+    UserHours,
     Days,
 }
 
@@ -134,20 +141,19 @@ impl Grain {
     pub(super) fn table(self) -> &'static str {
         match self {
             Self::Hours => "usage_hours",
+            Self::UserHours => "usage_user_hours",
             Self::Days => "usage_days",
         }
     }
 }
 
 /// Adds to what is stored. Answers the dims of which something was.
-async fn merge(
-    tx: &mut Tx,
-    grain: Grain,
-    new: &mut BTreeMap<(i64, i64), Totals>,
-) -> Result<BTreeSet<i64>, StoreError> {
-    let table = grain.table();
-    let sql =
-        format!("SELECT dim_id, {SUMS} FROM {table} WHERE at = $1 AND {}", among(tx.dialect(), "dim_id", 2));
+async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64>, StoreError> {
+    let sql = format!(
+        "SELECT dim_id, totals FROM {} WHERE at = $1 AND {}",
+        grain.table(),
+        among(tx.dialect(), "dim_id", 2)
+    );
     let mut known = BTreeSet::new();
     let times: BTreeSet<i64> = new.keys().map(|(at, _)| *at).collect();
     for at in times {
@@ -157,67 +163,17 @@ async fn merge(
             let id = row.get("dim_id")?;
             known.insert(id);
             if let Some(totals) = new.get_mut(&(at, id)) {
-                totals.add(&read_totals(&row)?);
+                totals.add_packed(&row.get::<String>("totals")?);
             }
         }
     }
     let bulk = match grain {
         Grain::Hours => &*HOURS,
+        Grain::UserHours => &*USER_HOURS,
         Grain::Days => &*DAYS,
     };
-    bulk.run(tx, new.iter().map(|((at, id), totals)| columns(*at, *id, totals)).collect()).await?;
+    bulk.run(tx, new.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)]).collect()).await?;
     Ok(known)
-}
-
-/// The columns that `read_totals` reads.
-pub(super) const SUMS: &str = "requests, prompt_tokens, completion_tokens, cost, priced, unpriced, errors, cache_hits, \
-    latency_sum, latency_min, latency_max, latencies";
-
-pub(super) fn read_totals(row: &Row) -> Result<Totals, StoreError> {
-    let mut latencies = Latencies::default();
-    let text: String = row.get("latencies")?;
-    latencies.merge_encoded(row.get("latency_sum")?, row.get("latency_min")?, row.get("latency_max")?, &text);
-    Ok(Totals {
-        requests: row.get("requests")?,
-        prompt_tokens: row.get("prompt_tokens")?,
-        completion_tokens: row.get("completion_tokens")?,
-        cost: row.get("cost")?,
-        priced: row.get("priced")?,
-        unpriced: row.get("unpriced")?,
-        errors: row.get("errors")?,
-        cache_hits: row.get("cache_hits")?,
-        latencies,
-    })
-}
-
-fn columns(at: i64, id: i64, totals: &Totals) -> Vec<Arg> {
-    let Totals {
-        requests,
-        prompt_tokens,
-        completion_tokens,
-        cost,
-        priced,
-        unpriced,
-        errors,
-        cache_hits,
-        latencies,
-    } = totals;
-    args![
-        id,
-        at,
-        *requests,
-        *prompt_tokens,
-        *completion_tokens,
-        *cost,
-        *priced,
-        *unpriced,
-        *errors,
-        *cache_hits,
-        latencies.sum,
-        latencies.min,
-        latencies.max,
-        latencies.encode(),
-    ]
 }
 
 static DIMS: LazyLock<Bulk> = LazyLock::new(|| {
@@ -228,14 +184,13 @@ static DIMS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 static HOURS: LazyLock<Bulk> = LazyLock::new(|| upsert(Grain::Hours));
+static USER_HOURS: LazyLock<Bulk> = LazyLock::new(|| upsert(Grain::UserHours));
 static DAYS: LazyLock<Bulk> = LazyLock::new(|| upsert(Grain::Days));
 
 fn upsert(grain: Grain) -> Bulk {
-    let set: Vec<String> =
-        SUMS.split(", ").map(str::trim).map(|name| format!("{name} = excluded.{name}")).collect();
     Bulk::new(
-        &format!("INSERT INTO {} (dim_id, at, {SUMS}) VALUES", grain.table()),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        &format!("ON CONFLICT (dim_id, at) DO UPDATE SET {}", set.join(", ")),
+        &format!("INSERT INTO {} (dim_id, at, totals) VALUES", grain.table()),
+        "(?,?,?)",
+        "ON CONFLICT (dim_id, at) DO UPDATE SET totals = excluded.totals",
     )
 }

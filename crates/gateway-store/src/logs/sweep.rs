@@ -1,8 +1,8 @@
 //! Retention. Every organization keeps its rows for its own number of days, or else for the default; rows go with their
 //! bodies and words, sessions when their last request goes. On PostgreSQL a day that nobody keeps any longer is dropped
 //! as a whole, so an organization with the longest retention keeps up to a day more; all else is deleted in slices, each
-//! a short transaction of its own. Usage outlives rows: by the hour for 400 days (or as long as rows are kept, when that
-//! is longer), by the day for good.
+//! a short transaction of its own. Usage outlives rows: by the hour for 400 days (of users, as long as
+//! rows are kept at most), by the day for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,7 @@ use sqlx::AssertSqlSafe;
 
 use super::bulk::{among, numbers};
 use super::partitions::{self, Day};
+use super::rollup::Grain;
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
@@ -54,7 +55,9 @@ pub async fn sweep(
         }
         forget_sessions(logs, org, cutoff(now, days), now.plus(-i64::from(days) * DAY)).await?;
     }
-    forget_hours(logs, now.plus(-i64::from(longest.max(HOURS_KEPT_DAYS)) * DAY)).await?;
+    for (grain, days) in [(Grain::Hours, longest.max(HOURS_KEPT_DAYS)), (Grain::UserHours, longest)] {
+        forget_hours(logs, grain, now.plus(-i64::from(days) * DAY)).await?;
+    }
     Ok(removed)
 }
 
@@ -118,12 +121,15 @@ async fn forget_sessions(
     .map(|_| ())
 }
 
-async fn forget_hours(logs: &Db, before: Timestamp) -> Result<(), StoreError> {
-    logs.exec(
-        "DELETE FROM usage_hours WHERE (dim_id, at) IN \
-         (SELECT dim_id, at FROM usage_hours WHERE at < $1 ORDER BY at LIMIT $2)",
-        args![before, SLICE],
-    )
-    .await
-    .map(|_| ())
+async fn forget_hours(logs: &Db, grain: Grain, before: Timestamp) -> Result<(), StoreError> {
+    let table = grain.table();
+    let sql = format!(
+        "DELETE FROM {table} WHERE (dim_id, at) IN (SELECT dim_id, at FROM {table} WHERE at < $1 ORDER BY at LIMIT $2)"
+    );
+    for _ in 0..MOST_SLICES {
+        if logs.exec(AssertSqlSafe(sql.clone()), args![before, SLICE]).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Usage added up from the roll-ups. Whole days come from the days, what is left of them from the hours, and only the
 //! parts of an hour at either end from rows: those need the rows to be there still, everything else does not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::logs::{LOG_EPOCH, LOG_ID_LOW_BITS, first_log_id, log_id_time};
@@ -9,7 +9,7 @@ use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
 use gateway_core::totals::{Latencies, Totals};
 use sqlx::AssertSqlSafe;
 
-use super::rollup::{Cube, Grain, read_totals};
+use super::rollup::{Cube, Grain};
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError};
 
@@ -83,25 +83,38 @@ pub async fn usage(
     group: Option<Group>,
 ) -> Result<Vec<Usage>, StoreError> {
     let cube = smallest_cube(filter, group);
-    let mut sums: BTreeMap<(i64, Option<String>), Totals> = BTreeMap::new();
-    for (part, span) in parts(span, interval, cube.has_hours()) {
-        let (sql, values) = match part {
-            Part::Rows => rows_statement(org, filter, span, interval, group),
-            Part::Rolled(grain) => rolled_statement(org, filter, span, interval, group, cube, grain),
+    let bucket = |at: i64| interval.map_or(span.from.0, |interval| interval.start_of(Timestamp(at)).0);
+    let mut sums: HashMap<Option<String>, BTreeMap<i64, Totals>> = HashMap::new();
+    for (part, span) in parts(span, interval, cube.hours()) {
+        let Part::Rolled(grain) = part else {
+            let (sql, values) = rows_statement(org, filter, span, interval, group);
+            for row in logs.all(AssertSqlSafe(sql), values).await? {
+                let group = sums.entry(row.get("grp")?).or_default();
+                group.entry(bucket(row.get("at")?)).or_default().add(&row_totals(&row)?);
+            }
+            continue;
         };
+        let (sql, values) = rolled_statement(org, filter, span, group, cube, grain);
         for row in logs.all(AssertSqlSafe(sql), values).await? {
-            let totals = match part {
-                Part::Rows => row_totals(&row)?,
-                Part::Rolled(_) => read_totals(&row)?,
-            };
-            sums.entry((row.get("bucket")?, row.get("grp")?)).or_default().add(&totals);
+            let Some(packed) = row.get::<Option<String>>("packed")? else { continue };
+            let group = sums.entry(row.get("grp")?).or_default();
+            for one in packed.split(';') {
+                group.entry(bucket(Totals::packed_at(one).unwrap_or_default())).or_default().add_packed(one);
+            }
         }
     }
-    let start = |bucket: i64| if interval.is_some() { Timestamp(bucket) } else { span.from };
-    Ok(sums
+    let mut usage: Vec<Usage> = sums
         .into_iter()
-        .map(|((bucket, group), totals)| Usage { start: start(bucket), group, totals })
-        .collect())
+        .flat_map(|(group, buckets)| {
+            buckets.into_iter().map(move |(start, totals)| Usage {
+                start: Timestamp(start),
+                group: group.clone(),
+                totals,
+            })
+        })
+        .collect();
+    usage.sort_unstable_by(|a, b| (a.start, &a.group).cmp(&(b.start, &b.group)));
+    Ok(usage)
 }
 
 /// Usage of all time by provider, model and status: what metrics are made of.
@@ -115,19 +128,22 @@ pub struct ModelUsage {
 
 pub async fn by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<ModelUsage>, StoreError> {
     let sql = format!(
-        "SELECT d.provider, d.model, d.status, {ROLLED} FROM usage_dims d JOIN usage_days u ON u.dim_id = d.id \
-         WHERE d.org_id = $1 AND d.cube = {} GROUP BY d.provider, d.model, d.status \
+        "SELECT d.provider, d.model, d.status, (SELECT string_agg(u.totals, ';') FROM usage_days u \
+         WHERE u.dim_id = d.id) AS packed FROM usage_dims d WHERE d.org_id = $1 AND d.cube = {} \
          ORDER BY d.provider, d.model, d.status",
         Cube::Models.number()
     );
     let rows = logs.all(AssertSqlSafe(sql), args![org]).await?;
     rows.iter()
         .map(|row| {
+            let packed: Option<String> = row.get("packed")?;
+            let mut totals = Totals::default();
+            packed.unwrap_or_default().split(';').for_each(|one| totals.add_packed(one));
             Ok(ModelUsage {
                 provider: row.get("provider")?,
                 model: row.get("model")?,
                 status: row.get("status")?,
-                totals: read_totals(row)?,
+                totals,
             })
         })
         .collect()
@@ -190,7 +206,7 @@ enum Part {
 }
 
 /// Cuts a span into the largest pieces that there are sums for.
-fn parts(span: Span, interval: Option<Interval>, has_hours: bool) -> Vec<(Part, Span)> {
+fn parts(span: Span, interval: Option<Interval>, hours: Grain) -> Vec<(Part, Span)> {
     let (from, to) = (span.from.0, span.to.0);
     let up =
         |at: i64, unit: i64| at.div_euclid(unit) * unit + if at.rem_euclid(unit) == 0 { 0 } else { unit };
@@ -201,8 +217,7 @@ fn parts(span: Span, interval: Option<Interval>, has_hours: bool) -> Vec<(Part, 
             parts.push((part, Span { from: Timestamp(from), to: Timestamp(to) }));
         }
     };
-    let unit = if has_hours { HOUR } else { DAY };
-    let (first, last) = (up(from, unit), down(to, unit));
+    let (first, last) = (up(from, HOUR), down(to, HOUR));
     if interval == Some(Interval::Minute) || first >= last {
         push(Part::Rows, from, to);
         return parts;
@@ -210,26 +225,17 @@ fn parts(span: Span, interval: Option<Interval>, has_hours: bool) -> Vec<(Part, 
     push(Part::Rows, from, first);
     let (first_day, last_day) = (up(first, DAY), down(last, DAY));
     if interval == Some(Interval::Hour) || first_day >= last_day {
-        push(Part::Rolled(Grain::Hours), first, last);
+        push(Part::Rolled(hours), first, last);
     } else {
-        push(Part::Rolled(Grain::Hours), first, first_day);
+        push(Part::Rolled(hours), first, first_day);
         push(Part::Rolled(Grain::Days), first_day, last_day);
-        push(Part::Rolled(Grain::Hours), last_day, last);
+        push(Part::Rolled(hours), last_day, last);
     }
     push(Part::Rows, last, to);
     parts
 }
 
-/// Sums under the names that `read_totals` reads; PostgreSQL's would be NUMERIC.
-const ROLLED: &str = "CAST(SUM(u.requests) AS BIGINT) AS requests, \
-    CAST(SUM(u.prompt_tokens) AS BIGINT) AS prompt_tokens, \
-    CAST(SUM(u.completion_tokens) AS BIGINT) AS completion_tokens, CAST(SUM(u.cost) AS BIGINT) AS cost, \
-    CAST(SUM(u.priced) AS BIGINT) AS priced, CAST(SUM(u.unpriced) AS BIGINT) AS unpriced, \
-    CAST(SUM(u.errors) AS BIGINT) AS errors, CAST(SUM(u.cache_hits) AS BIGINT) AS cache_hits, \
-    CAST(SUM(u.latency_sum) AS BIGINT) AS latency_sum, MIN(u.latency_min) AS latency_min, \
-    MAX(u.latency_max) AS latency_max, string_agg(u.latencies, ',') AS latencies";
-
-/// The same from rows; latencies come one by one. The conditions are those of `Totals::of`.
+/// Sums of rows; latencies come one by one. The conditions are those of `Totals::of`.
 const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens, 0)) AS BIGINT) AS prompt_tokens, \
     CAST(SUM(COALESCE(u.completion_tokens, 0)) AS BIGINT) AS completion_tokens, \
     CAST(SUM(COALESCE(u.cost, 0)) AS BIGINT) AS cost, COUNT(u.cost) AS priced, \
@@ -255,22 +261,22 @@ fn row_totals(row: &Row) -> Result<Totals, StoreError> {
     })
 }
 
+/// One line for each of the dims, with all its stretches of time.
 fn rolled_statement(
     org: OrgId,
     filter: &UsageFilter,
     span: Span,
-    interval: Option<Interval>,
     group: Option<Group>,
     cube: Cube,
     grain: Grain,
 ) -> (String, Vec<Arg>) {
-    let (bucket, group) = (bucket("u.at", interval), grouping("d", group));
+    let group = grouping("d", group);
     let mut values = args![org, span.from, span.to];
     let conditions = conditions("d", filter, &mut values);
     let sql = format!(
-        "SELECT {bucket} AS bucket, {group} AS grp, {ROLLED} FROM usage_dims d JOIN {} u \
-         ON u.dim_id = d.id AND u.at >= $2 AND u.at < $3 WHERE d.org_id = $1 AND d.cube = {}{conditions} \
-         GROUP BY 1, 2",
+        "SELECT {group} AS grp, (SELECT string_agg(u.totals, ';') FROM {} u \
+         WHERE u.dim_id = d.id AND u.at >= $2 AND u.at < $3) AS packed \
+         FROM usage_dims d WHERE d.org_id = $1 AND d.cube = {}{conditions}",
         grain.table(),
         cube.number(),
     );
@@ -284,25 +290,22 @@ fn rows_statement(
     interval: Option<Interval>,
     group: Option<Group>,
 ) -> (String, Vec<Arg>) {
-    let time = format!("((u.id >> {LOG_ID_LOW_BITS}) + {LOG_EPOCH})");
-    let (bucket, group) = (bucket(&time, interval), grouping("u", group));
+    let at = match interval {
+        None => format!("CAST({} AS BIGINT)", span.from.0),
+        Some(interval) => {
+            let (length, origin) = (interval.length(), interval.origin());
+            let time = format!("(u.id >> {LOG_ID_LOW_BITS}) + {LOG_EPOCH}");
+            format!("({time} - {origin}) / {length} * {length} + {origin}")
+        }
+    };
+    let group = grouping("u", group);
     let mut values = args![org, first_log_id(span.from), first_log_id(span.to)];
     let conditions = conditions("u", filter, &mut values);
     let sql = format!(
-        "SELECT {bucket} AS bucket, {group} AS grp, {FROM_ROWS} FROM log_rows u \
+        "SELECT {at} AS at, {group} AS grp, {FROM_ROWS} FROM log_rows u \
          WHERE u.org_id = $1 AND u.id >= $2 AND u.id < $3{conditions} GROUP BY 1, 2"
     );
     (sql, values)
-}
-
-fn bucket(time: &str, interval: Option<Interval>) -> String {
-    match interval {
-        None => "CAST(0 AS BIGINT)".into(),
-        Some(interval) => {
-            let (length, origin) = (interval.length(), interval.origin());
-            format!("(({time} - {origin}) / {length} * {length} + {origin})")
-        }
-    }
 }
 
 fn grouping(table: &str, group: Option<Group>) -> String {
@@ -332,15 +335,15 @@ fn conditions(table: &str, filter: &UsageFilter, values: &mut Vec<Arg>) -> Strin
 mod tests {
     use super::*;
 
-    fn cut(from: &str, to: &str, interval: Option<Interval>, has_hours: bool) -> Vec<String> {
+    fn cut(from: &str, to: &str, interval: Option<Interval>) -> Vec<String> {
         let span = Span { from: from.parse().unwrap(), to: to.parse().unwrap() };
-        let parts = parts(span, interval, has_hours);
+        let parts = parts(span, interval, Grain::Hours);
         assert_eq!(parts.first().map(|(_, part)| part.from), Some(span.from));
         assert_eq!(parts.last().map(|(_, part)| part.to), Some(span.to));
         assert!(parts.windows(2).all(|pair| pair[0].1.to == pair[1].1.from));
         let name = |part: &Part| match part {
             Part::Rows => "rows",
-            Part::Rolled(Grain::Hours) => "hours",
+            Part::Rolled(Grain::Hours | Grain::UserHours) => "hours",
             Part::Rolled(Grain::Days) => "days",
         };
         parts.iter().map(|(part, span)| format!("{} from {}", name(part), span.from)).collect()
@@ -349,7 +352,7 @@ mod tests {
     #[test]
     fn a_span_is_cut_into_the_largest_pieces() {
         assert_eq!(
-            cut("2026-11-01T10:20:00Z", "2026-11-05T02:30:00Z", None, true),
+            cut("2026-11-01T10:20:00Z", "2026-11-05T02:30:00Z", None),
             [
                 "rows from 2026-11-01T10:20:00.000Z",
                 "hours from 2026-11-01T11:00:00.000Z",
@@ -359,23 +362,15 @@ mod tests {
             ]
         );
         assert_eq!(
-            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Week), true),
+            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Week)),
             ["days from 2026-11-01T00:00:00.000Z"]
         );
         assert_eq!(
-            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Hour), true),
+            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Hour)),
             ["hours from 2026-11-01T00:00:00.000Z"]
         );
         assert_eq!(
-            cut("2026-11-01T10:00:00Z", "2026-11-03T02:00:00Z", None, false),
-            [
-                "rows from 2026-11-01T10:00:00.000Z",
-                "days from 2026-11-02T00:00:00.000Z",
-                "rows from 2026-11-03T00:00:00.000Z",
-            ]
-        );
-        assert_eq!(
-            cut("2026-11-01T10:10:00Z", "2026-11-01T10:50:00Z", None, true),
+            cut("2026-11-01T10:10:00Z", "2026-11-01T10:50:00Z", None),
             ["rows from 2026-11-01T10:10:00.000Z"]
         );
     }

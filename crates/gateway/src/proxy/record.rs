@@ -28,6 +28,8 @@ use crate::auth::{Identity, OrgFacts, Who};
 /// Of each body, this much is kept.
 pub const BODY_LIMIT: usize = 256 << 10;
 
+const SMALL_BODY: usize = 8 << 10;
+
 pub struct Record {
     app: Arc<App>,
     lane: usize,
@@ -142,7 +144,9 @@ impl Record {
     }
 
     pub fn saw_request(&mut self, body: &Bytes) {
-        self.request = RequestCopy::Whole(body.clone());
+        // A small body is copied, because a piece of hyper's buffer would keep the whole of it while a stream runs.
+        let small = body.len() < SMALL_BODY;
+        self.request = RequestCopy::Whole(if small { Bytes::copy_from_slice(body) } else { body.clone() });
     }
 
     /// Where a body that is streamed on leaves its copy.

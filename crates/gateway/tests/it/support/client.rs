@@ -6,6 +6,7 @@ use std::ops::Index;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -48,6 +49,20 @@ impl Call {
     }
 
     pub async fn send(self) -> Answer {
+        let (head, body) = self.start().await.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { status: head.status, headers: head.headers, body }
+    }
+
+    /// A stream of events that goes on.
+    pub async fn open(self) -> Events {
+        let response = self.start().await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Events { body: response.into_body(), text: String::new() }
+    }
+
+    async fn start(self) -> http::Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -57,11 +72,51 @@ impl Call {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let response = sender.send_request(request.body(Full::new(self.body)).unwrap()).await.unwrap();
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: head.status, headers: head.headers, body }
+        sender.send_request(request.body(Full::new(self.body)).unwrap()).await.unwrap()
     }
+}
+
+/// Server-sent events, comments left out.
+pub struct Events {
+    body: Incoming,
+    text: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Event {
+    pub name: String,
+    pub id: String,
+    pub data: String,
+}
+
+impl Events {
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let event = event(block);
+                self.text = rest.to_owned();
+                if event.is_some() {
+                    return event;
+                }
+                continue;
+            }
+            let frame = self.body.frame().await?.ok()?;
+            self.text.push_str(std::str::from_utf8(frame.data_ref()?).unwrap());
+        }
+    }
+}
+
+fn event(block: &str) -> Option<Event> {
+    let mut event = Event::default();
+    for line in block.lines() {
+        match line.split_once(": ") {
+            Some(("event", name)) => event.name = name.to_owned(),
+            Some(("id", id)) => event.id = id.to_owned(),
+            Some(("data", data)) => event.data = data.to_owned(),
+            _ => {}
+        }
+    }
+    (!event.data.is_empty()).then_some(event)
 }
 
 #[derive(Debug)]

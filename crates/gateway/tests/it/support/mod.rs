@@ -2,7 +2,7 @@
 
 mod app;
 pub mod check;
-mod client;
+pub mod client;
 mod forwarder;
 mod process;
 mod proxied;

@@ -1,0 +1,88 @@
+//! Which hours hold rows of a provider, model, key or status: the roll-ups know, so that a search for something rare does
+//! not read every row of the organization on its way there.
+
+use gateway_core::ids::OrgId;
+use gateway_core::logs::{first_log_id, log_id_time};
+use gateway_core::time::{HOUR, Interval, Timestamp};
+use sqlx::AssertSqlSafe;
+
+use super::read::LogFilter;
+use super::rollup::Cube;
+use crate::row::{Arg, args};
+use crate::{Db, StoreError};
+
+/// How many hours are asked for at a time.
+const AT_ONCE: i64 = 64;
+
+/// The hours that may hold rows of a filter, newest first, a few at a time.
+pub(super) struct Hours {
+    sql: String,
+    values: Vec<Arg>,
+    /// Hours before this one come next.
+    before: Timestamp,
+}
+
+impl Hours {
+    /// None when the roll-ups know nothing of what is asked for, or there is a quicker way.
+    pub(super) async fn of(
+        logs: &Db,
+        org: OrgId,
+        filter: &LogFilter,
+        before: Option<i64>,
+    ) -> Result<Option<Self>, StoreError> {
+        let LogFilter { provider, model, status, key_id, .. } = filter;
+        let models = provider.is_some() || model.is_some();
+        let keys = key_id.is_some();
+        let elsewhere = filter.session_id.is_some() || filter.user.is_some() || !filter.words.is_empty();
+        let cube = match (models, keys) {
+            _ if elsewhere => return Ok(None),
+            (false, false) => return Ok(None),
+            (true, false) => Cube::Models,
+            (false, true) => Cube::Keys,
+            (true, true) => Cube::Whole,
+        };
+        let oldest = logs.opt("SELECT MIN(id) AS id FROM log_rows WHERE org_id = $1", args![org]).await?;
+        let oldest: Option<i64> = oldest.map(|row| row.get("id")).transpose()?.flatten();
+        let bounds = [oldest, filter.from.map(first_log_id), filter.after_id];
+        let first = Interval::Hour.start_of(log_id_time(bounds.into_iter().flatten().max().unwrap_or(0)));
+        let ends = [before, filter.to.map(first_log_id)];
+        let end = ends.into_iter().flatten().min().map_or(Timestamp(i64::MAX), log_id_time);
+        let mut values = args![org, first];
+        let mut sql = format!(
+            "SELECT DISTINCT u.at FROM usage_dims d JOIN usage_hours u ON u.dim_id = d.id AND u.at >= $2 \
+             WHERE d.org_id = $1 AND d.cube = {}",
+            cube.number()
+        );
+        let mut narrow = |condition: &str, value: Option<Arg>| {
+            if let Some(value) = value {
+                values.push(value);
+                sql.push_str(&format!(" AND {condition} ${}", values.len()));
+            }
+        };
+        narrow("d.provider =", provider.clone().map(Arg::from));
+        narrow("d.model =", model.clone().map(Arg::from));
+        narrow("d.key_id =", key_id.map(Arg::from));
+        narrow("d.status >=", status.map(|(low, _)| i64::from(low).into()));
+        narrow("d.status <=", status.map(|(_, high)| i64::from(high).into()));
+        Ok(Some(Self { sql, values, before: end }))
+    }
+
+    /// The next ranges of ids, newest first, each from its first id up to but not including its last; empty at the end.
+    pub(super) async fn next(&mut self, logs: &Db) -> Result<Vec<(i64, i64)>, StoreError> {
+        let mut values = self.values.clone();
+        values.extend(args![self.before, AT_ONCE]);
+        let count = values.len();
+        let sql = format!("{} AND u.at < ${} ORDER BY u.at DESC LIMIT ${count}", self.sql, count - 1);
+        let mut ranges: Vec<(i64, i64)> = Vec::new();
+        for row in logs.all(AssertSqlSafe(sql), values).await? {
+            let at: Timestamp = row.get("at")?;
+            self.before = at;
+            let (first, end) = (first_log_id(at), first_log_id(at.plus(HOUR)));
+            match ranges.last_mut() {
+                Some((begins, _)) if *begins == end => *begins = first,
+                _ => ranges.push((first, end)),
+            }
+        }
+        Ok(ranges)
+    }
+}

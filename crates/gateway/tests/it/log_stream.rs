@@ -1,0 +1,123 @@
+//! The live stream of log rows: what comes while one listens, and what came before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::logs::LogRow;
+use serde_json::Value;
+
+use crate::on_both;
+use crate::support::client::Events;
+use crate::support::rows::{row, with};
+use crate::support::{Account, TestApp};
+
+/// Stores rows and tells those who follow, as the writer does.
+async fn arrive(app: &TestApp, rows: &[LogRow]) {
+    app.write(rows).await;
+    for row in rows {
+        let _ = app.app.tail.send(Arc::new(row.clone()));
+    }
+}
+
+async fn follow(app: &TestApp, account: &Account, query: &str, last: Option<i64>) -> Events {
+    let mut call = app.get(&format!("/api/v1/logs/stream?{query}")).bearer(&account.token);
+    if let Some(last) = last {
+        call = call.header("last-event-id", &last.to_string());
+    }
+    call.open().await
+}
+
+async fn next_id(events: &mut Events) -> i64 {
+    let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("no event came");
+    let event = event.expect("the stream ended");
+    assert_eq!(event.name, "log");
+    let data: Value = serde_json::from_str(&event.data).unwrap();
+    assert_eq!(data["id"].to_string(), event.id);
+    assert_eq!(data["preview"], "hello there");
+    assert!(data.get("request").is_none());
+    data["id"].as_i64().unwrap()
+}
+
+on_both!(rows_are_seen_as_they_come, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    let now = app.app.clock.now();
+    arrive(&app, &[row(&ada, now.plus(-5000))]).await;
+    let mut all = follow(&app, &ada, "", None).await;
+    let mut errors = follow(&app, &ada, "status=5xx", None).await;
+    let mut found = follow(&app, &ada, "q=HELLO", None).await;
+    let later = now.plus(1000);
+    let failed = with(row(&ada, later.plus(2)), |row| row.status = 503);
+    let rows = [row(&ada, later), row(&eve, later.plus(1)), failed];
+    arrive(&app, &rows).await;
+    assert_eq!(next_id(&mut all).await, rows[0].id);
+    assert_eq!(next_id(&mut all).await, rows[2].id);
+    assert_eq!(next_id(&mut errors).await, rows[2].id);
+    assert_eq!(next_id(&mut found).await, rows[0].id);
+});
+
+on_both!(a_client_resumes_behind_what_it_saw_last, |app| async move {
+    let ada = app.signup("acme").await;
+    let now = app.app.clock.now();
+    let rows: Vec<LogRow> = (0..450).map(|n| row(&ada, now.plus(-60_000 + n))).collect();
+    arrive(&app, &rows).await;
+    let mut events = follow(&app, &ada, "", Some(rows[9].id)).await;
+    for expected in &rows[10..] {
+        assert_eq!(next_id(&mut events).await, expected.id);
+    }
+    let fresh = row(&ada, now.plus(1000));
+    arrive(&app, std::slice::from_ref(&fresh)).await;
+    assert_eq!(next_id(&mut events).await, fresh.id);
+    let mut after = follow(&app, &ada, &format!("after_id={}", rows[447].id), None).await;
+    assert_eq!(next_id(&mut after).await, rows[448].id);
+});
+
+on_both!(a_client_that_fell_behind_misses_nothing, |app| async move {
+    let ada = app.signup("acme").await;
+    let now = app.app.clock.now();
+    let mut events = follow(&app, &ada, "", None).await;
+    // More than the tail holds, before the client reads any.
+    let rows: Vec<LogRow> = (0..3_000).map(|n| row(&ada, now.plus(1000 + n))).collect();
+    for batch in rows.chunks(500) {
+        app.write(batch).await;
+    }
+    for row in &rows {
+        let _ = app.app.tail.send(Arc::new(row.clone()));
+    }
+    let mut seen: Vec<i64> = Vec::new();
+    while seen.len() < rows.len() {
+        seen.push(next_id(&mut events).await);
+    }
+    seen.sort_unstable();
+    let expected: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    assert_eq!(seen, expected);
+});
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_other_nodes_are_seen_too() {
+    let app = TestApp::start_with(crate::support::Backend::Postgres, &[]).await;
+    let ada = app.signup("acme").await;
+    let mut events = follow(&app, &ada, "", None).await;
+    let log = row(&ada, app.app.clock.now().plus(10));
+    app.write(std::slice::from_ref(&log)).await;
+    assert_eq!(next_id(&mut events).await, log.id);
+}
+
+on_both!(the_stream_ends_when_the_service_stops, |app| async move {
+    let ada = app.signup("acme").await;
+    let mut events = follow(&app, &ada, "", None).await;
+    app.app.begin_stop();
+    let end = tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("it did not end");
+    assert!(end.is_none());
+});
+
+on_both!(a_bad_resume_point_is_refused, |app| async move {
+    let ada = app.signup("acme").await;
+    let answer = app.get("/api/v1/logs/stream").bearer(&ada.token).header("last-event-id", "x").send().await;
+    answer.expect_error(400, "bad_request");
+    app.get("/api/v1/logs/stream?level=loud")
+        .bearer(&ada.token)
+        .send()
+        .await
+        .expect_error(400, "bad_request");
+    app.get("/api/v1/logs/stream").send().await.expect_error(401, "unauthorized");
+});

@@ -1,0 +1,73 @@
+//! The metrics of an organization, as JSON and as Prometheus text.
+
+use gateway_core::logs::LogRow;
+use serde_json::{Value, json};
+
+use crate::on_both;
+use crate::support::rows::{at, row};
+use crate::support::{Account, TestApp};
+
+async fn seed(app: &TestApp, account: &Account) {
+    let mut rows: Vec<LogRow> = (0..4).map(|n| row(account, at("2026-11-09T10:00:00Z").plus(n))).collect();
+    (rows[1].provider, rows[1].status, rows[1].latency_ms) = ("groq".into(), 500, 500);
+    rows[2].model = Some("say \"hi\"\\".into());
+    rows[3].model = None;
+    app.write(&rows).await;
+}
+
+on_both!(the_snapshot_counts_the_organizations_requests, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    seed(&app, &ada).await;
+    let mut found = app.get("/api/v1/metrics").key(&ada.api_key).send().await.expect(200);
+    assert!(found["uptime_seconds"].as_u64().is_some());
+    found["uptime_seconds"] = Value::Null;
+    assert_eq!(
+        found,
+        json!({
+            "total_requests": 4, "total_tokens": 60, "avg_latency_ms": 200.0,
+            "providers": {"groq": {"requests": 1, "errors": 1}, "openai": {"requests": 3, "errors": 0}},
+            "models": {"gpt-4o": {"requests": 2, "errors": 1}, "say \"hi\"\\": {"requests": 1, "errors": 0}},
+            "status_codes": {"200": 3, "500": 1},
+            "latency_ms": {"p50": 100, "p95": 500, "p99": 500},
+            "evals": {"passed": 0, "failed": 0},
+            "uptime_seconds": null,
+        })
+    );
+    let empty = app.get("/api/metrics").bearer(&eve.token).send().await.expect(200);
+    assert_eq!((&empty["total_requests"], &empty["avg_latency_ms"]), (&json!(0), &json!(0.0)));
+    assert_eq!((&empty["providers"], &empty["latency_ms"]["p50"]), (&json!({}), &Value::Null));
+    app.get("/api/v1/metrics").send().await.expect_error(401, "unauthorized");
+});
+
+on_both!(prometheus_gets_text, |app| async move {
+    let ada = app.signup("acme").await;
+    seed(&app, &ada).await;
+    let text = async |accept: &str| {
+        let answer = app.get("/api/v1/metrics").bearer(&ada.token).header("accept", accept).send().await;
+        assert_eq!(answer.status, 200);
+        (answer.header("content-type").unwrap().to_owned(), answer.text())
+    };
+    let (kind, plain) = text("text/plain;version=0.0.4;q=0.5,*/*;q=0.1").await;
+    assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        "# TYPE gateway_requests_total counter",
+        "gateway_requests_total{provider=\"groq\",model=\"gpt-4o\",status=\"500\"} 1",
+        "gateway_requests_total{provider=\"openai\",model=\"say \\\"hi\\\"\\\\\",status=\"200\"} 1",
+        "gateway_requests_total{provider=\"openai\",model=\"\",status=\"200\"} 1",
+        "gateway_errors_total{provider=\"groq\",model=\"gpt-4o\",status=\"500\"} 1",
+        "gateway_tokens_total{provider=\"groq\",model=\"gpt-4o\",status=\"500\",kind=\"prompt\"} 10",
+        "gateway_cost_usd_total{provider=\"groq\",model=\"gpt-4o\",status=\"500\"} 0.001",
+        "gateway_latency_milliseconds{quantile=\"0.95\"} 500",
+        "gateway_latency_milliseconds_sum 800",
+        "gateway_latency_milliseconds_count 4",
+    ] {
+        assert!(plain.lines().any(|found| found == line), "{line} is not in\n{plain}");
+    }
+    assert!(!plain.contains("# EOF"));
+    let (kind, open) = text("application/openmetrics-text;version=1.0.0,text/plain;q=0.5").await;
+    assert_eq!(kind, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open.lines().any(|line| line == "# TYPE gateway_requests counter"));
+    assert!(open.ends_with("# EOF\n"));
+    let (kind, _) = text("application/json, text/plain, */*").await;
+    assert_eq!(kind, "application/json");
+});
