@@ -83,7 +83,7 @@ impl Totals {
     }
 
     /// These totals as a text that `add_packed` reads, with a number that says which stretch of time they are of:
-    /// `at requests prompt completion cost priced unpriced errors hits sum min max bucket:count,…`.
+    /// `at requests prompt completion cost priced unpriced errors hits sum min max bucket:count …`.
     pub fn pack(&self, at: i64) -> String {
         let Self {
             requests,
@@ -101,8 +101,8 @@ impl Totals {
             "{at} {requests} {prompt_tokens} {completion_tokens} {cost} {priced} {unpriced} {errors} {cache_hits} \
              {sum} {min} {max}"
         );
-        for (n, (bucket, count)) in counts.iter().enumerate() {
-            let _ = write!(text, "{}{bucket}:{count}", if n == 0 { ' ' } else { ',' });
+        for (bucket, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let _ = write!(text, " {bucket}:{count}");
         }
         text
     }
@@ -130,7 +130,7 @@ impl Totals {
         }
         self.latencies.widen(sum, min, max);
         while let (Some(bucket), Some(count)) = (numbers.next(), numbers.next()) {
-            self.latencies.count(u16::try_from(bucket).unwrap_or(u16::MAX), count);
+            self.latencies.count(usize::try_from(bucket).unwrap_or(usize::MAX), count);
         }
     }
 
@@ -206,8 +206,8 @@ pub struct Latencies {
     pub sum: i64,
     pub min: i64,
     pub max: i64,
-    /// Bucket and count, in order of bucket; empty buckets are left out.
-    counts: Vec<(u16, i64)>,
+    /// By bucket, up to the last one that is not empty.
+    counts: Vec<i64>,
 }
 
 impl Latencies {
@@ -222,8 +222,11 @@ impl Latencies {
             return;
         }
         self.widen(other.sum, other.min, other.max);
-        for (bucket, count) in &other.counts {
-            self.count(*bucket, *count);
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
         }
     }
 
@@ -234,16 +237,16 @@ impl Latencies {
         reason = "an estimate in milliseconds"
     )]
     pub fn percentile(&self, share: f64) -> Option<i64> {
-        let all: i64 = self.counts.iter().map(|(_, count)| count).sum();
+        let all: i64 = self.counts.iter().sum();
         if all == 0 {
             return None;
         }
         let rank = (share * all as f64).ceil().max(1.0);
         let mut below = 0.0;
-        for (bucket, count) in &self.counts {
+        for (bucket, count) in self.counts.iter().enumerate() {
             let count = *count as f64;
-            if below + count >= rank {
-                let (low, high) = bounds_of(*bucket);
+            if count > 0.0 && below + count >= rank {
+                let (low, high) = bounds_of(bucket);
                 let inside = (rank - below - 0.5) / count;
                 let value = low as f64 + inside * (high - low) as f64;
                 return Some((value as i64).clamp(self.min, self.max));
@@ -262,11 +265,12 @@ impl Latencies {
         self.max = self.max.max(max);
     }
 
-    fn count(&mut self, bucket: u16, more: i64) {
-        match self.counts.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
-            Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(more),
-            Err(at) => self.counts.insert(at, (bucket, more)),
+    fn count(&mut self, bucket: usize, more: i64) {
+        let bucket = bucket.min(BUCKETS - 1);
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
         }
+        self.counts[bucket] = self.counts[bucket].saturating_add(more);
     }
 }
 
@@ -277,14 +281,21 @@ impl Iterator for Numbers<'_> {
     type Item = i64;
 
     fn next(&mut self) -> Option<i64> {
-        let start = self.0.iter().position(u8::is_ascii_digit)?;
-        let digits = &self.0[start..];
-        let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
-        self.0 = &digits[end..];
-        let number = digits[..end]
-            .iter()
-            .fold(0_i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
-        Some(number)
+        let mut rest = self.0;
+        let mut number = 0_i64;
+        let mut digits = 0;
+        while let [byte, after @ ..] = rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit < 10 {
+                number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
+                digits += 1;
+            } else if digits > 0 {
+                break;
+            }
+            rest = after;
+        }
+        self.0 = rest;
+        (digits > 0).then_some(number)
     }
 }
 
@@ -302,15 +313,13 @@ const BOUNDS: [i64; BUCKETS] = {
     bounds
 };
 
-fn bucket_of(milliseconds: i64) -> u16 {
-    let above = BOUNDS.partition_point(|bound| *bound <= milliseconds);
-    u16::try_from(above.saturating_sub(1)).unwrap_or(u16::MAX)
+fn bucket_of(milliseconds: i64) -> usize {
+    BOUNDS.partition_point(|bound| *bound <= milliseconds).saturating_sub(1)
 }
 
-fn bounds_of(bucket: u16) -> (i64, i64) {
-    let bucket = usize::from(bucket);
-    let low = BOUNDS.get(bucket).copied().unwrap_or(LONGEST);
-    (low, BOUNDS.get(bucket + 1).copied().unwrap_or(LONGEST))
+fn bounds_of(bucket: usize) -> (i64, i64) {
+    let bound = |bucket: usize| BOUNDS.get(bucket).copied().unwrap_or(LONGEST);
+    (bound(bucket), bound(bucket + 1))
 }
 
 #[cfg(test)]

@@ -86,21 +86,32 @@ pub async fn usage(
     let cube = smallest_cube(filter, group);
     let bucket = |at: i64| interval.map_or(span.from.0, |interval| interval.start_of(Timestamp(at)).0);
     let mut sums: HashMap<Option<String>, BTreeMap<i64, Totals>> = HashMap::new();
-    for (part, span) in parts(span, interval, cube.hours()) {
+    for (part, piece) in parts(span, interval, cube.hours()) {
         let Part::Rolled(grain) = part else {
-            let (sql, values) = rows_statement(org, filter, span, interval, group);
+            let (sql, values) = rows_statement(org, filter, piece, interval, group);
             for row in logs.all(AssertSqlSafe(sql), values).await? {
                 let group = sums.entry(row.get("grp")?).or_default();
                 group.entry(bucket(row.get("at")?)).or_default().add(&row_totals(&row)?);
             }
             continue;
         };
-        let (sql, values) = rolled_statement(org, filter, span, group, cube, grain);
+        let (sql, values) = rolled_statement(org, filter, piece, group, cube, grain);
         for row in logs.all(AssertSqlSafe(sql), values).await? {
             let Some(packed) = row.get::<Option<String>>("packed")? else { continue };
             let group = sums.entry(row.get("grp")?).or_default();
-            for one in packed.split(';') {
-                group.entry(bucket(Totals::packed_at(one).unwrap_or_default())).or_default().add_packed(one);
+            match interval {
+                None => {
+                    let totals = group.entry(span.from.0).or_default();
+                    for one in packed.split(';') {
+                        totals.add_packed(one);
+                    }
+                }
+                Some(_) => {
+                    for one in packed.split(';') {
+                        let start = bucket(Totals::packed_at(one).unwrap_or_default());
+                        group.entry(start).or_default().add_packed(one);
+                    }
+                }
             }
         }
     }
@@ -139,7 +150,9 @@ pub async fn by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<ModelUsage
         .map(|row| {
             let packed: Option<String> = row.get("packed")?;
             let mut totals = Totals::default();
-            packed.unwrap_or_default().split(';').for_each(|one| totals.add_packed(one));
+            for one in packed.unwrap_or_default().split(';') {
+                totals.add_packed(one);
+            }
             Ok(ModelUsage {
                 provider: row.get("provider")?,
                 model: row.get("model")?,

@@ -64,8 +64,8 @@ on_both!(every_documented_operation_really_answers, |app| async move {
     let document = docs::openapi();
     for (path, method, operation) in operations(&document) {
         let method: Method = method.to_uppercase().parse().unwrap();
-        // Malformed ids are met by the route itself, so the answer shows that it is there.
-        let call = filled(path, |_| "Not-An-Id!".to_owned());
+        // Malformed ids are met by the route itself, so the answer shows that it is there. A NUL is in no id.
+        let call = filled(path, |_| "Not-An-Id!%00".to_owned());
         // By key, since a token would end at the logout.
         let answer = app.call(method.clone(), &call).key(&ada.api_key).send().await;
         let code = answer.status.as_u16();
