@@ -99,9 +99,9 @@ pub async fn find_for_change(
 
 pub async fn update(tx: &mut Tx, org: OrgId, key: &Key) -> Result<(), StoreError> {
     tx.exec(
-        "UPDATE api_keys SET name = $3, scopes = $4, app_id = $5, expires_at = $6, revoked_at = $7 \
+        "UPDATE api_keys SET name = $3, scopes = $4, app_id = $5, expires_at = $6, revoked_at = $7, role = $8 \
          WHERE org_id = $1 AND id = $2",
-        args![org, key.id, &key.name, json(&key.scopes), key.app_id, key.expires_at, key.revoked_at],
+        args![org, key.id, &key.name, json(&key.scopes), key.app_id, key.expires_at, key.revoked_at, key.role],
     )
     .await
     .map(|_| ())

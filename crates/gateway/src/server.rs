@@ -81,9 +81,10 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
         }
     }
     drop(listener);
-    for worker in workers.drain(..) {
-        drop(worker.sockets);
-        let _ = worker.ended.await;
+    // All senders go at once, so that the workers finish side by side.
+    let ended: Vec<_> = workers.drain(..).map(|worker| worker.ended).collect();
+    for worker in ended {
+        let _ = worker.await;
     }
 }
 
@@ -103,6 +104,8 @@ impl WorkerThread {
         let run = move || match runtime {
             Ok(runtime) => {
                 runtime.block_on(work(lane, app, api, incoming, open));
+                // What was cut off leaves its row when the runtime goes; only then is the worker at its end.
+                drop(runtime);
                 let _ = end.send(());
             }
             Err(error) => tracing::error!(%error, "a worker could not start"),
@@ -132,24 +135,37 @@ async fn work(
     let graceful = GracefulShutdown::new();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(64 << 10)
+        .keep_alive_interval(HEADER_TIMEOUT)
+        .keep_alive_timeout(HEADER_TIMEOUT);
     let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
     while let Some((stream, peer)) = incoming.recv().await {
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         };
+        let stopping = Arc::clone(&context.app);
         let (context, open) = (Arc::clone(&context), Arc::clone(&open));
         let service = service_fn(move |request| {
             let context = Arc::clone(&context);
             // Boxed: hyper would move the future about, and keep its room while a stream runs for minutes.
             Box::pin(async move { Ok::<_, std::convert::Infallible>(respond(&context, peer, request).await) })
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
+        let (builder, watcher) = (builder.clone(), graceful.watcher());
         tokio::spawn(async move {
-            // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
-            let _ = connection.await;
+            // A peer that says nothing at all is given up like one that does not finish its head.
+            let speaks = tokio::select! {
+                heard = tokio::time::timeout(HEADER_TIMEOUT, stream.readable()) => matches!(heard, Ok(Ok(()))),
+                () = stopping.stopping() => false,
+            };
+            if speaks {
+                let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
+                let _ = watcher.watch(connection).await;
+            }
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }

@@ -4,6 +4,9 @@
 
 use memchr::memmem;
 
+/// No provider has a longer name of a model.
+const LONGEST_MODEL: usize = 1_024;
+
 /// The value of the one form field called `model`. None when there is none, when there are several, or when
 /// another parser might find another one.
 pub fn multipart_model(content_type: &str, body: &[u8]) -> Option<String> {
@@ -25,7 +28,7 @@ pub fn multipart_model(content_type: &str, body: &[u8]) -> Option<String> {
         let part = body.get(start + delimiter.len()..next)?.strip_prefix(b"\r\n")?.strip_suffix(b"\r\n")?;
         let head_end = memmem::find(part, b"\r\n\r\n")?;
         match is_model_field(std::str::from_utf8(&part[..head_end]).ok()?)? {
-            true if model.is_some() => return None,
+            true if model.is_some() || part.len() - head_end - 4 > LONGEST_MODEL => return None,
             true => model = Some(String::from_utf8(part[head_end + 4..].to_vec()).ok()?),
             false => {}
         }

@@ -54,6 +54,11 @@ pub struct Provider {
 }
 
 impl Provider {
+    /// The model that counts stands in the path; one in the body is ignored. Azure's deployments are such names too.
+    pub fn names_model_in_path(&self) -> bool {
+        self.chat_path.contains("{model}") || self.auth == Auth::ApiKey
+    }
+
     /// Runs on the operator's own machine: needs no account and is reached over plain HTTP.
     pub fn is_local(&self) -> bool {
         self.base_url.is_some_and(|url| url.starts_with("http://"))

@@ -9,14 +9,16 @@ use gateway_core::access::{Entitlement, Role};
 use gateway_core::ids::{OrgId, TokenId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use serde_json::json;
 use std::sync::Arc;
 
 use super::extract::path_param;
 use super::route::{Input, Operation};
 use crate::app::App;
-use crate::auth::{Identity, Who};
+use crate::auth::{Identity, KEY_HEADER, Who};
 use crate::problem::{Outcome, Problem};
 
 /// The least role, as a type.
@@ -142,6 +144,24 @@ impl Input for Person {
     fn describe(operation: &mut Operation<'_>) {
         operation.notes.push("Needs a session token, not an API key.");
     }
+}
+
+/// The caller's credential itself, for answers that outlive the request: it is looked at again while they run.
+pub struct Credentials(pub HeaderMap);
+
+impl<S: Send + Sync> FromRequestParts<S> for Credentials {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let names = [HeaderName::from_static(KEY_HEADER), AUTHORIZATION];
+        let found =
+            names.into_iter().filter_map(|name| parts.headers.get(&name).cloned().map(|value| (name, value)));
+        Ok(Self(found.collect()))
+    }
+}
+
+impl Input for Credentials {
+    fn describe(_: &mut Operation<'_>) {}
 }
 
 /// A caller who may touch keys at all: a member or better, and no key of limited scope.

@@ -175,6 +175,7 @@ async fn update(
     }
     key.name = change.name.unwrap_or(key.name);
     key.scopes = scopes.unwrap_or(key.scopes);
+    key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, org, &key).await?;
     tx.commit().await?;
     app.access.forget_key(hash);
@@ -235,7 +236,7 @@ async fn rotate(
         return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
     }
     let mut fresh = fresh(&app, org, old.name.clone(), old.app_id, old.created_by.clone())?;
-    (fresh.key.scopes, fresh.key.role) = (old.scopes.clone(), old.role);
+    (fresh.key.scopes, fresh.key.role) = (old.scopes.clone(), old.role.min(manager.identity.role));
     let end = now.plus(overlap_hours * HOUR);
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
     keys::update(&mut tx, org, &old).await?;

@@ -20,6 +20,7 @@ use super::route::Area;
 use crate::app::App;
 use crate::auth::sealed_place;
 use crate::problem::{Outcome, Problem};
+use crate::proxy::target::Base;
 use crate::proxy::upstream;
 
 const MAX_HEADERS: usize = 32;
@@ -302,7 +303,8 @@ fn checked_url(field: &str, text: &str) -> Outcome<String> {
         && url.query().is_none()
         && url.fragment().is_none()
         && text.len() <= 2_000;
-    if plain { Ok(text.trim_end_matches('/').to_owned()) } else { Err(wrong()) }
+    let text = url.as_str().trim_end_matches('/');
+    if plain && Base::parse(text).is_some() { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
 fn checked_secret(key: &str) -> Outcome<()> {

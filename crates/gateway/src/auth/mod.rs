@@ -237,6 +237,17 @@ pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identit
     Ok(identity)
 }
 
+/// Would these headers still be let in? Counts against no limit; while the database is away, who was in stays in.
+pub async fn still_good(app: &Arc<App>, headers: &HeaderMap) -> bool {
+    if known_by_key(app, headers).is_some() {
+        return true;
+    }
+    let (app, headers) = (Arc::clone(app), headers.clone());
+    let runtime = app.runtime.clone();
+    let identified = runtime.spawn(async move { identify(&app, &headers).await }).await;
+    matches!(identified, Ok(Ok(_) | Err(Denied::Unavailable)))
+}
+
 /// A key that is in memory with its organization: answered without waiting for anything.
 fn known_by_key(app: &App, headers: &HeaderMap) -> Option<Identity> {
     let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;

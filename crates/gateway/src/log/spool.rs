@@ -20,10 +20,12 @@ const LENGTHS: usize = 8;
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// Rows that wait in memory when the disk refuses them.
 const MEMORY_ROWS: usize = 10_000;
-/// A record longer than this cannot be one of ours.
-const MAX_RECORD: usize = 16 << 20;
+/// A record longer than this is none of ours: two bodies at their limit and a row that is bounded in all its texts.
+pub const MAX_RECORD: usize = 3 << 20;
 
 pub struct Spool {
+    /// Held while this process lives: two of them would take each other's segments for finished ones.
+    _lock: File,
     directory: PathBuf,
     limit: u64,
     /// One open segment per worker thread, so that no one waits for another.
@@ -63,10 +65,15 @@ impl Spool {
     /// `limit` is in bytes: beyond it bodies are shed, beyond twice of it rows.
     pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
+        let lock = File::create(directory.join("lock"))?;
+        if lock.try_lock().is_err() {
+            return Err(std::io::Error::other("another gateway process is using it"));
+        }
         let left_over = segments(&directory)?;
         let next = left_over.last().and_then(|path| sequence_of(path)).map_or(0, |last| last + 1);
         let pending = left_over.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
         Ok(Self {
+            _lock: lock,
             directory,
             limit,
             lanes: (0..lanes.max(1)).map(|_| Mutex::default()).collect(),
@@ -119,6 +126,8 @@ impl Spool {
 
     /// Every segment, oldest first.
     pub fn readable(&self) -> std::io::Result<Vec<Readable>> {
+        // Listed first: a segment that is begun afterwards is not in the list, and so never taken for a closed one.
+        let all = segments(&self.directory)?;
         let open: Vec<PathBuf> = self
             .lanes
             .iter()
@@ -127,7 +136,6 @@ impl Spool {
                 lane.open.as_ref().map(|segment| segment.path.clone())
             })
             .collect();
-        let all = segments(&self.directory)?;
         Ok(all.into_iter().map(|path| Readable { open: open.contains(&path), path }).collect())
     }
 
@@ -157,6 +165,9 @@ impl Spool {
         serde_json::to_writer(&mut lane.buffer, row).map_err(std::io::Error::other)?;
         let meta = lane.buffer.len() - HEADER - LENGTHS;
         let length = LENGTHS + meta + row.request.len() + row.response.len();
+        if length > MAX_RECORD {
+            return Err(std::io::Error::other("a log row is too long"));
+        }
         lane.buffer[8..12].copy_from_slice(&u32_of(meta).to_le_bytes());
         lane.buffer[12..16].copy_from_slice(&u32_of(row.request.len()).to_le_bytes());
         let mut crc = crc32fast::Hasher::new();

@@ -24,7 +24,7 @@ const BUSY_ROWS: u64 = 100;
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 const BATCH_ROWS: usize = 1_000;
-/// How much of a segment is read at once: a record with two full bodies fits with room to spare.
+/// How much of a segment is read at once: the longest record fits.
 const READ_BYTES: u64 = 4 << 20;
 
 /// How far each segment has been moved.

@@ -48,6 +48,8 @@ fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> Outcome<()> {
         Ok(peek) => {
             if call.model.is_none() {
                 call.model = peek.model;
+            } else if !call.target.kind.names_model_in_path() {
+                call.body_model = peek.model;
             }
             call.stream |= peek.stream == Some(true);
             call.wants_usage = peek.include_usage == Some(true);
@@ -68,7 +70,9 @@ pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> Outcome<(
     let Who::Key(key) = &identity.who else { return Ok(()) };
     let lists_models =
         call.operation == Operation::Models && matches!(head.method, Method::GET | Method::HEAD);
-    let allowed = key.scopes.allow(&call.target.name, call.model.as_deref())
+    let both =
+        call.body_model.as_deref().is_none_or(|model| key.scopes.allow(&call.target.name, Some(model)));
+    let allowed = (both && key.scopes.allow(&call.target.name, call.model.as_deref()))
         || (lists_models && key.scopes.allow_provider(&call.target.name));
     if allowed {
         return Ok(());

@@ -22,6 +22,8 @@ pub struct Call {
     pub caller: ClientShape,
     /// From the path when it stands there, else from the body.
     pub model: Option<String>,
+    /// A model in the body besides one in the path: the provider may heed either.
+    pub body_model: Option<String>,
     pub stream: bool,
     /// The body asks for the usage chunk itself, so that it must not be hidden.
     pub wants_usage: bool,
@@ -50,6 +52,7 @@ impl Call {
             caller: caller_shape(path).unwrap_or(ClientShape::OpenAiChat),
             model: path_model(identity, path)?,
             stream: streams_by_path(path, head.uri.query()),
+            body_model: None,
             wants_usage: false,
             hide_usage: false,
             session: tag(headers, "x-gateway-session")?,

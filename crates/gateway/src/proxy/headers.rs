@@ -2,6 +2,8 @@
 //! caller's browser stays here, and a credential goes only to the provider that it was given for. Towards the caller:
 //! the provider's headers pass, ours stand beside them.
 
+use std::borrow::Cow;
+
 use gateway_core::accounts::KEY_PREFIX;
 use gateway_core::llm::providers::{ANTHROPIC_VERSION, Auth};
 use http::header::{
@@ -117,6 +119,16 @@ pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
     }
 }
 
+/// Some SDKs put their key into the query. One of ours goes to nobody, there as elsewhere.
+pub fn without_own_keys(path_and_query: &str) -> Cow<'_, str> {
+    let Some((path, query)) = path_and_query.split_once('?').filter(|(_, query)| query.contains(KEY_PREFIX))
+    else {
+        return path_and_query.into();
+    };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.contains(KEY_PREFIX)).collect();
+    if kept.is_empty() { path.into() } else { format!("{path}?{}", kept.join("&")).into() }
+}
+
 /// Did the caller send a credential of the provider's?
 pub fn has_callers_credential(app: &App, call: &Call, from: &HeaderMap) -> bool {
     !call.stored_credential
@@ -218,4 +230,22 @@ pub fn of_failure(
 ) -> Vec<(HeaderName, HeaderValue)> {
     let status = upstream_status.map(|status| (UPSTREAM_STATUS, status.into()));
     ours(call, record).into_iter().chain(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_ours_in_the_query_stays_here_and_the_rest_is_untouched() {
+        let cases = [
+            ("/v1/x", "/v1/x"),
+            ("/v1/x?a=%20b&key=AIza", "/v1/x?a=%20b&key=AIza"),
+            ("/v1/x?key=sk-gateway-00", "/v1/x"),
+            ("/v1/x?a=1&key=sk-gateway-00&b=%2F", "/v1/x?a=1&b=%2F"),
+        ];
+        for (sent, passed) in cases {
+            assert_eq!(without_own_keys(sent), passed);
+        }
+    }
 }

@@ -101,7 +101,7 @@ impl Record {
             method: head.method.clone(),
             path: head.uri.path().to_owned(),
             operation: call.operation,
-            model: call.model.clone(),
+            model: call.model.as_deref().map(short),
             stream: call.stream,
             user: call.user.clone(),
             session: call.session.clone(),
@@ -110,6 +110,7 @@ impl Record {
                 .headers
                 .get("traceparent")
                 .and_then(|value| value.to_str().ok())
+                .filter(|text| text.len() <= 256)
                 .map(ToOwned::to_owned),
             keep_bodies: call.log_bodies,
             request: RequestCopy::None,
@@ -161,7 +162,7 @@ impl Record {
         self.attempt_began = Some(Instant::now());
         self.attempts.push(Attempt {
             provider: call.target.name.clone(),
-            model: call.model.clone(),
+            model: call.model.as_deref().map(short),
             status: None,
             start_ms: millis(self.started),
             ttft_ms: None,
@@ -245,7 +246,7 @@ impl Record {
         // A caller that hangs up once the answer is complete has had it all.
         let complete = matches!(end, End::Complete) || (matches!(end, End::ClientClosed) && metered.saw_end);
         let (status, error_code, error) = match end {
-            _ if complete => (self.status.as_u16(), None, metered.in_band_error.clone()),
+            _ if complete => (self.status.as_u16(), None, metered.in_band_error.as_deref().map(short)),
             End::Broken { code, message } => {
                 (self.status.as_u16(), Some((*code).to_owned()), Some((*message).into()))
             }
@@ -294,7 +295,7 @@ impl Record {
             source: Source::Proxy,
             provider: self.target.name.clone(),
             shape: Some(self.target.shape),
-            model: self.model.take().or_else(|| metered.model.clone()),
+            model: self.model.take().or_else(|| metered.model.as_deref().map(short)),
             method: self.method.as_str().to_owned(),
             path: std::mem::take(&mut self.path),
             status,
@@ -394,6 +395,11 @@ impl Drop for Record {
     fn drop(&mut self) {
         self.close(&End::ClientClosed);
     }
+}
+
+/// Texts of others are cut before they go into a row, which must stay short enough for the spool.
+fn short(text: &str) -> String {
+    text.chars().take(1_024).collect()
 }
 
 fn millis(since: Instant) -> i64 {

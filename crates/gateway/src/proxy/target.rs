@@ -82,7 +82,8 @@ pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> Operators {
             base: base_url.and_then(Base::parse),
             credential: given.and_then(|given| given.api_key.clone()),
             headers: Vec::new(),
-            guarded: false,
+            // A local address that the operator did not choose is as private as one that a tenant chose.
+            guarded: kind.is_local() && given.is_none_or(|given| given.base_url.is_none()),
             refuses_usage: AtomicBool::new(false),
         })
     };
@@ -101,14 +102,17 @@ pub fn of_org(
     let own_base = stored.base_url.as_deref().and_then(Base::parse);
     // A credential of the operator's goes only to the address that the operator chose.
     let operators_credential = || operator.and_then(|target| target.credential.clone());
-    let inherits = own_base.is_none() && stored.name == kind.name;
+    let inherits = stored.base_url.is_none() && stored.name == kind.name;
     Some(Target {
         name: stored.name.clone(),
         kind,
         shape: kind.shape,
         auth: kind.auth,
-        guarded: own_base.is_some(),
-        base: own_base.or_else(|| operator.and_then(|target| target.base.clone())),
+        guarded: stored.base_url.is_some() || operator.is_some_and(|target| target.guarded),
+        base: match stored.base_url {
+            Some(_) => own_base,
+            None => operator.and_then(|target| target.base.clone()),
+        },
         credential: credential.or_else(|| if inherits { operators_credential() } else { None }),
         headers: headers.map(parse_headers).unwrap_or_default(),
         refuses_usage: AtomicBool::new(false),

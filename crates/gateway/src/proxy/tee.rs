@@ -215,7 +215,8 @@ impl Body for Tee {
                     this.heard = Instant::now();
                     match frame.into_data() {
                         Ok(data) => this.take_in(data),
-                        Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                        // Trailers are of the provider's hop; passed on they would end the body before its time.
+                        Err(_trailers) => {}
                     }
                 }
                 Poll::Ready(None) => this.end(),

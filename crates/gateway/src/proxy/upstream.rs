@@ -124,7 +124,8 @@ async fn send(
 ) -> Result<Response<Incoming>, Failed> {
     let base = call.target.base.as_ref().ok_or_else(|| Failed::new("it has no address"))?;
     let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let uri = base.join(path).map_err(|_| Failed::new("the request's path cannot be sent"))?;
+    let path = headers::without_own_keys(path);
+    let uri = base.join(&path).map_err(|_| Failed::new("the request's path cannot be sent"))?;
     let mut outbound = headers::outbound(app, call, head);
     if signs_body(&call.target) && !headers::has_callers_credential(app, call, &head.headers) {
         sign(app, &call.target, &head.method, &uri, &body, &mut outbound)?;

@@ -398,3 +398,19 @@ on_both!(a_key_never_may_more_than_the_one_who_made_it, |app| async move {
     let path = format!("/api/v1/keys/{}", rotated["key"]["id"].as_str().unwrap());
     app.put(&path, json!({"name": "still mine"})).bearer(&member.token).send().await.expect(200);
 });
+
+on_both!(a_demoted_admin_makes_no_more_admin_keys_of_old_ones, |app| async move {
+    let owner = app.signup("acme").await;
+    let admin = app.join(&owner, "admin").await;
+    let old = app.make_key(&admin.token, json!({"name": "old", "scopes": ["provider:openai"]})).await;
+    let full = app.make_key(&admin.token, json!({"name": "full"})).await;
+    let member = format!("/api/v1/orgs/{}/members/{}", owner.org_id, admin.user_id);
+    app.put(&member, json!({"role": "member"})).bearer(&owner.token).send().await.expect(200);
+    app.put(&old.path(), json!({"scopes": ["*"]})).bearer(&admin.token).send().await.expect(200);
+    let rotated =
+        app.post(&format!("{}/rotate", full.path()), json!({})).bearer(&admin.token).send().await.expect(201);
+    let apps = format!("/api/v1/orgs/{}/apps", owner.org_id);
+    for raw in [old.raw.as_str(), rotated["raw_key"].as_str().unwrap()] {
+        app.post(&apps, json!({"name": "x"})).key(raw).send().await.expect_error(403, "forbidden");
+    }
+});

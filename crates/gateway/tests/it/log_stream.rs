@@ -121,3 +121,11 @@ on_both!(a_bad_resume_point_is_refused, |app| async move {
         .expect_error(400, "bad_request");
     app.get("/api/v1/logs/stream").send().await.expect_error(401, "unauthorized");
 });
+
+on_both!(a_stream_ends_with_the_credential_that_opened_it, |app| async move {
+    let ada = app.signup("acme").await;
+    let mut events = follow(&app, &ada, "", None).await;
+    app.call(http::Method::POST, "/api/v1/auth/logout").bearer(&ada.token).send().await.expect(200);
+    let ended = tokio::time::timeout(Duration::from_secs(10), events.next()).await;
+    assert!(ended.expect("the stream goes on").is_none());
+});

@@ -85,8 +85,14 @@ async fn a_newer_database_is_refused_and_left_as_it_is() {
 async fn several_nodes_start_at_once_on_one_empty_database() {
     for backend in Backend::BOTH {
         for _ in 0..3 {
-            let (config, data) = fresh(backend).await;
-            let start = || TestApp::start(config.clone(), Arc::clone(&data));
+            let (config, _data) = fresh(backend).await;
+            // Nodes share the database, never the directory with their spool.
+            let start = || {
+                let own = Arc::new(tempfile::tempdir().unwrap());
+                let mut config = config.clone();
+                config.data_dir = own.path().to_owned();
+                TestApp::start(config, own)
+            };
             let (one, two, three) = tokio::join!(start(), start(), start());
             let ada = one.signup("acme").await;
             for node in [&two, &three] {

@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Backend, Proxied};
+use crate::support::{Backend, Proxied, TestApp};
 use crate::upstream::Reply;
 
 #[tokio::test]
@@ -161,4 +161,16 @@ async fn proxied_requests_count_against_the_keys_limit() {
         refused.header("retry-after").is_some_and(|wait| wait.parse::<u64>().is_ok_and(|wait| wait <= 60))
     );
     assert_eq!(refused.header("x-ratelimit-remaining"), Some("0"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_local_provider_is_out_of_reach_where_private_addresses_are() {
+    let app = TestApp::start_with(Backend::Sqlite, &[("GATEWAY_EGRESS_PRIVATE", "deny")]).await;
+    let ada = app.signup("acme").await;
+    for provider in ["ollama", "vllm", "lmstudio"] {
+        let call = app.post("/v1/chat/completions", json!({"model": "x", "messages": []}));
+        let answer = call.key(&ada.api_key).header("x-gateway-provider", provider).send().await;
+        let body = answer.expect_error(502, "provider_error");
+        assert!(body["message"].as_str().unwrap().contains("private or local"), "{body}");
+    }
 }

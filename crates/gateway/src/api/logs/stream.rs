@@ -13,6 +13,7 @@ use bytes::Bytes;
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogRow, first_log_id};
 use gateway_core::time::{SECOND, Timestamp};
+use gateway_store::StoreError;
 use gateway_store::db::Dialect;
 use gateway_store::logs::{self, LogFilter};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -24,14 +25,17 @@ use tokio::time::Instant;
 
 use super::LogParams;
 use super::view::LogView;
-use crate::api::caller::{Caller, Shared, Viewer};
+use crate::api::caller::{Caller, Credentials, Shared, Viewer};
 use crate::api::extract::Params;
 use crate::api::route::{Input, Operation, Output};
 use crate::app::App;
+use crate::auth;
 use crate::problem::{Outcome, Problem};
 
 /// A comment keeps the connection from looking dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// How often the caller's credential is looked at again.
+const CHECK: Duration = Duration::from_secs(1);
 /// How often the store is asked for the rows of other nodes.
 const OTHER_NODES: Duration = Duration::from_secs(2);
 /// Rows get their id when they begin and come when they end; this far back is looked for late ones.
@@ -43,12 +47,13 @@ const REMEMBERED: usize = 8_192;
 pub(super) async fn follow(
     State(app): Shared,
     caller: Caller<Viewer>,
+    credentials: Credentials,
     LastEventId(last): LastEventId,
     Params(params): Params<LogParams>,
 ) -> Outcome<EventStream> {
     let mut filter = params.filter()?;
     let resume = last.or(filter.after_id.take());
-    let follower = Follower::new(&app, caller.org.id, filter, resume);
+    let follower = Follower::new(&app, caller.org.id, credentials, filter, resume);
     let stream = futures_util::stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|bytes| (Ok::<_, Infallible>(bytes), follower))
     });
@@ -58,6 +63,8 @@ pub(super) async fn follow(
 struct Follower {
     app: Arc<App>,
     org: OrgId,
+    credentials: Credentials,
+    next_check: Instant,
     filter: LogFilter,
     tail: Receiver<Arc<LogRow>>,
     /// Events on their way to the client.
@@ -73,13 +80,21 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(app: &Arc<App>, org: OrgId, filter: LogFilter, resume: Option<i64>) -> Self {
+    fn new(
+        app: &Arc<App>,
+        org: OrgId,
+        credentials: Credentials,
+        filter: LogFilter,
+        resume: Option<i64>,
+    ) -> Self {
         let now = app.clock.now();
         Self {
             // Subscribed before the store is read, so that nothing falls between the two.
             tail: app.tail.subscribe(),
             app: Arc::clone(app),
             org,
+            credentials,
+            next_check: Instant::now() + CHECK,
             filter,
             // Headers reach a client only with the first bytes of the body.
             ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
@@ -96,6 +111,9 @@ impl Follower {
     async fn next(&mut self) -> Option<Bytes> {
         let sign_of_life = Instant::now() + SIGN_OF_LIFE;
         loop {
+            if self.app.is_stopping() || !self.may_go_on().await {
+                return None;
+            }
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
@@ -112,10 +130,20 @@ impl Follower {
                     Err(RecvError::Lagged(_)) => self.look_back(),
                     Err(RecvError::Closed) => return None,
                 },
+                () = tokio::time::sleep_until(self.next_check) => {}
                 () = tokio::time::sleep_until(self.next_look), if look => self.look_back(),
                 () = tokio::time::sleep_until(sign_of_life) => return Some(Bytes::from_static(b": \n\n")),
             }
         }
+    }
+
+    /// A key that is revoked, a member who is removed or a token that ends takes its streams with it.
+    async fn may_go_on(&mut self) -> bool {
+        if Instant::now() < self.next_check {
+            return true;
+        }
+        self.next_check = Instant::now() + CHECK;
+        auth::still_good(&self.app, &self.credentials.0).await
     }
 
     fn take_live(&mut self, row: &LogRow) {
@@ -133,7 +161,11 @@ impl Follower {
 
     async fn read_store(&mut self, behind: i64) {
         let filter = LogFilter { after_id: Some(behind), ..self.filter.clone() };
-        match logs::list_after(&self.app.logs, self.org, &filter, PAGE).await {
+        // The body of a response lives on a worker, and only the main runtime talks to the database.
+        let (app, org) = (Arc::clone(&self.app), self.org);
+        let read =
+            self.app.runtime.spawn(async move { logs::list_after(&app.logs, org, &filter, PAGE).await });
+        match read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
             Ok(entries) => {
                 let full = i64::try_from(entries.len()).is_ok_and(|found| found == PAGE);
                 self.behind = entries.last().map(|entry| entry.row.id).filter(|_| full);
@@ -142,8 +174,8 @@ impl Follower {
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "a log stream goes on without the store");
-                self.behind = None;
+                tracing::debug!(%error, "a log stream waits for the store");
+                let _ = tokio::time::timeout(Duration::from_secs(1), self.app.stopping()).await;
             }
         }
     }

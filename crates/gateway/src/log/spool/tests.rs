@@ -128,3 +128,12 @@ fn rows_wait_in_memory_while_the_disk_refuses_them() {
     spool.append(0, row(2, "x"));
     assert!(spool.is_healthy());
 }
+
+#[test]
+fn a_second_process_does_not_take_the_spool_of_the_first() {
+    let (directory, first) = spool(1 << 20);
+    let second = Spool::open(directory.path().to_owned(), 2, 1 << 20);
+    assert!(second.is_err_and(|error| error.to_string().contains("another gateway process")));
+    drop(first);
+    assert!(Spool::open(directory.path().to_owned(), 2, 1 << 20).is_ok());
+}
