@@ -138,7 +138,7 @@ impl App {
     /// A new request id: this process's random number and a count, so that it costs no system call.
     pub fn new_request_id(&self) -> HeaderValue {
         let count = self.requests.fetch_add(1, Ordering::Relaxed);
-        HeaderValue::try_from(format!("{:016x}{count:016x}", self.process))
+        HeaderValue::try_from(Uuid::from_u64_pair(self.process, count).to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"))
     }
 

@@ -13,9 +13,9 @@ use futures_util::FutureExt as _;
 use http::header::{ALLOW, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use ipnet::IpNet;
 use tokio::net::TcpListener;
@@ -130,8 +130,9 @@ async fn work(
     open: Arc<AtomicUsize>,
 ) {
     let graceful = GracefulShutdown::new();
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
     let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
     while let Some((stream, peer)) = incoming.recv().await {
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else {
@@ -144,7 +145,7 @@ async fn work(
             // Boxed: hyper would move the future about, and keep its room while a stream runs for minutes.
             Box::pin(async move { Ok::<_, std::convert::Infallible>(respond(&context, peer, request).await) })
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // A connection that breaks is the peer's business; requests on it were accounted for by themselves.

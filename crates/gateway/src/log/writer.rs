@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gateway_core::logs::LogRow;
@@ -14,12 +15,15 @@ use gateway_store::logs;
 use super::spool::{Readable, read_records};
 use crate::app::App;
 
-/// How long a row waits at most before the writer looks.
+/// How long a row waits before the writer looks. Under load it looks less often: large batches cost less per row.
 const TICK: Duration = Duration::from_millis(100);
+const BUSY_TICK: Duration = Duration::from_millis(500);
+/// As many rows in one go are load.
+const BUSY_ROWS: u64 = 100;
 /// After a failure the writer waits this long, then longer.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(5);
-const BATCH_ROWS: usize = 500;
+const BATCH_ROWS: usize = 1_000;
 /// How much of a segment is read at once: a record with two full bodies fits with room to spare.
 const READ_BYTES: u64 = 4 << 20;
 
@@ -31,13 +35,16 @@ struct Progress(HashMap<PathBuf, u64>);
 pub async fn run(app: Arc<App>) {
     let mut progress = Progress::default();
     let mut retry = FIRST_RETRY;
+    let mut appended = 0;
     loop {
         let stopping = app.is_stopping();
+        let before = std::mem::replace(&mut appended, app.spool.appended.load(Ordering::Relaxed));
         match drain(&app, &mut progress).await {
             Ok(()) if stopping => return,
             Ok(()) => {
                 retry = FIRST_RETRY;
-                let _ = tokio::time::timeout(TICK, app.stopping()).await;
+                let tick = if appended - before > BUSY_ROWS { BUSY_TICK } else { TICK };
+                let _ = tokio::time::timeout(tick, app.stopping()).await;
             }
             Err(error) if stopping => {
                 tracing::warn!(%error, "log rows stay in the spool until the next start");

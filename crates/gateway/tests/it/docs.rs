@@ -69,8 +69,14 @@ on_both!(every_documented_operation_really_answers, |app| async move {
         // By key, since a token would end at the logout.
         let answer = app.call(method.clone(), &call).key(&ada.api_key).send().await;
         let code = answer.status.as_u16();
-        assert!(code < 500 && code != 404 && code != 405, "{method} {path}: {code} {}", answer.text());
-        if !params(path).is_empty() {
+        // Where any text may be an id, the route answers that there is no such thing; a missing route says otherwise.
+        let looked = code == 404 && answer.text().contains("no such resource");
+        assert!(
+            looked || (code < 500 && code != 404 && code != 405),
+            "{method} {path}: {code} {}",
+            answer.text()
+        );
+        if !params(path).is_empty() && !looked && code >= 300 {
             answer.expect_error(400, "bad_request");
         }
         if code < 300 {
