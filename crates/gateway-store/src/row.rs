@@ -77,32 +77,26 @@ pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Arg {
     Arg::Text(serde_json::to_string(value).ok())
 }
 
-pub(crate) fn sqlite_arguments(args: Vec<Arg>) -> Result<SqliteArguments, StoreError> {
-    let mut bound = SqliteArguments::default();
-    for arg in args {
-        match arg {
-            Arg::Text(value) => bound.add(value),
-            Arg::Int(value) => bound.add(value),
-            Arg::Real(value) => bound.add(value),
-            Arg::Bytes(value) => bound.add(value),
+macro_rules! arguments {
+    ($($name:ident -> $arguments:ty;)+) => {$(
+        pub(crate) fn $name(args: Vec<Arg>) -> Result<$arguments, StoreError> {
+            let mut bound = <$arguments>::default();
+            for arg in args {
+                match arg {
+                    Arg::Text(value) => bound.add(value),
+                    Arg::Int(value) => bound.add(value),
+                    Arg::Real(value) => bound.add(value),
+                    Arg::Bytes(value) => bound.add(value),
+                }
+                .map_err(|error| StoreError::Other(error.to_string()))?;
+            }
+            Ok(bound)
         }
-        .map_err(|error| StoreError::Other(error.to_string()))?;
-    }
-    Ok(bound)
+    )+};
 }
-
-pub(crate) fn postgres_arguments(args: Vec<Arg>) -> Result<PgArguments, StoreError> {
-    let mut bound = PgArguments::default();
-    for arg in args {
-        match arg {
-            Arg::Text(value) => bound.add(value),
-            Arg::Int(value) => bound.add(value),
-            Arg::Real(value) => bound.add(value),
-            Arg::Bytes(value) => bound.add(value),
-        }
-        .map_err(|error| StoreError::Other(error.to_string()))?;
-    }
-    Ok(bound)
+arguments! {
+    sqlite_arguments -> SqliteArguments;
+    postgres_arguments -> PgArguments;
 }
 
 /// A row of either database.

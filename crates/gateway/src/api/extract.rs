@@ -50,6 +50,30 @@ macro_rules! id_params {
 }
 id_params!(OrgId = "orgId", KeyId = "keyId", TeamId = "teamId", AppId = "appId", UserId = "userId");
 
+/// A parameter that may be any text: `text_param!(/// doc … SessionId = "sessionId");`
+macro_rules! text_param {
+    ($(#[$doc:meta])* $name:ident = $param:literal) => {
+        $(#[$doc])*
+        struct $name(String);
+
+        impl $crate::api::extract::PathParam for $name {
+            const NAME: &'static str = $param;
+
+            fn parse(text: &str) -> Result<Self, String> {
+                if text.contains('\0') {
+                    return Err("must not contain NUL characters".into());
+                }
+                Ok(Self(text.into()))
+            }
+
+            fn schema() -> serde_json::Value {
+                serde_json::json!({"type": "string"})
+            }
+        }
+    };
+}
+pub(super) use text_param;
+
 /// One parameter of the path.
 pub struct At<T>(pub T);
 

@@ -8,10 +8,9 @@ use gateway_core::totals::{is_cache_hit, is_error};
 use gateway_store::logs::{self, LogFilter, Session, SessionFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::caller::{Caller, Shared, Viewer};
-use super::extract::{At, Json, Params, PathParam};
+use super::extract::{At, Json, Params, text_param};
 use super::logs::view::LogView;
 use super::page;
 use super::route::Area;
@@ -28,24 +27,10 @@ pub fn area() -> Area {
         .get("/sessions/{sessionId}/timeline", timeline, "What happened in a session, in order")
 }
 
-/// A session's id: any text that a caller chose.
-struct SessionId(String);
-
-impl PathParam for SessionId {
-    const NAME: &'static str = "sessionId";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        if text.contains('\0') {
-            Err("must not contain NUL characters".into())
-        } else {
-            Ok(Self(text.into()))
-        }
-    }
-
-    fn schema() -> serde_json::Value {
-        json!({"type": "string"})
-    }
-}
+text_param!(
+    /// A session's id: any text that a caller chose.
+    SessionId = "sessionId"
+);
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Session")]

@@ -6,10 +6,9 @@ use gateway_store::logs::{self, Group, Span, UsageFilter};
 use gateway_store::names::{Named, names};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::caller::{Caller, Shared, Viewer};
-use super::extract::{At, Json, PathParam};
+use super::extract::{At, Json, text_param};
 use super::route::Area;
 use crate::problem::{Outcome, Problem};
 
@@ -23,24 +22,10 @@ pub fn area() -> Area {
     )
 }
 
-/// A member's id, or the name by which callers know an end user.
-struct AnyUser(String);
-
-impl PathParam for AnyUser {
-    const NAME: &'static str = "userId";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        if text.contains('\0') {
-            Err("must not contain NUL characters".into())
-        } else {
-            Ok(Self(text.into()))
-        }
-    }
-
-    fn schema() -> serde_json::Value {
-        json!({"type": "string"})
-    }
-}
+text_param!(
+    /// A member's id, or the name by which callers know an end user.
+    AnyUser = "userId"
+);
 
 #[derive(Serialize, JsonSchema)]
 struct UserSummary {
