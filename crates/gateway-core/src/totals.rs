@@ -101,7 +101,7 @@ impl Totals {
             "{at} {requests} {prompt_tokens} {completion_tokens} {cost} {priced} {unpriced} {errors} {cache_hits} \
              {sum} {min} {max}"
         );
-        for (bucket, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (bucket, count) in counts {
             let _ = write!(text, " {bucket}:{count}");
         }
         text
@@ -129,8 +129,9 @@ impl Totals {
             *sum = sum.saturating_add(more);
         }
         self.latencies.widen(sum, min, max);
+        let mut from = 0;
         while let (Some(bucket), Some(count)) = (numbers.next(), numbers.next()) {
-            self.latencies.count(usize::try_from(bucket).unwrap_or(usize::MAX), count);
+            from = self.latencies.count(from, u16::try_from(bucket).unwrap_or(u16::MAX), count);
         }
     }
 
@@ -206,15 +207,15 @@ pub struct Latencies {
     pub sum: i64,
     pub min: i64,
     pub max: i64,
-    /// By bucket, up to the last one that is not empty.
-    counts: Vec<i64>,
+    /// Bucket and count, in order of bucket; empty buckets are left out.
+    counts: Vec<(u16, i64)>,
 }
 
 impl Latencies {
     pub fn add(&mut self, milliseconds: i64) {
         let milliseconds = bounded_latency(milliseconds);
         self.widen(milliseconds, milliseconds, milliseconds);
-        self.count(bucket_of(milliseconds), 1);
+        self.count(0, bucket_of(milliseconds), 1);
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -222,11 +223,9 @@ impl Latencies {
             return;
         }
         self.widen(other.sum, other.min, other.max);
-        if self.counts.len() < other.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
-        }
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count = count.saturating_add(*more);
+        let mut from = 0;
+        for (bucket, count) in &other.counts {
+            from = self.count(from, *bucket, *count);
         }
     }
 
@@ -237,16 +236,16 @@ impl Latencies {
         reason = "an estimate in milliseconds"
     )]
     pub fn percentile(&self, share: f64) -> Option<i64> {
-        let all: i64 = self.counts.iter().sum();
+        let all: i64 = self.counts.iter().map(|(_, count)| count).sum();
         if all == 0 {
             return None;
         }
         let rank = (share * all as f64).ceil().max(1.0);
         let mut below = 0.0;
-        for (bucket, count) in self.counts.iter().enumerate() {
+        for (bucket, count) in &self.counts {
             let count = *count as f64;
-            if count > 0.0 && below + count >= rank {
-                let (low, high) = bounds_of(bucket);
+            if below + count >= rank {
+                let (low, high) = bounds_of(*bucket);
                 let inside = (rank - below - 0.5) / count;
                 let value = low as f64 + inside * (high - low) as f64;
                 return Some((value as i64).clamp(self.min, self.max));
@@ -265,12 +264,21 @@ impl Latencies {
         self.max = self.max.max(max);
     }
 
-    fn count(&mut self, bucket: usize, more: i64) {
-        let bucket = bucket.min(BUCKETS - 1);
-        if self.counts.len() <= bucket {
-            self.counts.resize(bucket + 1, 0);
+    /// Adds to a bucket that is known to stand at `from` or behind it; answers where it stands. Buckets come in order, so
+    /// that each is looked for behind the one before.
+    fn count(&mut self, from: usize, bucket: u16, more: i64) -> usize {
+        let from = from.min(self.counts.len());
+        match self.counts[from..].binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
+            Ok(at) => {
+                let count = &mut self.counts[from + at].1;
+                *count = count.saturating_add(more);
+                from + at
+            }
+            Err(at) => {
+                self.counts.insert(from + at, (bucket, more));
+                from + at
+            }
         }
-        self.counts[bucket] = self.counts[bucket].saturating_add(more);
     }
 }
 
@@ -313,13 +321,14 @@ const BOUNDS: [i64; BUCKETS] = {
     bounds
 };
 
-fn bucket_of(milliseconds: i64) -> usize {
-    BOUNDS.partition_point(|bound| *bound <= milliseconds).saturating_sub(1)
+fn bucket_of(milliseconds: i64) -> u16 {
+    let above = BOUNDS.partition_point(|bound| *bound <= milliseconds);
+    u16::try_from(above.saturating_sub(1)).unwrap_or(u16::MAX)
 }
 
-fn bounds_of(bucket: usize) -> (i64, i64) {
+fn bounds_of(bucket: u16) -> (i64, i64) {
     let bound = |bucket: usize| BOUNDS.get(bucket).copied().unwrap_or(LONGEST);
-    (bound(bucket), bound(bucket + 1))
+    (bound(bucket.into()), bound(usize::from(bucket) + 1))
 }
 
 #[cfg(test)]
