@@ -103,7 +103,11 @@ impl Record {
             operation: call.operation,
             model: call.model.as_deref().map(short),
             stream: call.stream,
-            user: call.user.clone(),
+            // A member's own call without an end user is the member's.
+            user: call.user.clone().or_else(|| match &identity.who {
+                Who::User { id, .. } => Some(id.to_string()),
+                Who::Key(_) => None,
+            }),
             session: call.session.clone(),
             metadata: call.metadata.clone(),
             traceparent: head
