@@ -126,14 +126,6 @@ pub async fn find_access(db: &Db, hash: KeyHash) -> Result<Option<KeyAccess>, St
     row.map(|row| Ok(KeyAccess { key: read(&row)?, team_id: row.get("team_id")? })).transpose()
 }
 
-/// The hashes of an organization's keys, for forgetting what is known of them.
-pub async fn hashes(tx: &mut Tx, org: OrgId, app: Option<AppId>) -> Result<Vec<KeyHash>, StoreError> {
-    let rows = tx
-        .all("SELECT hash FROM api_keys WHERE org_id = $1 AND ($2 IS NULL OR app_id = $2)", args![org, app])
-        .await?;
-    rows.iter().map(|row| row.get("hash")).collect()
-}
-
 /// Notes when keys were last used; told in batches, off the request path.
 pub async fn touch(db: &Db, used: &[(KeyId, Timestamp)]) -> Result<(), StoreError> {
     let mut tx = db.begin().await?;

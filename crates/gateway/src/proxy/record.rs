@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use gateway_core::llm::Shape;
 use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
@@ -387,10 +386,6 @@ impl Record {
         let price = models.into_iter().flatten().find_map(|model| self.app.prices.find(provider, model));
         let cost = price.and_then(|price| pricing::cost(price, usage));
         (cost, cost.is_none())
-    }
-
-    pub fn shape(&self) -> Shape {
-        self.target.shape
     }
 }
 
