@@ -385,6 +385,11 @@ fn one_for<'a>(app: &'a App, identity: &'a Identity, model: &str) -> Outcome<&'a
         .map(|(name, _)| name.as_str())
         .collect();
     let mut found = if own.is_empty() { app.prices.providers_for_model(model) } else { own };
+    // Without an address, or with a path that only its user can tell, it is no candidate.
+    found.retain(|name| {
+        target::find(app, identity, name)
+            .is_some_and(|target| target.base.is_some() && !target.kind.chat_path.contains("{project}"))
+    });
     let ready =
         |name: &&str| target::find(app, identity, name).is_some_and(|target| !target.credentials.is_empty());
     if found.iter().filter(|name| ready(name)).count() == 1 {

@@ -24,7 +24,14 @@ on_both!(a_credential_for_a_built_in_provider_is_stored_and_not_shown, |app| asy
     let body = json!({"name": "openai", "api_key": "sk-live-1", "headers": {"OpenAI-Organization": "org-x"}});
     let answer = create(&app, &ada, body).await;
     let fields = [
-        "name", "kind", "base_url", "has_api_key", "credentials", "has_headers", "models", "created_at",
+        "name",
+        "kind",
+        "base_url",
+        "has_api_key",
+        "credentials",
+        "has_headers",
+        "models",
+        "created_at",
         "updated_at",
     ];
     let openai = answer.expect(201);
