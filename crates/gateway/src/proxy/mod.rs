@@ -1,7 +1,9 @@
 //! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, open
-//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions, one struct, no layers.
+//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions,
+//! one struct, no layers.
 
 mod admit;
+pub mod ask;
 mod body;
 mod call;
 mod headers;
@@ -19,6 +21,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
+use http::request::Parts;
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
@@ -26,6 +29,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{Outcome, Problem};
+use ask::Origin;
 use body::Inbound;
 use call::{Call, Hop};
 use record::Record;
@@ -46,23 +50,37 @@ pub async fn forward(
     request_id: &HeaderValue,
     request: Request<Incoming>,
 ) -> Outcome<Response> {
-    let started = Instant::now();
     let (head, incoming) = request.into_parts();
-    let mut call = Call::read(app, identity, &head)?;
-    let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    let inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    run(app, worker, identity, request_id, &head, inbound, Origin::default()).await
+}
+
+/// The stages, for whoever asks.
+async fn run(
+    app: &Arc<App>,
+    worker: &Worker,
+    identity: &Identity,
+    request_id: &HeaderValue,
+    head: &Parts,
+    mut inbound: Inbound,
+    origin: Origin,
+) -> Outcome<Response> {
+    let started = Instant::now();
+    let mut call = Call::read(app, identity, head)?;
     if inbound.is_too_large() {
         return Err(Problem::too_large(app.config.max_body_bytes));
     }
-    admit::learn_model(identity, &mut call, &head, &mut inbound).await?;
+    admit::learn_model(identity, &mut call, head, &mut inbound).await?;
     route::plan(app, identity, &mut call)?;
-    admit::check_scopes(identity, &call, &head)?;
-    let mut record = Record::open(app, worker.lane, identity, &call, &head, request_id, started);
+    admit::check_scopes(identity, &call, head)?;
+    let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
+    record.came_from(origin);
     route::put_in_order(app, identity, &mut call, record.id());
     let payload = match inbound.settle(must_keep(&call), &mut record).await {
         Ok(payload) => payload,
         Err(problem) => return Err(refusal(&call, record, problem)),
     };
-    match route::walk(app, worker, identity, &mut call, &head, payload, &mut record).await {
+    match route::walk(app, worker, identity, &mut call, head, payload, &mut record).await {
         Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
         Err(Failed { answer: Some(answered), .. }) => Ok(pass_on(&call, identity, record, *answered)),
         Err(failed) => Err(failure(&call, record, &failed)),

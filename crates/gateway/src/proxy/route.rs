@@ -311,6 +311,7 @@ fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
     let key = || match &identity.who {
         Who::Key(key) => key.id.0.as_u128(),
         Who::User { id, .. } => id.0.as_u128(),
+        Who::Org => 0,
     };
     let fold = |text: &str| text.bytes().fold(0, |seed, byte| mix(seed ^ u64::from(byte)));
     let half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
