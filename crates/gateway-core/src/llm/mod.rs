@@ -2,6 +2,7 @@
 //! like in each wire format, and how failures are judged. Code is keyed by wire format; a provider is a row
 //! of data in `providers`.
 
+pub mod chat;
 pub mod errors;
 pub mod estimate;
 pub mod eventstream;
@@ -16,6 +17,7 @@ pub mod sandbox;
 pub mod scan;
 pub mod sigv4;
 pub mod sse;
+pub mod translate;
 pub mod usage;
 
 /// The wire format that a provider speaks.
