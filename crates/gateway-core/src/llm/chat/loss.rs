@@ -1,6 +1,8 @@
 //! What a translation loses. Each loss has a name in the caller's own words, since the caller has to find it in its
 //! own request; a loss that would change the meaning of the request is refused instead.
 
+use serde_json::Value;
+
 use super::{Extra, Wire};
 
 /// Why a request cannot be translated.
@@ -196,6 +198,16 @@ impl Field {
     }
 }
 
+/// Fields of responses that hold no wish: names that items were given when they were answers, and the wish for what
+/// translated answers carry anyway.
+fn says_nothing(key: &str, value: &Value) -> bool {
+    match key {
+        "id" | "status" => true,
+        "include" => value == &serde_json::json!(["reasoning.encrypted_content"]),
+        _ => false,
+    }
+}
+
 /// Where fields stand that the model has no name for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -225,7 +237,10 @@ impl Losses {
 
     /// Notes all fields of an `extra`.
     pub fn drop_extra(&mut self, place: Place, extra: &Extra) {
-        for key in extra.keys() {
+        for (key, value) in extra {
+            if self.from == Wire::OpenAiResponses && says_nothing(key, value) {
+                continue;
+            }
             let prefix = self.prefix(place);
             self.note(&format!("{prefix}{key}"));
         }

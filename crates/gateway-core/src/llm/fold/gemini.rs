@@ -86,6 +86,13 @@ impl Candidate {
             {
                 return Err(FoldError::NotUnderstood("arguments that come in pieces"));
             }
+            if let Some((mark, thought)) = bare_signature(&part)
+                && let Some(last) = known.last_mut()
+                && plain(last) == Some(thought)
+            {
+                last["thoughtSignature"] = mark.into();
+                continue;
+            }
             match (known.last_mut().and_then(plain_text), &part) {
                 (Some((text, thought)), part) if plain(part) == Some(thought) => {
                     text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
@@ -108,6 +115,16 @@ impl Candidate {
         }
         Value::Object(rest)
     }
+}
+
+/// A signature that came behind the last of its text, in a part without any; a plain answer has it in the text's own.
+fn bare_signature(part: &Value) -> Option<(String, bool)> {
+    let members = part.as_object()?;
+    let thought = members.get("thought").and_then(Value::as_bool);
+    let mark = members.get("thoughtSignature")?.as_str()?;
+    let known = 2 + usize::from(thought.is_some());
+    (members.len() == known && members.get("text")?.as_str()?.is_empty())
+        .then(|| (mark.to_owned(), thought.unwrap_or(false)))
 }
 
 /// Whether a part is text and nothing else, and then whether it is a thought. Parts with signatures stay apart, as

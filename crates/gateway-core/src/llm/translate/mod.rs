@@ -3,13 +3,18 @@
 //! `driver` and `stream` drive them. No clock and no randomness: ids and times that a provider does not give come in
 //! as arguments.
 
+mod cohere;
+mod common;
 mod driver;
+mod gemini;
 mod json;
 mod media;
 mod openai_chat;
+mod responses;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use serde_json::{Map, Value};
 
@@ -69,20 +74,20 @@ trait WriteStream: Send {
 fn caller(shape: ClientShape) -> &'static dyn Caller {
     match shape {
         ClientShape::OpenAiChat => &openai_chat::Chat,
-        ClientShape::OpenAiResponses => &openai_chat::Chat,
+        ClientShape::OpenAiResponses => &responses::Responses,
         ClientShape::Anthropic => &openai_chat::Chat,
-        ClientShape::Gemini => &openai_chat::Chat,
+        ClientShape::Gemini => &gemini::Gemini,
     }
 }
 
 fn provider(wire: Wire) -> &'static dyn Provider {
     match wire {
         Wire::OpenAiChat => &openai_chat::Chat,
-        Wire::OpenAiResponses => &openai_chat::Chat,
+        Wire::OpenAiResponses => &responses::Responses,
         Wire::Anthropic => &openai_chat::Chat,
-        Wire::Gemini => &openai_chat::Chat,
+        Wire::Gemini => &gemini::Gemini,
         Wire::Bedrock => &openai_chat::Chat,
-        Wire::Cohere => &openai_chat::Chat,
+        Wire::Cohere => &cohere::Cohere,
     }
 }
 

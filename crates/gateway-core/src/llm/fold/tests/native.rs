@@ -204,7 +204,7 @@ fn candidates_citations_and_probabilities_of_gemini_are_added_up() {
                 "logprobsResult": {"chosenCandidates": [{"token": "a"}, {"token": "b"}]},
             },
             {
-                "content": {"role": "model", "parts": [{"text": "x"}, {"text": "", "thoughtSignature": "s"}]},
+                "content": {"role": "model", "parts": [{"text": "x", "thoughtSignature": "s"}]},
                 "finishReason": "MAX_TOKENS", "index": 1,
             },
         ]})

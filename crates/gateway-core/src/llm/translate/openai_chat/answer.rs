@@ -60,7 +60,7 @@ pub(super) fn read_logprobs(value: &Value) -> Vec<Logprob> {
     list("content").iter().chain(list("refusal")).filter_map(read_logprob).collect()
 }
 
-fn read_logprob(value: &Value) -> Option<Logprob> {
+pub(super) fn read_logprob(value: &Value) -> Option<Logprob> {
     let bytes = value
         .get("bytes")
         .and_then(Value::as_array)

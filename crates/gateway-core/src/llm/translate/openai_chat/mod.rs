@@ -13,7 +13,7 @@ mod write;
 use serde_json::{Map, Value};
 
 use super::{
-    super::chat::{Content, Failure, Listed, Losses, Part, Request, Response, Stop, Untranslatable},
+    super::chat::{Content, Failure, Listed, Logprob, Losses, Part, Request, Response, Stop, Untranslatable},
     Caller, Provider, ReadStream, WriteStream,
 };
 
@@ -61,6 +61,15 @@ impl Provider for Chat {
     fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
         models::read_models(body)
     }
+}
+
+/// A bare list of log probabilities, as responses have them.
+pub(super) fn read_logprob_list(list: &Value) -> Vec<Logprob> {
+    list.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(answer::read_logprob).collect()
+}
+
+pub(super) fn logprobs_list(items: &[Logprob]) -> Value {
+    answer::logprobs_value(items)["content"].take()
 }
 
 fn read_error(status: u16, body: &Map<String, Value>) -> Option<Failure> {
