@@ -3,17 +3,24 @@
 //! `driver` and `stream` drive them. No clock and no randomness: ids and times that a provider does not give come in
 //! as arguments.
 
+mod anthropic;
+mod bedrock;
+mod claude;
+mod common;
 mod driver;
+mod embeddings;
 mod json;
 mod media;
 mod openai_chat;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use serde_json::{Map, Value};
 
 pub use driver::{Ask, Reply, Translated, Unreadable, error, models, request, response};
+pub use embeddings::{EmbedRequest, embed_request, embed_response};
 pub use stream::StreamTranslator;
 
 use super::{
@@ -70,7 +77,7 @@ fn caller(shape: ClientShape) -> &'static dyn Caller {
     match shape {
         ClientShape::OpenAiChat => &openai_chat::Chat,
         ClientShape::OpenAiResponses => &openai_chat::Chat,
-        ClientShape::Anthropic => &openai_chat::Chat,
+        ClientShape::Anthropic => &anthropic::Messages,
         ClientShape::Gemini => &openai_chat::Chat,
     }
 }
@@ -79,9 +86,9 @@ fn provider(wire: Wire) -> &'static dyn Provider {
     match wire {
         Wire::OpenAiChat => &openai_chat::Chat,
         Wire::OpenAiResponses => &openai_chat::Chat,
-        Wire::Anthropic => &openai_chat::Chat,
+        Wire::Anthropic => &anthropic::Messages,
         Wire::Gemini => &openai_chat::Chat,
-        Wire::Bedrock => &openai_chat::Chat,
+        Wire::Bedrock => &bedrock::Converse,
         Wire::Cohere => &openai_chat::Chat,
     }
 }

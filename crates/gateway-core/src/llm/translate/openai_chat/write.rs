@@ -67,8 +67,18 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
         write_reasoning(&mut body, reasoning, own, losses);
     }
     set(&mut body, "user", request.user);
-    set(&mut body, "metadata", request.metadata);
-    set(&mut body, "service_tier", request.service_tier);
+    // Other formats have fields of these names with other meanings.
+    if matches!(request.wire, Wire::OpenAiChat | Wire::OpenAiResponses) {
+        set(&mut body, "metadata", request.metadata);
+        set(&mut body, "service_tier", request.service_tier);
+    } else {
+        if request.metadata.is_some() {
+            losses.drop(Field::Metadata);
+        }
+        if request.service_tier.is_some_and(|tier| tier != "auto") {
+            losses.drop(Field::ServiceTier);
+        }
+    }
     set(&mut body, "store", request.store);
     set(&mut body, "prompt_cache_key", request.prompt_cache_key);
     set(&mut body, "verbosity", request.verbosity);
