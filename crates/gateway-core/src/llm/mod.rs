@@ -7,6 +7,7 @@ pub mod errors;
 pub mod estimate;
 pub mod eventstream;
 pub mod failure;
+pub mod fold;
 pub mod multipart;
 pub mod paths;
 pub mod peek;
