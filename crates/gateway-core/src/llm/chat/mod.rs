@@ -42,6 +42,8 @@ pub struct Request {
     pub parallel_tool_calls: Option<bool>,
     pub output: Option<OutputFormat>,
     pub max_tokens: Option<u64>,
+    /// OpenAI's chats have two names for that limit; this one was `max_tokens`, which newer models refuse.
+    pub old_limit: bool,
     pub temperature: Option<Number>,
     pub top_p: Option<Number>,
     pub top_k: Option<Number>,
@@ -78,6 +80,7 @@ impl Request {
             parallel_tool_calls: None,
             output: None,
             max_tokens: None,
+            old_limit: false,
             temperature: None,
             top_p: None,
             top_k: None,

@@ -1,5 +1,6 @@
 //! Whole requests and whole answers.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use super::super::{
@@ -153,7 +154,7 @@ fn has_calls(choice: &Choice) -> bool {
     choice.parts.iter().any(|part| matches!(part.content, Content::ToolCall(_)))
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, Untranslatable> {
+pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Untranslatable> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(body)) => Ok(body),
         Ok(_) => Err(Untranslatable::malformed("", "the body must be a JSON object")),
@@ -162,11 +163,8 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Untranslatable> {
 }
 
 /// Where a request of this format is sent.
-pub(super) fn path(wire: Wire, model: &str, stream: bool) -> String {
-    use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-    const SEGMENT: &AsciiSet =
-        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@');
-    let model = utf8_percent_encode(model, SEGMENT);
+fn path(wire: Wire, model: &str, stream: bool) -> String {
+    let model = path_segment(model);
     match (wire, stream) {
         (Wire::OpenAiChat, _) => "/v1/chat/completions".to_owned(),
         (Wire::OpenAiResponses, _) => "/v1/responses".to_owned(),
@@ -177,4 +175,11 @@ pub(super) fn path(wire: Wire, model: &str, stream: bool) -> String {
         (Wire::Bedrock, true) => format!("/model/{model}/converse-stream"),
         (Wire::Cohere, _) => "/v2/chat".to_owned(),
     }
+}
+
+/// A model's name as one segment of a path.
+pub(super) fn path_segment(model: &str) -> PercentEncode<'_> {
+    const SEGMENT: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@');
+    utf8_percent_encode(model, SEGMENT)
 }

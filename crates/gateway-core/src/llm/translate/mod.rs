@@ -3,9 +3,13 @@
 //! `driver` and `stream` drive them. No clock and no randomness: ids and times that a provider does not give come in
 //! as arguments.
 
+mod anthropic;
+mod bedrock;
+mod claude;
 mod cohere;
 mod common;
 mod driver;
+mod embeddings;
 mod gemini;
 mod json;
 mod media;
@@ -19,6 +23,7 @@ mod turns;
 use serde_json::{Map, Value};
 
 pub use driver::{Ask, Reply, Translated, Unreadable, error, models, request, response};
+pub use embeddings::{EmbedRequest, embed_request, embed_response};
 pub use stream::StreamTranslator;
 
 use super::{
@@ -75,7 +80,7 @@ fn caller(shape: ClientShape) -> &'static dyn Caller {
     match shape {
         ClientShape::OpenAiChat => &openai_chat::Chat,
         ClientShape::OpenAiResponses => &responses::Responses,
-        ClientShape::Anthropic => &openai_chat::Chat,
+        ClientShape::Anthropic => &anthropic::Messages,
         ClientShape::Gemini => &gemini::Gemini,
     }
 }
@@ -84,9 +89,9 @@ fn provider(wire: Wire) -> &'static dyn Provider {
     match wire {
         Wire::OpenAiChat => &openai_chat::Chat,
         Wire::OpenAiResponses => &responses::Responses,
-        Wire::Anthropic => &openai_chat::Chat,
+        Wire::Anthropic => &anthropic::Messages,
         Wire::Gemini => &gemini::Gemini,
-        Wire::Bedrock => &openai_chat::Chat,
+        Wire::Bedrock => &bedrock::Converse,
         Wire::Cohere => &cohere::Cohere,
     }
 }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 
 use super::Shape;
 
+pub(in crate::llm) use anthropic::Report as MessagesReport;
 pub use meter::{Kind, Meter, Metered};
 pub use openai::hides_usage_chunk;
 

@@ -238,7 +238,9 @@ impl MessageWriter<'_> {
                     Source::Url { url, .. } => url,
                     Source::Base64 { mime, data } => data_url(&mime, &data),
                     _ => {
-                        return Err(self.losses.refuse(Field::Part, "this provider cannot take this picture"));
+                        return Err(self
+                            .losses
+                            .refuse(Field::Part, "this provider cannot take this picture"));
                     }
                 };
                 let mut image = json!({"url": url});

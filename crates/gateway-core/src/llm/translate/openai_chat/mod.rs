@@ -4,6 +4,7 @@
 //! stand in `extra_content`, as in Google's own copy.
 
 mod answer;
+mod embed;
 mod models;
 mod read;
 mod stream_in;
@@ -13,7 +14,10 @@ mod write;
 use serde_json::{Map, Value};
 
 use super::{
-    super::chat::{Content, Failure, Listed, Logprob, Losses, Part, Request, Response, Stop, Untranslatable},
+    super::chat::{
+        Content, Embed, Embedded, Failure, Listed, Logprob, Losses, Part, Request, Response, Stop,
+        Untranslatable,
+    },
     Caller, Provider, ReadStream, WriteStream,
 };
 
@@ -60,6 +64,14 @@ impl Provider for Chat {
 
     fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
         models::read_models(body)
+    }
+
+    fn write_embed(&self, embed: Embed, _losses: &mut Losses) -> Result<(String, Value), Untranslatable> {
+        Ok(embed::write(embed))
+    }
+
+    fn read_embedded(&self, body: &Map<String, Value>) -> Option<Embedded> {
+        embed::read(body)
     }
 }
 

@@ -43,7 +43,9 @@ pub(super) fn read_request(mut body: Object) -> Result<Request, Untranslatable> 
         .map(|format| within(|| "response_format".to_owned(), read_output(format)))
         .transpose()?;
     let old_limit = whole(body, "max_tokens")?;
-    request.max_tokens = whole(body, "max_completion_tokens")?.or(old_limit);
+    request.max_tokens = whole(body, "max_completion_tokens")?;
+    request.old_limit = request.max_tokens.is_none() && old_limit.is_some();
+    request.max_tokens = request.max_tokens.or(old_limit);
     request.temperature = number(body, "temperature")?;
     request.top_p = number(body, "top_p")?;
     request.top_k = number(body, "top_k")?;

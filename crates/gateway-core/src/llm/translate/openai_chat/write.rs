@@ -42,11 +42,9 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     }
     write_tools(&mut body, &mut request, losses)?;
     set(&mut body, "response_format", request.output.take().map(write_output));
-    let limit = if takes_new_limit(body["model"].as_str().unwrap_or_default()) {
-        "max_completion_tokens"
-    } else {
-        "max_tokens"
-    };
+    let model = body["model"].as_str().unwrap_or_default();
+    let old_limit = if own { request.old_limit } else { !takes_new_limit(model) };
+    let limit = if old_limit { "max_tokens" } else { "max_completion_tokens" };
     set(&mut body, limit, request.max_tokens);
     set(&mut body, "temperature", request.temperature);
     set(&mut body, "top_p", request.top_p);
@@ -67,8 +65,18 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
         write_reasoning(&mut body, reasoning, own, losses);
     }
     set(&mut body, "user", request.user);
-    set(&mut body, "metadata", request.metadata);
-    set(&mut body, "service_tier", request.service_tier);
+    // Other formats have fields of these names with other meanings.
+    if matches!(request.wire, Wire::OpenAiChat | Wire::OpenAiResponses) {
+        set(&mut body, "metadata", request.metadata);
+        set(&mut body, "service_tier", request.service_tier);
+    } else {
+        if request.metadata.is_some() {
+            losses.drop(Field::Metadata);
+        }
+        if request.service_tier.is_some_and(|tier| tier != "auto") {
+            losses.drop(Field::ServiceTier);
+        }
+    }
     set(&mut body, "store", request.store);
     set(&mut body, "prompt_cache_key", request.prompt_cache_key);
     set(&mut body, "verbosity", request.verbosity);
