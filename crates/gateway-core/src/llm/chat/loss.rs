@@ -198,12 +198,13 @@ impl Field {
     }
 }
 
-/// Fields of responses that hold no wish: names that items were given when they were answers, and the wish for what
-/// translated answers carry anyway.
-fn says_nothing(key: &str, value: &Value) -> bool {
-    match key {
-        "id" | "status" => true,
-        "include" => value == &serde_json::json!(["reasoning.encrypted_content"]),
+/// Fields that hold no wish: names that items were given when they were answers, the wish for what translated answers
+/// carry anyway, and schemas in the format's own words, which the model has read in everybody's.
+fn says_nothing(from: Wire, key: &str, value: &Value) -> bool {
+    match (from, key) {
+        (Wire::OpenAiResponses, "id" | "status" | "type") => true,
+        (Wire::OpenAiResponses, "include") => *value == serde_json::json!(["reasoning.encrypted_content"]),
+        (Wire::Gemini, "parameters" | "generationConfig.responseSchema") => true,
         _ => false,
     }
 }
@@ -238,7 +239,7 @@ impl Losses {
     /// Notes all fields of an `extra`.
     pub fn drop_extra(&mut self, place: Place, extra: &Extra) {
         for (key, value) in extra {
-            if self.from == Wire::OpenAiResponses && says_nothing(key, value) {
+            if says_nothing(self.from, key, value) {
                 continue;
             }
             let prefix = self.prefix(place);

@@ -79,7 +79,7 @@ fn read_config(mut config: Object, request: &mut Request) -> Result<Object, Untr
     let mime = string(&mut config, "responseMimeType")?;
     let schema = take(&mut config, "responseJsonSchema")
         .or(take(&mut config, "_responseJsonSchema"))
-        .or(take(&mut config, "responseSchema").map(plain_schema));
+        .or(config.get("responseSchema").cloned().map(plain_schema));
     request.output = match (mime.as_deref(), schema) {
         (_, Some(schema)) => {
             Some(OutputFormat::JsonSchema { name: None, description: None, schema, strict: None })
@@ -254,7 +254,7 @@ fn read_tool(tool: Object, tools: &mut Vec<Tool>) -> Result<(), Untranslatable> 
         let name = needed_string(&mut function, "name")?;
         let description = string(&mut function, "description")?;
         let parameters = take(&mut function, "parametersJsonSchema")
-            .or(take(&mut function, "parameters").map(plain_schema));
+            .or(function.get("parameters").cloned().map(plain_schema));
         let function = Function { name, description, parameters, strict: None, cache: None, extra: function };
         tools.push(Tool::Function(function));
     }

@@ -103,7 +103,11 @@ fn write_config(request: &mut Request, losses: &mut Losses) -> Result<Object, Un
                 losses.drop(Field::OutputName);
             }
             set(&mut config, "responseMimeType", Some("application/json"));
-            config.insert("responseJsonSchema".to_owned(), schema);
+            if !(request.wire == Wire::Gemini
+                && request.extra.contains_key("generationConfig.responseSchema"))
+            {
+                config.insert("responseJsonSchema".to_owned(), schema);
+            }
         }
     }
     if let Some(reasoning) = request.reasoning.take() {
@@ -195,7 +199,8 @@ fn write_function(function: Function, own: bool, losses: &mut Losses) -> Value {
     let mut written = Object::new();
     written.insert("name".to_owned(), function.name.into());
     set(&mut written, "description", function.description);
-    set(&mut written, "parametersJsonSchema", function.parameters);
+    let parameters = function.parameters.filter(|_| !(own && function.extra.contains_key("parameters")));
+    set(&mut written, "parametersJsonSchema", parameters);
     if function.strict == Some(true) {
         losses.drop(Field::Strict);
     }

@@ -125,6 +125,10 @@ fn write_choice(choice: Choice) -> Value {
             _ => {}
         }
     }
+    // A message without anything else has an empty text, as the first chunk of a stream does.
+    if refusal.is_none() && calls.is_empty() {
+        text.get_or_insert_default();
+    }
     let stop = choice.stop.unwrap_or(Stop::EndTurn);
     let reason = finish_reason(&stop, refusal.is_some());
     let mut message = Object::new();

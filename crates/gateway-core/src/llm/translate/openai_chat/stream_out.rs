@@ -116,7 +116,8 @@ impl WriteStream for Writer {
         match event {
             StreamEvent::Start(start) => self.start(&start),
             StreamEvent::Text { choice, text } => {
-                self.state(choice, out);
+                // A signature behind a text is not that of the thought before it.
+                self.state(choice, out).thought.clear();
                 self.chunk(choice, &TextDelta { content: Some(&text), ..NOTHING }, None, None, out);
             }
             StreamEvent::Thinking { choice, text } => {

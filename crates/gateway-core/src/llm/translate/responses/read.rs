@@ -105,7 +105,6 @@ fn read_item(messages: &mut Vec<Message>, mut item: Object) -> Result<(), Untran
 }
 
 fn read_message(messages: &mut Vec<Message>, mut item: Object) -> Result<(), Untranslatable> {
-    item.shift_remove("type");
     let role = match &*needed_string(&mut item, "role")? {
         "system" => Role::System,
         "developer" => Role::Developer,

@@ -35,7 +35,15 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     for message in messages {
         writer.message(message)?;
     }
-    let input = writer.items.into();
+    let mut items = writer.items;
+    let input = match &mut items[..] {
+        [Value::Object(only)]
+            if own && only.len() == 2 && only["role"] == "user" && only["content"].is_string() =>
+        {
+            only["content"].take()
+        }
+        _ => items.into(),
+    };
     body.insert("input".to_owned(), input);
     if request.stream {
         body.insert("stream".to_owned(), true.into());
@@ -284,7 +292,7 @@ impl ItemWriter<'_> {
             Role::User | Role::Tool => "user",
         };
         let content = self.content(parts, bare, assistant)?;
-        let mut item = json!({"type": "message", "role": name, "content": content});
+        let mut item = json!({"role": name, "content": content});
         self.finish(&mut item, std::mem::take(extra), Place::Message);
         self.items.push(item);
         Ok(())

@@ -18,8 +18,8 @@ pub(super) struct Side {
 }
 
 /// Callers' and providers' formats that are translated.
-pub(super) const CLIENTS: [ClientShape; 2] = [ClientShape::OpenAiChat, ClientShape::Anthropic];
-const SHAPES: [Shape; 3] = [Shape::OpenAi, Shape::Anthropic, Shape::Bedrock];
+pub(super) const CLIENTS: [ClientShape; 4] = ClientShape::ALL;
+const SHAPES: [Shape; 5] = Shape::ALL;
 
 impl Side {
     /// The providers that a caller can reach.
