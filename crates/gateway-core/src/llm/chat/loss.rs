@@ -226,9 +226,14 @@ impl Losses {
     /// Notes all fields of an `extra`.
     pub fn drop_extra(&mut self, place: Place, extra: &Extra) {
         for key in extra.keys() {
-            let prefix = self.prefix(place);
-            self.note(&format!("{prefix}{key}"));
+            self.drop_key(place, key);
         }
+    }
+
+    /// Notes a field by its own name.
+    pub fn drop_key(&mut self, place: Place, key: &str) {
+        let prefix = self.prefix(place);
+        self.note(&format!("{prefix}{key}"));
     }
 
     pub fn refuse(&self, field: Field, message: impl Into<String>) -> Untranslatable {
