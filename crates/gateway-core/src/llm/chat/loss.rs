@@ -238,13 +238,24 @@ impl Losses {
 
     /// Notes all fields of an `extra`.
     pub fn drop_extra(&mut self, place: Place, extra: &Extra) {
+<<<<<<< HEAD
         for (key, value) in extra {
             if says_nothing(self.from, key, value) {
                 continue;
             }
             let prefix = self.prefix(place);
             self.note(&format!("{prefix}{key}"));
+=======
+        for key in extra.keys() {
+            self.drop_key(place, key);
+>>>>>>> helper/transa
         }
+    }
+
+    /// Notes a field by its own name.
+    pub fn drop_key(&mut self, place: Place, key: &str) {
+        let prefix = self.prefix(place);
+        self.note(&format!("{prefix}{key}"));
     }
 
     pub fn refuse(&self, field: Field, message: impl Into<String>) -> Untranslatable {

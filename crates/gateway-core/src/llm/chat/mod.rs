@@ -329,7 +329,10 @@ impl Reasoning {
         if self.enabled == Some(false) {
             return Some(0);
         }
-        self.budget.or(match self.effort.as_deref()? {
+        if self.budget.is_some() {
+            return self.budget;
+        }
+        match self.effort.as_deref()? {
             "none" => Some(0),
             "minimal" => Some(1_024),
             "low" => Some(2_048),
@@ -337,7 +340,7 @@ impl Reasoning {
             "high" => Some(16_384),
             "xhigh" | "max" => Some(32_768),
             _ => None,
-        })
+        }
     }
 }
 

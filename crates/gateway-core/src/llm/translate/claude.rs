@@ -1,7 +1,7 @@
 //! What differs between generations of Claude, which are reached in two formats: how they are told to think, which
 //! parameters they refuse, and how much they may write.
 
-use super::super::chat::{Content, Field, Losses, Message, Reasoning, Request, Role, ToolChoice};
+use super::super::chat::{Content, Field, Losses, Message, Place, Reasoning, Request, Role, ToolChoice};
 
 /// The generation that a model's name tells, such as (4, 6). None for other makers' models.
 pub(super) fn generation(model: &str) -> Option<(u32, u32)> {
@@ -49,7 +49,7 @@ pub(super) fn thinking(
     losses: &mut Losses,
 ) -> Thinking {
     let Some(reasoning) = &request.reasoning else { return Thinking::default() };
-    losses.drop_extra(super::super::chat::Place::Reasoning, &reasoning.extra);
+    losses.drop_extra(Place::Reasoning, &reasoning.extra);
     if reasoning.effort_or_budget() == Some("none") {
         // From this generation on they think unless told otherwise.
         let mode = (generation >= (5, 0)).then_some(Mode::Disabled);
@@ -59,13 +59,11 @@ pub(super) fn thinking(
         let effort = reasoning.effort_or_budget().map(|effort| effort_word(effort, generation).to_owned());
         return Thinking { mode: Some(Mode::Adaptive), effort };
     }
-    match budget(request, reasoning, generation, max_tokens) {
-        Some(budget) => Thinking { mode: Some(Mode::Budget(budget)), effort: None },
-        None => {
-            losses.drop(Field::Reasoning);
-            Thinking::default()
-        }
+    let mode = budget(request, reasoning, generation, max_tokens).map(Mode::Budget);
+    if mode.is_none() {
+        losses.drop(Field::Reasoning);
     }
+    Thinking { mode, effort: None }
 }
 
 fn budget(request: &Request, reasoning: &Reasoning, generation: (u32, u32), max_tokens: u64) -> Option<u64> {

@@ -214,7 +214,8 @@ impl Guide {
     }
 
     fn fail(&mut self, code: &str, message: &str, out: &mut Vec<u8>) {
-        let failure = Failure { status: 502, code: code.to_owned(), message: message.to_owned() };
+        let status = if code.contains("timeout") { 504 } else { 502 };
+        let failure = Failure { status, code: code.to_owned(), message: message.to_owned() };
         self.pass(StreamEvent::Error(failure), out);
     }
 

@@ -2,4 +2,8 @@
 
 mod golden;
 mod laws;
+mod losses;
+mod random;
+mod requests;
+mod streams;
 mod support;

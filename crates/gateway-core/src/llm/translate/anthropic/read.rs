@@ -164,9 +164,10 @@ fn read_thinking(body: &mut Object, request: &mut Request) -> Result<(), Untrans
     let mut told = false;
     if let Some(mut thinking) = object(body, "thinking")? {
         told = true;
-        reasoning.enabled = Some(needed_string(&mut thinking, "type")? != "disabled");
-        reasoning.budget = whole(&mut thinking, "budget_tokens")?;
-        reasoning.show = string(&mut thinking, "display")?;
+        let place = || "thinking".to_owned();
+        reasoning.enabled = Some(within(place, needed_string(&mut thinking, "type"))? != "disabled");
+        reasoning.budget = within(place, whole(&mut thinking, "budget_tokens"))?;
+        reasoning.show = within(place, string(&mut thinking, "display"))?;
         reasoning.extra = thinking;
     }
     let mut config = object(body, "output_config")?.unwrap_or_default();

@@ -11,7 +11,7 @@ use super::{
     super::{
         super::{
             ClientShape,
-            chat::{Start, Stop, StreamEvent},
+            chat::{Failure, Start, Stop, StreamEvent},
             errors,
             usage::Usage,
         },
@@ -75,19 +75,23 @@ impl Arguments {
 }
 
 #[derive(Serialize)]
-struct Delta<'a> {
+struct BlockDelta<'a> {
     r#type: &'static str,
     index: u32,
     delta: Piece<'a>,
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Piece<'a> {
-    TextDelta { text: &'a str },
-    ThinkingDelta { thinking: &'a str },
-    SignatureDelta { signature: &'a str },
-    InputJsonDelta { partial_json: &'a str },
+    #[serde(rename = "text_delta")]
+    Text { text: &'a str },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: &'a str },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: &'a str },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: &'a str },
 }
 
 fn put(name: &str, data: &impl Serialize, out: &mut Vec<u8>) {
@@ -98,7 +102,7 @@ fn put(name: &str, data: &impl Serialize, out: &mut Vec<u8>) {
 }
 
 fn put_delta(index: u32, delta: Piece<'_>, out: &mut Vec<u8>) {
-    put("content_block_delta", &Delta { r#type: "content_block_delta", index, delta }, out);
+    put("content_block_delta", &BlockDelta { r#type: "content_block_delta", index, delta }, out);
 }
 
 fn put_stop(index: u32, out: &mut Vec<u8>) {
@@ -153,7 +157,7 @@ impl Writer {
             self.open = Some(Open::Text(block));
             block
         };
-        put_delta(block, Piece::TextDelta { text }, out);
+        put_delta(block, Piece::Text { text }, out);
     }
 
     /// The open thought, which is a new one if the last was signed.
@@ -169,7 +173,7 @@ impl Writer {
 
     fn sign(&mut self, signature: &str, out: &mut Vec<u8>) {
         let block = self.thinking(out);
-        put_delta(block, Piece::SignatureDelta { signature }, out);
+        put_delta(block, Piece::Signature { signature }, out);
         self.open = Some(Open::Thinking { block, signed: true });
     }
 }
@@ -181,7 +185,7 @@ impl WriteStream for Writer {
             StreamEvent::Text { text, .. } | StreamEvent::Refusal { text, .. } => self.text(&text, out),
             StreamEvent::Thinking { text, .. } => {
                 let block = self.thinking(out);
-                put_delta(block, Piece::ThinkingDelta { thinking: &text }, out);
+                put_delta(block, Piece::Thinking { thinking: &text }, out);
             }
             StreamEvent::Signature { signature, .. } => self.sign(&signature, out),
             StreamEvent::Redacted { data, .. } => {
@@ -203,14 +207,18 @@ impl WriteStream for Writer {
                 let call = self.calls.get_mut(tool as usize).filter(|call| !call.closed);
                 if let Some(call) = call {
                     call.arguments.feed(&json);
-                    put_delta(call.block, Piece::InputJsonDelta { partial_json: &json }, out);
+                    put_delta(call.block, Piece::InputJson { partial_json: &json }, out);
                 }
             }
             StreamEvent::Logprobs { .. } => {}
             StreamEvent::Stop { reason, .. } => self.stop = Some(reason),
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Error(failure) => {
-                out.extend(errors::stream_error(ClientShape::Anthropic, &failure.code, &failure.message));
+                let Failure { status, code, message } = failure;
+                let body = errors::error_body(ClientShape::Anthropic, status, &code, &message);
+                out.extend_from_slice(b"event: error\ndata: ");
+                out.extend_from_slice(&body);
+                out.extend_from_slice(b"\n\n");
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{
     stop_of,
 };
 
-pub(super) fn read_response(body: Map<String, Value>) -> Option<Response> {
+pub(super) fn read_response(body: &Map<String, Value>) -> Option<Response> {
     let content = body.get("output")?.get("message")?.get("content")?.as_array()?;
     let report = body.get("usage").and_then(Value::as_object);
     Some(Response {

@@ -22,7 +22,7 @@ impl Provider for Converse {
     }
 
     fn read_response(&self, body: Map<String, Value>) -> Option<Response> {
-        answer::read_response(body)
+        answer::read_response(&body)
     }
 
     fn stream_reader(&self) -> Box<dyn ReadStream> {

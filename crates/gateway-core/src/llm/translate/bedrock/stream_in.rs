@@ -46,7 +46,8 @@ struct BlockStart {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolUse {
-    tool_use_id: Option<String>,
+    #[serde(rename = "toolUseId")]
+    id: Option<String>,
     name: Option<String>,
     input: Option<String>,
 }
@@ -83,7 +84,7 @@ impl ReadStream for Reader {
                     out.push(StreamEvent::ToolStart {
                         choice,
                         tool,
-                        id: call.tool_use_id.unwrap_or_default(),
+                        id: call.id.unwrap_or_default(),
                         name: call.name.unwrap_or_default(),
                         signature: None,
                     });

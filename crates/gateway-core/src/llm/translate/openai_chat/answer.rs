@@ -36,7 +36,8 @@ fn read_choice((at, choice): (usize, Value)) -> Option<Choice> {
     let mut message = object(&mut choice, "message").ok()??;
     let mut parts = Vec::new();
     read_thoughts(&mut message, &mut parts).ok()?;
-    parts.extend(read_content(message.shift_remove("content").filter(|value| !value.is_null())).ok()?.0);
+    let (content, _) = read_content(message.shift_remove("content").filter(|value| !value.is_null())).ok()?;
+    parts.extend(content.into_iter().map(listed_thought));
     if let Some(Value::String(refusal)) = message.shift_remove("refusal") {
         parts.push(Part::new(Content::Refusal(refusal)));
     }
@@ -52,6 +53,14 @@ fn read_choice((at, choice): (usize, Value)) -> Option<Choice> {
         stop: choice.get("finish_reason").and_then(Value::as_str).map(stop_of),
         logprobs,
     })
+}
+
+/// Mistral's reasoning models tell their thoughts in a part of the content.
+fn listed_thought(part: Part) -> Part {
+    let Content::Other(value) = &part.content else { return part };
+    let Some(thoughts) = value.get("thinking").and_then(Value::as_array) else { return part };
+    let text = thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()).collect();
+    Part::new(Content::Thinking { text, signature: None })
 }
 
 /// `{"content": [...], "refusal": [...]}`
@@ -125,9 +134,9 @@ fn write_choice(choice: Choice) -> Value {
             _ => {}
         }
     }
-    // A message without anything else has an empty text, as the first chunk of a stream does.
-    if refusal.is_none() && calls.is_empty() {
-        text.get_or_insert_default();
+    // Only an answer that is something else than text has no content at all.
+    if text.is_none() && refusal.is_none() && calls.is_empty() {
+        text = Some(String::new());
     }
     let stop = choice.stop.unwrap_or(Stop::EndTurn);
     let reason = finish_reason(&stop, refusal.is_some());

@@ -116,13 +116,12 @@ pub(super) fn read_thoughts(message: &mut Object, parts: &mut Vec<Part>) -> Resu
     let text = string(message, "reasoning_content")?;
     let text = text.or(string(message, "reasoning")?).filter(|text| !text.is_empty());
     let details = list(message, "reasoning_details")?.unwrap_or_default();
-    let before = parts.len();
-    parts.extend(details.into_iter().filter_map(thought_of_detail));
-    if parts.len() == before
-        && let Some(text) = text
-    {
+    let details: Vec<Part> = details.into_iter().filter_map(thought_of_detail).collect();
+    let detailed = details.iter().any(|part| matches!(part.content, Content::Thinking { .. }));
+    if let Some(text) = text.filter(|_| !detailed) {
         parts.push(Part::new(Content::Thinking { text, signature: None }));
     }
+    parts.extend(details);
     Ok(())
 }
 

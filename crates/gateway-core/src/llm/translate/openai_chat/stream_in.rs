@@ -21,6 +21,25 @@ use super::{
 pub(super) struct Reader {
     started: bool,
     calls: Vec<Call>,
+    thoughts: Vec<Thoughts>,
+}
+
+/// Thoughts come as plain text, as details or as both, in either order: what one way has told, the other only repeats.
+#[derive(Default)]
+struct Thoughts {
+    told: usize,
+    as_text: usize,
+    as_details: usize,
+}
+
+impl Thoughts {
+    /// What is new in a text that brings all that came its way to `total` bytes.
+    fn fresh(told: &mut usize, total: usize, text: String) -> String {
+        let new = total.saturating_sub(*told).min(text.len());
+        *told = total.max(*told);
+        let at = text.ceil_char_boundary(text.len() - new);
+        if at == 0 { text } else { text[at..].to_owned() }
+    }
 }
 
 struct Call {
@@ -120,7 +139,10 @@ impl Reader {
     fn choice(&mut self, said: ChunkChoice, out: &mut Vec<StreamEvent>) {
         let choice = said.index;
         if let Some(delta) = said.delta {
-            thoughts(choice, delta.reasoning_content.or(delta.reasoning), delta.reasoning_details, out);
+            let text = delta.reasoning_content.or(delta.reasoning);
+            if text.is_some() || delta.reasoning_details.is_some() {
+                self.thoughts(choice, text, delta.reasoning_details.unwrap_or_default(), out);
+            }
             match delta.content {
                 Some(Value::String(text)) if !text.is_empty() => {
                     out.push(StreamEvent::Text { choice, text });
@@ -151,6 +173,38 @@ impl Reader {
         }
     }
 
+    fn thoughts(
+        &mut self,
+        choice: u32,
+        text: Option<String>,
+        details: Vec<Value>,
+        out: &mut Vec<StreamEvent>,
+    ) {
+        const MOST: usize = 256;
+        let at = (choice as usize).min(MOST - 1);
+        if self.thoughts.len() <= at {
+            self.thoughts.resize_with(at + 1, Thoughts::default);
+        }
+        let Thoughts { told, as_text, as_details } = &mut self.thoughts[at];
+        for part in details.into_iter().filter_map(thought_of_detail) {
+            match part.content {
+                Content::Thinking { text, signature } => {
+                    *as_details += text.len();
+                    let text = Thoughts::fresh(told, *as_details, text);
+                    out.push(StreamEvent::Thinking { choice, text });
+                    out.extend(signature.map(|signature| StreamEvent::Signature { choice, signature }));
+                }
+                Content::Redacted(data) => out.push(StreamEvent::Redacted { choice, data }),
+                _ => {}
+            }
+        }
+        if let Some(text) = text {
+            *as_text += text.len();
+            let text = Thoughts::fresh(told, *as_text, text);
+            out.push(StreamEvent::Thinking { choice, text });
+        }
+    }
+
     fn call(&mut self, choice: u32, said: CallDelta, out: &mut Vec<StreamEvent>) {
         let (name, arguments) = said.function.map_or((None, None), |said| (said.name, said.arguments));
         let id = said.id.filter(|id| !id.is_empty());
@@ -174,27 +228,6 @@ impl Reader {
         if let Some(json) = arguments.filter(|json| !json.is_empty()) {
             out.push(StreamEvent::ToolArguments { choice, tool, json });
         }
-    }
-}
-
-fn thoughts(choice: u32, text: Option<String>, details: Option<Vec<Value>>, out: &mut Vec<StreamEvent>) {
-    let before = out.len();
-    for part in details.unwrap_or_default().into_iter().filter_map(thought_of_detail) {
-        match part.content {
-            Content::Thinking { text, signature } => {
-                out.push(StreamEvent::Thinking { choice, text });
-                if let Some(signature) = signature {
-                    out.push(StreamEvent::Signature { choice, signature });
-                }
-            }
-            Content::Redacted(data) => out.push(StreamEvent::Redacted { choice, data }),
-            _ => {}
-        }
-    }
-    if out.len() == before
-        && let Some(text) = text
-    {
-        out.push(StreamEvent::Thinking { choice, text });
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     super::{
         super::{
             ClientShape,
-            chat::{Start, Stop, StreamEvent},
+            chat::{Failure, Start, Stop, StreamEvent},
             errors,
             usage::Usage,
         },
@@ -165,9 +165,7 @@ impl WriteStream for Writer {
                 self.stop(choice, &reason, refused, out);
             }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
-            StreamEvent::Error(failure) => {
-                out.extend(errors::stream_error(ClientShape::OpenAiChat, &failure.code, &failure.message));
-            }
+            StreamEvent::Error(failure) => self.fail(&failure, out),
         }
     }
 
@@ -181,6 +179,21 @@ impl WriteStream for Writer {
 }
 
 impl Writer {
+    /// A chunk of the stream like any other, so that readers of chunks come across the error.
+    fn fail(&self, failure: &Failure, out: &mut Vec<u8>) {
+        let Failure { status, code, message } = failure;
+        if self.head.is_empty() {
+            out.extend(errors::stream_error(ClientShape::OpenAiChat, code, message));
+            return;
+        }
+        let body = errors::error_body(ClientShape::OpenAiChat, *status, code, message);
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(br#","choices":[{"index":0,"delta":{},"finish_reason":"error"}],"#);
+        // The body is an object with an error in it; all but its opening brace follows.
+        out.extend_from_slice(&body[1..]);
+        out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
+    }
+
     fn stop(&self, choice: u32, reason: &Stop, refused: bool, out: &mut Vec<u8>) {
         self.chunk(choice, &NOTHING, None, Some(finish_reason(reason, refused)), out);
     }

@@ -61,7 +61,7 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     set(&mut body, "logprobs", request.logprobs.then_some(true));
     set(&mut body, "top_logprobs", request.top_logprobs);
     set(&mut body, "logit_bias", request.logit_bias);
-    if let Some(reasoning) = request.reasoning {
+    if let Some(reasoning) = &request.reasoning {
         write_reasoning(&mut body, reasoning, own, losses);
     }
     set(&mut body, "user", request.user);
@@ -96,7 +96,7 @@ fn takes_new_limit(model: &str) -> bool {
     o_series || model.starts_with("gpt-5") || model.starts_with("gpt-6")
 }
 
-fn write_reasoning(body: &mut Object, reasoning: Reasoning, own: bool, losses: &mut Losses) {
+fn write_reasoning(body: &mut Object, reasoning: &Reasoning, own: bool, losses: &mut Losses) {
     let model = body["model"].as_str().unwrap_or_default();
     let model = model.rsplit('/').next().unwrap_or(model);
     let thinks = !["gpt-3", "gpt-4", "chatgpt-"].iter().any(|prefix| model.starts_with(prefix));
@@ -189,8 +189,10 @@ fn finish(
         object.append(&mut extra);
         return;
     }
-    if cache.is_some() {
-        losses.drop(Field::CacheControl);
+    match cache {
+        Some(_) if place == Place::Tool => losses.drop_key(place, "cache_control"),
+        Some(_) => losses.drop(Field::CacheControl),
+        None => {}
     }
     losses.drop_extra(place, &extra);
 }
