@@ -238,17 +238,10 @@ impl Losses {
 
     /// Notes all fields of an `extra`.
     pub fn drop_extra(&mut self, place: Place, extra: &Extra) {
-<<<<<<< HEAD
         for (key, value) in extra {
-            if says_nothing(self.from, key, value) {
-                continue;
+            if !says_nothing(self.from, key, value) {
+                self.drop_key(place, key);
             }
-            let prefix = self.prefix(place);
-            self.note(&format!("{prefix}{key}"));
-=======
-        for key in extra.keys() {
-            self.drop_key(place, key);
->>>>>>> helper/transa
         }
     }
 

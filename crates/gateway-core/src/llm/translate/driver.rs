@@ -8,7 +8,7 @@ use super::super::{
     chat::{Choice, Content, Failure, Losses, Response, Stop, Untranslatable, Wire},
     errors,
 };
-use super::{caller, provider};
+use super::{caller, provider, signatures};
 
 /// What the proxy knows of a call besides its body.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +72,7 @@ pub fn request(
             message: "cannot be translated for this provider".to_owned(),
         });
     }
+    signatures::unwrap_request(&mut request, target, &mut losses);
     let body = provider(target).write_request(request, &mut losses)?.to_string().into_bytes();
     let path = path(target, ask.model, ask.stream);
     Ok(Translated { path, body, dropped: losses.into_dropped(), usage_wanted })
@@ -83,6 +84,7 @@ pub fn response(from: Shape, to: ClientShape, body: &[u8], reply: &Reply<'_>) ->
     let source = Wire::of_provider(from, to, reply.has_responses);
     let mut response = provider(source).read_response(body).ok_or(Unreadable)?;
     settle(&mut response, reply);
+    signatures::wrap_answer(&mut response.choices, source, Wire::of_client(to));
     Ok(caller(to).write_response(response).to_string().into_bytes())
 }
 

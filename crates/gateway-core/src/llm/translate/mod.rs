@@ -15,6 +15,7 @@ mod json;
 mod media;
 mod openai_chat;
 mod responses;
+mod signatures;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 
 pub use driver::{Ask, Reply, Translated, Unreadable, error, models, request, response};
 pub use embeddings::{EmbedRequest, embed_request, embed_response};
+pub use signatures::holds_wrapped_signatures;
 pub use stream::StreamTranslator;
 
 use super::{

@@ -10,7 +10,7 @@ use super::{
     },
     ReadStream, WriteStream, caller,
     driver::{Reply, true_reason},
-    provider,
+    provider, signatures,
 };
 
 /// Turns a provider's stream into a caller's, whatever the chunks it comes in.
@@ -36,6 +36,8 @@ impl StreamTranslator {
             },
             reader: provider(wire).stream_reader(),
             guide: Guide {
+                maker: wire,
+                caller: Wire::of_client(to),
                 writer: caller(to).stream_writer(reply.usage_wanted),
                 start: Some(Start {
                     id: reply.id.to_owned(),
@@ -130,6 +132,8 @@ fn one_event(
 
 /// Passes events on in good order.
 struct Guide {
+    maker: Wire,
+    caller: Wire,
     writer: Box<dyn WriteStream>,
     /// What the stream will say of itself, until it has been said.
     start: Option<Start>,
@@ -200,6 +204,8 @@ impl Guide {
         if let Some(start) = self.start.take_if(|_| !matches!(event, StreamEvent::Error(_))) {
             self.writer.event(StreamEvent::Start(start), out);
         }
+        let mut event = event;
+        signatures::wrap_event(&mut event, self.maker, self.caller);
         self.writer.event(event, out);
     }
 
