@@ -10,14 +10,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use gateway_core::llm::fold::set_stream;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek, replace_model};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::call::{Call, Hop};
+use super::call::{Call, Hop, Way};
 use super::record::Record;
+use super::translate;
 use crate::problem::{Outcome, Problem};
 
 /// A caller that sends nothing for this long is given up.
@@ -177,26 +179,36 @@ pub enum Payload {
 
 impl Payload {
     /// The body for the attempt under way. None: it has been sent already and was not kept.
-    pub fn outbound(&mut self, call: &mut Call) -> Option<Outbound> {
+    pub fn outbound(&mut self, call: &mut Call) -> Outcome<Option<Outbound>> {
         let body = match self {
-            Payload::Passing(body) => return body.take(),
+            Payload::Passing(body) => return Ok(body.take()),
             Payload::Kept(body) => body.clone(),
         };
         call.hide_usage = false;
-        let renamed = if call.model_in_path || call.model() == call.asked_model.as_deref() {
-            None
-        } else {
-            call.model().and_then(|model| replace_model(&body, model))
-        };
-        let body = renamed.map_or(body, Bytes::from);
+        if call.hop().way == Way::Translated {
+            let (translation, body) = translate::request(call, call.hop(), &body)?;
+            call.translation = Some(translation);
+            return Ok(Some(Outbound::whole(body)));
+        }
+        let body = Self::edited(call, body);
         if asks_for_usage(call, call.hop())
             && !call.usage_refused
             && let Some(asking) = add_include_usage(&body)
         {
             call.hide_usage = true;
-            return Some(Outbound::whole(asking.into()));
+            return Ok(Some(Outbound::whole(asking.into())));
         }
-        Some(Outbound::whole(body))
+        Ok(Some(Outbound::whole(body)))
+    }
+
+    /// The caller's body with the model of the hop, and the stream that the caller asked for by a header.
+    fn edited(call: &Call, body: Bytes) -> Bytes {
+        let is_renamed = !call.model_in_path && call.model() != call.asked_model.as_deref();
+        let renamed = call.model().filter(|_| is_renamed).and_then(|model| replace_model(&body, model));
+        let body = renamed.map_or(body, Bytes::from);
+        let format = call.format().filter(|_| call.sets_stream());
+        let streaming = format.and_then(|format| set_stream(format, &body, true));
+        streaming.map_or(body, Bytes::from)
     }
 
     pub fn kept(&self) -> Option<&Bytes> {

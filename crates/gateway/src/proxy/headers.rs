@@ -48,7 +48,11 @@ pub fn outbound(app: &App, call: &Call, head: &Parts) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(head.headers.len() + 4);
     let listed = connection_tokens(&head.headers);
     for (name, value) in &head.headers {
-        if stays_here(name) || CREDENTIALS.contains(name) || listed.iter().any(|token| name.as_str() == token)
+        let is_foreign = call.translation.is_some() && is_of_a_format(name);
+        if stays_here(name)
+            || CREDENTIALS.contains(name)
+            || is_foreign
+            || listed.iter().any(|token| name.as_str() == token)
         {
             continue;
         }
@@ -76,13 +80,35 @@ fn add_callers_credential(app: &App, call: &Call, from: &HeaderMap, to: &mut Hea
     let mut found = false;
     for name in CREDENTIALS {
         for value in from.get_all(&name) {
-            if is_the_providers(app, value) {
+            if !is_the_providers(app, value) {
+                continue;
+            }
+            found = true;
+            if call.translation.is_none() {
                 to.append(name.clone(), value.clone());
-                found = true;
+            } else if let Some(secret) = bare(value) {
+                // The SDK showed it as its own provider wants to see it.
+                add_stored_credential(call.target(), Some(&secret), to);
             }
         }
     }
     found
+}
+
+/// A credential without the scheme in front of it.
+fn bare(value: &HeaderValue) -> Option<SecretString> {
+    let text = value.to_str().ok()?;
+    let secret = match text.split_once(' ') {
+        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => secret,
+        _ => text,
+    };
+    Some(secret.trim().into())
+}
+
+/// Headers that mean something in one wire format only.
+fn is_of_a_format(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    ["anthropic-", "openai-", "x-goog-", "x-amz"].iter().any(|prefix| text.starts_with(prefix))
 }
 
 /// SDKs always send some key: one of ours is no credential of the provider's, and a session token goes to no one.
@@ -217,6 +243,11 @@ fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
     }
     if let Some(model) = call.model().and_then(|model| HeaderValue::from_str(model).ok()) {
         headers.push((HeaderName::from_static("x-gateway-model"), model));
+    }
+    if let Some(dropped) = call.translation.as_ref().map(|made| &made.dropped).filter(|list| !list.is_empty())
+        && let Ok(dropped) = HeaderValue::try_from(dropped.join(", "))
+    {
+        headers.push((HeaderName::from_static("x-gateway-dropped"), dropped));
     }
     headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts_made().into()));
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {

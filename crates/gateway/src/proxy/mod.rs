@@ -11,9 +11,11 @@ mod hold;
 mod local;
 pub mod pulse;
 pub mod record;
+mod reshape;
 mod route;
 pub mod target;
 mod tee;
+mod translate;
 pub mod upstream;
 
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use crate::auth::Identity;
 use crate::problem::{Outcome, Problem};
 use ask::Origin;
 use body::Inbound;
-use call::{Call, Hop};
+use call::{Call, Hop, Way};
 use record::Record;
 use tee::Tee;
 use upstream::{Answered, Clients, Failed};
@@ -71,6 +73,7 @@ async fn run(
         return Err(Problem::too_large(app.config.max_body_bytes));
     }
     admit::learn_model(identity, &mut call, head, &mut inbound).await?;
+    call.settle_stream();
     route::plan(app, identity, &mut call)?;
     admit::check_scopes(identity, &call, head)?;
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
@@ -82,7 +85,11 @@ async fn run(
     };
     match route::walk(app, worker, identity, &mut call, head, payload, &mut record).await {
         Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
-        Err(Failed { answer: Some(answered), .. }) => Ok(pass_on(&call, identity, record, *answered)),
+        Err(Failed { answer: Some(answered), .. }) => {
+            let ends_at = record.ends_at(call.timeout).into();
+            let answered = reshape::refusal(&call, *answered, ends_at).await;
+            Ok(pass_on(&call, identity, record, answered))
+        }
         Err(failed) => Err(failure(&call, record, &failed)),
     }
 }
@@ -92,21 +99,22 @@ fn must_keep(call: &Call) -> bool {
     let needs_whole = |hop: &Hop| {
         hop.target.is_sandbox()
             || hop.model != call.asked_model
+            || hop.way == Way::Translated
             || body::asks_for_usage(call, hop)
             || upstream::signs_body(&hop.target)
     };
-    route::has_choice(call) || call.hops.iter().any(needs_whole)
+    route::has_choice(call) || call.sets_stream() || call.hops.iter().any(needs_whole)
 }
 
 /// The provider's answer, with our headers beside its own and the record riding in the body.
-fn pass_on(call: &Call, identity: &Identity, mut record: Record, answered: Answered) -> Response {
-    let Answered { mut head, source } = answered;
-    record.answered(head.status, &head.headers);
-    headers::complete(&mut head.headers, call, identity, &record, head.status);
-    let tee = Tee::new(source, record, call, &head.headers);
-    let mut response = Response::new(Body::new(tee));
-    *response.status_mut() = head.status;
-    *response.headers_mut() = head.headers;
+fn pass_on(call: &Call, identity: &Identity, mut record: Record, mut answered: Answered) -> Response {
+    let status = answered.head.status;
+    record.answered(status, answered.kind);
+    headers::complete(&mut answered.head.headers, call, identity, &record, status);
+    let headers = std::mem::take(&mut answered.head.headers);
+    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call)));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
     response
 }
 

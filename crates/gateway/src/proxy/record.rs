@@ -13,13 +13,13 @@ use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
 use gateway_core::logs::{Attempt, Level, LogRow, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::ask::Origin;
 use super::body::Passing;
 use super::call::{Call, Hop};
+use super::reshape::Naming;
 use super::target::Target;
 use super::upstream::Failed;
 use crate::app::App;
@@ -169,6 +169,11 @@ impl Record {
         self.attempt_began
     }
 
+    /// What an answer is called that has no name of its own.
+    pub fn naming(&self) -> Naming {
+        Naming { name: format!("gw-{}", self.id), created: self.created_at.0 / 1_000 }
+    }
+
     /// When the attempt under way has taken too long, or all of them together.
     pub fn ends_at(&self, timeout: Duration) -> Instant {
         let began = self.attempt_began.unwrap_or(self.started);
@@ -227,12 +232,9 @@ impl Record {
     }
 
     /// The provider's head has come: from here on its body is metered.
-    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
+    pub fn answered(&mut self, status: StatusCode, kind: Kind) {
         self.status = status;
         self.upstream_ms = self.attempt_began.map(|began| began.elapsed().as_secs_f64() * 1_000.0);
-        let content_type =
-            headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let kind = if headers.contains_key(CONTENT_ENCODING) { Kind::Opaque } else { Kind::of(content_type) };
         self.response_is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
         self.stream |= self.response_is_stream;
         self.meter = Some(Meter::new(self.target.shape, kind));

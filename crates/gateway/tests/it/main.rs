@@ -39,6 +39,7 @@ mod proxy_route;
 mod proxy_scopes;
 mod proxy_stream;
 mod proxy_usage;
+mod reshape;
 mod roles;
 mod rotation;
 mod routing;
