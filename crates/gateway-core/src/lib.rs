@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod cache;
 pub mod egress;
 pub mod embed;
 pub mod events;
