@@ -15,6 +15,7 @@ mod accounts;
 mod apps;
 mod auth;
 mod bodies;
+mod cache;
 mod cli;
 mod docs;
 mod isolation;

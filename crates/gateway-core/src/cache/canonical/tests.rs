@@ -90,8 +90,7 @@ fn how_the_answer_is_delivered_changes_nothing() {
 fn headers_that_change_nothing_stay_out() {
     let with = |headers: &[(&str, &[u8])]| key(&Parts { headers, ..parts() }, b"{}").unwrap();
     assert_eq!(with(&[("user-agent", b"x"), ("authorization", b"y"), ("x-request-id", b"1")]), with(&[]));
-    let (beta, version): ((&str, &[u8]), (&str, &[u8])) =
-        (("anthropic-beta", b"x"), ("anthropic-version", b"y"));
+    let (beta, version) = (("anthropic-beta", &b"x"[..]), ("anthropic-version", &b"y"[..]));
     assert_eq!(with(&[beta, version]), with(&[version, beta]));
     assert!(changes_answer("openai-beta") && !changes_answer("x-gateway-key"));
 }

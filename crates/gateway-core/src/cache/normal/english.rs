@@ -13,7 +13,7 @@ pub fn is_english(chunks: &[Chunk]) -> bool {
     ];
     const LIKELY: [&str; 17] = [
         "is", "are", "who", "of", "to", "and", "with", "do", "can", "my", "for", "this", "that", "it", "i",
-        "in",
+        "in", "me",
     ];
     let words: Vec<String> = chunks
         .iter()
@@ -69,19 +69,17 @@ fn expand(chunk: &Chunk, shouting: bool, tokens: &mut Vec<Token>) {
     let marked = format!("^{base}");
     let base = if is_name && !shouting && BY_CASE.contains(&base) { &*marked } else { base };
     match (base, ending) {
-        ("cannot" | "cant", "") => push(&["can", "not"]),
+        ("cannot" | "cant", "") | ("can", "t") => push(&["can", "not"]),
         ("dont", "") => push(&["do", "not"]),
         ("doesnt", "") => push(&["does", "not"]),
         ("didnt", "") => push(&["did", "not"]),
         ("isnt", "") => push(&["is", "not"]),
         ("arent", "") => push(&["are", "not"]),
         ("wasnt", "") => push(&["was", "not"]),
-        ("wont", "") => push(&["will", "not"]),
+        ("wont", "") | ("won", "t") => push(&["will", "not"]),
         ("whats", "") => push(&["what", "is"]),
         ("im", "") => push(&["i", "am"]),
         (word, "") => push(&[number_word(word).unwrap_or(word)]),
-        ("can", "t") => push(&["can", "not"]),
-        ("won", "t") => push(&["will", "not"]),
         ("shan", "t") => push(&["shall", "not"]),
         ("let", "s") => push(&["let", "us"]),
         (
