@@ -14,7 +14,13 @@ pub fn agrees(a: &str, b: &str) -> bool {
     let (a, b) = (normal_form(a), normal_form(b));
     a.is_english == b.is_english
         && !a.tokens.is_empty()
-        && (a.tokens == b.tokens || moved_phrase(&a.tokens, &b.tokens) || moved_phrase(&b.tokens, &a.tokens))
+        && (all_same(&a.tokens, &b.tokens)
+            || moved_phrase(&a.tokens, &b.tokens)
+            || moved_phrase(&b.tokens, &a.tokens))
+}
+
+fn all_same(a: &[Token], b: &[Token]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
 }
 
 /// Is `b` the text `a` with a prepositional phrase moved from its end to its beginning?
@@ -22,7 +28,8 @@ fn moved_phrase(a: &[Token], b: &[Token]) -> bool {
     a.len() == b.len()
         && (1..a.len()).any(|at| {
             let (rest, phrase) = a.split_at(at);
-            phrase[0].leads_a_phrase() && phrase.len() > 1 && b.starts_with(phrase) && b.ends_with(rest)
+            let (first, last) = b.split_at(phrase.len());
+            phrase[0].leads_a_phrase() && phrase.len() > 1 && all_same(phrase, first) && all_same(rest, last)
         })
 }
 

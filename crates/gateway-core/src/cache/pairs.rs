@@ -5,8 +5,8 @@ use super::gate::agrees;
 use crate::embed::{DIMENSIONS, cosine, hash_v1};
 
 /// Of the pairs that may share an answer, at least so many in a hundred do.
-const HITS_THROUGH_GATE: usize = 80;
-const HITS_AT_95: usize = 40;
+const HITS_THROUGH_GATE: usize = 70;
+const HITS_AT_95: usize = 45;
 
 struct Pair {
     same: bool,

@@ -47,15 +47,16 @@ pub fn cut(text: &str) -> Vec<Chunk> {
 
 /// The chunks as they are; only the capital at the beginning of a sentence says nothing.
 pub fn strict_tokens(chunks: &[Chunk]) -> Vec<Token> {
-    let token = |chunk: &Chunk| match chunk.kind {
-        Kind::Word if chunk.begins_sentence => {
-            let mut letters = chunk.text.chars();
-            Token::Word(letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect())
+    let token = |chunk: &Chunk| {
+        let mut letters = chunk.text.chars();
+        match chunk.kind {
+            Kind::Word if chunk.begins_sentence => {
+                letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect()
+            }
+            Kind::Word | Kind::Number | Kind::Exact => chunk.text.clone(),
         }
-        Kind::Word | Kind::Number => Token::Word(chunk.text.clone()),
-        Kind::Exact => Token::Exact(chunk.text.clone()),
     };
-    chunks.iter().map(token).collect()
+    chunks.iter().map(token).map(Token::Exact).collect()
 }
 
 fn plain_quote(c: char) -> char {

@@ -37,16 +37,29 @@ pub fn tokens(chunks: &[Chunk]) -> Vec<Token> {
     }
     courtesy(&mut tokens);
     frame(&mut tokens);
+    let asks_a_way = how(&mut tokens);
     possessives(&mut tokens);
-    tokens.retain(|token| {
-        !token.is_any(&["a", "an", "the", "is", "are", "am", "i", "me", "we", "my", "our", POSSESSIVE])
-    });
-    for token in &mut tokens {
-        if let Token::Word(word) = token {
-            *word = usual(word).to_owned();
-        }
-    }
+    small_words(&mut tokens, asks_a_way);
     tokens
+}
+
+/// Lets go of words that carry grammar only.
+fn small_words(tokens: &mut Vec<Token>, asks_a_way: bool) {
+    const GRAMMAR: [&str; 9] = ["a", "an", "is", "are", "am", "i", "me", "we", POSSESSIVE];
+    let mut rest: Vec<Token> = tokens.iter().filter(|token| !token.is_any(&GRAMMAR)).cloned().collect();
+    // Of "who am I" nothing would be left.
+    if rest.len() > 1 {
+        *tokens = rest.clone();
+    }
+    rest.retain(|token| !token.is("the"));
+    // "What is the time" is not "what is time".
+    if rest.len() > 2 {
+        *tokens = rest;
+    }
+    // The way to do something is the same whoever's thing it is; but my sign is not any sign.
+    if asks_a_way {
+        tokens.retain(|token| !token.is_any(&["my", "our"]));
+    }
 }
 
 /// Stands where an apostrophe and an s stood behind a noun.
@@ -79,6 +92,10 @@ fn expand(chunk: &Chunk, shouting: bool, tokens: &mut Vec<Token>) {
         ("wont", "") | ("won", "t") => push(&["will", "not"]),
         ("whats", "") => push(&["what", "is"]),
         ("im", "") => push(&["i", "am"]),
+        // The s of a name is no plural: Adams is not Adam.
+        (word, "") if is_name && !shouting && word.ends_with('s') => {
+            tokens.push(Token::Name(word.to_owned()));
+        }
         (word, "") => push(&[number_word(word).unwrap_or(word)]),
         ("shan", "t") => push(&["shall", "not"]),
         ("let", "s") => push(&["let", "us"]),
@@ -120,17 +137,47 @@ fn number_word(word: &str) -> Option<&'static str> {
     WORDS.iter().find(|(name, _)| *name == word).map(|(_, digits)| *digits)
 }
 
-/// Greetings, please and thank you.
+const QUESTION: [&str; 8] = ["what", "which", "who", "how", "why", "where", "when", "whether"];
+
+/// Only an assistant is asked to do these, so "can you" is courtesy before them.
+const ASKED: [&str; 21] = [
+    "tell",
+    "explain",
+    "write",
+    "give",
+    "show",
+    "list",
+    "describe",
+    "summarize",
+    "summarise",
+    "translate",
+    "help",
+    "suggest",
+    "recommend",
+    "provide",
+    "create",
+    "generate",
+    "define",
+    "name",
+    "compare",
+    "convert",
+    "fix",
+];
+
+/// Greetings, please and thank you, where they can be nothing else.
 fn courtesy(tokens: &mut Vec<Token>) {
-    while tokens
-        .first()
-        .is_some_and(|token| token.is_any(&["hi", "hello", "hey", "ok", "okay", "so", "well"]))
-    {
+    const GREETING: [&str; 6] = ["hi", "hello", "hey", "ok", "okay", "so"];
+    const OPENERS: [&str; 12] =
+        ["please", "i", "can", "could", "would", "will", "is", "are", "do", "does", "should", "may"];
+    tokens.retain(|token| !token.is_any(&["please", "kindly"]));
+    let opens = |token: &Token| token.is_any(&QUESTION) || token.is_any(&ASKED) || token.is_any(&OPENERS);
+    while tokens.first().is_some_and(|token| token.is_any(&GREETING)) && tokens.get(1).is_some_and(opens) {
         tokens.remove(0);
     }
-    tokens.retain(|token| !token.is_any(&["please", "kindly", "thanks"]));
-    if tokens.len() > 2 && ends_with(tokens, &["thank", "you"]) || ends_with(tokens, &["for", "me"]) {
+    if ends_with(tokens, &["thank", "you"]) {
         tokens.truncate(tokens.len() - 2);
+    } else if ends_with(tokens, &["thanks"]) {
+        tokens.pop();
     }
 }
 
@@ -145,31 +192,6 @@ fn ends_with(tokens: &[Token], words: &[&str]) -> bool {
 
 /// What people say before they say what they want.
 fn frame(tokens: &mut Vec<Token>) {
-    const QUESTION: [&str; 8] = ["what", "which", "who", "how", "why", "where", "when", "whether"];
-    /// Only an assistant is asked to do these, so "can you" is courtesy before them.
-    const ASKED: [&str; 21] = [
-        "tell",
-        "explain",
-        "write",
-        "give",
-        "show",
-        "list",
-        "describe",
-        "summarize",
-        "summarise",
-        "translate",
-        "help",
-        "suggest",
-        "recommend",
-        "provide",
-        "create",
-        "generate",
-        "define",
-        "name",
-        "compare",
-        "convert",
-        "fix",
-    ];
     const BEFORE_ASKED: [[&str; 2]; 4] =
         [["can", "you"], ["could", "you"], ["would", "you"], ["will", "you"]];
     const BEFORE_QUESTION: [&[&str]; 7] = [
@@ -191,42 +213,40 @@ fn frame(tokens: &mut Vec<Token>) {
             tokens.drain(..words.len());
         }
     }
-    for words in [["i", "need", "to"], ["i", "have", "to"]] {
-        if starts_with(tokens, &words) {
-            tokens.splice(..3, ["i", "want", "to"].map(Token::word));
+    for words in [&["i", "need", "to"][..], &["i", "would", "like", "to"]] {
+        if starts_with(tokens, words) {
+            tokens.splice(..words.len(), ["i", "want", "to"].map(Token::word));
         }
     }
-    if starts_with(tokens, &["i", "would", "like", "to"]) {
-        tokens.splice(..4, ["i", "want", "to"].map(Token::word));
+    if tokens.first().is_some_and(|token| token.is_any(&ASKED)) && ends_with(tokens, &["for", "me"]) {
+        tokens.truncate(tokens.len() - 2);
     }
-    how(tokens);
 }
 
-/// The ways to ask for a way: "how do I", "how can I", "how to", "what are the steps to".
-fn how(tokens: &mut Vec<Token>) {
+/// The ways to ask for a way: "how do I", "how can I", "how to", "what are the steps to". Answers whether it was one.
+/// "How do you" is not among them: it may ask how the one who is asked does it.
+fn how(tokens: &mut Vec<Token>) -> bool {
     const WAYS: [&[&str]; 3] = [
         &["what", "is", "the", "way", "to"],
         &["what", "is", "a", "way", "to"],
         &["what", "are", "the", "steps", "to"],
     ];
-    /// With these verbs "you" is the one who is asked, not anybody.
-    const PERSONAL: [&str; 12] =
-        ["feel", "think", "know", "work", "look", "sound", "like", "do", "mean", "want", "handle", "see"];
     if let Some(way) = WAYS.into_iter().find(|words| starts_with(tokens, words)) {
         tokens.splice(..way.len(), [Token::word("how")]);
+        return true;
     }
-    let Some(at) = tokens.iter().position(|token| token.is("how")) else { return };
+    let Some(at) = tokens.iter().position(|token| token.is("how")) else { return false };
     let is_at =
         |behind: usize, words: &[&str]| tokens.get(at + behind).is_some_and(|token| token.is_any(words));
-    let asks = is_at(1, &["do", "can", "could", "would", "does"])
-        && is_at(2, &["i", "we", "1", "you"])
-        && tokens.len() > at + 3
-        && !(is_at(2, &["you"]) && is_at(3, &PERSONAL));
+    let asks = is_at(1, &["do", "can", "could", "would"]) && is_at(2, &["i", "we"]) && tokens.len() > at + 3;
     if asks {
         tokens.drain(at + 1..at + 3);
     } else if is_at(1, &["to"]) {
         tokens.remove(at + 1);
+    } else {
+        return false;
     }
+    true
 }
 
 /// "France's capital" is "capital of France", where both are single words.
@@ -242,25 +262,19 @@ fn possessives(tokens: &mut [Token]) {
 }
 
 /// The usual word for words that can stand for each other in any question, without plural endings.
-fn usual(word: &str) -> &str {
+pub fn usual(word: &str) -> &str {
     match singular(word) {
         "which" => "what",
         "doe" => "do",
         "ha" => "have",
         "remove" | "erase" => "delete",
-        "make" => "create",
-        "solve" | "resolve" => "fix",
-        "large" => "big",
         "fast" => "quick",
         "begin" => "start",
         "purchase" => "buy",
         "utilize" | "utilise" => "use",
-        "display" => "show",
-        "pick" | "select" => "choose",
+        "select" => "choose",
         "simple" => "easy",
         "difficult" => "hard",
-        "film" => "movie",
-        "picture" => "photo",
         "versu" => "vs",
         "provide" => "give",
         "till" => "until",
@@ -283,9 +297,9 @@ fn usual(word: &str) -> &str {
 
 /// The word without the s of plurals and third persons, where that changes no meaning.
 fn singular(word: &str) -> &str {
-    const OTHERS: [&str; 17] = [
-        "goods", "customs", "arms", "glasses", "means", "news", "times", "savings", "sales", "his", "hers",
-        "always", "yes", "looks", "thanks", "ours", "yours",
+    const OTHERS: [&str; 18] = [
+        "its", "goods", "customs", "arms", "glasses", "means", "news", "times", "savings", "sales", "his",
+        "hers", "always", "yes", "looks", "thanks", "ours", "yours",
     ];
     match word.strip_suffix('s') {
         Some(stem)

@@ -14,8 +14,10 @@ pub struct Normal {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
-    /// An ordinary word or number.
+    /// An ordinary English word or a number, in lower case.
     Word(String),
+    /// A word that must not lose its ending, in lower case.
+    Name(String),
     /// Something that is compared letter by letter: quoted text, code, addresses, dates, symbols.
     Exact(String),
 }
@@ -31,6 +33,15 @@ impl Token {
 
     fn is_any(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.is(word))
+    }
+
+    /// Do two tokens say the same?
+    pub fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Word(a), Self::Word(b)) => english::usual(a) == english::usual(b),
+            (Self::Word(a) | Self::Name(a), Self::Word(b) | Self::Name(b)) => a == b,
+            (a, b) => a == b,
+        }
     }
 
     /// May the phrase that begins here stand at either end of a question without changing it?
