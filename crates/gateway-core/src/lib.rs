@@ -4,7 +4,9 @@
 pub mod access;
 pub mod accounts;
 pub mod breaker;
+pub mod cache;
 pub mod egress;
+pub mod embed;
 pub mod events;
 pub mod ids;
 pub mod limits;

@@ -10,9 +10,10 @@ use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::shared::Shared;
 use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use http::HeaderValue;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use uuid::{ContextV7, Uuid};
@@ -21,6 +22,7 @@ use crate::auth::Access;
 use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
+use crate::cache::{Cache, Second};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
 use crate::jobs::Bells;
@@ -54,6 +56,9 @@ pub struct App {
     pub prices: PriceTable,
     /// How targets have been doing.
     pub pulses: Pulses,
+    /// What nodes share besides the database, when it is configured.
+    pub shared: Option<Arc<Shared>>,
+    pub cache: Arc<Cache>,
     pub log_ids: LogIds,
     pub spool: Spool,
     pub metrics: Metrics,
@@ -101,7 +106,12 @@ impl App {
             .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|_| StartError::Crypto("there are no random numbers"))?;
+        let process = u64::from_le_bytes(random);
+        let shared = shared(&config)?;
+        let cache = cache(&config, &clock, shared.as_ref(), process)?;
         let app = Arc::new(Self {
+            shared,
+            cache,
             runtime: tokio::runtime::Handle::current(),
             providers: target::operators(&config.providers),
             worker: Worker { lane: config.workers, clients: Clients::new() },
@@ -120,7 +130,7 @@ impl App {
             started: Instant::now(),
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
-            process: u64::from_le_bytes(random),
+            process,
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
             tasks: Mutex::default(),
@@ -132,6 +142,9 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        if app.shared.is_some() {
+            app.spawn(stay_connected(Arc::clone(&app)));
+        }
         Ok(app)
     }
 
@@ -221,10 +234,54 @@ async fn housekeeping(app: Arc<App>) {
         if now.0 - last_sweep.0 >= MINUTE {
             last_sweep = now;
             app.access.sweep(now);
+            app.cache.sweep(now);
             if let Err(error) = accounts::sweep_tokens(&app.db, now).await {
                 tracing::debug!(%error, "expired revocations stay until later");
             }
         }
+    }
+}
+
+fn shared(config: &Config) -> Result<Option<Arc<Shared>>, StartError> {
+    let open = |url: &SecretString| Shared::new(url.expose_secret()).map(Arc::new);
+    config
+        .redis_url
+        .as_ref()
+        .map(open)
+        .transpose()
+        .map_err(|error| StartError::Config(ConfigError(format!("bad value for GATEWAY_REDIS_URL: {error}"))))
+}
+
+fn cache(
+    config: &Config,
+    clock: &Clock,
+    shared: Option<&Arc<Shared>>,
+    process: u64,
+) -> Result<Arc<Cache>, StartError> {
+    let second = |shared: &Arc<Shared>| {
+        let vault = Vault::derived(&config.master_key, "cache")?;
+        Some(Second::new(Arc::clone(shared), vault, format!("{process:016x}")))
+    };
+    let second = shared
+        .map(|shared| second(shared).ok_or(StartError::Crypto("the master key cannot be used")))
+        .transpose()?;
+    Ok(Arc::new(Cache::new(config.cache_bytes, clock.clone(), second)))
+}
+
+/// Keeps the connection to Redis and what depends on it going.
+async fn stay_connected(app: Arc<App>) {
+    let Some(shared) = app.shared.clone() else { return };
+    let told = |up| {
+        if up {
+            tracing::info!("connected to Redis");
+        } else {
+            tracing::warn!("Redis is away; the cache of this node goes on alone");
+        }
+    };
+    tokio::select! {
+        () = shared.run(told) => {}
+        () = app.cache.run() => {}
+        () = app.stopping() => {}
     }
 }
 

@@ -3,6 +3,7 @@
 mod accounts;
 mod apps;
 mod auth;
+mod cache;
 pub mod caller;
 pub mod docs;
 pub mod extract;
@@ -45,6 +46,7 @@ pub fn areas() -> Vec<Area> {
         users::area(),
         usage::area(),
         metrics::area(),
+        cache::area(),
         system::area(),
     ]
 }

@@ -5,6 +5,7 @@ use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
+use gateway_store::shared::cache::Scope;
 use gateway_store::{members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -164,5 +165,6 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     }
     tx.commit().await?;
     app.access.forget_all_of(org);
+    app.cache.purge(org, Scope::All).await;
     Ok(Deleted::yes())
 }

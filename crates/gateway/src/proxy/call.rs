@@ -13,10 +13,12 @@ use http::request::Parts;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use super::cached::{CACHE, Caching};
 use super::target::Target;
 use super::translate::Translation;
 use crate::app::App;
 use crate::auth::Identity;
+use crate::cache::Mode;
 use crate::problem::{Outcome, Problem};
 use crate::server::PROVIDER;
 
@@ -75,8 +77,8 @@ pub struct Call {
     sets_stream: bool,
     /// `X-Gateway-Stream`
     stream_header: Option<bool>,
-    /// The answer is kept as one body beside being passed on.
-    pub is_collected: bool,
+    /// What the caller asks of the cache.
+    pub caching: Option<Caching>,
     /// The body asks for the usage chunk itself, so that it must not be hidden.
     pub wants_usage: bool,
     /// The usage chunk is asked for by us alone.
@@ -134,7 +136,7 @@ impl Call {
             sets_stream: false,
             stream_header: one_of(headers, "x-gateway-stream", &["true", "false"])?
                 .map(|value| value == "true"),
-            is_collected: false,
+            caching: caching(headers)?,
             body_model: None,
             wants_usage: false,
             hide_usage: false,
@@ -213,6 +215,36 @@ fn chain(headers: &HeaderMap) -> Outcome<Vec<Step>> {
     const NAME: &str = "x-gateway-fallback";
     let Some(text) = text(headers, NAME)? else { return Ok(Vec::new()) };
     parse_chain(text).map_err(|why| Problem::field(NAME, why))
+}
+
+fn caching(headers: &HeaderMap) -> Outcome<Option<Caching>> {
+    const TTL: &str = "x-gateway-cache-ttl";
+    const THRESHOLD: &str = "x-gateway-cache-threshold";
+    let mode = one_of(headers, CACHE.as_str(), &["true", "exact", "semantic", "refresh", "false"])?;
+    let ttl = match text(headers, TTL)? {
+        None => 3_600,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|seconds| (1..=2_592_000).contains(seconds))
+            .ok_or_else(|| Problem::field(TTL, "must be a whole number of seconds from 1 to 2592000"))?,
+    };
+    let threshold = match text(headers, THRESHOLD)? {
+        None => 0.95,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|threshold| (0.0..=1.0).contains(threshold))
+            .ok_or_else(|| Problem::field(THRESHOLD, "must be a number from 0 to 1"))?,
+    };
+    let namespace = tag(headers, "x-gateway-cache-namespace")?.unwrap_or_default();
+    let mode = match mode {
+        None | Some("false") => return Ok(None),
+        Some("semantic") => Mode::Semantic,
+        Some("refresh") => Mode::Refresh,
+        Some(_) => Mode::Exact,
+    };
+    Ok(Some(Caching { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
 }
 
 fn retries(headers: &HeaderMap) -> Outcome<u32> {

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::cached::CACHE;
 use super::call::Call;
 use super::record::Record;
 use super::target::Target;
@@ -21,12 +22,14 @@ use super::upstream::signs_with;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::rate_headers;
+use crate::server::PROVIDER;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-status");
+const MODEL: HeaderName = HeaderName::from_static("x-gateway-model");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Where SDKs put the credential of a provider.
@@ -212,6 +215,19 @@ pub fn complete(
     }
 }
 
+/// The headers of an answer from the cache.
+pub fn complete_found(headers: &mut HeaderMap, identity: &Identity, record: &Record) {
+    headers.extend(of_record(record));
+    for (name, value) in [(PROVIDER, Some(record.answered_by())), (MODEL, record.model())] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    if let Some(rate) = &identity.rate {
+        headers.extend(rate_headers(rate));
+    }
+}
+
 /// Where the provider uses a name of ours, ours stands and the provider's is passed on under another.
 fn rename_ours(headers: &mut HeaderMap) {
     let is_ours = |name: &HeaderName| {
@@ -235,24 +251,36 @@ fn rename_ours(headers: &mut HeaderMap) {
 }
 
 fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = Vec::with_capacity(8);
-    headers.push((HeaderName::from_static("x-gateway-request-id"), record.request_id().clone()));
-    headers.push((HeaderName::from_static("x-gateway-log-id"), record.id().into()));
+    let mut headers = of_record(record);
     if let Ok(provider) = HeaderValue::from_str(&call.target().name) {
-        headers.push((HeaderName::from_static("x-gateway-provider"), provider));
+        headers.push((PROVIDER, provider));
     }
     if let Some(model) = call.model().and_then(|model| HeaderValue::from_str(model).ok()) {
-        headers.push((HeaderName::from_static("x-gateway-model"), model));
+        headers.push((MODEL, model));
     }
     if let Some(dropped) = call.translation.as_ref().map(|made| &made.dropped).filter(|list| !list.is_empty())
         && let Ok(dropped) = HeaderValue::try_from(dropped.join(", "))
     {
         headers.push((HeaderName::from_static("x-gateway-dropped"), dropped));
     }
+    headers
+}
+
+fn of_record(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::with_capacity(8);
+    headers.push((HeaderName::from_static("x-gateway-request-id"), record.request_id().clone()));
+    headers.push((HeaderName::from_static("x-gateway-log-id"), record.id().into()));
     headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts_made().into()));
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
         headers.push((HeaderName::from_static("server-timing"), timing));
     }
+    let cache = match record.cache() {
+        Some("hit") => "HIT",
+        Some("refresh") => "REFRESH",
+        Some(_) => "MISS",
+        None => return headers,
+    };
+    headers.push((CACHE, HeaderValue::from_static(cache)));
     headers
 }
 

@@ -5,6 +5,7 @@
 mod admit;
 pub mod ask;
 mod body;
+mod cached;
 mod call;
 mod headers;
 mod hold;
@@ -30,9 +31,11 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::auth::Identity;
+use crate::cache::Mode;
 use crate::problem::{Outcome, Problem};
 use ask::Origin;
 use body::Inbound;
+use cached::{Found, Keeper, Keeping};
 use call::{Call, Hop, Way};
 use record::Record;
 use tee::Tee;
@@ -83,14 +86,30 @@ async fn run(
         Ok(payload) => payload,
         Err(problem) => return Err(refusal(&call, record, problem)),
     };
+    let keeping = match (&call.caching, payload.kept()) {
+        (Some(caching), Some(body)) => {
+            record.missed(caching.mode == Mode::Refresh);
+            let ends_at = record.ends_at(app.config.proxy_timeout);
+            match cached::look(app, identity, &call, head, body, ends_at).await {
+                Found::Hit(hit) => return cached::give(app, &call, identity, record, &hit.entry),
+                Found::Lead(keeping) => Some(keeping),
+                Found::Nothing => None,
+            }
+        }
+        _ => None,
+    };
     match route::walk(app, worker, identity, &mut call, head, payload, &mut record).await {
-        Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
+        Ok(answered) => Ok(pass_on(&call, identity, record, answered, keeping)),
         Err(Failed { answer: Some(answered), .. }) => {
+            cached::failed(keeping);
             let ends_at = record.ends_at(call.timeout).into();
             let answered = reshape::refusal(&call, *answered, ends_at).await;
-            Ok(pass_on(&call, identity, record, answered))
+            Ok(pass_on(&call, identity, record, answered, None))
         }
-        Err(failed) => Err(failure(&call, record, &failed)),
+        Err(failed) => {
+            cached::failed(keeping);
+            Err(failure(&call, record, &failed))
+        }
     }
 }
 
@@ -103,16 +122,26 @@ fn must_keep(call: &Call) -> bool {
             || body::asks_for_usage(call, hop)
             || upstream::signs_body(&hop.target)
     };
-    route::has_choice(call) || call.sets_stream() || call.hops.iter().any(needs_whole)
+    route::has_choice(call)
+        || call.caching.is_some()
+        || call.sets_stream()
+        || call.hops.iter().any(needs_whole)
 }
 
 /// The provider's answer, with our headers beside its own and the record riding in the body.
-fn pass_on(call: &Call, identity: &Identity, mut record: Record, mut answered: Answered) -> Response {
+fn pass_on(
+    call: &Call,
+    identity: &Identity,
+    mut record: Record,
+    mut answered: Answered,
+    keeping: Option<Box<Keeping>>,
+) -> Response {
+    let keeper = keeping.and_then(|keeping| Keeper::new(keeping, call, &answered));
     let status = answered.head.status;
     record.answered(status, answered.kind);
     headers::complete(&mut answered.head.headers, call, identity, &record, status);
     let headers = std::mem::take(&mut answered.head.headers);
-    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call)));
+    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call, keeper)));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response

@@ -64,6 +64,11 @@ pub struct Record {
     upstream_ms: Option<f64>,
     ttft_ms: Option<i64>,
     meter: Option<Meter>,
+    cache: Option<&'static str>,
+    /// Who answered, when it was not the target.
+    answered_by: Option<String>,
+    /// Known once the record is closed.
+    used: Option<Usage>,
     closed: bool,
 }
 
@@ -134,6 +139,9 @@ impl Record {
             upstream_ms: None,
             ttft_ms: None,
             meter: None,
+            cache: None,
+            answered_by: None,
+            used: None,
             closed: false,
         }
     }
@@ -262,8 +270,37 @@ impl Record {
         }
     }
 
-    pub fn completed(mut self) {
+    /// Answers what was used.
+    pub fn completed(mut self) -> Option<Usage> {
         self.close(&End::Complete);
+        self.used.take()
+    }
+
+    /// What the caller asked of the cache, and did not find there.
+    pub fn missed(&mut self, refreshes: bool) {
+        self.cache = Some(if refreshes { "refresh" } else { "miss" });
+    }
+
+    /// The answer comes from the cache: it costs nothing, and whoever made it gets the credit.
+    pub fn found(&mut self, status: StatusCode, provider: &str, model: Option<&str>, usage: Option<&Usage>) {
+        self.status = status;
+        self.cache = Some("hit");
+        self.answered_by = Some(provider.to_owned());
+        self.model = model.map(short).or_else(|| self.model.take());
+        self.used = usage.cloned();
+    }
+
+    /// What the caller is told of the cache.
+    pub fn cache(&self) -> Option<&'static str> {
+        self.cache
+    }
+
+    pub fn answered_by(&self) -> &str {
+        self.answered_by.as_deref().unwrap_or(&self.target.name)
+    }
+
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     /// The stream broke after it had begun.
@@ -329,8 +366,12 @@ impl Record {
     }
 
     fn row(&mut self, status: u16, error_code: Option<String>, metered: &Metered) -> LogRow {
-        let (usage, usage_estimated) = self.usage(metered);
-        let (cost_usd, unpriced) = self.cost(metered, usage.as_ref());
+        let is_hit = self.cache == Some("hit");
+        let (usage, usage_estimated) = if is_hit { (self.used.take(), false) } else { self.usage(metered) };
+        let (cost_usd, unpriced) = match is_hit {
+            true => (Some(rust_decimal::Decimal::ZERO), false),
+            false => self.cost(metered, usage.as_ref()),
+        };
         let level = match status {
             _ if error_code.as_deref() == Some("client_closed") => Level::Warn,
             500.. => Level::Error,
@@ -349,14 +390,14 @@ impl Record {
                 (std::mem::take(&mut self.response), if cut { Stored::Truncated } else { Stored::Full })
             }
         };
-        LogRow {
+        let row = LogRow {
             id: self.id,
             org_id: self.org.id,
             request_id: self.request_id.to_str().unwrap_or_default().to_owned(),
             created_at: self.created_at,
             level,
             source: self.origin.source,
-            provider: self.target.name.clone(),
+            provider: self.answered_by.take().unwrap_or_else(|| self.target.name.clone()),
             shape: Some(self.target.shape),
             model: self.model.take().or_else(|| metered.model.as_deref().map(short)),
             method: self.method.as_str().to_owned(),
@@ -370,7 +411,7 @@ impl Record {
             usage_estimated,
             cost_usd,
             unpriced,
-            cache: None,
+            cache: self.cache.map(ToOwned::to_owned),
             attempts: self.attempts.clone(),
             key_id,
             app_id,
@@ -384,7 +425,9 @@ impl Record {
             request,
             response,
             response_is_stream: self.response_is_stream,
-        }
+        };
+        self.used = usage;
+        row
     }
 
     fn request_copy(&mut self) -> (Vec<u8>, Stored) {

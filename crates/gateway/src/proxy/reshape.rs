@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use gateway_core::llm::failure::Outcome;
 use gateway_core::llm::fold::{self, FoldError, Format};
+use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::Kind;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
@@ -52,7 +53,7 @@ pub async fn reshape(
         let translator = call
             .translation
             .as_ref()
-            .map(|made| Box::new(made.stream(&naming.name, naming.created, call.is_collected)));
+            .map(|made| Box::new(made.stream(&naming.name, naming.created, call.caching.is_some())));
         if translator.is_none() {
             return Ok(answered);
         }
@@ -168,6 +169,17 @@ fn unfolded(error: FoldError) -> Failed {
 }
 
 impl Call {
+    /// The format of answers that come from no target.
+    pub fn caller_format(&self) -> Option<Format> {
+        match self.caller_is_known {
+            true => Format::of(self.caller.native(), self.operation).map(|_| match self.operation {
+                Operation::Completions => Format::Completions,
+                _ => self.caller.into(),
+            }),
+            false => Format::of(self.hops[0].target.shape, self.operation),
+        }
+    }
+
     /// The format of the answer as the caller sees it; None where answers are never streams.
     pub fn format(&self) -> Option<Format> {
         match &self.translation {

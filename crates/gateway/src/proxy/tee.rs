@@ -20,6 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
+use super::cached::Keeper;
 use super::call::Call;
 use super::record::Record;
 use super::upstream::Answered;
@@ -89,6 +90,8 @@ pub struct Tee {
     translator: Option<Box<StreamTranslator>>,
     /// The record has seen it all already.
     is_metered: bool,
+    /// Copies the answer for the cache.
+    keeper: Option<Box<Keeper>>,
     /// Withholds the usage chunk that only we asked for.
     hider: Option<Box<Hider>>,
     /// Pieces that wait to be handed on.
@@ -103,18 +106,27 @@ pub struct Tee {
 }
 
 impl Tee {
-    pub fn new(answered: Answered, headers: &HeaderMap, mut record: Record, call: &Call) -> Self {
+    pub fn new(
+        answered: Answered,
+        headers: &HeaderMap,
+        mut record: Record,
+        call: &Call,
+        keeper: Option<Keeper>,
+    ) -> Self {
         let Answered { head: _, source, kind: _, translator, collected } = answered;
         let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
         let is_sse = content_type.starts_with(b"text/event-stream");
         if let Some(collected) = &collected {
             record.saw_response(&collected.raw);
         }
-        let hides = call.hide_usage && is_sse && collected.is_none();
+        // A kept stream tells its usage to the cache, whether the caller asked for it or not.
+        let told_to_cache = keeper.is_some() && translator.is_some() && !call.wants_usage;
+        let hides = (call.hide_usage || told_to_cache) && is_sse && collected.is_none();
         Self {
             source,
             translator,
             is_metered: collected.is_some(),
+            keeper: keeper.map(Box::new),
             hider: hides.then(|| Box::new(Hider::new(Limits::HIDE))),
             ready: VecDeque::new(),
             is_sse,
@@ -158,6 +170,9 @@ impl Tee {
 
     /// Hands on what is in the caller's format.
     fn pass(&mut self, data: Bytes) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.saw(&data);
+        }
         match &mut self.hider {
             None if data.is_empty() => {}
             None => self.ready.push_back(data),
@@ -185,8 +200,9 @@ impl Tee {
             }
         }
         self.done = true;
-        if let Some(record) = self.record.take() {
-            record.completed();
+        let usage = self.record.take().and_then(|record| record.completed());
+        if let Some(keeper) = self.keeper.take() {
+            keeper.complete(usage);
         }
     }
 
@@ -196,6 +212,9 @@ impl Tee {
         self.done = true;
         if let Some(record) = self.record.take() {
             record.broke(code, message);
+        }
+        if let Some(keeper) = self.keeper.take() {
+            keeper.broke();
         }
         if !self.is_sse {
             return Some(message.to_owned().into());

@@ -24,7 +24,7 @@ pub use meter::{Kind, Meter, Metered};
 pub use openai::hides_usage_chunk;
 
 /// Token counts in classes that do not overlap: their sum is the provider's total.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
     /// Text input that was neither read from nor written to a cache.
     pub input: u64,
