@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gateway_core::cache::{Key, agrees};
-use gateway_core::embed::cosine;
+use gateway_core::embed::{DIMENSIONS, HASH_V1, cosine, hash_v1};
 
 /// Texts in one set at most; the oldest make room.
 pub const MOST: usize = 256;
@@ -32,6 +32,11 @@ pub struct Near {
 }
 
 impl Probe {
+    /// With the built-in embedding, which needs no call.
+    pub fn built_in(rest: Key, text: String) -> Self {
+        Self { rest, model: HASH_V1.to_owned(), vector: hash_v1(&text, DIMENSIONS), text }
+    }
+
     pub fn set(&self) -> SetId {
         SetId { rest: self.rest, model: self.model.clone() }
     }

@@ -28,10 +28,17 @@ pub fn is_english(chunks: &[Chunk]) -> bool {
 pub fn tokens(chunks: &[Chunk]) -> Vec<Token> {
     let shouting = !chunks.iter().any(|chunk| chunk.text.contains(char::is_lowercase));
     let mut tokens = Vec::new();
+    let mut behind_name = false;
     for chunk in chunks {
+        // Vitamin A is no article, World War I no person.
+        let is_letter = chunk.text == "A" || (chunk.text == "I" && behind_name);
+        behind_name = !chunk.begins_sentence && chunk.text.starts_with(char::is_uppercase);
         match chunk.kind {
             Kind::Exact => tokens.push(Token::Exact(chunk.text.clone())),
             Kind::Number => tokens.push(Token::Word(chunk.text.clone())),
+            Kind::Word if is_letter && !chunk.begins_sentence && !shouting => {
+                tokens.push(Token::Exact(chunk.text.clone()));
+            }
             Kind::Word => expand(chunk, shouting, &mut tokens),
         }
     }
@@ -46,7 +53,10 @@ pub fn tokens(chunks: &[Chunk]) -> Vec<Token> {
 /// Lets go of words that carry grammar only.
 fn small_words(tokens: &mut Vec<Token>, asks_a_way: bool) {
     const GRAMMAR: [&str; 9] = ["a", "an", "is", "are", "am", "i", "me", "we", POSSESSIVE];
+    // An article comes before something.
+    let last = tokens.last().filter(|token| token.is("a")).cloned();
     let mut rest: Vec<Token> = tokens.iter().filter(|token| !token.is_any(&GRAMMAR)).cloned().collect();
+    rest.extend(last);
     // Of "who am I" nothing would be left.
     if rest.len() > 1 {
         *tokens = rest.clone();

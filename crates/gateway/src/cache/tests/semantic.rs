@@ -1,9 +1,7 @@
-use gateway_core::embed::{DIMENSIONS, HASH_V1, hash_v1};
-
 use super::*;
 
 fn probe(rest: u64, text: &str) -> Probe {
-    Probe { rest: key(rest), model: HASH_V1.into(), vector: hash_v1(text, DIMENSIONS), text: text.into() }
+    Probe::built_in(key(rest), text.into())
 }
 
 fn near(number: u128, of: u64) -> Ask<'static> {
