@@ -78,6 +78,19 @@ trait WriteStream: Send {
     fn end(&mut self, out: &mut Vec<u8>);
 }
 
+/// Whether a model of a provider that has OpenAI's responses is to be called through them: by callers who speak them, and
+/// by everybody for the models that have no chat completions. The answer goes into both `Ask` and `Reply`.
+pub fn through_responses(client: ClientShape, model: &str) -> bool {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let generation = model.split('-').next().unwrap_or(model);
+    let reasons = model.starts_with("gpt-5")
+        || (generation.starts_with('o') && generation[1..].bytes().all(|digit| digit.is_ascii_digit()));
+    client == ClientShape::OpenAiResponses
+        || (reasons && ["-pro", "-codex", "-deep-research"].iter().any(|word| model.contains(word)))
+        || model.starts_with("codex-")
+        || model.starts_with("computer-use-")
+}
+
 fn caller(shape: ClientShape) -> &'static dyn Caller {
     match shape {
         ClientShape::OpenAiChat => &openai_chat::Chat,
@@ -108,11 +121,10 @@ impl Wire {
         }
     }
 
-    /// What a provider is spoken to in. OpenAI-shaped ones have two formats: a caller of responses is sent to responses
-    /// where the provider has it, everybody else to chat completions.
-    pub fn of_provider(shape: Shape, client: ClientShape, has_responses: bool) -> Self {
+    /// What a provider is spoken to in. OpenAI-shaped ones may have two formats: see `through_responses`.
+    pub fn of_provider(shape: Shape, responses: bool) -> Self {
         match shape {
-            Shape::OpenAi if has_responses && client == ClientShape::OpenAiResponses => Wire::OpenAiResponses,
+            Shape::OpenAi if responses => Wire::OpenAiResponses,
             Shape::OpenAi => Wire::OpenAiChat,
             Shape::Anthropic => Wire::Anthropic,
             Shape::Gemini => Wire::Gemini,

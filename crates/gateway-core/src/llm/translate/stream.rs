@@ -28,7 +28,7 @@ enum Source {
 
 impl StreamTranslator {
     pub fn new(from: Shape, to: ClientShape, reply: &Reply<'_>) -> Self {
-        let wire = Wire::of_provider(from, to, reply.has_responses);
+        let wire = Wire::of_provider(from, reply.has_responses);
         StreamTranslator {
             source: match wire {
                 Wire::Bedrock => Source::Frames(Frames::new()),

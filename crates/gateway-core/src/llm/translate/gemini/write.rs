@@ -234,11 +234,21 @@ struct PartWriter<'a> {
 impl PartWriter<'_> {
     fn parts(&mut self, parts: Vec<Part>) -> Result<Vec<Value>, Untranslatable> {
         let mut written: Vec<Value> = Vec::with_capacity(parts.len());
-        for part in parts {
+        let mut parts = parts.into_iter().peekable();
+        while let Some(part) = parts.next() {
             if part.cache.is_some() {
                 self.losses.drop(Field::CacheControl);
             }
+            let next = parts.peek_mut().map(|next| &mut next.content);
             match part.content {
+                // The signature of the call behind it, in formats that sign nothing but thoughts.
+                Content::Thinking { text, signature }
+                    if !self.own && text.is_empty() && next.as_deref().is_some_and(is_unsigned_call) =>
+                {
+                    if let Some(Content::ToolCall(call)) = next {
+                        call.signature = signature;
+                    }
+                }
                 // The signature of the text before it.
                 Content::Thinking { text, signature: Some(mark) }
                     if text.is_empty() && written.last().is_some_and(is_unsigned_text) =>
@@ -362,6 +372,10 @@ impl PartWriter<'_> {
             }
         })
     }
+}
+
+fn is_unsigned_call(content: &Content) -> bool {
+    matches!(content, Content::ToolCall(call) if call.signature.is_none())
 }
 
 fn is_unsigned_text(part: &Value) -> bool {

@@ -21,6 +21,8 @@ use super::{
     Caller, Provider, ReadStream, WriteStream,
 };
 
+pub(super) use write::thinks;
+
 pub(super) struct Chat;
 
 impl Caller for Chat {

@@ -96,10 +96,14 @@ fn takes_new_limit(model: &str) -> bool {
     o_series || model.starts_with("gpt-5") || model.starts_with("gpt-6")
 }
 
-fn write_reasoning(body: &mut Object, reasoning: &Reasoning, own: bool, losses: &mut Losses) {
-    let model = body["model"].as_str().unwrap_or_default();
+/// Whether a model can be told how much to think. Only OpenAI's older ones are known to refuse it.
+pub(in super::super) fn thinks(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
-    let thinks = !["gpt-3", "gpt-4", "chatgpt-"].iter().any(|prefix| model.starts_with(prefix));
+    !["gpt-3", "gpt-4", "chatgpt-"].iter().any(|prefix| model.starts_with(prefix))
+}
+
+fn write_reasoning(body: &mut Object, reasoning: &Reasoning, own: bool, losses: &mut Losses) {
+    let thinks = thinks(body["model"].as_str().unwrap_or_default());
     let effort = match reasoning.effort_or_budget() {
         effort @ Some(_) if own => effort,
         // Not to think is what most models do anyway, and what some refuse to be told.

@@ -10,6 +10,7 @@ use super::{
         },
         json::set,
         media::{data_url, short_format},
+        openai_chat::thinks,
     },
     REDACTED,
 };
@@ -53,6 +54,15 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     set(&mut body, "max_output_tokens", request.max_tokens);
     set(&mut body, "temperature", request.temperature.take());
     set(&mut body, "top_p", request.top_p.take());
+    // Not to think is what most models do anyway, and what some refuse to be told.
+    let quiet =
+        request.reasoning.as_ref().is_some_and(|reasoning| reasoning.effort_or_budget() == Some("none"));
+    if !own
+        && (quiet || !thinks(body["model"].as_str().unwrap_or_default()))
+        && request.reasoning.take().is_some()
+    {
+        losses.drop(Field::Reasoning);
+    }
     write_wishes(&mut body, &mut request, own);
     set(&mut body, "top_logprobs", request.top_logprobs);
     if let Some(reasoning) = request.reasoning.take() {
@@ -111,7 +121,7 @@ fn write_wishes(body: &mut Object, request: &mut Request, own: bool) {
     if request.logprobs {
         include.push("message.output_text.logprobs".into());
     }
-    if !own && request.reasoning.as_ref().is_some_and(|reasoning| reasoning.enabled != Some(false)) {
+    if !own && request.reasoning.is_some() {
         include.push("reasoning.encrypted_content".into());
     }
     set(body, "include", (!include.is_empty()).then_some(include));
@@ -172,7 +182,7 @@ fn write_reasoning(body: &mut Object, reasoning: Reasoning, own: bool, losses: &
         Some(show @ ("auto" | "concise" | "detailed")) => Some(show),
         Some(_) => Some("auto"),
         // Who asks for thoughts in another format is shown them.
-        None if !own && reasoning.enabled != Some(false) => Some("auto"),
+        None if !own => Some("auto"),
         None => None,
     };
     set(&mut written, "summary", show);

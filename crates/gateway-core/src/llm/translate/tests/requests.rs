@@ -222,3 +222,24 @@ fn embeddings_that_cannot_be_made_are_refused() {
     assert_eq!(refused(Shape::Bedrock, r#"{"input":"a"}"#, "amazon.nova-pro-v1:0"), "model");
     assert_eq!(refused(Shape::Anthropic, r#"{"input":"a"}"#, "claude"), "model");
 }
+
+#[test]
+fn models_without_chat_completions_are_called_through_responses() {
+    use super::super::{ClientShape, through_responses};
+    for (model, only) in [
+        ("gpt-5-pro", true),
+        ("gpt-5.1-codex-mini", true),
+        ("openai/o3-pro-2025-06-10", true),
+        ("o4-mini-deep-research", true),
+        ("codex-mini-latest", true),
+        ("gpt-5", false),
+        ("o3", false),
+        ("gpt-4o", false),
+        ("gemini-2.5-pro", false),
+        ("open-pro", false),
+        ("", false),
+    ] {
+        assert_eq!(through_responses(ClientShape::Anthropic, model), only, "{model}");
+        assert!(through_responses(ClientShape::OpenAiResponses, model));
+    }
+}
