@@ -272,9 +272,10 @@ impl MessageWriter<'_> {
         let mut texts = Vec::with_capacity(result.parts.len());
         for Part { content, .. } in result.parts {
             match content {
-                Content::Text(text) | Content::Refusal(text) => texts.push(text),
+                Content::Text(text)
+                | Content::Refusal(text)
+                | Content::Media(Media { source: Source::Text(text), .. }) => texts.push(text),
                 Content::Json(value) => texts.push(value.to_string()),
-                Content::Media(Media { source: Source::Text(text), .. }) => texts.push(text),
                 _ => {
                     return Err(self
                         .losses

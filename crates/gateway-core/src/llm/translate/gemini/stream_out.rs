@@ -50,7 +50,7 @@ impl WriteStream for Writer {
         match event {
             StreamEvent::Start(start) => {
                 let rest = json!({"modelVersion": start.model, "responseId": start.id}).to_string();
-                self.rest = rest.trim_start_matches('{').to_owned();
+                rest.trim_start_matches('{').clone_into(&mut self.rest);
             }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Error(failure) => {

@@ -130,9 +130,9 @@ fn arguments_that_grow_side_by_side_stay_apart() {
         call(1, None, ":2}"),
         end,
     ];
-    let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let stream: Vec<u8> = chunks.iter().flat_map(|chunk| format!("data: {chunk}\n\n").into_bytes()).collect();
     for client in [ClientShape::OpenAiResponses, ClientShape::Gemini, ClientShape::OpenAiChat] {
-        let out = translate_stream(CHAT, client, stream.as_bytes(), &[11]);
+        let out = translate_stream(CHAT, client, &stream, &[11]);
         let body = crate::llm::fold::fold(client.into(), crate::llm::usage::Kind::Sse, &out).unwrap();
         let text = String::from_utf8(body).unwrap().replace('\\', "");
         assert!(text.contains(r#"{"x":1}"#) && text.contains(r#"{"y":2}"#), "{client:?}: {text}");
