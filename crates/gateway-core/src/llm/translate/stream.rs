@@ -4,7 +4,7 @@
 use super::{
     super::{
         ClientShape, Shape,
-        chat::{Failure, Start, StreamEvent, Wire, call_id},
+        chat::{Failure, Start, Stop, StreamEvent, Wire, call_id},
         eventstream::Frames,
         sse::{Events, Item, Limits},
     },
@@ -123,7 +123,11 @@ fn one_event(
     for event in events.drain(..) {
         guide.pass(event, out);
     }
-    if last && guide.stopped {
+    if last {
+        // Some end their streams without ever saying why.
+        if !guide.stopped {
+            guide.pass(StreamEvent::Stop { choice: 0, reason: Stop::EndTurn }, out);
+        }
         guide.end(out);
     }
 }

@@ -10,6 +10,7 @@ use super::{
             usage::MessagesReport,
         },
         ReadStream,
+        json::read_event,
     },
     read_error, stop_of,
 };
@@ -71,7 +72,7 @@ const CHOICE: u32 = 0;
 
 impl ReadStream for Reader {
     fn event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(event) = serde_json::from_slice::<Event>(data) else { return false };
+        let Some(event) = read_event::<Event>(data, out) else { return false };
         match event.r#type.as_deref().or(name).unwrap_or_default() {
             "message_start" => self.start(event.message, out),
             "content_block_start" => {

@@ -8,6 +8,7 @@ use super::{
             Cache, Content, Field, Function, Losses, Media, MediaKind, Message, OutputFormat, Part, Place,
             Reasoning, Request, Role, Source, Tool, ToolCall, ToolChoice, ToolResult, Untranslatable, Wire,
         },
+        common::short_user,
         json::set,
         media::{data_url, short_format},
     },
@@ -41,11 +42,14 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
         body.insert("stream_options".to_owned(), stream_options.into());
     }
     write_tools(&mut body, &mut request, losses)?;
-    set(&mut body, "response_format", request.output.take().map(write_output));
+    set(&mut body, "response_format", request.output.take().map(|output| write_output(output, own)));
     let model = body["model"].as_str().unwrap_or_default();
     let old_limit = if own { request.old_limit } else { !takes_new_limit(model) };
     let limit = if old_limit { "max_tokens" } else { "max_completion_tokens" };
     set(&mut body, limit, request.max_tokens);
+    if !own && takes_new_limit(body["model"].as_str().unwrap_or_default()) {
+        leave_out_sampling(&mut request, losses);
+    }
     set(&mut body, "temperature", request.temperature);
     set(&mut body, "top_p", request.top_p);
     if own {
@@ -64,7 +68,7 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     if let Some(reasoning) = &request.reasoning {
         write_reasoning(&mut body, reasoning, own, losses);
     }
-    set(&mut body, "user", request.user);
+    set(&mut body, "user", if own { request.user } else { short_user(request.user, losses) });
     // Other formats have fields of these names with other meanings.
     if matches!(request.wire, Wire::OpenAiChat | Wire::OpenAiResponses) {
         set(&mut body, "metadata", request.metadata);
@@ -94,6 +98,20 @@ fn takes_new_limit(model: &str) -> bool {
     let mut letters = model.chars();
     let o_series = letters.next() == Some('o') && letters.next().is_some_and(|digit| digit.is_ascii_digit());
     o_series || model.starts_with("gpt-5") || model.starts_with("gpt-6")
+}
+
+/// OpenAI's reasoning models refuse every value but the usual one.
+fn leave_out_sampling(request: &mut Request, losses: &mut Losses) {
+    for (value, usual, field) in [
+        (&mut request.temperature, 1.0, Field::Temperature),
+        (&mut request.top_p, 1.0, Field::TopP),
+        (&mut request.frequency_penalty, 0.0, Field::FrequencyPenalty),
+        (&mut request.presence_penalty, 0.0, Field::PresencePenalty),
+    ] {
+        if value.take().is_some_and(|value| value.as_f64() != Some(usual)) {
+            losses.drop(field);
+        }
+    }
 }
 
 fn write_reasoning(body: &mut Object, reasoning: &Reasoning, own: bool, losses: &mut Losses) {
@@ -197,7 +215,7 @@ fn finish(
     losses.drop_extra(place, &extra);
 }
 
-fn write_output(output: OutputFormat) -> Value {
+fn write_output(output: OutputFormat, own: bool) -> Value {
     match output {
         OutputFormat::Text => json!({"type": "text"}),
         OutputFormat::JsonObject => json!({"type": "json_object"}),
@@ -205,10 +223,29 @@ fn write_output(output: OutputFormat) -> Value {
             let mut inner = Object::new();
             inner.insert("name".to_owned(), name.unwrap_or_else(|| "output".to_owned()).into());
             set(&mut inner, "description", description);
+            // Other formats always keep to a schema; OpenAI only when told to, and only to such schemas.
+            let strict = strict.or((!own && is_strict(&schema)).then_some(true));
             inner.insert("schema".to_owned(), schema);
             set(&mut inner, "strict", strict);
             json!({"type": "json_schema", "json_schema": inner})
         }
+    }
+}
+
+/// Whether a schema is of the kind that OpenAI can guarantee: no object leaves anything open.
+fn is_strict(schema: &Value) -> bool {
+    let closed = |object: &Object| match object.get("properties").and_then(Value::as_object) {
+        None => object.get("type").and_then(Value::as_str) != Some("object"),
+        Some(properties) => {
+            let required = object.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            object.get("additionalProperties") == Some(&Value::Bool(false))
+                && properties.keys().all(|key| required.iter().any(|name| name == key))
+        }
+    };
+    match schema {
+        Value::Object(object) => closed(object) && object.values().all(is_strict),
+        Value::Array(list) => list.iter().all(is_strict),
+        _ => true,
     }
 }
 

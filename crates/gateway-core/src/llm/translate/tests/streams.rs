@@ -157,3 +157,36 @@ fn several_answers_of_one_stream_stay_apart() {
     };
     assert_eq!((&*text_of(0), &*text_of(1)), ("ac", "b"));
 }
+
+#[test]
+fn a_stream_that_ends_without_a_reason_has_ended() {
+    let stream = chat_chunks(&[delta(&json!({"content": "Hi"}))]);
+    let events = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+    assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], "end_turn");
+    assert_eq!(events.last().unwrap()["type"], "message_stop");
+}
+
+#[test]
+fn odd_types_do_not_cost_the_text() {
+    let call = json!({"index": null, "id": "a", "function": {"name": "f", "arguments": {"x": 1}}});
+    let choice =
+        json!({"index": 0, "delta": {"content": "Hi", "tool_calls": [call]}, "finish_reason": "stop"});
+    let chunk = json!({"id": 7, "model": "m", "created": 1.5, "choices": [choice]});
+    let stream = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+    let chunks = data(&translate_stream(CHAT, ClientShape::OpenAiChat, stream.as_bytes(), &[9]));
+    assert!(chunks.iter().any(|chunk| chunk["choices"][0]["delta"]["content"] == "Hi"));
+    let arguments =
+        |chunk: &Value| chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].clone();
+    assert!(chunks.iter().any(|chunk| arguments(chunk) == "{\"x\":1}"));
+}
+
+#[test]
+fn an_event_that_is_no_json_is_not_passed_over_in_silence() {
+    let mut stream = chat_chunks(&[delta(&json!({"content": "Hi"}))]);
+    stream.splice(0..0, *b"data: ping\n\n");
+    let passed = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+    assert_eq!(passed.last().unwrap()["type"], "message_stop");
+    stream.splice(0..0, *b"data: {\"choices\":\n\n");
+    let failed = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+    assert_eq!(failed.last().unwrap()["type"], "error");
+}
