@@ -132,6 +132,10 @@ fn one_event(
     }
 }
 
+/// Far more calls than any model makes in one answer. Calls are searched for by number, so a server that means ill must
+/// not be able to send millions of them.
+pub(super) const MOST_CALLS: u32 = 1024;
+
 /// Passes events on in good order.
 struct Guide {
     writer: Box<dyn WriteStream>,
@@ -172,7 +176,12 @@ impl Guide {
                 StreamEvent::Error(failure)
             }
             StreamEvent::ToolStart { choice, tool, id, name, signature } => {
-                self.choice(choice).tools += 1;
+                let tools = &mut self.choice(choice).tools;
+                if *tools == MOST_CALLS {
+                    self.fail("provider_error", "the provider called too many tools at once", out);
+                    return;
+                }
+                *tools += 1;
                 let id = if id.is_empty() { call_id(choice, tool) } else { id };
                 StreamEvent::ToolStart { choice, tool, id, name, signature }
             }

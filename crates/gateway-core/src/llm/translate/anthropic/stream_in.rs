@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            chat::{Start, StreamEvent},
+            chat::{Failure, Start, StreamEvent},
             usage::MessagesReport,
         },
         ReadStream,
@@ -101,7 +101,11 @@ impl ReadStream for Reader {
             "message_stop" => return true,
             "error" => {
                 let body: Map<String, Value> = serde_json::from_slice(data).unwrap_or_default();
-                out.extend(read_error(None, &body).map(StreamEvent::Error));
+                out.push(StreamEvent::Error(read_error(None, &body).unwrap_or_else(|| Failure {
+                    status: 500,
+                    code: "api_error".to_owned(),
+                    message: "the provider failed while it was answering".to_owned(),
+                })));
                 return true;
             }
             _ => {}

@@ -8,11 +8,12 @@ use super::{
     super::{
         super::{
             Shape,
-            chat::{Content, Start, StreamEvent},
+            chat::{Content, Failure, Start, StreamEvent},
             usage,
         },
         ReadStream,
         json::{lenient, read_event},
+        stream::MOST_CALLS,
     },
     answer::read_logprobs,
     read_error, stop_of, thought_of_detail,
@@ -111,10 +112,7 @@ impl ReadStream for Reader {
         }
         let Some(chunk) = read_event::<Chunk>(data, out) else { return false };
         if let Some(error) = chunk.error {
-            let body = Map::from_iter([("error".to_owned(), error)]);
-            if let Some(failure) = read_error(502, &body) {
-                out.push(StreamEvent::Error(failure));
-            }
+            out.push(StreamEvent::Error(failure(error)));
             return true;
         }
         let choices = chunk.choices.unwrap_or_default();
@@ -219,7 +217,8 @@ impl Reader {
             call.tool
         } else {
             let count = self.calls.iter().filter(|call| call.choice == choice).count();
-            let Ok(tool) = u32::try_from(count) else { return };
+            // One more than is allowed, so that it is seen and refused.
+            let Some(tool) = u32::try_from(count).ok().filter(|tool| *tool <= MOST_CALLS) else { return };
             let id = id.unwrap_or_default();
             let signature = said
                 .extra_content
@@ -240,6 +239,17 @@ impl Reader {
             out.push(StreamEvent::ToolArguments { choice, tool, json });
         }
     }
+}
+
+/// Some put the status that it would have been into the code.
+fn failure(error: Value) -> Failure {
+    let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
+    read_error(status, &Map::from_iter([("error".to_owned(), error)])).unwrap_or_else(|| Failure {
+        status,
+        code: "provider_error".to_owned(),
+        message: "the provider failed while it was answering".to_owned(),
+    })
 }
 
 fn listed_part(choice: u32, part: &Value, out: &mut Vec<StreamEvent>) {

@@ -126,6 +126,31 @@ fn an_error_inside_a_stream_keeps_its_kind() {
 }
 
 #[test]
+fn an_error_without_words_is_an_error_all_the_same() {
+    let text = chat_chunks(&[delta(&json!({"content": "Hi"}))]);
+    for error in [json!({"code": 429}), json!({}), json!(7)] {
+        let mut stream = text[..text.len() - "data: [DONE]\n\n".len()].to_vec();
+        stream.extend(format!("data: {}\n\n", json!({"error": error})).into_bytes());
+        let events = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+        let kind = if error["code"] == 429 { "rate_limit_error" } else { "api_error" };
+        assert_eq!(events.last().unwrap()["error"]["type"], kind, "{error}");
+    }
+    let bare = b"event: error\ndata: {\"type\":\"error\"}\n\n";
+    let events = data(&translate_stream(MESSAGES, ClientShape::Anthropic, bare, &[9]));
+    assert_eq!(events.last().unwrap()["type"], "error");
+}
+
+#[test]
+fn a_flood_of_calls_ends_the_stream() {
+    let calls: Vec<Value> =
+        (0..5000).map(|at| json!({"index": at, "id": format!("c{at}"), "function": {"name": "f"}})).collect();
+    let stream = chat_chunks(&[delta(&json!({"tool_calls": calls})), stop("tool_calls")]);
+    let chunks = data(&translate_stream(CHAT, ClientShape::OpenAiChat, &stream, &[usize::MAX]));
+    assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "error");
+    assert!(chunks.len() < 1100);
+}
+
+#[test]
 fn usage_is_told_to_chat_callers_only_when_they_asked() {
     use super::super::{Reply, StreamTranslator};
     let usage = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5});
