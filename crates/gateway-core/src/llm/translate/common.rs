@@ -53,3 +53,15 @@ pub(super) fn allowed_only(choice: Option<ToolChoice>, tools: &mut Vec<Tool>) ->
         other => other,
     }
 }
+
+/// OpenAI takes no longer names of users than this; some clients send whole session keys.
+pub(super) fn short_user(user: Option<String>, losses: &mut Losses) -> Option<String> {
+    const LONGEST: usize = 64;
+    user.filter(|user| {
+        let fits = user.chars().count() <= LONGEST;
+        if !fits {
+            losses.drop(Field::User);
+        }
+        fits
+    })
+}

@@ -4,7 +4,7 @@
 use super::{
     super::{
         ClientShape, Shape,
-        chat::{Failure, Start, StreamEvent, Wire, call_id},
+        chat::{Failure, Start, Stop, StreamEvent, Wire, call_id},
         eventstream::Frames,
         sse::{Events, Item, Limits},
     },
@@ -125,10 +125,18 @@ fn one_event(
     for event in events.drain(..) {
         guide.pass(event, out);
     }
-    if last && guide.stopped {
+    if last {
+        // Some end their streams without ever saying why.
+        if !guide.stopped {
+            guide.pass(StreamEvent::Stop { choice: 0, reason: Stop::EndTurn }, out);
+        }
         guide.end(out);
     }
 }
+
+/// Far more calls than any model makes in one answer. Calls are searched for by number, so a server that means ill must
+/// not be able to send millions of them.
+pub(super) const MOST_CALLS: u32 = 1024;
 
 /// Passes events on in good order.
 struct Guide {
@@ -172,7 +180,12 @@ impl Guide {
                 StreamEvent::Error(failure)
             }
             StreamEvent::ToolStart { choice, tool, id, name, signature } => {
-                self.choice(choice).tools += 1;
+                let tools = &mut self.choice(choice).tools;
+                if *tools == MOST_CALLS {
+                    self.fail("provider_error", "the provider called too many tools at once", out);
+                    return;
+                }
+                *tools += 1;
                 let id = if id.is_empty() { call_id(choice, tool) } else { id };
                 StreamEvent::ToolStart { choice, tool, id, name, signature }
             }

@@ -82,7 +82,7 @@ fn requests_come_back_as_they_were() {
 
 #[test]
 fn tokens_are_the_same_in_every_format() {
-    use super::super::super::usage::{Kind, Meter};
+    use super::super::super::usage::{Kind, Meter, Usage};
     for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
         let bytes = stream_bytes(side, &case);
         let metered = |shape: Shape, kind: Kind, bytes: &[u8]| {
@@ -97,6 +97,14 @@ fn tokens_are_the_same_in_every_format() {
         assert_eq!(before.prompt_tokens(), after.prompt_tokens(), "{what}");
         assert_eq!(before.completion_tokens(), after.completion_tokens(), "{what}");
         assert_eq!(before.cached_tokens(), after.cached_tokens(), "{what}");
+        if matches!(client, ClientShape::OpenAiChat | ClientShape::Anthropic) {
+            let written = |usage: &Usage| usage.cache_write + usage.cache_write_1h;
+            assert_eq!(written(&before), written(&after), "{what}");
+        }
+        // Anthropic counts its thoughts as output.
+        if client == ClientShape::OpenAiChat {
+            assert_eq!(before.reasoning, after.reasoning, "{what}");
+        }
     }
 }
 
