@@ -14,7 +14,7 @@
 //! | a message's name, a picture's detail, a result's `is_error` | pictures, sounds, films and files that the target cannot take |
 //! | strict, a schema's name | parts that only their own format knows |
 //! | reasoning for models that do not think, or must not now | stop sequences for responses |
-//! | thoughts that the target did not sign | what lies with a provider: earlier responses, containers, cached content |
+//! | thoughts that the target did not sign (`signatures`) | what lies with a provider: earlier responses, containers, cached content |
 //! | every other field that only its own format knows | fields listed by `Caller::meaningful` |
 //!
 //! Said in other words rather than lost: a system message in the middle joins the system prompt, neighbouring turns of one role

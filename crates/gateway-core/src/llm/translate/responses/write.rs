@@ -8,6 +8,7 @@ use super::{
             Content, Field, Function, Losses, Message, OutputFormat, Part, Place, Reasoning, Request, Role,
             Tool, ToolChoice, Untranslatable, Wire,
         },
+        common::short_user,
         json::set,
         openai_chat::thinks,
     },
@@ -67,7 +68,8 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     if let Some(reasoning) = request.reasoning.take() {
         write_reasoning(&mut body, reasoning, own, losses);
     }
-    set(&mut body, "user", request.user.take());
+    let user = request.user.take();
+    set(&mut body, "user", if own { user } else { short_user(user, losses) });
     set(&mut body, "metadata", request.metadata.take());
     set(&mut body, "service_tier", request.service_tier.take());
     // Callers of other formats do not expect to be stored.
