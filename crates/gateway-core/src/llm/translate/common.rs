@@ -19,7 +19,7 @@ pub(super) fn refuse_common(request: &Request, losses: &mut Losses) -> Result<()
         (request.seed.is_some(), Field::Seed),
         (request.frequency_penalty.as_ref().is_some_and(is_set), Field::FrequencyPenalty),
         (request.presence_penalty.as_ref().is_some_and(is_set), Field::PresencePenalty),
-        (request.store.is_some(), Field::Store),
+        (request.store == Some(true), Field::Store),
         (request.service_tier.as_deref().is_some_and(|tier| tier != "auto"), Field::ServiceTier),
         (request.prompt_cache_key.is_some(), Field::PromptCacheKey),
         (request.verbosity.is_some(), Field::Verbosity),

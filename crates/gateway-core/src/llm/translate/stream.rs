@@ -46,6 +46,7 @@ impl StreamTranslator {
                     usage: None,
                 }),
                 choices: Vec::new(),
+                said: 0,
                 stopped: false,
                 over: false,
             },
@@ -138,6 +139,23 @@ fn one_event(
 /// not be able to send millions of them.
 pub(super) const MOST_CALLS: u32 = 1024;
 
+/// Some formats repeat the whole answer in the end, so that it has to be kept; a server that never ends must not fill the
+/// memory.
+const MOST_SAID: usize = 64 << 20;
+
+fn size_of_event(event: &StreamEvent) -> usize {
+    match event {
+        StreamEvent::Text { text, .. }
+        | StreamEvent::Thinking { text, .. }
+        | StreamEvent::Refusal { text, .. } => text.len(),
+        StreamEvent::ToolArguments { json, .. } => json.len(),
+        StreamEvent::Signature { signature, .. } => signature.len(),
+        StreamEvent::Redacted { data, .. } => data.len(),
+        StreamEvent::Logprobs { items, .. } => size_of_val(&items[..]),
+        _ => 0,
+    }
+}
+
 /// Passes events on in good order.
 struct Guide {
     maker: Wire,
@@ -146,6 +164,8 @@ struct Guide {
     /// What the stream will say of itself, until it has been said.
     start: Option<Start>,
     choices: Vec<ChoiceState>,
+    /// Bytes of text, thoughts and arguments so far.
+    said: usize,
     stopped: bool,
     over: bool,
 }
@@ -218,6 +238,11 @@ impl Guide {
             self.writer.event(StreamEvent::Start(start), out);
         }
         let mut event = event;
+        self.said += size_of_event(&event);
+        if self.said > MOST_SAID && !self.over {
+            self.fail("provider_error", "the provider's answer is too long to be translated", out);
+            return;
+        }
         signatures::wrap_event(&mut event, self.maker, self.caller);
         self.writer.event(event, out);
     }

@@ -70,7 +70,7 @@ fn refuse_or_drop(request: &Request, losses: &mut Losses) -> Result<(), Untransl
         (request.parallel_tool_calls == Some(false), Field::ParallelToolCalls),
         (request.user.is_some(), Field::User),
         (request.metadata.is_some(), Field::Metadata),
-        (request.store.is_some(), Field::Store),
+        (request.store == Some(true), Field::Store),
         (request.service_tier.as_deref().is_some_and(|tier| tier != "auto"), Field::ServiceTier),
         (request.prompt_cache_key.is_some(), Field::PromptCacheKey),
         (request.verbosity.is_some(), Field::Verbosity),

@@ -68,7 +68,7 @@ fn drop_rest(request: &Request, losses: &mut Losses) {
     for (there, field) in [
         (request.user.is_some(), Field::User),
         (request.metadata.is_some() && request.wire != Wire::Gemini, Field::Metadata),
-        (request.store.is_some(), Field::Store),
+        (request.store == Some(true), Field::Store),
         (request.service_tier.as_deref().is_some_and(|tier| tier != "auto"), Field::ServiceTier),
         (request.prompt_cache_key.is_some(), Field::PromptCacheKey),
         (request.verbosity.is_some(), Field::Verbosity),

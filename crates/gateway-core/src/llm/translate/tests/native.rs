@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         super::{ClientShape, Shape, chat::Untranslatable},
-        Ask, Translated, embed_request, embed_response, models, request, response,
+        Ask, StreamTranslator, Translated, embed_request, embed_response, models, request, response,
     },
     support::{Side, translate_stream},
 };
@@ -157,6 +157,24 @@ fn events_of_a_response_are_numbered_and_every_item_that_opens_closes() {
     assert_eq!(count("response.content_part.added"), count("response.content_part.done"));
     let last = events.last().unwrap();
     assert_eq!(last["response"]["output"].as_array().unwrap().len(), count("response.output_item.done"));
+}
+
+#[test]
+fn an_answer_without_end_is_cut_off_with_an_error() {
+    let text = "a".repeat(1 << 20);
+    let chunk = json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
+    let chunk = format!("data: {chunk}\n\n").into_bytes();
+    let mut translator = StreamTranslator::new(Shape::OpenAi, ClientShape::OpenAiResponses, &CHAT.reply());
+    let mut out = Vec::new();
+    for _ in 0..64 {
+        out.clear();
+        translator.feed(&chunk, &mut out);
+        assert!(!translator.is_over());
+    }
+    out.clear();
+    translator.feed(&chunk, &mut out);
+    assert!(translator.is_over());
+    assert!(String::from_utf8(out).unwrap().contains("response.failed"));
 }
 
 #[test]
