@@ -202,9 +202,9 @@ impl Field {
 /// carry anyway, and schemas in the format's own words, which the model has read in everybody's.
 fn says_nothing(from: Wire, key: &str, value: &Value) -> bool {
     match (from, key) {
-        (Wire::OpenAiResponses, "id" | "status" | "type") => true,
+        (Wire::OpenAiResponses, "id" | "status" | "type")
+        | (Wire::Gemini, "parameters" | "generationConfig.responseSchema") => true,
         (Wire::OpenAiResponses, "include") => *value == serde_json::json!(["reasoning.encrypted_content"]),
-        (Wire::Gemini, "parameters" | "generationConfig.responseSchema") => true,
         _ => false,
     }
 }

@@ -23,7 +23,7 @@ pub struct Choice {
 
 impl Choice {
     /// Puts the parts into the one form that a stream of the same answer would give: neighbouring texts become one, empty
-    /// ones go, and calls without an id are numbered.
+    /// ones and those that only some formats can say in an answer go, and calls without an id are numbered.
     pub fn settle(&mut self) {
         let mut calls = 0;
         let mut settled: Vec<Part> = Vec::with_capacity(self.parts.len());
@@ -35,6 +35,7 @@ impl Choice {
                 calls += 1;
             }
             match (settled.last_mut().map(|last| &mut last.content), &part.content) {
+                (_, Content::Other(_) | Content::Json(_) | Content::Media(_)) => {}
                 (_, Content::Text(text) | Content::Refusal(text)) if text.is_empty() => {}
                 (_, Content::Thinking { text, signature: None }) if text.is_empty() => {}
                 (Some(Content::Text(before)), Content::Text(text))

@@ -34,12 +34,12 @@ impl Fold for State {
             "content_block_start" => {
                 let block = merge::take_object(&mut event, "content_block");
                 let members = block.ok_or(FoldError::NotUnderstood("a block's first event has no block"))?;
-                *merge::indexed(&mut self.blocks, index) = Block { members, input: String::new() };
+                *merge::indexed(&mut self.blocks, index)? = Block { members, input: String::new() };
             }
             "content_block_delta" => {
                 let delta = merge::take_object(&mut event, "delta");
                 let delta = delta.ok_or(FoldError::NotUnderstood("a delta is missing"))?;
-                merge::indexed(&mut self.blocks, index).grow(delta);
+                merge::indexed(&mut self.blocks, index)?.grow(delta);
             }
             "message_delta" => {
                 let message =

@@ -32,7 +32,7 @@ impl Fold for State {
             let Value::Object(mut choice) = choice else {
                 return Err(FoldError::NotUnderstood("a choice is no object"));
             };
-            let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0));
+            let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
             if let Some(delta) = merge::take_object(&mut choice, "delta") {
                 // Some send the whole message so far beside each delta.
                 choice.remove("message");

@@ -32,16 +32,16 @@ impl Fold for State {
             "content-start" | "content-delta" => {
                 self.logprobs.extend(event.remove("logprobs").filter(|entry| !entry.is_null()));
                 let more = merge::take_object(&mut message, "content").unwrap_or_default();
-                merge::delta(merge::indexed(&mut self.content, index), more);
+                merge::delta(merge::indexed(&mut self.content, index)?, more);
             }
             "tool-plan-delta" => merge::delta(&mut self.message, message),
             "tool-call-start" | "tool-call-delta" => {
                 let more = merge::take_object(&mut message, "tool_calls").unwrap_or_default();
-                merge::delta(merge::indexed(&mut self.calls, index), more);
+                merge::delta(merge::indexed(&mut self.calls, index)?, more);
             }
             "citation-start" => {
                 let citation = merge::take_object(&mut message, "citations").unwrap_or_default();
-                *merge::indexed(&mut self.citations, index) = citation;
+                *merge::indexed(&mut self.citations, index)? = citation;
             }
             "message-end" => {
                 if let Some(error) = delta.get("error").and_then(Value::as_str) {

@@ -25,7 +25,7 @@ impl Fold for State {
             let Value::Object(mut choice) = choice else {
                 return Err(FoldError::NotUnderstood("a choice is no object"));
             };
-            let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0));
+            let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
             into.text.push_str(&merge::take_text(&mut choice, "text").unwrap_or_default());
             if let Some(logprobs) = merge::take_object(&mut choice, "logprobs") {
                 merge::delta(&mut into.logprobs, logprobs);

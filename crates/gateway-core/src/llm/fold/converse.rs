@@ -33,14 +33,14 @@ impl Fold for State {
             "messageStart" => self.role = event.remove("role"),
             "contentBlockStart" => {
                 let mut start = merge::take_object(&mut event, "start").unwrap_or_default();
-                let block = merge::indexed(&mut self.blocks, index);
+                let block = merge::indexed(&mut self.blocks, index)?;
                 block.tool_use = merge::take_object(&mut start, "toolUse");
                 merge::delta(&mut block.rest, start);
             }
             "contentBlockDelta" => {
                 let delta = merge::take_object(&mut event, "delta");
                 let delta = delta.ok_or(FoldError::NotUnderstood("a delta is missing"))?;
-                merge::indexed(&mut self.blocks, index).grow(delta);
+                merge::indexed(&mut self.blocks, index)?.grow(delta);
             }
             "contentBlockStop" => {}
             "messageStop" => self.stop = Some(event),

@@ -27,7 +27,7 @@ impl Fold for State {
                 return Err(FoldError::NotUnderstood("a candidate is no object"));
             };
             let index = merge::index_of(&candidate, "index").unwrap_or(0);
-            let into = merge::indexed(&mut self.candidates, index);
+            let into = merge::indexed(&mut self.candidates, index)?;
             if let Some(content) = merge::take_object(&mut candidate, "content") {
                 into.grow(content)?;
             }

@@ -3,6 +3,8 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
+use super::FoldError;
+
 /// Joins a delta: texts are appended, except those that name something; other values are replaced by later ones,
 /// objects are joined member by member, lists by the `index` of their items or, without one, end to end.
 pub(super) fn delta(into: &mut Map<String, Value>, from: Map<String, Value>) {
@@ -29,16 +31,21 @@ pub(super) fn latest(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
+/// Far more items than any answer has. Items are searched for and moved, so a server that means ill must not be able to
+/// send millions of them.
+const MOST: usize = 1024;
+
 /// The item of this index, made when it is the first of it. The list stays in the order of the indexes.
-pub(super) fn indexed<T: Default>(list: &mut Vec<(u64, T)>, index: u64) -> &mut T {
+pub(super) fn indexed<T: Default>(list: &mut Vec<(u64, T)>, index: u64) -> Result<&mut T, FoldError> {
     let at = match list.binary_search_by_key(&index, |(index, _)| *index) {
         Ok(at) => at,
+        Err(_) if list.len() == MOST => return Err(FoldError::TooLarge),
         Err(at) => {
             list.insert(at, (index, T::default()));
             at
         }
     };
-    &mut list[at].1
+    Ok(&mut list[at].1)
 }
 
 pub(super) fn index_of(item: &Map<String, Value>, key: &str) -> Option<u64> {
@@ -123,7 +130,7 @@ fn join_texts(old: &mut String, new: String, key: &str) {
 
 fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
     for item in new {
-        let same = old.iter_mut().rev().find(|old| continues(old, &item));
+        let same = old.iter_mut().rev().take(MOST).find(|old| continues(old, &item));
         match (same, item) {
             (Some(Value::Object(same)), Value::Object(item)) => delta(same, item),
             (_, item) => old.push(item),
@@ -134,12 +141,14 @@ fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
 /// Whether a list's item goes on with an earlier one. Some providers number every call 0; their ids tell them apart.
 fn continues(old: &Value, item: &Value) -> bool {
     let index = |item: &Value| item.get("index").and_then(Value::as_u64);
-    let id =
-        |item: &Value| item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
     index(item).is_some()
         && index(old) == index(item)
-        && match (id(old), id(item)) {
+        && match (id_of(old), id_of(item)) {
             (Some(old), Some(new)) => old == new,
             _ => true,
         }
+}
+
+fn id_of(item: &Value) -> Option<&str> {
+    item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }

@@ -22,7 +22,7 @@ impl Fold for State {
                 if let (Some(index), Some(item)) =
                     (merge::index_of(&event, "output_index"), event.remove("item"))
                 {
-                    *merge::indexed(&mut self.items, index) = item;
+                    *merge::indexed(&mut self.items, index)? = item;
                 }
             }
             "response.completed" | "response.incomplete" => {

@@ -19,7 +19,7 @@ pub(super) fn refuse_common(request: &Request, losses: &mut Losses) -> Result<()
         (request.seed.is_some(), Field::Seed),
         (request.frequency_penalty.as_ref().is_some_and(is_set), Field::FrequencyPenalty),
         (request.presence_penalty.as_ref().is_some_and(is_set), Field::PresencePenalty),
-        (request.store.is_some(), Field::Store),
+        (request.store == Some(true), Field::Store),
         (request.service_tier.as_deref().is_some_and(|tier| tier != "auto"), Field::ServiceTier),
         (request.prompt_cache_key.is_some(), Field::PromptCacheKey),
         (request.verbosity.is_some(), Field::Verbosity),
@@ -52,4 +52,16 @@ pub(super) fn allowed_only(choice: Option<ToolChoice>, tools: &mut Vec<Tool>) ->
         }
         other => other,
     }
+}
+
+/// OpenAI takes no longer names of users than this; some clients send whole session keys.
+pub(super) fn short_user(user: Option<String>, losses: &mut Losses) -> Option<String> {
+    const LONGEST: usize = 64;
+    user.filter(|user| {
+        let fits = user.chars().count() <= LONGEST;
+        if !fits {
+            losses.drop(Field::User);
+        }
+        fits
+    })
 }

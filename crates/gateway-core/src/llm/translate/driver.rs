@@ -19,7 +19,7 @@ pub struct Ask<'a> {
     pub stream: bool,
     /// The provider takes `stream_options.include_usage`.
     pub takes_include_usage: bool,
-    /// The provider has OpenAI's responses beside chat completions.
+    /// The provider has OpenAI's responses, and they are what to call: see `through_responses`.
     pub has_responses: bool,
 }
 
@@ -58,7 +58,7 @@ pub fn request(
     body: &[u8],
     ask: &Ask<'_>,
 ) -> Result<Translated, Untranslatable> {
-    let (source, target) = (Wire::of_client(from), Wire::of_provider(to, from, ask.has_responses));
+    let (source, target) = (Wire::of_client(from), Wire::of_provider(to, ask.has_responses));
     let mut request = caller(from).read_request(object(body)?)?;
     ask.model.clone_into(&mut request.model);
     request.stream = ask.stream;
@@ -81,7 +81,7 @@ pub fn request(
 /// Turns a provider's successful answer into the caller's format.
 pub fn response(from: Shape, to: ClientShape, body: &[u8], reply: &Reply<'_>) -> Result<Vec<u8>, Unreadable> {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else { return Err(Unreadable) };
-    let source = Wire::of_provider(from, to, reply.has_responses);
+    let source = Wire::of_provider(from, reply.has_responses);
     let mut response = provider(source).read_response(body).ok_or(Unreadable)?;
     settle(&mut response, reply);
     signatures::wrap_answer(&mut response.choices, source, Wire::of_client(to));
@@ -97,14 +97,14 @@ pub fn error(from: Shape, to: ClientShape, status: u16, body: &[u8]) -> Vec<u8> 
 /// Turns a provider's list of models into the caller's format.
 pub fn models(from: Shape, to: ClientShape, body: &[u8]) -> Result<Vec<u8>, Unreadable> {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else { return Err(Unreadable) };
-    let provider = provider(Wire::of_provider(from, ClientShape::OpenAiChat, false));
+    let provider = provider(Wire::of_provider(from, false));
     let models = provider.read_models(&body).ok_or(Unreadable)?;
     Ok(caller(to).write_models(models).to_string().into_bytes())
 }
 
 fn read_error(from: Shape, status: u16, body: &[u8]) -> Failure {
     const LONGEST: usize = 1000;
-    let provider = provider(Wire::of_provider(from, ClientShape::OpenAiChat, false));
+    let provider = provider(Wire::of_provider(from, false));
     let known = match serde_json::from_slice(body) {
         Ok(Value::Object(body)) => provider.read_error(status, &body),
         // Google answers in a list of one when a stream was asked for.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        ClientShape, Shape,
+        Shape,
         chat::{Embed, Losses, Untranslatable, Wire},
         usage::Usage,
     },
@@ -76,7 +76,7 @@ pub fn embed_response(from: Shape, body: &[u8], model: &str, base64: bool) -> Re
 }
 
 fn wire(shape: Shape) -> Wire {
-    Wire::of_provider(shape, ClientShape::OpenAiChat, false)
+    Wire::of_provider(shape, false)
 }
 
 /// 32-bit floats, least byte first.

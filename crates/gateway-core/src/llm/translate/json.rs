@@ -1,9 +1,10 @@
 //! Taking fields out of JSON objects. What is taken is gone from the object, so that what remains in the end is what
 //! the model has no place for. A field of `null` counts as absent.
 
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 
-use super::super::chat::Untranslatable;
+use super::super::chat::{Failure, StreamEvent, Untranslatable};
 
 type Object = Map<String, Value>;
 
@@ -106,4 +107,29 @@ pub(super) fn set(object: &mut Object, key: &str, value: Option<impl Into<Value>
 /// A text inside objects, `""` where there is none.
 pub(super) fn text_at<'a>(object: &'a Object, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Reads one event of a stream. One of a form that we do not know is passed over; one that is no JSON at all means that
+/// something of the answer is lost, which must not go unsaid.
+pub(super) fn read_event<T: DeserializeOwned>(data: &[u8], out: &mut Vec<StreamEvent>) -> Option<T> {
+    match serde_json::from_slice(data) {
+        Ok(event) => Some(event),
+        Err(error) => {
+            if !error.is_data() && data.trim_ascii_start().starts_with(b"{") {
+                out.push(StreamEvent::Error(Failure {
+                    status: 502,
+                    code: "provider_error".to_owned(),
+                    message: "the provider sent an event that is not valid JSON".to_owned(),
+                }));
+            }
+            None
+        }
+    }
+}
+
+/// For fields that some send as something else than they should: a value of another type counts as none.
+pub(super) fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }

@@ -2,6 +2,25 @@
 //! through the one model in `chat`. Each format is a module of its own that implements `Caller`, `Provider` or both;
 //! `driver` and `stream` drive them. No clock and no randomness: ids and times that a provider does not give come in
 //! as arguments.
+//!
+//! A target that cannot express a field loses it, which is told (`Translated::dropped`, in the caller's words), or makes the
+//! request impossible (`Untranslatable::Refused`) when the request would mean something else without it:
+//!
+//! | left out and named | refused |
+//! |---|---|
+//! | seed, penalties, top_k, sampling that a model does not allow | more than one answer (`n`) where there is one |
+//! | user, metadata, service_tier, store, prompt_cache_key, verbosity | log probabilities, logit_bias |
+//! | cache_control (kept for Anthropic and Bedrock) | tools that are no functions, choices of tools that cannot be said |
+//! | a message's name, a picture's detail, a result's `is_error` | pictures, sounds, films and files that the target cannot take |
+//! | strict, a schema's name | parts that only their own format knows |
+//! | reasoning for models that do not think, or must not now | stop sequences for responses |
+//! | thoughts that the target did not sign (`signatures`) | what lies with a provider: earlier responses, containers, cached content |
+//! | every other field that only its own format knows | fields listed by `Caller::meaningful` |
+//!
+//! Said in other words rather than lost: a system message in the middle joins the system prompt, neighbouring turns of one role
+//! become one, a choice among some tools leaves the others out, a picture in a tool's result follows in a user's
+//! message (chat), effort and budget of thinking turn into each other, any JSON as output is asked for in the system
+//! prompt (Anthropic, Bedrock), temperatures above 1 become 1 (Claude).
 
 mod anthropic;
 mod bedrock;
@@ -78,6 +97,19 @@ trait WriteStream: Send {
     fn end(&mut self, out: &mut Vec<u8>);
 }
 
+/// Whether a model of a provider that has OpenAI's responses is to be called through them: by callers who speak them, and
+/// by everybody for the models that have no chat completions. The answer goes into both `Ask` and `Reply`.
+pub fn through_responses(client: ClientShape, model: &str) -> bool {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let generation = model.split('-').next().unwrap_or(model);
+    let reasons = model.starts_with("gpt-5")
+        || (generation.starts_with('o') && generation[1..].bytes().all(|digit| digit.is_ascii_digit()));
+    client == ClientShape::OpenAiResponses
+        || (reasons && ["-pro", "-codex", "-deep-research"].iter().any(|word| model.contains(word)))
+        || model.starts_with("codex-")
+        || model.starts_with("computer-use-")
+}
+
 fn caller(shape: ClientShape) -> &'static dyn Caller {
     match shape {
         ClientShape::OpenAiChat => &openai_chat::Chat,
@@ -108,11 +140,10 @@ impl Wire {
         }
     }
 
-    /// What a provider is spoken to in. OpenAI-shaped ones have two formats: a caller of responses is sent to responses
-    /// where the provider has it, everybody else to chat completions.
-    pub fn of_provider(shape: Shape, client: ClientShape, has_responses: bool) -> Self {
+    /// What a provider is spoken to in. OpenAI-shaped ones may have two formats: see `through_responses`.
+    pub fn of_provider(shape: Shape, responses: bool) -> Self {
         match shape {
-            Shape::OpenAi if has_responses && client == ClientShape::OpenAiResponses => Wire::OpenAiResponses,
+            Shape::OpenAi if responses => Wire::OpenAiResponses,
             Shape::OpenAi => Wire::OpenAiChat,
             Shape::Anthropic => Wire::Anthropic,
             Shape::Gemini => Wire::Gemini,

@@ -4,7 +4,7 @@
 use super::{
     super::{
         ClientShape, Shape,
-        chat::{Failure, Start, StreamEvent, Wire, call_id},
+        chat::{Failure, Start, Stop, StreamEvent, Wire, call_id},
         eventstream::Frames,
         sse::{Events, Item, Limits},
     },
@@ -28,7 +28,7 @@ enum Source {
 
 impl StreamTranslator {
     pub fn new(from: Shape, to: ClientShape, reply: &Reply<'_>) -> Self {
-        let wire = Wire::of_provider(from, to, reply.has_responses);
+        let wire = Wire::of_provider(from, reply.has_responses);
         StreamTranslator {
             source: match wire {
                 Wire::Bedrock => Source::Frames(Frames::new()),
@@ -46,6 +46,7 @@ impl StreamTranslator {
                     usage: None,
                 }),
                 choices: Vec::new(),
+                said: 0,
                 stopped: false,
                 over: false,
             },
@@ -125,8 +126,33 @@ fn one_event(
     for event in events.drain(..) {
         guide.pass(event, out);
     }
-    if last && guide.stopped {
+    if last {
+        // Some end their streams without ever saying why.
+        if !guide.stopped {
+            guide.pass(StreamEvent::Stop { choice: 0, reason: Stop::EndTurn }, out);
+        }
         guide.end(out);
+    }
+}
+
+/// Far more calls than any model makes in one answer. Calls are searched for by number, so a server that means ill must
+/// not be able to send millions of them.
+pub(super) const MOST_CALLS: u32 = 1024;
+
+/// Some formats repeat the whole answer in the end, so that it has to be kept; a server that never ends must not fill the
+/// memory.
+const MOST_SAID: usize = 64 << 20;
+
+fn size_of_event(event: &StreamEvent) -> usize {
+    match event {
+        StreamEvent::Text { text, .. }
+        | StreamEvent::Thinking { text, .. }
+        | StreamEvent::Refusal { text, .. } => text.len(),
+        StreamEvent::ToolArguments { json, .. } => json.len(),
+        StreamEvent::Signature { signature, .. } => signature.len(),
+        StreamEvent::Redacted { data, .. } => data.len(),
+        StreamEvent::Logprobs { items, .. } => size_of_val(&items[..]),
+        _ => 0,
     }
 }
 
@@ -138,6 +164,8 @@ struct Guide {
     /// What the stream will say of itself, until it has been said.
     start: Option<Start>,
     choices: Vec<ChoiceState>,
+    /// Bytes of text, thoughts and arguments so far.
+    said: usize,
     stopped: bool,
     over: bool,
 }
@@ -172,7 +200,12 @@ impl Guide {
                 StreamEvent::Error(failure)
             }
             StreamEvent::ToolStart { choice, tool, id, name, signature } => {
-                self.choice(choice).tools += 1;
+                let tools = &mut self.choice(choice).tools;
+                if *tools == MOST_CALLS {
+                    self.fail("provider_error", "the provider called too many tools at once", out);
+                    return;
+                }
+                *tools += 1;
                 let id = if id.is_empty() { call_id(choice, tool) } else { id };
                 StreamEvent::ToolStart { choice, tool, id, name, signature }
             }
@@ -205,6 +238,11 @@ impl Guide {
             self.writer.event(StreamEvent::Start(start), out);
         }
         let mut event = event;
+        self.said += size_of_event(&event);
+        if self.said > MOST_SAID && !self.over {
+            self.fail("provider_error", "the provider's answer is too long to be translated", out);
+            return;
+        }
         signatures::wrap_event(&mut event, self.maker, self.caller);
         self.writer.event(event, out);
     }

@@ -3,6 +3,7 @@
 mod golden;
 mod laws;
 mod losses;
+mod native;
 mod random;
 mod requests;
 mod streams;

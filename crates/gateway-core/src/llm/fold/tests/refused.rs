@@ -83,6 +83,21 @@ fn what_is_no_stream_is_not_understood() {
 }
 
 #[test]
+fn a_flood_of_items_is_given_up() {
+    let chunks: Vec<String> = (0..2000)
+        .map(|at| {
+            format!(
+                r#"{{"choices":[{{"index":{},"delta":{{"content":"a"}},"finish_reason":"stop"}}]}}"#,
+                5000 - at
+            )
+        })
+        .collect();
+    let events: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    assert_eq!(fails(Format::Chat, &sse(&events)), FoldError::TooLarge);
+    assert!(fold(Format::Chat, Kind::Sse, &sse(&events[..1024])).is_ok());
+}
+
+#[test]
 fn an_answer_past_the_limit_is_given_up_and_stays_so() {
     let bytes = sse(&CHAT);
     let mut folder = Folder::new(Format::Chat, Kind::Sse, bytes.len() - 1);

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            chat::{Start, StreamEvent},
+            chat::{Failure, Start, StreamEvent},
             usage::MessagesReport,
         },
         ReadStream,
+        json::read_event,
     },
     read_error, stop_of,
 };
@@ -71,7 +72,7 @@ const CHOICE: u32 = 0;
 
 impl ReadStream for Reader {
     fn event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(event) = serde_json::from_slice::<Event>(data) else { return false };
+        let Some(event) = read_event::<Event>(data, out) else { return false };
         match event.r#type.as_deref().or(name).unwrap_or_default() {
             "message_start" => self.start(event.message, out),
             "content_block_start" => {
@@ -100,7 +101,11 @@ impl ReadStream for Reader {
             "message_stop" => return true,
             "error" => {
                 let body: Map<String, Value> = serde_json::from_slice(data).unwrap_or_default();
-                out.extend(read_error(None, &body).map(StreamEvent::Error));
+                out.push(StreamEvent::Error(read_error(None, &body).unwrap_or_else(|| Failure {
+                    status: 500,
+                    code: "api_error".to_owned(),
+                    message: "the provider failed while it was answering".to_owned(),
+                })));
                 return true;
             }
             _ => {}

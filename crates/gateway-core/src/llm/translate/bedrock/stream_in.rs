@@ -11,6 +11,7 @@ use super::{
             usage,
         },
         ReadStream,
+        json::read_event,
     },
     stop_of,
 };
@@ -18,6 +19,9 @@ use super::{
 #[derive(Default)]
 pub(super) struct Reader {
     calls: Vec<Call>,
+    /// The stop and the usage come in two events, and the stream is over after both.
+    stopped: bool,
+    metered: bool,
 }
 
 struct Call {
@@ -74,7 +78,7 @@ impl ReadStream for Reader {
     fn event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
         let choice = CHOICE;
         let name = name.unwrap_or_default();
-        let Ok(event) = serde_json::from_slice::<Event>(data) else { return false };
+        let Some(event) = read_event::<Event>(data, out) else { return false };
         match name {
             "messageStart" => out.push(StreamEvent::Start(Start::default())),
             "contentBlockStart" => {
@@ -105,11 +109,12 @@ impl ReadStream for Reader {
             "messageStop" => {
                 let reason = stop_of(event.stop_reason.as_deref().unwrap_or_default());
                 out.push(StreamEvent::Stop { choice, reason });
+                self.stopped = true;
             }
             "metadata" => {
                 let usage = event.usage.and_then(|report| usage::of_report(Shape::Bedrock, &report));
                 out.extend(usage.map(StreamEvent::Usage));
-                return true;
+                self.metered = true;
             }
             failed if failed.ends_with("Exception") || event.message.is_some() => {
                 out.push(StreamEvent::Error(failure(failed, event.message)));
@@ -117,7 +122,7 @@ impl ReadStream for Reader {
             }
             _ => {}
         }
-        false
+        self.stopped && self.metered
     }
 }
 

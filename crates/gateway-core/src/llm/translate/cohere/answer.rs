@@ -48,7 +48,7 @@ pub(super) fn read_response(mut body: Object) -> Option<Response> {
         index: 0,
         parts,
         stop: body.get("finish_reason").and_then(Value::as_str).map(stop_of),
-        logprobs: logprobs.iter().flat_map(read_logprobs).collect(),
+        logprobs: logprobs.iter().filter_map(read_logprobs).collect(),
     };
     let report = object(&mut body, "usage").ok().flatten();
     Some(Response {

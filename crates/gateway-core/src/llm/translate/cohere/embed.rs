@@ -8,7 +8,7 @@ use super::super::super::{
     usage,
 };
 
-pub(super) fn write_embed(embed: Embed, losses: &mut Losses) -> (String, Value) {
+pub(super) fn write_embed(embed: &Embed, losses: &mut Losses) -> (String, Value) {
     if embed.user.is_some() {
         losses.drop(Field::User);
     }

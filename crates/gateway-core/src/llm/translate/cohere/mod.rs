@@ -47,7 +47,7 @@ impl Provider for Cohere {
     }
 
     fn write_embed(&self, embed: Embed, losses: &mut Losses) -> Result<(String, Value), Untranslatable> {
-        Ok(embed::write_embed(embed, losses))
+        Ok(embed::write_embed(&embed, losses))
     }
 
     fn read_embedded(&self, body: &Map<String, Value>) -> Option<Embedded> {

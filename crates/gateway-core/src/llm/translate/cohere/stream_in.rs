@@ -11,6 +11,7 @@ use super::{
             usage,
         },
         ReadStream,
+        json::read_event,
     },
     answer::read_logprobs,
     stop_of,
@@ -50,7 +51,10 @@ struct Message {
 
 impl ReadStream for Reader {
     fn event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(event) = serde_json::from_slice::<Event>(data) else { return data.trim_ascii() == b"[DONE]" };
+        if data.trim_ascii() == b"[DONE]" {
+            return true;
+        }
+        let Some(event) = read_event::<Event>(data, out) else { return false };
         let index = event.index.unwrap_or(0);
         let delta = event.delta.unwrap_or_default();
         let message = delta.message.unwrap_or_default();

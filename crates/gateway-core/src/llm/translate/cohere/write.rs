@@ -70,7 +70,7 @@ fn refuse_or_drop(request: &Request, losses: &mut Losses) -> Result<(), Untransl
         (request.parallel_tool_calls == Some(false), Field::ParallelToolCalls),
         (request.user.is_some(), Field::User),
         (request.metadata.is_some(), Field::Metadata),
-        (request.store.is_some(), Field::Store),
+        (request.store == Some(true), Field::Store),
         (request.service_tier.as_deref().is_some_and(|tier| tier != "auto"), Field::ServiceTier),
         (request.prompt_cache_key.is_some(), Field::PromptCacheKey),
         (request.verbosity.is_some(), Field::Verbosity),
@@ -272,9 +272,10 @@ impl MessageWriter<'_> {
         let mut texts = Vec::with_capacity(result.parts.len());
         for Part { content, .. } in result.parts {
             match content {
-                Content::Text(text) | Content::Refusal(text) => texts.push(text),
+                Content::Text(text)
+                | Content::Refusal(text)
+                | Content::Media(Media { source: Source::Text(text), .. }) => texts.push(text),
                 Content::Json(value) => texts.push(value.to_string()),
-                Content::Media(Media { source: Source::Text(text), .. }) => texts.push(text),
                 _ => {
                     return Err(self
                         .losses

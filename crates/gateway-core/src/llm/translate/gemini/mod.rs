@@ -11,6 +11,7 @@ mod read;
 mod stream_in;
 mod stream_out;
 mod write;
+mod write_parts;
 
 use serde_json::{Map, Value};
 
@@ -76,8 +77,8 @@ impl Provider for Gemini {
 
 fn read_error(status: u16, body: &Map<String, Value>) -> Option<Failure> {
     let error = body.get("error")?.as_object()?;
-    let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
-    let reason = details.filter_map(|detail| detail.get("reason")?.as_str()).next();
+    let mut details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+    let reason = details.find_map(|detail| detail.get("reason")?.as_str());
     let code = reason.or_else(|| error.get("status")?.as_str()).unwrap_or("provider_error");
     Some(Failure { status, code: code.to_owned(), message: text_at(error, "message").to_owned() })
 }

@@ -10,7 +10,7 @@ use super::{
             usage,
         },
         ReadStream,
-        json::{list, object, text_at},
+        json::{list, object, read_event, text_at},
     },
     answer::{read_logprobs, read_part},
     blocked, read_error, stop_of,
@@ -25,7 +25,7 @@ pub(super) struct Reader {
 
 impl ReadStream for Reader {
     fn event(&mut self, _name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(Value::Object(mut body)) = serde_json::from_slice(data) else { return false };
+        let Some(mut body) = read_event::<Map<String, Value>>(data, out) else { return false };
         if let Some(failure) = read_error(502, &body) {
             out.push(StreamEvent::Error(failure));
             return true;

@@ -1,13 +1,16 @@
 //! A stream of answers for a caller. Calls come whole in this format, so their arguments are gathered; reasons and usage
 //! come with the last event.
 
+use std::io::Write as _;
+
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     super::{
         super::{
             ClientShape,
-            chat::{Start, Stop, StreamEvent, ToolCall},
+            chat::{Stop, StreamEvent, ToolCall},
             errors,
             usage::Usage,
         },
@@ -19,9 +22,17 @@ use super::{
 
 #[derive(Default)]
 pub(super) struct Writer {
-    start: Start,
+    /// What stands at the end of every event.
+    rest: String,
     usage: Option<Usage>,
     choices: Vec<Candidate>,
+}
+
+#[derive(Serialize)]
+struct TextPart<'a> {
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought: Option<bool>,
 }
 
 #[derive(Default)]
@@ -37,18 +48,21 @@ struct Candidate {
 impl WriteStream for Writer {
     fn event(&mut self, event: StreamEvent, out: &mut Vec<u8>) {
         match event {
-            StreamEvent::Start(start) => self.start = start,
+            StreamEvent::Start(start) => {
+                let rest = json!({"modelVersion": start.model, "responseId": start.id}).to_string();
+                rest.trim_start_matches('{').clone_into(&mut self.rest);
+            }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Error(failure) => {
                 out.extend(errors::stream_error(ClientShape::Gemini, &failure.code, &failure.message));
             }
             StreamEvent::Text { choice, text } | StreamEvent::Refusal { choice, text } => {
                 self.flush(choice, out).spoke = true;
-                self.part(choice, &json!({"text": text}), out);
+                self.part(choice, &TextPart { text: &text, thought: None }, out);
             }
             StreamEvent::Thinking { choice, text } => {
                 self.flush(choice, out).spoke = false;
-                self.part(choice, &json!({"text": text, "thought": true}), out);
+                self.part(choice, &TextPart { text: &text, thought: Some(true) }, out);
             }
             StreamEvent::Signature { choice, signature } => {
                 let mut part = json!({"text": "", "thoughtSignature": signature});
@@ -114,17 +128,15 @@ impl Writer {
         self.candidate(choice)
     }
 
-    fn part(&self, choice: u32, part: &Value, out: &mut Vec<u8>) {
-        self.write(&json!([{"content": {"role": "model", "parts": [part]}, "index": choice}]), None, out);
+    fn part(&self, choice: u32, part: &impl Serialize, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"data: {"candidates":[{"content":{"role":"model","parts":["#);
+        // Writing to memory cannot fail.
+        let _ = serde_json::to_writer(&mut *out, part);
+        let _ = write!(out, "]}},\"index\":{choice}}}],{}\n\n", self.rest);
     }
 
     fn write(&self, candidates: &Value, usage: Option<Value>, out: &mut Vec<u8>) {
-        let mut event = json!({"candidates": candidates});
-        if let Some(usage) = usage {
-            event["usageMetadata"] = usage;
-        }
-        event["modelVersion"] = (&*self.start.model).into();
-        event["responseId"] = (&*self.start.id).into();
-        out.extend_from_slice(format!("data: {event}\n\n").as_bytes());
+        let usage = usage.map(|usage| format!(r#""usageMetadata":{usage},"#)).unwrap_or_default();
+        let _ = write!(out, "data: {{\"candidates\":{candidates},{usage}{}\n\n", self.rest);
     }
 }

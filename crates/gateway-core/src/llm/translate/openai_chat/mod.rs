@@ -10,6 +10,7 @@ mod read;
 mod stream_in;
 mod stream_out;
 mod write;
+mod write_messages;
 
 use serde_json::{Map, Value};
 
@@ -20,6 +21,8 @@ use super::{
     },
     Caller, Provider, ReadStream, WriteStream,
 };
+
+pub(super) use write::thinks;
 
 pub(super) struct Chat;
 

@@ -8,10 +8,12 @@ use super::{
     super::{
         super::{
             Shape,
-            chat::{Content, Start, StreamEvent},
+            chat::{Content, Failure, Start, StreamEvent},
             usage,
         },
         ReadStream,
+        json::{lenient, read_event},
+        stream::MOST_CALLS,
     },
     answer::read_logprobs,
     read_error, stop_of, thought_of_detail,
@@ -51,8 +53,11 @@ struct Call {
 
 #[derive(Deserialize)]
 struct Chunk {
+    #[serde(default, deserialize_with = "lenient")]
     id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     model: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     created: Option<i64>,
     choices: Option<Vec<ChunkChoice>>,
     usage: Option<Map<String, Value>>,
@@ -67,8 +72,8 @@ struct Groq {
 
 #[derive(Deserialize)]
 struct ChunkChoice {
-    #[serde(default)]
-    index: u32,
+    #[serde(default, deserialize_with = "lenient")]
+    index: Option<u32>,
     delta: Option<Delta>,
     logprobs: Option<Value>,
     finish_reason: Option<String>,
@@ -86,8 +91,8 @@ struct Delta {
 
 #[derive(Deserialize)]
 struct CallDelta {
-    #[serde(default)]
-    index: u32,
+    #[serde(default, deserialize_with = "lenient")]
+    index: Option<u32>,
     id: Option<String>,
     function: Option<FunctionDelta>,
     extra_content: Option<Value>,
@@ -96,7 +101,7 @@ struct CallDelta {
 #[derive(Deserialize)]
 struct FunctionDelta {
     name: Option<String>,
-    arguments: Option<String>,
+    arguments: Option<Value>,
 }
 
 impl ReadStream for Reader {
@@ -105,12 +110,9 @@ impl ReadStream for Reader {
         if data == b"[DONE]" {
             return true;
         }
-        let Ok(chunk) = serde_json::from_slice::<Chunk>(data) else { return false };
+        let Some(chunk) = read_event::<Chunk>(data, out) else { return false };
         if let Some(error) = chunk.error {
-            let body = Map::from_iter([("error".to_owned(), error)]);
-            if let Some(failure) = read_error(502, &body) {
-                out.push(StreamEvent::Error(failure));
-            }
+            out.push(StreamEvent::Error(failure(error)));
             return true;
         }
         let choices = chunk.choices.unwrap_or_default();
@@ -137,7 +139,7 @@ impl ReadStream for Reader {
 
 impl Reader {
     fn choice(&mut self, said: ChunkChoice, out: &mut Vec<StreamEvent>) {
-        let choice = said.index;
+        let choice = said.index.unwrap_or(0);
         if let Some(delta) = said.delta {
             let text = delta.reasoning_content.or(delta.reasoning);
             if text.is_some() || delta.reasoning_details.is_some() {
@@ -208,27 +210,46 @@ impl Reader {
     fn call(&mut self, choice: u32, said: CallDelta, out: &mut Vec<StreamEvent>) {
         let (name, arguments) = said.function.map_or((None, None), |said| (said.name, said.arguments));
         let id = said.id.filter(|id| !id.is_empty());
-        let open = self.calls.iter().rev().find(|call| call.choice == choice && call.index == said.index);
+        let index = said.index.unwrap_or(0);
+        let open = self.calls.iter().rev().find(|call| call.choice == choice && call.index == index);
         let same = open.filter(|call| id.as_ref().is_none_or(|id| *id == call.id));
         let tool = if let Some(call) = same {
             call.tool
         } else {
             let count = self.calls.iter().filter(|call| call.choice == choice).count();
-            let Ok(tool) = u32::try_from(count) else { return };
+            // One more than is allowed, so that it is seen and refused.
+            let Some(tool) = u32::try_from(count).ok().filter(|tool| *tool <= MOST_CALLS) else { return };
             let id = id.unwrap_or_default();
             let signature = said
                 .extra_content
                 .as_ref()
                 .and_then(|content| content.get("google")?.get("thought_signature")?.as_str())
                 .map(str::to_owned);
-            self.calls.push(Call { choice, index: said.index, id: id.clone(), tool });
+            self.calls.push(Call { choice, index, id: id.clone(), tool });
             out.push(StreamEvent::ToolStart { choice, tool, id, name: name.unwrap_or_default(), signature });
             tool
         };
+        let arguments = arguments.map(|arguments| match arguments {
+            Value::String(json) => json,
+            Value::Null => String::new(),
+            // Some send them whole and parsed.
+            other => other.to_string(),
+        });
         if let Some(json) = arguments.filter(|json| !json.is_empty()) {
             out.push(StreamEvent::ToolArguments { choice, tool, json });
         }
     }
+}
+
+/// Some put the status that it would have been into the code.
+fn failure(error: Value) -> Failure {
+    let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
+    read_error(status, &Map::from_iter([("error".to_owned(), error)])).unwrap_or_else(|| Failure {
+        status,
+        code: "provider_error".to_owned(),
+        message: "the provider failed while it was answering".to_owned(),
+    })
 }
 
 fn listed_part(choice: u32, part: &Value, out: &mut Vec<StreamEvent>) {

@@ -10,6 +10,7 @@ mod read;
 mod stream_in;
 mod stream_out;
 mod write;
+mod write_items;
 
 use serde_json::{Map, Value};
 

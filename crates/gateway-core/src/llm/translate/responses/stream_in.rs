@@ -11,7 +11,7 @@ use super::{
             usage,
         },
         ReadStream,
-        json::text_at,
+        json::{read_event, text_at},
         openai_chat::read_logprob_list,
     },
     REDACTED,
@@ -49,7 +49,7 @@ struct Event {
 
 impl ReadStream for Reader {
     fn event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
-        let Ok(event) = serde_json::from_slice::<Event>(data) else { return false };
+        let Some(event) = read_event::<Event>(data, out) else { return false };
         let Event {
             kind,
             response,

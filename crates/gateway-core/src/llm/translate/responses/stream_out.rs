@@ -52,7 +52,8 @@ struct Delta<'a> {
     content_index: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary_index: Option<usize>,
-    delta: &'a str,
+    #[serde(rename = "delta")]
+    text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<[(); 0]>,
 }
@@ -69,8 +70,8 @@ impl WriteStream for Writer {
                     &failure.message,
                 ));
             }
-            StreamEvent::Text { choice: 0, text } => self.say(Content::Text(text), out),
-            StreamEvent::Refusal { choice: 0, text } => self.say(Content::Refusal(text), out),
+            StreamEvent::Text { choice: 0, text } => self.say(&text, false, out),
+            StreamEvent::Refusal { choice: 0, text } => self.say(&text, true, out),
             StreamEvent::Thinking { choice: 0, text } => self.think(&text, out),
             StreamEvent::Signature { choice: 0, signature } => self.sign(signature, out),
             StreamEvent::Redacted { choice: 0, data } => {
@@ -154,7 +155,7 @@ impl Writer {
             output_index: at,
             content_index,
             summary_index,
-            delta: text,
+            text,
             logprobs: (kind == "response.output_text.delta").then_some([]),
         };
         self.sequence += 1;
@@ -186,19 +187,15 @@ impl Writer {
         self.push("response.output_item.added", json!({"output_index": at, "item": item}), out);
     }
 
-    fn say(&mut self, content: Content, out: &mut Vec<u8>) {
-        let (text, empty, kind) = match &content {
-            Content::Refusal(text) => {
-                (text.clone(), Content::Refusal(String::new()), "response.refusal.delta")
-            }
-            Content::Text(text) => (text.clone(), Content::Text(String::new()), "response.output_text.delta"),
-            _ => return,
+    fn say(&mut self, text: &str, refusal: bool, out: &mut Vec<u8>) {
+        let (empty, kind) = if refusal {
+            (Content::Refusal(String::new()), "response.refusal.delta")
+        } else {
+            (Content::Text(String::new()), "response.output_text.delta")
         };
-        let last = self.open.and_then(|at| self.parts[self.items[at].to - 1..self.items[at].to].first());
-        let grows =
-            last.map(|part| std::mem::discriminant(&part.content)) == Some(std::mem::discriminant(&content));
-        let in_message =
-            last.is_some_and(|part| matches!(part.content, Content::Text(_) | Content::Refusal(_)));
+        let last = self.open.map(|at| &self.parts[self.items[at].to - 1].content);
+        let grows = last.map(std::mem::discriminant) == Some(std::mem::discriminant(&empty));
+        let in_message = last.is_some_and(|last| matches!(last, Content::Text(_) | Content::Refusal(_)));
         let at = match self.open {
             Some(at) if grows => at,
             Some(at) if in_message => {
@@ -219,9 +216,9 @@ impl Writer {
         };
         let Item { from, to, .. } = self.items[at];
         if let Content::Text(known) | Content::Refusal(known) = &mut self.parts[to - 1].content {
-            known.push_str(&text);
+            known.push_str(text);
         }
-        self.delta(kind, at, (Some(to - 1 - from), None), &text, out);
+        self.delta(kind, at, (Some(to - 1 - from), None), text, out);
     }
 
     fn part_added(&mut self, at: usize, out: &mut Vec<u8>) {

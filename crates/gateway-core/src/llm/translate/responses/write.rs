@@ -5,13 +5,14 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         super::chat::{
-            Content, Field, Function, Losses, Media, MediaKind, Message, OutputFormat, Part, Place,
-            Reasoning, Request, Role, Source, Tool, ToolCall, ToolChoice, ToolResult, Untranslatable, Wire,
+            Content, Field, Function, Losses, Message, OutputFormat, Part, Place, Reasoning, Request, Role,
+            Tool, ToolChoice, Untranslatable, Wire,
         },
+        common::short_user,
         json::set,
-        media::{data_url, short_format},
+        openai_chat::thinks,
     },
-    REDACTED,
+    write_items::{ItemWriter, note_cache},
 };
 
 type Object = Map<String, Value>;
@@ -53,12 +54,22 @@ pub(super) fn write_request(mut request: Request, losses: &mut Losses) -> Result
     set(&mut body, "max_output_tokens", request.max_tokens);
     set(&mut body, "temperature", request.temperature.take());
     set(&mut body, "top_p", request.top_p.take());
+    // Not to think is what most models do anyway, and what some refuse to be told.
+    let quiet =
+        request.reasoning.as_ref().is_some_and(|reasoning| reasoning.effort_or_budget() == Some("none"));
+    if !own
+        && (quiet || !thinks(body["model"].as_str().unwrap_or_default()))
+        && request.reasoning.take().is_some()
+    {
+        losses.drop(Field::Reasoning);
+    }
     write_wishes(&mut body, &mut request, own);
     set(&mut body, "top_logprobs", request.top_logprobs);
     if let Some(reasoning) = request.reasoning.take() {
         write_reasoning(&mut body, reasoning, own, losses);
     }
-    set(&mut body, "user", request.user.take());
+    let user = request.user.take();
+    set(&mut body, "user", if own { user } else { short_user(user, losses) });
     set(&mut body, "metadata", request.metadata.take());
     set(&mut body, "service_tier", request.service_tier.take());
     // Callers of other formats do not expect to be stored.
@@ -111,7 +122,7 @@ fn write_wishes(body: &mut Object, request: &mut Request, own: bool) {
     if request.logprobs {
         include.push("message.output_text.logprobs".into());
     }
-    if !own && request.reasoning.as_ref().is_some_and(|reasoning| reasoning.enabled != Some(false)) {
+    if !own && request.reasoning.is_some() {
         include.push("reasoning.encrypted_content".into());
     }
     set(body, "include", (!include.is_empty()).then_some(include));
@@ -132,12 +143,6 @@ fn merge_extra(body: &mut Object, extra: Object) {
 fn plain_system(message: &Message) -> bool {
     let text = |part: &Part| matches!(part.content, Content::Text(_)) && part.extra.is_empty();
     message.role == Role::System && message.extra.is_empty() && message.parts.iter().all(text)
-}
-
-fn note_cache(part: &Part, losses: &mut Losses) {
-    if part.cache.is_some() {
-        losses.drop(Field::CacheControl);
-    }
 }
 
 fn write_text(body: &mut Object, request: &mut Request) {
@@ -172,7 +177,7 @@ fn write_reasoning(body: &mut Object, reasoning: Reasoning, own: bool, losses: &
         Some(show @ ("auto" | "concise" | "detailed")) => Some(show),
         Some(_) => Some("auto"),
         // Who asks for thoughts in another format is shown them.
-        None if !own && reasoning.enabled != Some(false) => Some("auto"),
+        None if !own => Some("auto"),
         None => None,
     };
     set(&mut written, "summary", show);
@@ -239,200 +244,4 @@ fn write_function(function: Function, own: bool, losses: &mut Losses) -> Value {
         losses.drop_extra(Place::Tool, &function.extra);
     }
     tool.into()
-}
-
-struct ItemWriter<'a> {
-    own: bool,
-    losses: &'a mut Losses,
-    items: Vec<Value>,
-}
-
-impl ItemWriter<'_> {
-    fn message(&mut self, message: Message) -> Result<(), Untranslatable> {
-        let Message { role, parts, bare, name, mut extra } = message;
-        if name.is_some() {
-            self.losses.drop(Field::MessageName);
-        }
-        let mut said: Vec<Part> = Vec::new();
-        for part in parts {
-            match part.content {
-                Content::ToolCall(_)
-                | Content::ToolResult(_)
-                | Content::Thinking { .. }
-                | Content::Redacted(_) => {
-                    self.said(role, std::mem::take(&mut said), bare, &mut extra)?;
-                    self.other(part)?;
-                }
-                Content::Other(value) if self.own && role == Role::Assistant => {
-                    self.said(role, std::mem::take(&mut said), bare, &mut extra)?;
-                    self.items.push(value);
-                }
-                _ => said.push(part),
-            }
-        }
-        self.said(role, said, bare, &mut extra)
-    }
-
-    /// The words of a message, as an item of their own.
-    fn said(
-        &mut self,
-        role: Role,
-        parts: Vec<Part>,
-        bare: bool,
-        extra: &mut Object,
-    ) -> Result<(), Untranslatable> {
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let assistant = role == Role::Assistant;
-        let name = match role {
-            Role::System => "system",
-            Role::Developer => "developer",
-            Role::Assistant => "assistant",
-            Role::User | Role::Tool => "user",
-        };
-        let content = self.content(parts, bare, assistant)?;
-        let mut item = json!({"role": name, "content": content});
-        self.finish(&mut item, std::mem::take(extra), Place::Message);
-        self.items.push(item);
-        Ok(())
-    }
-
-    fn other(&mut self, part: Part) -> Result<(), Untranslatable> {
-        note_cache(&part, self.losses);
-        let mut item = match part.content {
-            Content::ToolCall(ToolCall { id, name, arguments, signature }) => {
-                let arguments = if arguments.is_empty() && !self.own { "{}".to_owned() } else { arguments };
-                let mut item =
-                    json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments});
-                if let Some(signature) = signature {
-                    item["extra_content"] = json!({"google": {"thought_signature": signature}});
-                }
-                item
-            }
-            Content::ToolResult(ToolResult { id, name: _, parts, bare, is_error }) => {
-                if is_error == Some(true) {
-                    self.losses.drop(Field::ToolResultError);
-                }
-                let output = self.content(parts, bare, false)?;
-                json!({"type": "function_call_output", "call_id": id, "output": output})
-            }
-            Content::Thinking { text, signature } => {
-                if signature.is_none() && !self.own {
-                    self.losses.drop(Field::Thinking);
-                    return Ok(());
-                }
-                let summary: Vec<Value> = (!text.is_empty())
-                    .then(|| json!({"type": "summary_text", "text": text}))
-                    .into_iter()
-                    .collect();
-                let mut item = json!({"type": "reasoning", "summary": summary});
-                if let Some(signature) = signature {
-                    item["encrypted_content"] = signature.into();
-                }
-                item
-            }
-            Content::Redacted(data) if self.own => {
-                json!({"type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED}{data}")})
-            }
-            _ => {
-                self.losses.drop(Field::Redacted);
-                return Ok(());
-            }
-        };
-        self.finish(&mut item, part.extra, Place::Message);
-        self.items.push(item);
-        Ok(())
-    }
-
-    fn finish(&mut self, item: &mut Value, mut extra: Object, place: Place) {
-        if !self.own {
-            self.losses.drop_extra(place, &extra);
-        } else if let Some(item) = item.as_object_mut() {
-            item.append(&mut extra);
-        }
-    }
-
-    fn content(&mut self, parts: Vec<Part>, bare: bool, assistant: bool) -> Result<Value, Untranslatable> {
-        let single = parts.len() == 1;
-        let mut written = Vec::with_capacity(parts.len());
-        for part in parts {
-            written.push(self.part(part, assistant)?);
-        }
-        let text = written.first_mut().and_then(|part| part.get_mut("text")).filter(|_| bare && single);
-        Ok(match text {
-            Some(text) => text.take(),
-            None => written.into(),
-        })
-    }
-
-    fn part(&mut self, part: Part, assistant: bool) -> Result<Value, Untranslatable> {
-        note_cache(&part, self.losses);
-        let text = |text: String| {
-            let kind = if assistant { "output_text" } else { "input_text" };
-            json!({"type": kind, "text": text})
-        };
-        let mut written = match part.content {
-            Content::Text(said) => text(said),
-            Content::Json(value) => text(value.to_string()),
-            Content::Refusal(refusal) if assistant => json!({"type": "refusal", "refusal": refusal}),
-            Content::Refusal(refusal) => text(refusal),
-            Content::Media(media) => self.media(media)?,
-            Content::Other(value) if self.own => return Ok(value),
-            _ => return Err(self.losses.refuse(Field::Part, "this kind of content cannot be translated")),
-        };
-        self.finish(&mut written, part.extra, Place::Part);
-        Ok(written)
-    }
-
-    fn media(&mut self, media: Media) -> Result<Value, Untranslatable> {
-        let Media { kind, source, name, detail } = media;
-        let mut part = Object::new();
-        let mut put = |key: &str, value: String| part.insert(key.to_owned(), value.into());
-        match (kind, source) {
-            (MediaKind::Image, source) => {
-                put("type", "input_image".to_owned());
-                match source {
-                    Source::Url { url, .. } => put("image_url", url),
-                    Source::Base64 { mime, data } => put("image_url", data_url(&mime, &data)),
-                    Source::File(id) if self.own => put("file_id", id),
-                    _ => {
-                        return Err(self
-                            .losses
-                            .refuse(Field::Part, "this provider cannot take this picture"));
-                    }
-                };
-                set(&mut part, "detail", detail);
-            }
-            (_, Source::Text(text)) => {
-                put("type", "input_text".to_owned());
-                put("text", text);
-            }
-            (MediaKind::Document, source) => {
-                put("type", "input_file".to_owned());
-                match source {
-                    Source::Url { url, .. } => {
-                        put("file_url", url);
-                        set(&mut part, "filename", name);
-                    }
-                    Source::Base64 { mime, data } => {
-                        // OpenAI insists on a name.
-                        put("filename", name.unwrap_or_else(|| format!("document.{}", short_format(&mime))));
-                        put("file_data", data_url(&mime, &data));
-                    }
-                    Source::File(id) if self.own => {
-                        put("file_id", id);
-                        set(&mut part, "filename", name);
-                    }
-                    _ => {
-                        return Err(self
-                            .losses
-                            .refuse(Field::Part, "this provider cannot take this document"));
-                    }
-                }
-            }
-            _ => return Err(self.losses.refuse(Field::Part, "this provider cannot take this kind of file")),
-        }
-        Ok(part.into())
-    }
 }

@@ -168,6 +168,38 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
 }
 
 #[test]
+fn openais_reasoning_models_get_no_sampling() {
+    let body = json!({"model": "x", "max_tokens": 9, "temperature": 0.3, "top_p": 1, "metadata": {"user_id": "u".repeat(65)},
+        "messages": [{"role": "user", "content": "Hi"}]});
+    let done = request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-5"));
+    let done = done.unwrap();
+    assert_eq!(done.dropped, ["temperature", "metadata.user_id"]);
+    let written: Value = serde_json::from_slice(&done.body).unwrap();
+    assert_eq!((written.get("temperature"), written.get("top_p"), written.get("user")), (None, None, None));
+}
+
+#[test]
+fn a_schema_that_openai_can_guarantee_is_guaranteed() {
+    let strict_of = |schema: Value| {
+        let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
+            "output_config": {"format": {"type": "json_schema", "schema": schema}}});
+        let done =
+            request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-4o"));
+        let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
+        written["response_format"]["json_schema"].get("strict").cloned()
+    };
+    let inner = |required: Value| {
+        json!({"type": "object", "properties": {"a": {"type": "string"}},
+        "required": required, "additionalProperties": false})
+    };
+    assert_eq!(strict_of(inner(json!(["a"]))), Some(json!(true)));
+    assert_eq!(strict_of(inner(json!([]))), None);
+    let outer = json!({"type": "object", "properties": {"in": inner(json!([]))}, "required": ["in"],
+        "additionalProperties": false});
+    assert_eq!(strict_of(outer), None);
+}
+
+#[test]
 fn lists_of_models_are_told_in_the_callers_format() {
     let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-4-1", "display_name": "Claude Opus 4.1",
         "created_at": "2025-08-05T00:00:00Z"}], "has_more": false, "first_id": "a", "last_id": "a"});
@@ -221,4 +253,25 @@ fn embeddings_that_cannot_be_made_are_refused() {
     assert_eq!(refused(Shape::Bedrock, r#"{"input":[[1,2]]}"#, "amazon.titan-embed-text-v2:0"), "input");
     assert_eq!(refused(Shape::Bedrock, r#"{"input":"a"}"#, "amazon.nova-pro-v1:0"), "model");
     assert_eq!(refused(Shape::Anthropic, r#"{"input":"a"}"#, "claude"), "model");
+}
+
+#[test]
+fn models_without_chat_completions_are_called_through_responses() {
+    use super::super::{ClientShape, through_responses};
+    for (model, only) in [
+        ("gpt-5-pro", true),
+        ("gpt-5.1-codex-mini", true),
+        ("openai/o3-pro-2025-06-10", true),
+        ("o4-mini-deep-research", true),
+        ("codex-mini-latest", true),
+        ("gpt-5", false),
+        ("o3", false),
+        ("gpt-4o", false),
+        ("gemini-2.5-pro", false),
+        ("open-pro", false),
+        ("", false),
+    ] {
+        assert_eq!(through_responses(ClientShape::Anthropic, model), only, "{model}");
+        assert!(through_responses(ClientShape::OpenAiResponses, model));
+    }
 }

@@ -126,6 +126,31 @@ fn an_error_inside_a_stream_keeps_its_kind() {
 }
 
 #[test]
+fn an_error_without_words_is_an_error_all_the_same() {
+    let text = chat_chunks(&[delta(&json!({"content": "Hi"}))]);
+    for error in [json!({"code": 429}), json!({}), json!(7)] {
+        let mut stream = text[..text.len() - "data: [DONE]\n\n".len()].to_vec();
+        stream.extend(format!("data: {}\n\n", json!({"error": error})).into_bytes());
+        let events = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+        let kind = if error["code"] == 429 { "rate_limit_error" } else { "api_error" };
+        assert_eq!(events.last().unwrap()["error"]["type"], kind, "{error}");
+    }
+    let bare = b"event: error\ndata: {\"type\":\"error\"}\n\n";
+    let events = data(&translate_stream(MESSAGES, ClientShape::Anthropic, bare, &[9]));
+    assert_eq!(events.last().unwrap()["type"], "error");
+}
+
+#[test]
+fn a_flood_of_calls_ends_the_stream() {
+    let calls: Vec<Value> =
+        (0..5000).map(|at| json!({"index": at, "id": format!("c{at}"), "function": {"name": "f"}})).collect();
+    let stream = chat_chunks(&[delta(&json!({"tool_calls": calls})), stop("tool_calls")]);
+    let chunks = data(&translate_stream(CHAT, ClientShape::OpenAiChat, &stream, &[usize::MAX]));
+    assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "error");
+    assert!(chunks.len() < 1100);
+}
+
+#[test]
 fn usage_is_told_to_chat_callers_only_when_they_asked() {
     use super::super::{Reply, StreamTranslator};
     let usage = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5});
@@ -156,4 +181,37 @@ fn several_answers_of_one_stream_stay_apart() {
         own.filter_map(|choice| choice["delta"]["content"].as_str()).collect::<String>()
     };
     assert_eq!((&*text_of(0), &*text_of(1)), ("ac", "b"));
+}
+
+#[test]
+fn a_stream_that_ends_without_a_reason_has_ended() {
+    let stream = chat_chunks(&[delta(&json!({"content": "Hi"}))]);
+    let events = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+    assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], "end_turn");
+    assert_eq!(events.last().unwrap()["type"], "message_stop");
+}
+
+#[test]
+fn odd_types_do_not_cost_the_text() {
+    let call = json!({"index": null, "id": "a", "function": {"name": "f", "arguments": {"x": 1}}});
+    let choice =
+        json!({"index": 0, "delta": {"content": "Hi", "tool_calls": [call]}, "finish_reason": "stop"});
+    let chunk = json!({"id": 7, "model": "m", "created": 1.5, "choices": [choice]});
+    let stream = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+    let chunks = data(&translate_stream(CHAT, ClientShape::OpenAiChat, stream.as_bytes(), &[9]));
+    assert!(chunks.iter().any(|chunk| chunk["choices"][0]["delta"]["content"] == "Hi"));
+    let arguments =
+        |chunk: &Value| chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].clone();
+    assert!(chunks.iter().any(|chunk| arguments(chunk) == "{\"x\":1}"));
+}
+
+#[test]
+fn an_event_that_is_no_json_is_not_passed_over_in_silence() {
+    let mut stream = chat_chunks(&[delta(&json!({"content": "Hi"}))]);
+    stream.splice(0..0, *b"data: ping\n\n");
+    let passed = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+    assert_eq!(passed.last().unwrap()["type"], "message_stop");
+    stream.splice(0..0, *b"data: {\"choices\":\n\n");
+    let failed = data(&translate_stream(CHAT, ClientShape::Anthropic, &stream, &[9]));
+    assert_eq!(failed.last().unwrap()["type"], "error");
 }

@@ -10,7 +10,7 @@ use super::super::{
     Reply, StreamTranslator,
 };
 
-/// A side of the gateway that answers: the five shapes, and OpenAI's responses for those who call them.
+/// A side of the gateway that answers: the five shapes, and OpenAI's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) shape: Shape,
@@ -22,11 +22,10 @@ pub(super) const CLIENTS: [ClientShape; 4] = ClientShape::ALL;
 const SHAPES: [Shape; 5] = Shape::ALL;
 
 impl Side {
-    /// The providers that a caller can reach.
-    pub(super) fn all(client: ClientShape) -> Vec<Side> {
-        let responses = (client == ClientShape::OpenAiResponses)
-            .then_some(Side { shape: Shape::OpenAi, has_responses: true });
-        SHAPES.into_iter().map(|shape| Side { shape, has_responses: false }).chain(responses).collect()
+    /// The formats that a caller can be answered from.
+    pub(super) fn all() -> Vec<Side> {
+        let responses = Side { shape: Shape::OpenAi, has_responses: true };
+        SHAPES.into_iter().map(|shape| Side { shape, has_responses: false }).chain([responses]).collect()
     }
 
     pub(super) fn name(self) -> &'static str {
