@@ -67,6 +67,10 @@ uuid_id! {
     AppId,
     EventId,
     InviteId,
+    PromptId,
+    DatasetId,
+    /// A test case of a dataset.
+    CaseId,
     /// One issued session token (`jti`).
     TokenId,
 }

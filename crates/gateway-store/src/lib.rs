@@ -9,6 +9,7 @@ mod row;
 
 pub mod accounts;
 pub mod apps;
+pub mod datasets;
 pub mod events;
 pub mod keys;
 pub mod logs;
@@ -16,6 +17,7 @@ pub mod members;
 pub mod names;
 pub mod orgs;
 pub mod page;
+pub mod prompts;
 pub mod providers;
 pub mod teams;
 #[cfg(feature = "testing")]

@@ -17,7 +17,11 @@ pub enum Part {
 }
 
 /// In order; a released file is never edited.
-const STATE: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
+const STATE: &[(&str, &str)] = &[
+    ("accounts", include_str!("../migrations/0001_accounts.sql")),
+    ("prompts", include_str!("../migrations/0003_prompts.sql")),
+    ("datasets", include_str!("../migrations/0004_datasets.sql")),
+];
 const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
 
 impl Part {
