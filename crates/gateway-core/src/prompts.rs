@@ -1,7 +1,7 @@
 //! Prompt templates: text with variables written as `{{name}}`. Parsed once into pieces, with the place of every mistake,
 //! and rendered by putting texts in. What is put in is never looked at again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Of a template, in bytes.
 pub const MAX_CONTENT: usize = 128 << 10;
@@ -15,6 +15,8 @@ const CLOSE: &str = "}}";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
+    /// Each name once.
+    variables: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,26 +71,23 @@ impl Template {
         if !text.is_empty() {
             pieces.push(Piece::Text(text));
         }
-        Ok(Self { pieces })
+        let mut seen = HashSet::new();
+        let names = pieces.iter().filter_map(|piece| match piece {
+            Piece::Variable(name) if seen.insert(name.as_str()) => Some(name.clone()),
+            _ => None,
+        });
+        Ok(Self { variables: names.collect(), pieces })
     }
 
     /// The names of the variables, each once, in the order in which they first come.
-    pub fn variables(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        for piece in &self.pieces {
-            if let Piece::Variable(name) = piece
-                && !names.contains(&name.as_str())
-            {
-                names.push(name);
-            }
-        }
-        names
+    pub fn variables(&self) -> &[String] {
+        &self.variables
     }
 
     /// The text with every variable replaced. Values that no variable asks for are left aside: see `unused`.
     pub fn render(&self, values: &HashMap<String, String>) -> Result<String, RenderError> {
         let missing: Vec<String> =
-            self.variables().into_iter().filter(|name| !values.contains_key(*name)).map(Into::into).collect();
+            self.variables.iter().filter(|name| !values.contains_key(*name)).cloned().collect();
         if !missing.is_empty() {
             return Err(RenderError::Missing(missing));
         }
@@ -107,9 +106,8 @@ impl Template {
 
     /// The values that no variable asks for, by name.
     pub fn unused(&self, values: &HashMap<String, String>) -> Vec<String> {
-        let known = self.variables();
-        let mut unused: Vec<String> =
-            values.keys().filter(|name| !known.contains(&name.as_str())).cloned().collect();
+        let known: HashSet<&String> = self.variables.iter().collect();
+        let mut unused: Vec<String> = values.keys().filter(|name| !known.contains(name)).cloned().collect();
         unused.sort_unstable();
         unused
     }
@@ -288,7 +286,7 @@ mod tests {
         fn no_text_makes_the_parser_panic(content in "(\\{|\\}|\\\\|[a-z]|ü|\n| ){0,40}") {
             if let Ok(template) = Template::parse(&content) {
                 let all: HashMap<String, String> =
-                    template.variables().into_iter().map(|name| (name.to_owned(), "v".to_owned())).collect();
+                    template.variables().iter().map(|name| (name.clone(), "v".to_owned())).collect();
                 prop_assert!(template.render(&all).is_ok());
             }
         }
