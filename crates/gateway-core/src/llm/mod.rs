@@ -15,6 +15,7 @@ pub mod sandbox;
 pub mod scan;
 pub mod sigv4;
 pub mod sse;
+pub mod system;
 pub mod usage;
 
 /// The wire format that a provider speaks.
