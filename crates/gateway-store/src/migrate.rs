@@ -22,7 +22,10 @@ const STATE: &[(&str, &str)] = &[
     ("prompts", include_str!("../migrations/0003_prompts.sql")),
     ("datasets", include_str!("../migrations/0004_datasets.sql")),
 ];
-const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
+const LOGS: &[(&str, &str)] = &[
+    ("logs", include_str!("../migrations/logs/0001_logs.sql")),
+    ("prompts", include_str!("../migrations/logs/0002_prompts.sql")),
+];
 
 impl Part {
     fn migrations(self) -> &'static [(&'static str, &'static str)] {

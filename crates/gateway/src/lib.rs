@@ -11,6 +11,7 @@ pub mod health;
 pub mod log;
 pub mod metrics;
 pub mod problem;
+pub mod prompts;
 pub mod proxy;
 pub mod server;
 mod telemetry;

@@ -12,6 +12,7 @@ mod members;
 mod metrics;
 mod orgs;
 pub mod page;
+mod prompts;
 mod providers;
 mod query;
 pub mod route;
@@ -40,6 +41,7 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         providers::area(),
+        prompts::area(),
         logs::area(),
         sessions::area(),
         users::area(),

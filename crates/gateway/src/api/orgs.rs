@@ -164,5 +164,6 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     }
     tx.commit().await?;
     app.access.forget_all_of(org);
+    app.prompts.forget_all_of(org);
     Ok(Deleted::yes())
 }
