@@ -2,6 +2,7 @@
 //! from which version on and until which one it holds, so that freezing a version costs the same for ten cases and for a
 //! million. Whoever changes cases holds the dataset first (`hold`).
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use gateway_core::datasets::{Case, Content};
@@ -12,7 +13,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::logs::bulk::Bulk;
 use crate::page::{Page, Paged};
-use crate::row::{Row, args};
+use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -321,21 +322,27 @@ pub async fn case_ids_after(
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// One case; None when it is not in that copy.
-pub async fn find_case(
+/// A few cases, in the order in which they are named; those that are not in this edition are left out.
+pub async fn cases_by_id(
     db: &Db,
     org: OrgId,
     id: DatasetId,
     of: Edition,
-    case: CaseId,
-) -> Result<Option<Case>, StoreError> {
+    ids: &[CaseId],
+) -> Result<Vec<Case>, StoreError> {
+    let places: Vec<String> = (3..ids.len() + 3).map(|place| format!("${place}")).collect();
     let sql = format!(
         "SELECT {CASE_COLUMNS} FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \
-         WHERE d.org_id = $1 AND d.id = $2 AND c.id = $3 AND {}",
+         WHERE d.org_id = $1 AND d.id = $2 AND c.id IN ({}) AND {}",
+        places.join(", "),
         of.condition()
     );
-    let row = db.opt(AssertSqlSafe(sql), args![org, id, case]).await?;
-    row.as_ref().map(read_case).transpose()
+    let mut values = args![org, id];
+    values.extend(ids.iter().copied().map(Arg::from));
+    let rows = db.all(AssertSqlSafe(sql), values).await?;
+    let cases = rows.iter().map(|row| read_case(row).map(|case| (case.id, case)));
+    let mut found = cases.collect::<Result<HashMap<_, _>, _>>()?;
+    Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
 }
 
 static CASES: LazyLock<Bulk> = LazyLock::new(|| {

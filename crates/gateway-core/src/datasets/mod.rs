@@ -2,6 +2,7 @@
 //! (`import`), drawing samples (`sample`) and writing cases out (`export`).
 
 pub mod export;
+pub mod from_log;
 pub mod import;
 pub mod sample;
 

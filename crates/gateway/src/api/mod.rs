@@ -4,6 +4,7 @@ mod accounts;
 mod apps;
 mod auth;
 pub mod caller;
+mod datasets;
 pub mod docs;
 pub mod extract;
 mod keys;
@@ -42,6 +43,7 @@ pub fn areas() -> Vec<Area> {
         apps::area(),
         providers::area(),
         prompts::area(),
+        datasets::area(),
         logs::area(),
         sessions::area(),
         users::area(),

@@ -1,0 +1,613 @@
+//! Datasets over HTTP: the working copy and its frozen versions, files in and out, samples, cases from logs.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use gateway_core::datasets::{MAX_CASE_BYTES, MAX_CASES};
+use gateway_core::logs::Stored;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::on_both;
+use crate::support::check::{assert_id, assert_names, fields, missing_id, time};
+use crate::support::rows::{chat, row, with};
+use crate::support::{Account, Answer, TestApp};
+
+const DATASETS: &str = "/api/v1/datasets";
+
+/// A dataset and the account that works with it.
+struct Data<'a> {
+    app: &'a TestApp,
+    by: &'a Account,
+    path: String,
+}
+
+impl<'a> Data<'a> {
+    async fn create(app: &'a TestApp, by: &'a Account) -> Self {
+        let body = json!({"name": "questions"});
+        let made = app.post(DATASETS, body).bearer(&by.token).send().await.expect(201);
+        Self { app, by, path: format!("{DATASETS}/{}", made["id"].as_str().unwrap()) }
+    }
+
+    async fn get(&self, below: &str) -> Answer {
+        self.app.get(&format!("{}{below}", self.path)).bearer(&self.by.token).send().await
+    }
+
+    async fn post(&self, below: &str, body: Value) -> Answer {
+        self.app.post(&format!("{}{below}", self.path), body).bearer(&self.by.token).send().await
+    }
+
+    async fn put(&self, below: &str, body: Value) -> Answer {
+        self.app.put(&format!("{}{below}", self.path), body).bearer(&self.by.token).send().await
+    }
+
+    async fn delete(&self, below: &str) -> Answer {
+        self.app.delete(&format!("{}{below}", self.path)).bearer(&self.by.token).send().await
+    }
+
+    async fn import(&self, kind: &str, body: impl Into<bytes::Bytes>) -> Answer {
+        let call = self.app.call(Method::POST, &format!("{}/import", self.path)).bearer(&self.by.token);
+        call.header("content-type", kind).raw(body).send().await
+    }
+
+    async fn add(&self, inputs: &[&str]) -> Vec<String> {
+        let cases: Vec<Value> = inputs.iter().map(|input| json!({"input": input})).collect();
+        let added = self.post("/cases", json!({"cases": cases})).await.expect(201);
+        added["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|case| case["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    async fn freeze(&self) -> Value {
+        self.post("/versions", json!({})).await.expect(201)
+    }
+
+    /// The inputs, newest first.
+    async fn inputs(&self, query: &str) -> Vec<Value> {
+        let list = self.get(&format!("/cases?limit=200{query}")).await.expect(200);
+        list["cases"].as_array().unwrap().iter().map(|case| case["input"].clone()).collect()
+    }
+
+    async fn count(&self) -> Value {
+        self.get("").await.expect(200)["case_count"].clone()
+    }
+}
+
+on_both!(a_dataset_is_created_listed_changed_and_deleted, |app| async move {
+    let ada = app.signup("acme").await;
+    let body = json!({"name": "questions", "description": "from support"});
+    let made = app.post(DATASETS, body).bearer(&ada.token).send().await.expect(201);
+    assert_eq!(
+        fields(&made),
+        ["case_count", "created_at", "current_version", "description", "id", "name", "updated_at"]
+    );
+    assert_id(&made["id"]);
+    assert_eq!((&made["current_version"], &made["case_count"]), (&json!(0), &json!(0)));
+    assert_eq!(time(&made["created_at"]), time(&made["updated_at"]));
+    let path = format!("{DATASETS}/{}", made["id"].as_str().unwrap());
+    assert_eq!(app.get(&path).bearer(&ada.token).send().await.expect(200), made);
+    let other = app.post(DATASETS, json!({"name": "questions"})).key(&ada.api_key).send().await.expect(201);
+    assert_eq!(other["description"], "");
+    let list = app.get(DATASETS).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(list, json!({"datasets": [other, made], "next_cursor": null}));
+
+    app.app.clock.advance(1_000);
+    let changed = app.put(&path, json!({"name": "answers"})).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&changed["name"], &changed["description"]), (&json!("answers"), &made["description"]));
+    assert!(time(&changed["updated_at"]) > time(&made["updated_at"]));
+    let gone = app.delete(&path).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(gone, json!({"deleted": true}));
+    for below in ["", "/cases", "/versions", "/export"] {
+        app.get(&format!("{path}{below}")).bearer(&ada.token).send().await.expect_error(404, "not_found");
+    }
+    app.delete(&path).bearer(&ada.token).send().await.expect_error(404, "not_found");
+    app.put(&path, json!({"name": "x"})).bearer(&ada.token).send().await.expect_error(404, "not_found");
+});
+
+on_both!(lists_of_datasets_and_cases_come_in_pages, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    for _ in 0..2 {
+        Data::create(&app, &ada).await;
+    }
+    let page = app.get(&format!("{DATASETS}?limit=2")).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(page["datasets"].as_array().unwrap().len(), 2);
+    let next = format!("{DATASETS}?limit=2&cursor={}", page["next_cursor"].as_str().unwrap());
+    let rest = app.get(&next).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((rest["datasets"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null));
+
+    data.add(&["a", "b", "c", "d", "e"]).await;
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = data.get(&format!("/cases?limit=2{cursor}")).await.expect(200);
+        seen.extend(page["cases"].as_array().unwrap().iter().map(|case| case["input"].clone()));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, ["e", "d", "c", "b", "a"]);
+    for (below, named) in [
+        ("/cases?limit=0", "limit"),
+        ("/cases?cursor=*", "cursor"),
+        ("/cases?version=0", "version"),
+        ("/versions?limit=x", "limit"),
+        ("/versions?cursor=YQ", "cursor"),
+        ("/export?format=xml", "format"),
+    ] {
+        assert_names(&data.get(below).await, named);
+    }
+});
+
+on_both!(cases_are_added_one_by_one_or_together_and_hold_any_json, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let one = json!({"input": {"q": [1, 2.5, null, "ü"]}, "expected": ["x"], "metadata": {"topic": "maths"}});
+    let added = data.post("/cases", one.clone()).await.expect(201);
+    assert_eq!(fields(&added), ["created_at", "expected", "id", "input", "metadata", "updated_at"]);
+    assert_id(&added["id"]);
+    for field in ["input", "expected", "metadata"] {
+        assert_eq!(added[field], one[field]);
+    }
+    let many = json!({"cases": [{"input": "plain"}, {"input": 7, "expected": false, "metadata": "text"}]});
+    let many = data.post("/cases", many).await.expect(201);
+    assert_eq!(fields(&many), ["cases"]);
+    assert_eq!((&many["cases"][0]["expected"], &many["cases"][0]["metadata"]), (&Value::Null, &json!({})));
+    let list = data.get("/cases").await.expect(200);
+    assert_eq!(list, json!({"cases": [many["cases"][1], many["cases"][0], added], "next_cursor": null}));
+    assert_eq!(data.count().await, 3);
+
+    let path = format!("/cases/{}", added["id"].as_str().unwrap());
+    app.app.clock.advance(1_000);
+    let changed = data.put(&path, json!({"expected": null, "input": "new"})).await.expect(200);
+    assert_eq!((&changed["input"], &changed["expected"]), (&json!("new"), &Value::Null));
+    assert_eq!((&changed["metadata"], &changed["created_at"]), (&one["metadata"], &added["created_at"]));
+    assert!(time(&changed["updated_at"]) > time(&added["updated_at"]));
+    assert_eq!(data.get("/cases").await.expect(200)["cases"][2], changed);
+    let cleared = data.put(&path, json!({"metadata": null})).await.expect(200);
+    assert_eq!(cleared["metadata"], json!({}));
+
+    assert_eq!(data.delete(&path).await.expect(200), json!({"deleted": true}));
+    data.delete(&path).await.expect_error(404, "not_found");
+    data.put(&path, json!({"input": "x"})).await.expect_error(404, "not_found");
+    assert_eq!(data.count().await, 2);
+});
+
+on_both!(bad_cases_are_named_and_nothing_is_added, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let large = "x".repeat(MAX_CASE_BYTES);
+    for (body, named) in [
+        (json!({}), "input"),
+        (json!({"input": null}), "input"),
+        (json!({"cases": []}), "cases"),
+        (json!({"cases": [{"input": 1}, {"expected": 1}]}), "cases[1].input"),
+        (json!({"cases": "x"}), "cases"),
+        (json!({"input": 1, "cases": [{"input": 1}]}), "cases"),
+        (json!({"cases": vec![json!({"input": 1}); 1001]}), "cases"),
+        (json!({"input": large}), "bytes"),
+    ] {
+        assert_names(&data.post("/cases", body).await, named);
+    }
+    let id = data.add(&["ok"]).await.remove(0);
+    for (body, named) in [(json!({"input": large}), "bytes"), (json!([]), "object")] {
+        assert_names(&data.put(&format!("/cases/{id}"), body).await, named);
+    }
+    // A null input is no input, and so changes nothing.
+    assert_eq!(data.put(&format!("/cases/{id}"), json!({"input": null})).await.expect(200)["input"], "ok");
+    assert_eq!(data.inputs("").await, ["ok"]);
+    data.delete("/cases/x").await.expect_error(400, "bad_request");
+    for body in [json!({}), json!({"name": ""}), json!({"name": 1}), json!({"name": "x".repeat(201)})] {
+        assert_names(&app.post(DATASETS, body).bearer(&ada.token).send().await, "name");
+    }
+    let body = json!({"name": "x", "description": "d".repeat(4_097)});
+    assert_names(&app.post(DATASETS, body).bearer(&ada.token).send().await, "description");
+    assert_names(&data.post("/versions", json!({"note": "n".repeat(1_025)})).await, "note");
+});
+
+on_both!(a_frozen_version_stays_what_it_was, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let ids = data.add(&["a", "b", "c"]).await;
+    let noted = data.post("/versions", json!({"note": "first"})).await.expect(201);
+    assert_eq!(fields(&noted), ["case_count", "created_at", "created_by", "note", "version"]);
+    assert_eq!(
+        (&noted["version"], &noted["case_count"], &noted["note"]),
+        (&json!(1), &json!(3), &json!("first"))
+    );
+    assert_eq!(noted["created_by"], json!(ada.user_id));
+    let before = data.get("/cases?version=1").await.expect(200);
+
+    data.put(&format!("/cases/{}", ids[0]), json!({"input": "A"})).await.expect(200);
+    data.put(&format!("/cases/{}", ids[0]), json!({"input": "AA"})).await.expect(200);
+    data.delete(&format!("/cases/{}", ids[1])).await.expect(200);
+    let new = data.add(&["d", "e"]).await;
+    data.delete(&format!("/cases/{}", new[1])).await.expect(200);
+    assert_eq!(data.inputs("").await, ["d", "c", "AA"]);
+    assert_eq!(data.get("/cases?version=1").await.expect(200), before);
+
+    let bare = app.call(Method::POST, &format!("{}/versions", data.path)).bearer(&ada.token).send().await;
+    assert_eq!(bare.expect(201)["version"], 2);
+    data.delete(&format!("/cases/{}", ids[0])).await.expect(200);
+    assert_eq!(data.inputs("").await, ["d", "c"]);
+    assert_eq!(data.inputs("&version=2").await, ["d", "c", "AA"]);
+    assert_eq!(data.inputs("&version=1").await, ["c", "b", "a"]);
+    let dataset = data.get("").await.expect(200);
+    assert_eq!((&dataset["current_version"], &dataset["case_count"]), (&json!(2), &json!(2)));
+    let versions = data.get("/versions").await.expect(200);
+    let numbers: Vec<_> = versions["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| (v["version"].clone(), v["case_count"].clone()))
+        .collect();
+    assert_eq!(numbers, [(json!(2), json!(3)), (json!(1), json!(3))]);
+    let page = data.get("/versions?limit=1").await.expect(200);
+    let rest =
+        data.get(&format!("/versions?cursor={}", page["next_cursor"].as_str().unwrap())).await.expect(200);
+    assert_eq!(rest["versions"], json!([noted]));
+    data.get("/cases?version=3").await.expect_error(404, "not_found");
+    data.get("/export?version=3").await.expect_error(404, "not_found");
+    data.post("/sample", json!({"size": 1, "version": 3})).await.expect_error(404, "not_found");
+});
+
+on_both!(changes_at_once_are_all_kept_and_versions_have_no_gaps, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let id = data.add(&["start"]).await.remove(0);
+    let adds =
+        futures_util::future::join_all((0..6).map(|number| data.post("/cases", json!({"input": number}))));
+    let freezes = futures_util::future::join_all((0..5).map(|_| data.post("/versions", json!({}))));
+    let path = format!("/cases/{id}");
+    let edits = futures_util::future::join_all(
+        (0..5).map(|number| data.put(&path, json!({"input": format!("e{number}")}))),
+    );
+    let (adds, freezes, edits) = tokio::join!(adds, freezes, edits);
+    adds.iter().for_each(|answer| drop(answer.expect(201)));
+    edits.iter().for_each(|answer| drop(answer.expect(200)));
+    let mut numbers: Vec<i64> =
+        freezes.iter().map(|answer| answer.expect(201)["version"].as_i64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    assert_eq!((data.count().await, data.inputs("").await.len()), (json!(7), 7));
+    for answer in &freezes {
+        let version = answer.json();
+        let found = data.inputs(&format!("&version={}", version["version"])).await;
+        assert_eq!(json!(found.len()), version["case_count"], "{version}");
+    }
+    let (one, two) = tokio::join!(data.delete(&path), data.delete(&path));
+    let mut statuses = [one.status.as_u16(), two.status.as_u16()];
+    statuses.sort_unstable();
+    assert_eq!((statuses, data.count().await), ([200, 404], json!(6)));
+});
+
+const CSV: &str = "\u{feff}input,expected,metadata,topic\r\n\
+    \"What, is \"\"1+1\"\"?\",2,,maths\r\n\
+    \"{\"\"messages\"\": []}\",\"two\nlines\",\"{\"\"k\"\": 1}\",x\r\n";
+
+fn csv_cases() -> Value {
+    json!([
+        {"input": "What, is \"1+1\"?", "expected": "2", "metadata": {"topic": "maths"}},
+        {"input": {"messages": []}, "expected": "two\nlines", "metadata": {"k": 1, "topic": "x"}},
+    ])
+}
+
+/// The cases as they went in.
+async fn contents(data: &Data<'_>) -> Value {
+    let export = data.get("/export").await;
+    let mut cases = export.expect(200)["cases"].take();
+    for case in cases.as_array_mut().unwrap() {
+        for field in ["id", "created_at", "updated_at"] {
+            assert!(case.as_object_mut().unwrap().remove(field).is_some());
+        }
+    }
+    cases
+}
+
+on_both!(a_file_is_imported_whatever_its_format_and_its_wrapping, |app| async move {
+    let ada = app.signup("acme").await;
+    let array = csv_cases().to_string();
+    let object = json!({"cases": csv_cases()}).to_string();
+    let lines: String = csv_cases().as_array().unwrap().iter().map(|case| format!("{case}\r\n")).collect();
+    for (kind, body) in [
+        ("text/csv", CSV.to_owned()),
+        ("Text/CSV; charset=utf-8", CSV.to_owned()),
+        ("application/json", array.clone()),
+        ("application/json", format!(" {object}")),
+        ("application/x-www-form-urlencoded", object.clone()),
+        ("application/x-ndjson", format!("\n{lines}\n")),
+        ("application/json", json!({"format": "csv", "data": CSV}).to_string()),
+        ("application/json", json!({"format": "json", "data": array}).to_string()),
+        ("application/json", json!({"data": csv_cases(), "format": "json"}).to_string()),
+        ("application/json", json!({"format": "json", "data": {"cases": csv_cases()}}).to_string()),
+        ("application/json", json!({"format": "ndjson", "data": lines}).to_string()),
+    ] {
+        let data = Data::create(&app, &ada).await;
+        assert_eq!(data.import(kind, body.clone()).await.expect(200), json!({"imported": 2}), "{body}");
+        assert_eq!(contents(&data).await, csv_cases(), "{kind} {body}");
+        assert_eq!(data.count().await, 2);
+    }
+    let data = Data::create(&app, &ada).await;
+    data.add(&["there"]).await;
+    assert_eq!(data.import("text/csv", "input\n").await.expect(200), json!({"imported": 0}));
+    data.import("text/csv", "input\nnew\n").await.expect(200);
+    assert_eq!(data.inputs("").await, ["new", "there"]);
+});
+
+on_both!(every_bad_row_is_named_and_nothing_is_imported, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    data.add(&["there"]).await;
+    let csv = "input,expected\nok,ok\n,x\n\"two\nlines\",x\na,b,c\n";
+    let wrapped = json!({"format": "csv", "data": csv}).to_string();
+    for (kind, body) in [("text/csv", csv), ("application/json", wrapped.as_str())] {
+        let error = data.import(kind, body.to_owned()).await.expect_error(422, "validation_error");
+        assert_eq!(fields(&error), ["code", "errors", "message", "more_errors"]);
+        let lines: Vec<_> =
+            error["errors"].as_array().unwrap().iter().map(|row| row["line"].clone()).collect();
+        assert_eq!((lines, &error["more_errors"]), (vec![json!(3), json!(6)], &json!(0)));
+        assert!(error["errors"][0]["message"].as_str().unwrap().contains("input"));
+        assert!(error["message"].as_str().unwrap().contains("line 3"), "{error}");
+    }
+    let many = format!("input,x\n{}", "bad\n".repeat(1_000));
+    let error = data.import("text/csv", many).await.expect_error(422, "validation_error");
+    assert_eq!((error["errors"].as_array().unwrap().len(), &error["more_errors"]), (100, &json!(900)));
+    for (kind, body, line) in [
+        ("application/x-ndjson", "{\"input\": 1}\nnot json\n", 2),
+        ("application/json", "[{\"input\": 1},\n{\"expected\": 1}]", 2),
+        ("application/json", "{\"cases\": [\n{\"input\": 1},\n7]}", 3),
+    ] {
+        let error = data.import(kind, body).await.expect_error(422, "validation_error");
+        assert_eq!(error["errors"][0]["line"], line, "{body}");
+    }
+    for (kind, body) in [
+        ("text/csv", "question\nx\n"),
+        ("text/csv", ""),
+        ("text/csv", "input\n\"never ends"),
+        ("application/json", "{\"format\": \"json\", \"data\": \"[\"}"),
+    ] {
+        data.import(kind, body).await.expect_error(422, "validation_error");
+    }
+    for (body, named) in [
+        ("", "JSON"),
+        ("[", "JSON"),
+        ("7", "JSON"),
+        ("{}", "cases"),
+        ("{\"cases\": 1}", "JSON"),
+        ("{\"format\": \"xml\", \"data\": \"\"}", "format"),
+        ("{\"data\": \"\"}", "format"),
+        ("{\"format\": \"csv\"}", "data"),
+        ("{\"format\": \"csv\", \"data\": []}", "data"),
+    ] {
+        assert_names(&data.import("application/json", body).await, named);
+    }
+    assert_eq!(data.inputs("").await, ["there"]);
+    let nowhere = format!("{DATASETS}/{}/import", missing_id().as_str().unwrap());
+    let call = app.call(Method::POST, &nowhere).bearer(&ada.token).header("content-type", "text/csv");
+    call.raw("input\nx\n").send().await.expect_error(404, "not_found");
+});
+
+on_both!(an_import_has_a_greatest_size, [("GATEWAY_MAX_BODY_BYTES", "2000000")], |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let body = "x".repeat(2_000_001);
+    data.import("text/csv", body).await.expect_error(413, "payload_too_large");
+    // Many short rows: more than may be added at once.
+    let rows = format!("input\n{}", "a\n".repeat(200_001));
+    data.import("text/csv", rows).await.expect_error(413, "payload_too_large");
+    assert!(200_001 < MAX_CASES);
+    assert_eq!(data.count().await, 0);
+});
+
+on_both!(a_hundred_thousand_rows_are_imported_in_one_go, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let mut csv = String::from("input,expected,topic\r\n");
+    for number in 0..100_000 {
+        let _ = write!(csv, "\"question {number}, with a comma\",answer {number},t{}\r\n", number % 7);
+    }
+    let began = std::time::Instant::now();
+    assert_eq!(data.import("text/csv", csv).await.expect(200), json!({"imported": 100_000}));
+    println!("import of 100000 rows: {:?}", began.elapsed());
+    assert_eq!(data.count().await, 100_000);
+    assert_eq!(data.inputs("&limit=1").await, ["question 99999, with a comma"]);
+    // Freezing copies nothing, and the version is read while the copy goes on.
+    let began = std::time::Instant::now();
+    assert_eq!(data.freeze().await["case_count"], 100_000);
+    assert!(began.elapsed().as_secs() < 2, "{:?}", began.elapsed());
+    let export = data.get("/export?format=ndjson&version=1").await;
+    assert_eq!(export.status, 200);
+    let text = export.text();
+    let ids: HashSet<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.len(), 100_000);
+    let sample = data.post("/sample", json!({"size": 250, "seed": 1})).await.expect(200);
+    assert_eq!(sample["cases"].as_array().unwrap().len(), 250);
+    data.delete("").await.expect(200);
+});
+
+on_both!(others_write_while_an_import_runs, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let csv = format!("input\n{}", "some text\n".repeat(20_000));
+    let import = data.import("text/csv", csv);
+    let adds = async {
+        for number in 0..5 {
+            data.post("/cases", json!({"input": number})).await.expect(201);
+        }
+    };
+    let (imported, ()) = tokio::join!(import, adds);
+    imported.expect(200);
+    assert_eq!(data.count().await, 20_005);
+});
+
+on_both!(an_export_holds_every_case_and_can_be_imported_again, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let mut lines = String::new();
+    for number in 0..250 {
+        let _ = writeln!(
+            lines,
+            "{}",
+            json!({"input": format!("q\"{number}\", \n"), "expected": {"n": number}, "metadata": {"k": "v"}})
+        );
+    }
+    data.import("application/x-ndjson", lines).await.expect(200);
+    data.freeze().await;
+    data.add(&["later"]).await;
+    let expected = contents(&data).await;
+    assert_eq!(expected.as_array().unwrap().len(), 251);
+    for (format, kind, first) in [
+        ("json", "application/json", "{\"cases\":["),
+        ("csv", "text/csv; charset=utf-8", "input,expected,metadata\n"),
+        ("ndjson", "application/x-ndjson", "{\"id\":"),
+    ] {
+        let export = data.get(&format!("/export?format={format}")).await;
+        assert_eq!((export.status.as_u16(), export.header("content-type")), (200, Some(kind)));
+        let name = export.header("content-disposition").unwrap();
+        assert!(
+            name.starts_with("attachment; filename=\"dataset-") && name.ends_with(&format!(".{format}\""))
+        );
+        assert!(export.text().starts_with(first), "{format}");
+        let copy = Data::create(&app, &ada).await;
+        copy.import(kind, export.body.clone()).await.expect(200);
+        assert_eq!(contents(&copy).await, expected, "{format}");
+        let frozen = data.get(&format!("/export?format={format}&version=1")).await;
+        assert!(!frozen.text().contains("later") && export.text().contains("later"));
+        assert!(frozen.header("content-disposition").unwrap().contains("-v1."));
+    }
+    let empty = Data::create(&app, &ada).await;
+    assert_eq!(empty.get("/export").await.expect(200), json!({"cases": []}));
+});
+
+on_both!(a_sample_can_be_drawn_again_by_its_seed, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = Data::create(&app, &ada).await;
+    let inputs: Vec<String> = (0..150).map(|number| format!("case {number}")).collect();
+    data.add(&inputs.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let first = data.post("/sample", json!({"size": 20, "seed": 7})).await.expect(200);
+    assert_eq!(fields(&first), ["cases", "seed"]);
+    assert_eq!(first["seed"], 7);
+    let ids = |sample: &Value| -> Vec<String> {
+        sample["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|case| case["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(ids(&first).iter().collect::<HashSet<_>>().len(), 20);
+    assert_eq!(data.post("/sample", json!({"size": 20, "seed": 7})).await.expect(200), first);
+    let other = data.post("/sample", json!({"size": 20, "seed": 8})).await.expect(200);
+    assert_ne!(ids(&other), ids(&first));
+    let larger = data.post("/sample", json!({"size": 120, "seed": 7})).await.expect(200);
+    assert_eq!(ids(&larger)[..20], ids(&first));
+
+    // Without a seed one is chosen, told, and good for the same draw.
+    let drawn = data.post("/sample", json!({"size": 20})).await.expect(200);
+    let again = data.post("/sample", json!({"size": 20, "seed": drawn["seed"]})).await.expect(200);
+    assert_eq!(drawn, again);
+    let fresh = data.post("/sample", json!({"size": 20})).await.expect(200);
+    assert_ne!(fresh["seed"], drawn["seed"]);
+
+    let all = data.post("/sample", json!({"size": 10_000, "seed": 1})).await.expect(200);
+    assert_eq!(ids(&all).iter().collect::<HashSet<_>>().len(), 150);
+    data.freeze().await;
+    let frozen = json!({"size": 20, "seed": 7, "version": 1});
+    data.delete(&format!("/cases/{}", ids(&first)[0])).await.expect(200);
+    assert_eq!(data.post("/sample", frozen).await.expect(200), first);
+    assert!(
+        !ids(&data.post("/sample", json!({"size": 20, "seed": 7})).await.expect(200))
+            .contains(&ids(&first)[0])
+    );
+    let empty = Data::create(&app, &ada).await;
+    let none = empty.post("/sample", json!({"size": 3, "seed": 1})).await.expect(200);
+    assert_eq!(none, json!({"cases": [], "seed": 1}));
+    for (body, named) in [
+        (json!({}), "size"),
+        (json!({"size": 0}), "size"),
+        (json!({"size": 10_001}), "size"),
+        (json!({"size": "3"}), "size"),
+        (json!({"size": 3, "seed": -1}), "seed"),
+        (json!({"size": 3, "seed": 9_007_199_254_740_992_i64}), "seed"),
+        (json!({"size": 3, "seed": "x"}), "seed"),
+        (json!({"size": 3, "version": 0}), "version"),
+    ] {
+        assert_names(&data.post("/sample", body).await, named);
+    }
+});
+
+on_both!(log_rows_become_cases, |app| async move {
+    let ada = app.signup("acme").await;
+    let eve = app.signup("evil").await;
+    let data = Data::create(&app, &ada).await;
+    let now = app.app.clock.now();
+    let one = row(&ada, now);
+    let messages = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]);
+    let talk = with(row(&ada, now), |row| {
+        row.request = json!({"model": "m", "messages": messages}).to_string().into_bytes();
+    });
+    let cut = with(row(&ada, now), |row| {
+        row.request = chat("hello there")[..60].to_vec();
+        row.request_stored = Stored::Truncated;
+        row.response = Vec::new();
+    });
+    let bare = with(row(&ada, now), |row| row.request = Vec::new());
+    let foreign = row(&eve, now);
+    app.write(&[one.clone(), talk.clone(), cut.clone(), bare.clone(), foreign.clone()]).await;
+
+    let made =
+        data.post("/from-logs", json!({"log_ids": [one.id, talk.id, cut.id, one.id]})).await.expect(201);
+    let cases = made["cases"].as_array().unwrap();
+    assert_eq!((fields(&made), cases.len()), (vec!["cases"], 3));
+    assert_eq!((&cases[0]["input"], &cases[0]["expected"]), (&json!("hello there"), &Value::Null));
+    assert_eq!(
+        cases[0]["metadata"],
+        json!({"log_id": one.id, "provider": "openai", "model": "gpt-4o", "output": "general greeting"})
+    );
+    assert_eq!(cases[1]["input"], messages);
+    assert!("hello there".starts_with(cases[2]["input"].as_str().unwrap()));
+    assert_eq!(cases[2]["metadata"].get("output"), None);
+    assert_eq!(data.count().await, 3);
+
+    let missing = data.post("/from-logs", json!({"log_ids": [one.id, 4711]})).await;
+    let hidden = data.post("/from-logs", json!({"log_ids": [one.id, foreign.id]})).await;
+    assert_names(&missing, "log_ids");
+    assert_eq!(missing.text().replace("4711", ""), hidden.text().replace(&foreign.id.to_string(), ""));
+    for body in [
+        json!({"log_ids": [bare.id]}),
+        json!({"log_ids": []}),
+        json!({"log_ids": ["x"]}),
+        json!({}),
+        json!({"log_ids": vec![one.id; 201]}),
+    ] {
+        assert_names(&data.post("/from-logs", body).await, "log_ids");
+    }
+    assert_eq!(data.count().await, 3);
+});
+
+on_both!(viewers_read_and_members_write, |app| async move {
+    let ada = app.signup("acme").await;
+    let (viewer, member) = (app.join(&ada, "viewer").await, app.join(&ada, "member").await);
+    let data = Data::create(&app, &member).await;
+    data.add(&["x"]).await;
+    let seen = Data { app: &app, by: &viewer, path: data.path.clone() };
+    seen.get("").await.expect(200);
+    seen.get("/cases").await.expect(200);
+    seen.get("/export").await.expect(200);
+    seen.post("/sample", json!({"size": 1})).await.expect(200);
+    for (below, body) in [
+        ("/cases", json!({"input": 1})),
+        ("/versions", json!({})),
+        ("/import", json!([])),
+        ("/from-logs", json!({"log_ids": [1]})),
+    ] {
+        seen.post(below, body).await.expect_error(403, "forbidden");
+    }
+    seen.put("", json!({"name": "x"})).await.expect_error(403, "forbidden");
+    seen.delete("").await.expect_error(403, "forbidden");
+    assert_eq!(data.count().await, 1);
+});
