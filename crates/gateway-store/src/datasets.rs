@@ -256,6 +256,9 @@ pub async fn changed(tx: &mut Tx, held: &Dataset, more: i64, now: Timestamp) -> 
     .map(|_| ())
 }
 
+/// Where a list of cases begins, as an id: a bound that is always there lets the index find the page, however far down.
+const BEHIND_ALL: &str = "z";
+
 const CASE_COLUMNS: &str = "c.id, c.input, c.expected, c.metadata, c.created_at, c.updated_at";
 
 /// A case of the working copy of a dataset that is held.
@@ -276,12 +279,13 @@ pub async fn cases(
     of: Edition,
     page: &Page,
 ) -> Result<Paged<Case>, StoreError> {
+    let before = page.before.as_deref().unwrap_or(BEHIND_ALL);
     let sql = format!(
         "SELECT {CASE_COLUMNS} FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \
-         WHERE d.org_id = $1 AND d.id = $2 AND ($3 IS NULL OR c.id < $3) AND {} ORDER BY c.id DESC LIMIT $4",
+         WHERE d.org_id = $1 AND d.id = $2 AND c.id < $3 AND {} ORDER BY c.id DESC LIMIT $4",
         of.condition()
     );
-    let rows = db.all(AssertSqlSafe(sql), args![org, id, page.before.clone(), page.fetch()]).await?;
+    let rows = db.all(AssertSqlSafe(sql), args![org, id, before, page.fetch()]).await?;
     let cases = rows.iter().map(read_case).collect::<Result<Vec<_>, _>>()?;
     Ok(page.cut(cases, |case| case.id.to_string()))
 }
@@ -297,10 +301,12 @@ pub async fn cases_after(
 ) -> Result<Vec<Case>, StoreError> {
     let sql = format!(
         "SELECT {CASE_COLUMNS} FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \
-         WHERE d.org_id = $1 AND d.id = $2 AND ($3 IS NULL OR c.id > $3) AND {} ORDER BY c.id LIMIT $4",
+         WHERE d.org_id = $1 AND d.id = $2 AND c.id > $3 AND {} ORDER BY c.id LIMIT $4",
         of.condition()
     );
-    let rows = db.all(AssertSqlSafe(sql), args![org, id, after, limit]).await?;
+    let rows = db
+        .all(AssertSqlSafe(sql), args![org, id, after.map(|id| id.to_string()).unwrap_or_default(), limit])
+        .await?;
     rows.iter().map(read_case).collect()
 }
 
@@ -315,10 +321,12 @@ pub async fn case_ids_after(
 ) -> Result<Vec<CaseId>, StoreError> {
     let sql = format!(
         "SELECT c.id FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \
-         WHERE d.org_id = $1 AND d.id = $2 AND ($3 IS NULL OR c.id > $3) AND {} ORDER BY c.id LIMIT $4",
+         WHERE d.org_id = $1 AND d.id = $2 AND c.id > $3 AND {} ORDER BY c.id LIMIT $4",
         of.condition()
     );
-    let rows = db.all(AssertSqlSafe(sql), args![org, id, after, limit]).await?;
+    let rows = db
+        .all(AssertSqlSafe(sql), args![org, id, after.map(|id| id.to_string()).unwrap_or_default(), limit])
+        .await?;
     rows.iter().map(|row| row.get("id")).collect()
 }
 
