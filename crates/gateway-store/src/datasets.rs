@@ -256,6 +256,11 @@ pub async fn changed(tx: &mut Tx, held: &Dataset, more: i64, now: Timestamp) -> 
     .map(|_| ())
 }
 
+/// After many cases were added at once: has the database notice how many there are now.
+pub async fn settle(db: &Db) -> Result<(), StoreError> {
+    db.look_again_at("dataset_cases").await
+}
+
 /// Where a list of cases begins, as an id: a bound that is always there lets the index find the page, however far down.
 const BEHIND_ALL: &str = "z";
 

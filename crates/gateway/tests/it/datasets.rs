@@ -407,9 +407,7 @@ on_both!(a_hundred_thousand_rows_are_imported_in_one_go, |app| async move {
     for number in 0..100_000 {
         let _ = write!(csv, "\"question {number}, with a comma\",answer {number},t{}\r\n", number % 7);
     }
-    let began = std::time::Instant::now();
     assert_eq!(data.import("text/csv", csv).await.expect(200), json!({"imported": 100_000}));
-    println!("import of 100000 rows: {:?}", began.elapsed());
     assert_eq!(data.count().await, 100_000);
     assert_eq!(data.inputs("&limit=1").await, ["question 99999, with a comma"]);
     // Freezing copies nothing, and the version is read while the copy goes on.
@@ -418,11 +416,9 @@ on_both!(a_hundred_thousand_rows_are_imported_in_one_go, |app| async move {
     assert!(began.elapsed().as_secs() < 2, "{:?}", began.elapsed());
     let export = data.get("/export?format=ndjson&version=1").await;
     assert_eq!(export.status, 200);
+    // A line begins with the id, `{"id":"…"`; reading a hundred thousand of them as JSON would take most of the test.
     let text = export.text();
-    let ids: HashSet<String> = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned())
-        .collect();
+    let ids: HashSet<&str> = text.lines().map(|line| &line[..43]).collect();
     assert_eq!(ids.len(), 100_000);
     let sample = data.post("/sample", json!({"size": 250, "seed": 1})).await.expect(200);
     assert_eq!(sample["cases"].as_array().unwrap().len(), 250);

@@ -32,6 +32,8 @@ use crate::problem::{Outcome, Problem};
 const MAX_ROWS: u64 = 200_000;
 /// Rows that are handed to the store at a time; two such batches wait at most.
 const BATCH: usize = 1_000;
+/// From so many rows on, the database is told that there are more now.
+const MANY: usize = 5_000;
 /// A sender that is silent for this long is given up, and so is one that needs longer for all of it.
 const SILENCE: Duration = Duration::from_secs(60);
 const WHOLE_BODY: Duration = Duration::from_secs(300);
@@ -79,6 +81,11 @@ async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64)
     reading.await.map_err(Problem::internal)?.map_err(|error| refused(error, false))?;
     datasets::changed(&mut tx, &held, count(rows), now).await?;
     tx.commit().await?;
+    if rows >= MANY
+        && let Err(error) = datasets::settle(&app.db).await
+    {
+        tracing::debug!(%error, "large datasets are read slowly until the database has looked at them by itself");
+    }
     Ok(())
 }
 
