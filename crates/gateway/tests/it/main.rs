@@ -16,6 +16,7 @@ mod apps;
 mod auth;
 mod bodies;
 mod cli;
+mod dataset_files;
 mod datasets;
 mod docs;
 mod isolation;
