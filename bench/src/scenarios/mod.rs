@@ -3,6 +3,7 @@
 
 mod big_prompt;
 mod fixed_rate;
+mod import;
 mod memory;
 mod open_streams;
 mod saturation;
@@ -21,7 +22,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> Outcome<Section>,
 }
 
-const SCENARIOS: [Scenario; 7] = [
+const SCENARIOS: [Scenario; 8] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -29,6 +30,7 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario { id: "e", name: "open streams", run: open_streams::run },
     Scenario { id: "f", name: "memory", run: memory::run },
     Scenario { id: "g", name: "start-up", run: startup::run },
+    Scenario { id: "i", name: "import", run: import::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
@@ -221,7 +223,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefg");
+        assert_eq!(ids(&[]).unwrap(), "abcdefgi");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }

@@ -69,6 +69,10 @@ uuid_id! {
     InviteId,
     /// A job in the background.
     JobId,
+    PromptId,
+    DatasetId,
+    /// A test case of a dataset.
+    CaseId,
     /// One issued session token (`jti`).
     TokenId,
 }

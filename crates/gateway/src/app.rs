@@ -30,6 +30,7 @@ use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
+use crate::prompts::Prompts;
 use crate::proxy::pulse::Pulses;
 use crate::proxy::upstream::Clients;
 use crate::proxy::{Worker, target};
@@ -62,6 +63,8 @@ pub struct App {
     pub log_ids: LogIds,
     pub spool: Spool,
     pub metrics: Metrics,
+    /// Templates, ready to be rendered.
+    pub prompts: Prompts,
     /// Rows as the writer has stored them, for those who follow.
     pub tail: broadcast::Sender<Arc<LogRow>>,
     /// Wakes those who wait for jobs.
@@ -120,6 +123,7 @@ impl App {
             log_ids: LogIds::new(random[0]),
             spool,
             metrics: Metrics::default(),
+            prompts: Prompts::default(),
             tail: broadcast::Sender::new(TAIL_ROWS),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
@@ -292,6 +296,7 @@ async fn forget_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Ti
     for (org, at) in &changed {
         if seen.get(org) != Some(at) {
             app.access.forget_all_of(*org);
+            app.prompts.forget_all_of(*org);
         }
     }
     *seen = changed.into_iter().collect();

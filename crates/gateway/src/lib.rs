@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod log;
 pub mod metrics;
 pub mod problem;
+pub mod prompts;
 pub mod proxy;
 pub mod server;
 mod telemetry;

@@ -18,6 +18,7 @@ pub mod scan;
 pub mod sigv4;
 pub mod sse;
 pub mod translate;
+pub mod system;
 pub mod usage;
 
 /// The wire format that a provider speaks.

@@ -2,7 +2,7 @@
 
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::Shape;
-use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens, first_log_id};
+use gateway_core::logs::{Level, LogRow, PromptUsed, Source, Stored, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_decimal;
 use gateway_core::words::of_bodies;
@@ -123,8 +123,8 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, Store
 const COLUMNS: &str = "r.id, r.org_id, r.request_id, r.created_at, r.level, r.source, r.provider, r.shape, r.model, \
     r.method, r.path, r.status, r.error_code, r.stream, r.latency_ms, r.ttft_ms, r.prompt_tokens, r.completion_tokens, \
     r.cached_tokens, r.cache_write_tokens, r.reasoning_tokens, r.audio_tokens, r.usage_estimated, r.cost, r.unpriced, \
-    r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.traceparent, \
-    r.request_stored, r.response_stored, r.response_is_stream, r.preview";
+    r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.prompt, r.prompt_version, \
+    r.traceparent, r.request_stored, r.response_stored, r.response_is_stream, r.preview";
 
 async fn fetch_by_hours(
     logs: &Db,
@@ -275,6 +275,10 @@ fn read(row: &Row) -> Result<Entry, StoreError> {
         user: row.get("user_id")?,
         session_id: row.get("session_id")?,
         metadata: row.json("metadata")?,
+        prompt: row
+            .get::<Option<String>>("prompt")?
+            .zip(row.get::<Option<i64>>("prompt_version")?)
+            .map(|(name, version)| PromptUsed { name, version }),
         traceparent: row.get("traceparent")?,
         request_stored: stored(row, "request_stored")?,
         response_stored: stored(row, "response_stored")?,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, UserId};
+use gateway_core::ids::{AppId, CaseId, DatasetId, KeyId, OrgId, TeamId, UserId};
 use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -48,7 +48,15 @@ macro_rules! id_params {
         }
     )+};
 }
-id_params!(OrgId = "orgId", KeyId = "keyId", TeamId = "teamId", AppId = "appId", UserId = "userId");
+id_params!(
+    OrgId = "orgId",
+    KeyId = "keyId",
+    TeamId = "teamId",
+    AppId = "appId",
+    UserId = "userId",
+    DatasetId = "datasetId",
+    CaseId = "caseId"
+);
 
 /// A parameter that may be any text: `text_param!(/// doc … SessionId = "sessionId");`
 macro_rules! text_param {

@@ -5,6 +5,7 @@ mod apps;
 mod auth;
 mod cache;
 pub mod caller;
+mod datasets;
 pub mod docs;
 pub mod extract;
 mod keys;
@@ -13,6 +14,7 @@ mod members;
 mod metrics;
 mod orgs;
 pub mod page;
+mod prompts;
 mod providers;
 mod query;
 pub mod route;
@@ -41,6 +43,8 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         providers::area(),
+        prompts::area(),
+        datasets::area(),
         logs::area(),
         sessions::area(),
         users::area(),

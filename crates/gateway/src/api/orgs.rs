@@ -166,5 +166,6 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     tx.commit().await?;
     app.access.forget_all_of(org);
     app.cache.purge(org, Scope::All).await;
+    app.prompts.forget_all_of(org);
     Ok(Deleted::yes())
 }

@@ -419,6 +419,7 @@ impl Record {
             user: self.user.take(),
             session_id: self.session.take(),
             metadata: std::mem::take(&mut self.metadata),
+            prompt: None,
             traceparent: self.traceparent.take(),
             request_stored,
             response_stored,

@@ -10,7 +10,10 @@ use crate::support::{Account, TestApp};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
-    json!({"name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"]})
+    json!({
+        "name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
+        "content": "x", "input": "x", "log_ids": [4711], "format": "json", "data": "[]", "size": 1,
+    })
 }
 
 /// One of everything that has an id, in the account's organization.
@@ -23,6 +26,8 @@ struct Things {
     provider: String,
     log: String,
     session: String,
+    dataset: String,
+    case: String,
 }
 
 impl Things {
@@ -35,9 +40,17 @@ impl Things {
         let session = format!("session of {}", of.slug).replace(' ', "-");
         let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
         app.write(std::slice::from_ref(&log)).await;
+        let prompt = json!({"namespace": "theirs", "slug": "prompt", "content": "x"});
+        make("/api/v1/prompts".into(), prompt, "/id").await;
+        let dataset = make("/api/v1/datasets".into(), json!({"name": "d"}), "/id").await;
+        let below_dataset = |what: &str| format!("/api/v1/datasets/{dataset}/{what}");
+        let case = make(below_dataset("cases"), json!({"input": "x"}), "/id").await;
+        app.post(&below_dataset("versions"), json!({})).bearer(&of.token).send().await.expect(201);
         Self {
             log: log.id.to_string(),
             session,
+            dataset,
+            case,
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
@@ -57,9 +70,14 @@ impl Things {
             "name" => &self.provider,
             "logId" => &self.log,
             "sessionId" => &self.session,
+            "namespace" => "theirs",
+            "slug" => "prompt",
+            "version" => "1",
+            "datasetId" => &self.dataset,
+            "caseId" => &self.case,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
-        .clone()
+        .to_owned()
     }
 }
 
@@ -68,6 +86,7 @@ fn nothing(param: &str) -> String {
     match param {
         "name" => "absent".into(),
         "logId" => "4711".into(),
+        "version" => "7".into(),
         _ => uuid::Uuid::new_v4().to_string(),
     }
 }
@@ -114,7 +133,9 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
     let below =
         ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
-    for path in below.iter().map(String::as_str).chain(["/api/v1/keys"]) {
+    for path in
+        below.iter().map(String::as_str).chain(["/api/v1/keys", "/api/v1/prompts", "/api/v1/datasets"])
+    {
         lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
     }
     lists
@@ -126,7 +147,8 @@ on_both!(lists_show_only_the_callers_organization, |app| async move {
     let theirs = Things::create(&app, &ada).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
-    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &ada.email] {
+    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &theirs.dataset, &ada.email]
+    {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
 });
