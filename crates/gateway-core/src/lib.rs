@@ -4,6 +4,7 @@
 pub mod access;
 pub mod accounts;
 pub mod egress;
+pub mod embed;
 pub mod events;
 pub mod ids;
 pub mod limits;
