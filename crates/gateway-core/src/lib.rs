@@ -5,6 +5,7 @@ pub mod access;
 pub mod accounts;
 pub mod egress;
 pub mod embed;
+pub mod evaluators;
 pub mod events;
 pub mod ids;
 pub mod limits;
