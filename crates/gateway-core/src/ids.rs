@@ -69,6 +69,12 @@ uuid_id! {
     InviteId,
     /// A job in the background.
     JobId,
+    PromptId,
+    DatasetId,
+    /// A test case of a dataset.
+    CaseId,
+    /// A run in the playground, or a comparison of several.
+    PlayId,
     /// One issued session token (`jti`).
     TokenId,
 }

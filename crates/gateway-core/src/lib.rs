@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod datasets;
 pub mod egress;
 pub mod embed;
 pub mod evaluators;
@@ -12,6 +13,7 @@ pub mod limits;
 pub mod llm;
 pub mod logs;
 pub mod pricing;
+pub mod prompts;
 pub mod scopes;
 pub mod time;
 pub mod totals;

@@ -9,6 +9,7 @@ mod row;
 
 pub mod accounts;
 pub mod apps;
+pub mod datasets;
 pub mod events;
 pub mod jobs;
 pub mod keys;
@@ -17,6 +18,7 @@ pub mod members;
 pub mod names;
 pub mod orgs;
 pub mod page;
+pub mod prompts;
 pub mod providers;
 pub mod teams;
 #[cfg(feature = "testing")]

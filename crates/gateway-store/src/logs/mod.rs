@@ -1,7 +1,7 @@
 //! Log rows: written in batches, read back one by one, in pages or added up, and removed when their time is over.
 //! They live in a part of the store of their own. A row's place in time is its id, everywhere.
 
-mod bulk;
+pub(crate) mod bulk;
 mod hours;
 mod partitions;
 mod read;
