@@ -23,7 +23,8 @@ use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
-use crate::jobs::Bells;
+use crate::evals::live::LiveEvals;
+use crate::jobs::{self, Bells};
 use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
@@ -56,9 +57,12 @@ pub struct App {
     pub metrics: Metrics,
     /// Rows as the writer has stored them, for those who follow.
     pub tail: broadcast::Sender<Arc<LogRow>>,
+    /// The evals that judge new rows.
+    pub live_evals: LiveEvals,
     /// Wakes those who wait for jobs.
     pub bells: Bells,
     ids: Mutex<ContextV7>,
+    numbers: LogIds,
     process: u64,
     requests: AtomicU64,
     stopping: watch::Sender<bool>,
@@ -116,6 +120,8 @@ impl App {
             started: Instant::now(),
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
+            numbers: LogIds::new(random[0]),
+            live_evals: LiveEvals::default(),
             process: u64::from_le_bytes(random),
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
@@ -128,6 +134,7 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        jobs::start(&app);
         Ok(app)
     }
 
@@ -137,6 +144,11 @@ impl App {
         let context = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let nanoseconds = u32::try_from(now % 1_000).unwrap_or(0) * 1_000_000;
         T::from(Uuid::new_v7(uuid::Timestamp::from_unix(&*context, now / 1_000, nanoseconds)))
+    }
+
+    /// A new time-ordered number that fits into 53 bits, for what has no UUID.
+    pub fn new_number(&self) -> i64 {
+        self.numbers.next(self.clock.now())
     }
 
     /// A new request id: this process's random number and a count, so that it costs no system call.

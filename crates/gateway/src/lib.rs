@@ -7,6 +7,7 @@ pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod evals;
 pub mod health;
 pub mod jobs;
 pub mod log;

@@ -123,5 +123,17 @@ impl Evaluator {
     }
 }
 
+/// Is this log row among the share of rows that the eval judges? The same row gets the same answer every time.
+pub fn is_sampled(eval: i64, log: i64, rate: f64) -> bool {
+    // The finalizer of splitmix64: every bit of both ids moves every bit of the draw.
+    let mut mixed = eval.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ log.cast_unsigned();
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    #[expect(clippy::cast_precision_loss, reason = "a draw of 53 bits fits a float")]
+    let draw = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
+    draw < rate
+}
+
 #[cfg(test)]
 mod tests;

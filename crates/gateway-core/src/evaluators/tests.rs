@@ -206,3 +206,21 @@ fn the_catalogue_describes_every_config() {
     }
     assert_eq!(catalogue().len(), 15);
 }
+
+#[test]
+fn a_share_of_rows_is_drawn_the_same_every_time_and_apart_for_each_eval() {
+    let drawn =
+        |eval: i64, rate: f64| (0..10_000).filter(|log| is_sampled(eval, *log, rate)).collect::<Vec<i64>>();
+    assert_eq!(drawn(1, 0.0).len(), 0);
+    assert_eq!(drawn(1, 1.0).len(), 10_000);
+    for rate in [0.01, 0.25, 0.5] {
+        let found = drawn(7, rate).len();
+        let expected = 10_000.0 * rate;
+        assert!(
+            (f64::from(u32::try_from(found).unwrap()) - expected).abs() < 4.0 * expected.sqrt(),
+            "{rate}: {found}"
+        );
+    }
+    assert_eq!(drawn(7, 0.5), drawn(7, 0.5));
+    assert_ne!(drawn(7, 0.5), drawn(8, 0.5));
+}

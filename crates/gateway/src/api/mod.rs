@@ -5,6 +5,7 @@ mod apps;
 mod auth;
 pub mod caller;
 pub mod docs;
+mod evals;
 pub mod extract;
 mod keys;
 mod logs;
@@ -12,6 +13,7 @@ mod members;
 mod metrics;
 mod orgs;
 pub mod page;
+mod playground;
 mod providers;
 mod query;
 pub mod route;
@@ -40,6 +42,8 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         providers::area(),
+        evals::area(),
+        playground::area(),
         logs::area(),
         sessions::area(),
         users::area(),

@@ -3,6 +3,9 @@
 //! a lease that is renewed while it runs, and tried again with back-off when it fails. A job whose node dies is taken
 //! by another once its lease ends.
 
+pub mod judge_live;
+pub mod run_eval;
+
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,6 +127,12 @@ pub async fn enqueue<J: Job>(app: &App, tx: &mut Tx, org: OrgId, job: &J) -> Res
     };
     let added = jobs::enqueue(tx, &new).await?;
     Ok(Queued { name: J::NAME, added })
+}
+
+/// Starts the work on every kind of job.
+pub fn start(app: &Arc<App>) {
+    app.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
+    app.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
 }
 
 /// Runs the jobs of one kind until the service stops, then waits for those under way.

@@ -10,7 +10,8 @@ use crate::support::{Account, TestApp};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
-    json!({"name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"]})
+    json!({"name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
+        "eval_id": 4711, "to": 4711})
 }
 
 /// One of everything that has an id, in the account's organization.
@@ -23,6 +24,10 @@ struct Things {
     provider: String,
     log: String,
     session: String,
+    eval: String,
+    run: String,
+    dataset: String,
+    play: String,
 }
 
 impl Things {
@@ -35,7 +40,16 @@ impl Things {
         let session = format!("session of {}", of.slug).replace(' ', "-");
         let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
         app.write(std::slice::from_ref(&log)).await;
+        let eval = app.eval(of, "static", "is_json", json!({})).await;
+        let run = app.eval_run(of, &eval, json!({})).await;
+        let tried =
+            json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
+        let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
         Self {
+            eval: eval["id"].to_string(),
+            run: run["id"].to_string(),
+            dataset: app.dataset(of, &[json!({"input": "x"})]).await,
+            play: tried["id"].as_str().unwrap().to_owned(),
             log: log.id.to_string(),
             session,
             org: of.org_id.clone(),
@@ -57,6 +71,10 @@ impl Things {
             "name" => &self.provider,
             "logId" => &self.log,
             "sessionId" => &self.session,
+            "evalId" => &self.eval,
+            "runId" => &self.run,
+            "datasetId" => &self.dataset,
+            "playId" => &self.play,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .clone()
@@ -67,13 +85,15 @@ impl Things {
 fn nothing(param: &str) -> String {
     match param {
         "name" => "absent".into(),
-        "logId" => "4711".into(),
+        "logId" | "evalId" | "runId" => "4711".into(),
         _ => uuid::Uuid::new_v4().to_string(),
     }
 }
 
 async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path: &str) -> (u16, String) {
-    let mut call = app.call(method.clone(), path);
+    // What a route wants besides its ids is there, so that only they are looked at.
+    let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
+    let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
         call = call.json(any_body());
     }
@@ -114,7 +134,12 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
     let below =
         ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
-    for path in below.iter().map(String::as_str).chain(["/api/v1/keys"]) {
+    for path in below.iter().map(String::as_str).chain([
+        "/api/v1/keys",
+        "/api/v1/evals",
+        "/api/v1/evals/runs",
+        "/api/v1/playground/history",
+    ]) {
         lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
     }
     lists
@@ -126,7 +151,17 @@ on_both!(lists_show_only_the_callers_organization, |app| async move {
     let theirs = Things::create(&app, &ada).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
-    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &ada.email] {
+    for id in [
+        &theirs.org,
+        &theirs.user,
+        &theirs.key,
+        &theirs.team,
+        &theirs.app,
+        &ada.email,
+        &theirs.eval,
+        &theirs.run,
+        &theirs.play,
+    ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
 });

@@ -3,6 +3,7 @@
 mod app;
 pub mod check;
 pub mod client;
+mod evals;
 mod forwarder;
 mod process;
 mod proxied;
