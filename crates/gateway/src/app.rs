@@ -134,7 +134,7 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
-        jobs::start(&app);
+        jobs::start(&app).await?;
         Ok(app)
     }
 

@@ -58,7 +58,9 @@ mod tests {
 
     fn draw(seed: u64, size: usize, ids: &[CaseId]) -> Vec<CaseId> {
         let mut sampler = Sampler::new(seed, size);
-        ids.iter().for_each(|id| sampler.offer(*id));
+        for id in ids {
+            sampler.offer(*id);
+        }
         sampler.finish()
     }
 

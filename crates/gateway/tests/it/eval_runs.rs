@@ -242,7 +242,7 @@ on_both!(two_runs_are_compared_item_by_item, |app| async move {
     for (path, named) in [
         (compare(&before, &other), "another eval"),
         (compare(&before, &json!({"id": 4711})), "to"),
-        (compare(&before, &json!({"id": "x"})), "to"),
+        (format!("/api/v1/evals/runs/{}/compare?to=x", before["id"]), "to"),
         (format!("/api/v1/evals/runs/{}/compare", before["id"]), "to"),
     ] {
         let error = app.get(&path).bearer(&ada.token).send().await.expect_error(400, "bad_request");

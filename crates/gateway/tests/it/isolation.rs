@@ -11,7 +11,7 @@ use crate::support::{Account, TestApp};
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
     json!({"name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
-        "eval_id": 4711, "to": 4711})
+        "eval_id": 4711})
 }
 
 /// One of everything that has an id, in the account's organization.

@@ -25,6 +25,7 @@ use crate::proxy::ask;
 const MOST_CASES: i64 = 100_000;
 
 #[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "DatasetEvalRequest")]
 pub(super) struct EvalRequest {
     eval_id: i64,
     /// A frozen version; without it, the working copy as it is now.
@@ -58,7 +59,7 @@ struct PromptRequest {
     variables: Option<HashMap<String, String>>,
 }
 
-pub(super) async fn eval(
+pub(super) async fn eval_dataset(
     State(app): Shared,
     caller: Caller<Member>,
     At(id): At<DatasetId>,

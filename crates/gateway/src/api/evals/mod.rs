@@ -38,16 +38,24 @@ pub fn area() -> Area {
             results,
             "Verdicts of a definition, newest first; X-Next-Cursor leads on",
         )
-        .get("/evals/runs", runs::list, "All runs, newest first")
-        .get("/evals/runs/{runId}", runs::get, "One run")
-        .get("/evals/runs/{runId}/results", runs::results, "Verdicts of a run, and what could not be judged")
-        .post("/evals/runs/{runId}/cancel", runs::cancel, "End a run before its time")
+        .get("/evals/runs", runs::list_runs, "All runs, newest first")
+        .get("/evals/runs/{runId}", runs::get_run, "One run")
+        .get(
+            "/evals/runs/{runId}/results",
+            runs::run_results,
+            "Verdicts of a run, and what could not be judged",
+        )
+        .post("/evals/runs/{runId}/cancel", runs::cancel_run, "End a run before its time")
         .get(
             "/evals/runs/{runId}/compare",
-            runs::compare,
+            runs::compare_runs,
             "What another run of the same eval judged differently",
         )
-        .post("/datasets/{datasetId}/eval", dataset::eval, "Judge the cases of a dataset; poll the run")
+        .post(
+            "/datasets/{datasetId}/eval",
+            dataset::eval_dataset,
+            "Judge the cases of a dataset; poll the run",
+        )
 }
 
 number_param!(

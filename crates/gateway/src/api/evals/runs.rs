@@ -40,6 +40,7 @@ number_param!(
 );
 
 #[derive(Deserialize, JsonSchema, Default)]
+#[schemars(rename = "EvalRunRequest")]
 pub(super) struct RunRequest {
     /// How many of the latest rows; above 1000 it is cut to 1000.
     #[schemars(range(min = 1), extend("default" = 100))]
@@ -191,7 +192,7 @@ pub(super) struct RunList {
     next_cursor: Option<String>,
 }
 
-pub(super) async fn list(
+pub(super) async fn list_runs(
     State(app): Shared,
     caller: Caller<Viewer>,
     Params(params): Params<RunParams>,
@@ -207,7 +208,7 @@ pub(super) async fn list(
     Ok(Json(RunList { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
-pub(super) async fn get(
+pub(super) async fn get_run(
     State(app): Shared,
     caller: Caller<Viewer>,
     At(RunId(id)): At<RunId>,
@@ -223,7 +224,7 @@ pub(super) struct RunResults {
     next_cursor: Option<String>,
 }
 
-pub(super) async fn results(
+pub(super) async fn run_results(
     State(app): Shared,
     caller: Caller<Viewer>,
     At(RunId(id)): At<RunId>,
@@ -244,7 +245,7 @@ pub(super) async fn results(
     }))
 }
 
-pub(super) async fn cancel(
+pub(super) async fn cancel_run(
     State(app): Shared,
     caller: Caller<Member>,
     At(RunId(id)): At<RunId>,
@@ -317,7 +318,7 @@ struct FlipView {
     to_score: f64,
 }
 
-pub(super) async fn compare(
+pub(super) async fn compare_runs(
     State(app): Shared,
     caller: Caller<Viewer>,
     At(RunId(id)): At<RunId>,

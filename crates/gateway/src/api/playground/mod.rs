@@ -52,6 +52,7 @@ pub fn area() -> Area {
 
 /// Either `messages` or `prompt`; with both, the prompt goes before the messages as the system's words.
 #[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "PlaygroundRunRequest")]
 struct RunRequest {
     provider: String,
     model: String,

@@ -17,6 +17,7 @@ use crate::problem::Outcome;
 use crate::proxy::target::Target;
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlaygroundProviderList")]
 pub(super) struct ProviderList {
     providers: Vec<ProviderView>,
 }
