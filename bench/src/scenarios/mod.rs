@@ -2,6 +2,7 @@
 //! row in `SCENARIOS`. Most start a pair, make a request, run `rounds` and turn its runs into rows.
 
 mod big_prompt;
+mod evals;
 mod fixed_rate;
 mod import;
 mod memory;
@@ -22,7 +23,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> Outcome<Section>,
 }
 
-const SCENARIOS: [Scenario; 8] = [
+const SCENARIOS: [Scenario; 9] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -30,6 +31,7 @@ const SCENARIOS: [Scenario; 8] = [
     Scenario { id: "e", name: "open streams", run: open_streams::run },
     Scenario { id: "f", name: "memory", run: memory::run },
     Scenario { id: "g", name: "start-up", run: startup::run },
+    Scenario { id: "h", name: "evals", run: evals::run },
     Scenario { id: "i", name: "import", run: import::run },
 ];
 

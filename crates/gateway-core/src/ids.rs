@@ -73,6 +73,8 @@ uuid_id! {
     DatasetId,
     /// A test case of a dataset.
     CaseId,
+    /// A run in the playground, or a comparison of several.
+    PlayId,
     /// One issued session token (`jti`).
     TokenId,
 }

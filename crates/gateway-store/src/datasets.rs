@@ -49,7 +49,7 @@ pub enum Edition {
 
 impl Edition {
     /// The condition on a line `c` of the table. The number is our own, so it may stand in the statement.
-    fn condition(self) -> String {
+    pub(crate) fn condition(self) -> String {
         match self {
             Self::Working => "c.until_version IS NULL".into(),
             Self::Frozen(version) => format!(

@@ -112,6 +112,12 @@ pub async fn release(
     .map(|_| ())
 }
 
+/// Frees every job that is held, for when nobody can be at work on one.
+pub async fn release_all(db: &Db, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE jobs SET holder = NULL, due_at = $1 WHERE holder IS NOT NULL";
+    db.exec(sql, args![now]).await.map(|_| ())
+}
+
 /// How many jobs of that name wait or run.
 pub async fn count(db: &Db, name: &str) -> Result<i64, StoreError> {
     let row = db.opt("SELECT COUNT(*) AS found FROM jobs WHERE name = $1", args![name]).await?;

@@ -23,6 +23,8 @@ const STATE: &[(&str, &str)] = &[
     ("prompts", include_str!("../migrations/0003_prompts.sql")),
     ("datasets", include_str!("../migrations/0004_datasets.sql")),
     ("jobs", include_str!("../migrations/0005_jobs.sql")),
+    ("evals", include_str!("../migrations/0006_evals.sql")),
+    ("playground", include_str!("../migrations/0007_playground.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
-use gateway_core::ids::{AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PromptId, TeamId, TokenId, UserId};
+use gateway_core::ids::{
+    AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, TeamId, TokenId,
+    UserId,
+};
 use gateway_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -68,6 +71,7 @@ arg_from! {
     PromptId => Text, |v: PromptId| v.to_string();
     DatasetId => Text, |v: DatasetId| v.to_string();
     CaseId => Text, |v: CaseId| v.to_string();
+    PlayId => Text, |v: PlayId| v.to_string();
 }
 
 impl From<&String> for Arg {
@@ -188,7 +192,10 @@ macro_rules! parsed_columns {
         }
     )+};
 }
-parsed_columns!(Role, Plan, AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PromptId, TeamId, TokenId, UserId);
+parsed_columns!(
+    Role, Plan, AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, TeamId,
+    TokenId, UserId
+);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

@@ -25,7 +25,8 @@ use crate::auth::tokens::Tokens;
 use crate::cache::{Cache, Second};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
-use crate::jobs::Bells;
+use crate::evals::live::LiveEvals;
+use crate::jobs::{self, Bells};
 use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
@@ -67,9 +68,12 @@ pub struct App {
     pub prompts: Prompts,
     /// Rows as the writer has stored them, for those who follow.
     pub tail: broadcast::Sender<Arc<LogRow>>,
+    /// The evals that judge new rows.
+    pub live_evals: LiveEvals,
     /// Wakes those who wait for jobs.
     pub bells: Bells,
     ids: Mutex<ContextV7>,
+    numbers: LogIds,
     process: u64,
     requests: AtomicU64,
     stopping: watch::Sender<bool>,
@@ -135,6 +139,8 @@ impl App {
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
             process,
+            numbers: LogIds::new(random[0]),
+            live_evals: LiveEvals::default(),
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
             tasks: Mutex::default(),
@@ -149,6 +155,7 @@ impl App {
         if app.shared.is_some() {
             app.spawn(stay_connected(Arc::clone(&app)));
         }
+        jobs::start(&app).await?;
         Ok(app)
     }
 
@@ -158,6 +165,11 @@ impl App {
         let context = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let nanoseconds = u32::try_from(now % 1_000).unwrap_or(0) * 1_000_000;
         T::from(Uuid::new_v7(uuid::Timestamp::from_unix(&*context, now / 1_000, nanoseconds)))
+    }
+
+    /// A new time-ordered number that fits into 53 bits, for what has no UUID.
+    pub fn new_number(&self) -> i64 {
+        self.numbers.next(self.clock.now())
     }
 
     /// A new request id: this process's random number and a count, so that it costs no system call.

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod evals;
 pub mod health;
 pub mod jobs;
 pub mod log;

@@ -17,8 +17,8 @@ pub mod sandbox;
 pub mod scan;
 pub mod sigv4;
 pub mod sse;
-pub mod translate;
 pub mod system;
+pub mod translate;
 pub mod usage;
 
 /// The wire format that a provider speaks.

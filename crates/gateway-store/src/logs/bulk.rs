@@ -61,7 +61,7 @@ fn statement(dialect: Dialect, head: &str, row: &str, tail: &str, size: usize) -
 }
 
 /// The condition that a column is one of the numbers in a parameter made by `numbers`.
-pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
+pub(crate) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
     match dialect {
         Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each('[' || ${parameter} || ']'))"),
         Dialect::Postgres => {
@@ -71,7 +71,7 @@ pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String 
 }
 
 /// Numbers as one parameter.
-pub(super) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
+pub(crate) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();
     for value in values {
         if !text.is_empty() {

@@ -12,7 +12,7 @@ mod usage;
 mod words;
 mod write;
 
-pub use read::{Entry, LogFilter, find, list, list_after};
+pub use read::{Entry, LogFilter, find, find_many, known, list, list_after};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use sweep::sweep;
 pub use usage::{Group, ModelUsage, Span, Usage, UsageFilter, by_model_and_status, usage, user_seen};

@@ -7,6 +7,7 @@ mod cache;
 pub mod caller;
 mod datasets;
 pub mod docs;
+mod evals;
 pub mod extract;
 mod keys;
 mod logs;
@@ -14,6 +15,7 @@ mod members;
 mod metrics;
 mod orgs;
 pub mod page;
+mod playground;
 mod prompts;
 mod providers;
 mod query;
@@ -45,6 +47,8 @@ pub fn areas() -> Vec<Area> {
         providers::area(),
         prompts::area(),
         datasets::area(),
+        evals::area(),
+        playground::area(),
         logs::area(),
         sessions::area(),
         users::area(),

@@ -3,6 +3,9 @@
 //! a lease that is renewed while it runs, and tried again with back-off when it fails. A job whose node dies is taken
 //! by another once its lease ends.
 
+pub mod judge_live;
+pub mod run_eval;
+
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +13,7 @@ use std::time::Duration;
 
 use gateway_core::ids::{JobId, OrgId};
 use gateway_core::time::Timestamp;
+use gateway_store::db::Dialect;
 use gateway_store::jobs::{self, Claimed, NewJob};
 use gateway_store::{StoreError, Tx};
 use serde::Serialize;
@@ -20,8 +24,8 @@ use tokio::task::JoinSet;
 use crate::app::App;
 
 /// A job is another's once its holder has not renewed the lease for this long.
-const LEASE: i64 = 30_000;
-const RENEW: Duration = Duration::from_secs(10);
+const LEASE: i64 = 15_000;
+const RENEW: Duration = Duration::from_secs(5);
 /// How often a node looks for jobs that another node enqueued.
 const POLL: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -124,6 +128,17 @@ pub async fn enqueue<J: Job>(app: &App, tx: &mut Tx, org: OrgId, job: &J) -> Res
     };
     let added = jobs::enqueue(tx, &new).await?;
     Ok(Queued { name: J::NAME, added })
+}
+
+/// Starts the work on every kind of job. On SQLite this process is the only one, so that what is held was left behind by
+/// one that is gone, and need not wait for its lease to end.
+pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
+    if app.db.dialect() == Dialect::Sqlite {
+        jobs::release_all(&app.db, app.clock.now()).await?;
+    }
+    app.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
+    app.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
+    Ok(())
 }
 
 /// Runs the jobs of one kind until the service stops, then waits for those under way.

@@ -187,7 +187,7 @@ impl Call {
     pub fn path<'a>(&'a self, head: &'a Parts) -> Cow<'a, str> {
         let own = || head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         match (&self.hop().way, &self.translation) {
-            (Way::Translated, Some(made)) => made.path.as_str().into(),
+            (_, Some(made)) => made.path.as_str().into(),
             (Way::At(path), _) => path.as_str().into(),
             (Way::AsItCame | Way::Translated, _) if self.sets_stream => {
                 stream_path(own(), true).map_or(own().into(), Cow::Owned)

@@ -60,7 +60,7 @@ pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> Outcome<(Translation, Byt
     let (target, model) = (&hop.target, hop.model.as_deref());
     let nowhere = || Problem::bad_request(format!("{} has no endpoint that takes this request", target.name));
     let path = || path(call, target, model).ok_or_else(nowhere);
-    let has_responses = target.kind.responses_path.is_some();
+    let has_responses = through_responses(call, target, model);
     let (path, dropped, body, about) = match call.operation {
         Operation::Models => (path()?, Vec::new(), Vec::new(), About::Models),
         Operation::Embeddings => {
@@ -123,16 +123,19 @@ impl Translation {
 fn path(call: &Call, target: &Target, model: Option<&str>) -> Option<String> {
     let operation = match (call.operation, target.shape) {
         (Operation::Models | Operation::Embeddings, _) => call.operation,
-        (_, Shape::OpenAi) => match call.caller {
-            ClientShape::OpenAiResponses if target.kind.responses_path.is_some() => Operation::Responses,
-            _ => Operation::Chat,
-        },
-        (_, Shape::Cohere) => Operation::Chat,
+        (_, Shape::OpenAi) if through_responses(call, target, model) => Operation::Responses,
+        (_, Shape::OpenAi | Shape::Cohere) => Operation::Chat,
         (_, Shape::Anthropic) => Operation::Messages,
         (_, Shape::Gemini) => Operation::GenerateContent,
         (_, Shape::Bedrock) => Operation::Converse,
     };
     target.kind.path_for(operation, model, call.stream)
+}
+
+/// Is the provider spoken to in OpenAI's responses rather than its chat completions?
+fn through_responses(call: &Call, target: &Target, model: Option<&str>) -> bool {
+    target.kind.responses_path.is_some()
+        && translate::through_responses(call.caller, model.unwrap_or_default())
 }
 
 fn problem(why: Untranslatable) -> Problem {

@@ -4,6 +4,7 @@ mod app;
 pub mod check;
 pub mod client;
 pub mod data;
+mod evals;
 mod forwarder;
 mod process;
 mod proxied;
