@@ -12,6 +12,8 @@ pub mod llm;
 pub mod logs;
 pub mod pricing;
 pub mod scopes;
+pub mod skills;
 pub mod time;
 pub mod totals;
+pub mod verdicts;
 pub mod words;
