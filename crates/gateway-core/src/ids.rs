@@ -67,6 +67,8 @@ uuid_id! {
     AppId,
     EventId,
     InviteId,
+    /// A job in the background.
+    JobId,
     /// One issued session token (`jti`).
     TokenId,
     SkillId,

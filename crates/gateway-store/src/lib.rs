@@ -10,6 +10,7 @@ mod row;
 pub mod accounts;
 pub mod apps;
 pub mod events;
+pub mod jobs;
 pub mod keys;
 pub mod logs;
 pub mod members;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
-use gateway_core::ids::{AppId, EventId, InviteId, KeyId, OrgId, TeamId, TokenId, UserId};
+use gateway_core::ids::{AppId, EventId, InviteId, JobId, KeyId, OrgId, TeamId, TokenId, UserId};
 use gateway_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,6 +63,7 @@ arg_from! {
     AppId => Text, |v: AppId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
+    JobId => Text, |v: JobId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
 }
 
@@ -184,7 +185,7 @@ macro_rules! parsed_columns {
         }
     )+};
 }
-parsed_columns!(Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, TokenId);
+parsed_columns!(Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, JobId, TokenId);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

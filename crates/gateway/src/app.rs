@@ -23,12 +23,13 @@ use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
+use crate::jobs::Bells;
 use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
-use crate::proxy::target;
 use crate::proxy::upstream::Clients;
+use crate::proxy::{Worker, target};
 use crate::vault::Vault;
 
 pub struct App {
@@ -47,14 +48,16 @@ pub struct App {
     pub runtime: tokio::runtime::Handle,
     /// The built-in providers as the operator set them up.
     pub providers: target::Operators,
-    /// Connections to providers for calls that no worker makes.
-    pub clients: Clients,
+    /// For calls to providers that no worker thread makes.
+    pub worker: Worker,
     pub prices: PriceTable,
     pub log_ids: LogIds,
     pub spool: Spool,
     pub metrics: Metrics,
     /// Rows as the writer has stored them, for those who follow.
     pub tail: broadcast::Sender<Arc<LogRow>>,
+    /// Wakes those who wait for jobs.
+    pub bells: Bells,
     ids: Mutex<ContextV7>,
     process: u64,
     requests: AtomicU64,
@@ -98,7 +101,7 @@ impl App {
         let app = Arc::new(Self {
             runtime: tokio::runtime::Handle::current(),
             providers: target::operators(&config.providers),
-            clients: Clients::new(),
+            worker: Worker { lane: config.workers, clients: Clients::new() },
             prices,
             log_ids: LogIds::new(random[0]),
             spool,
@@ -111,6 +114,7 @@ impl App {
             access: Access::default(),
             attempts: Attempts::default(),
             started: Instant::now(),
+            bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
             process: u64::from_le_bytes(random),
             requests: AtomicU64::new(0),

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod health;
+pub mod jobs;
 pub mod log;
 pub mod metrics;
 pub mod problem;

@@ -86,7 +86,7 @@ async fn list(
     let page = params.page()?;
     let found = match &caller.who {
         Who::User { id, .. } => orgs::page_of_user(&app.db, *id, &page).await?,
-        Who::Key(_) => orgs::page_of_one(&app.db, caller.org.id, caller.role, &page).await?,
+        Who::Key(_) | Who::Org => orgs::page_of_one(&app.db, caller.org.id, caller.role, &page).await?,
     };
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(OrgList { orgs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))

@@ -39,9 +39,15 @@ impl Inbound {
         Self { pieces: Vec::new(), length: 0, rest, limit }
     }
 
+    /// A body of our own making.
+    pub fn whole(body: Bytes, limit: usize) -> Self {
+        Self { length: body.len(), pieces: vec![body], rest: None, limit }
+    }
+
     /// The length that was announced is beyond the limit.
     pub fn is_too_large(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.size_hint().lower() > self.limit as u64)
+        let announced = self.rest.as_ref().map_or(0, |rest| rest.size_hint().lower());
+        announced > self.limit as u64 || self.length > self.limit
     }
 
     /// The request has no body.
@@ -57,7 +63,7 @@ impl Inbound {
     /// Reads until what the gateway needs is known, or there is nothing more. `whole`: to the end, because a second
     /// `model` further down must be seen.
     pub async fn peek(&mut self, whole: bool) -> Outcome<Result<RequestPeek, PeekError>> {
-        if !self.read_piece().await? {
+        if self.pieces.is_empty() && !self.read_piece().await? {
             return Ok(peek(b""));
         }
         if self.rest.is_none() {

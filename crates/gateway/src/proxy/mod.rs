@@ -2,6 +2,7 @@
 //! pass the answer on while it is metered. Plain functions, one struct, no layers.
 
 mod admit;
+pub mod ask;
 mod body;
 mod call;
 mod headers;
@@ -16,6 +17,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
+use http::request::Parts;
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
@@ -23,6 +25,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{Outcome, Problem};
+use ask::Origin;
 use body::Inbound;
 use call::Call;
 use record::Record;
@@ -43,16 +46,30 @@ pub async fn forward(
     request_id: &HeaderValue,
     request: Request<Incoming>,
 ) -> Outcome<Response> {
-    let started = Instant::now();
     let (head, incoming) = request.into_parts();
-    let mut call = Call::read(app, identity, &head)?;
-    let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    let inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    run(app, worker, identity, request_id, &head, inbound, Origin::default()).await
+}
+
+/// The stages, for whoever asks.
+async fn run(
+    app: &Arc<App>,
+    worker: &Worker,
+    identity: &Identity,
+    request_id: &HeaderValue,
+    head: &Parts,
+    mut inbound: Inbound,
+    origin: Origin,
+) -> Outcome<Response> {
+    let started = Instant::now();
+    let mut call = Call::read(app, identity, head)?;
     if inbound.is_too_large() {
         return Err(Problem::too_large(app.config.max_body_bytes));
     }
-    admit::learn_model(identity, &mut call, &head, &mut inbound).await?;
-    admit::check_scopes(identity, &call, &head)?;
-    let mut record = Record::open(app, worker.lane, identity, &call, &head, request_id, started);
+    admit::learn_model(identity, &mut call, head, &mut inbound).await?;
+    admit::check_scopes(identity, &call, head)?;
+    let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
+    record.came_from(origin);
     let sent = match inbound.prepare(&mut call, &mut record).await {
         Ok(sent) => sent,
         Err(problem) => return Err(refusal(&call, record, problem)),
@@ -60,9 +77,9 @@ pub async fn forward(
 
     record.attempt_begins(&call);
     let answered = if call.target.is_sandbox() {
-        local::answer(&call, &head, sent).await
+        local::answer(&call, head, sent).await
     } else {
-        upstream::attempt(app, worker, &call, &head, sent).await
+        upstream::attempt(app, worker, &call, head, sent).await
     };
     match answered {
         Ok(answered) => Ok(pass_on(&call, identity, record, answered)),

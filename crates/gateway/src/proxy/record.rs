@@ -10,13 +10,14 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
-use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored, Tokens};
+use gateway_core::logs::{Attempt, Level, LogRow, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use super::ask::Origin;
 use super::body::Passing;
 use super::call::Call;
 use super::target::Target;
@@ -32,6 +33,7 @@ const SMALL_BODY: usize = 8 << 10;
 pub struct Record {
     app: Arc<App>,
     lane: usize,
+    origin: Origin,
     org: Arc<OrgFacts>,
     who: Who,
     target: Arc<Target>,
@@ -90,6 +92,7 @@ impl Record {
         Self {
             app: Arc::clone(app),
             lane,
+            origin: Origin::default(),
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
             target: Arc::clone(&call.target),
@@ -105,7 +108,7 @@ impl Record {
             // A member's own call without an end user is the member's.
             user: call.user.clone().or_else(|| match &identity.who {
                 Who::User { id, .. } => Some(id.to_string()),
-                Who::Key(_) => None,
+                Who::Key(_) | Who::Org => None,
             }),
             session: call.session.clone(),
             metadata: call.metadata.clone(),
@@ -128,6 +131,11 @@ impl Record {
             meter: None,
             closed: false,
         }
+    }
+
+    /// Where the request came from, when it is none of the proxy's own.
+    pub fn came_from(&mut self, origin: Origin) {
+        self.origin = origin;
     }
 
     pub fn id(&self) -> i64 {
@@ -265,6 +273,7 @@ impl Record {
         }
         let row = self.row(status, error_code, &metered);
         self.app.metrics.count(&row);
+        self.origin.tell(&row);
         self.app.spool.append(self.lane, row);
     }
 
@@ -280,7 +289,7 @@ impl Record {
         };
         let (key_id, app_id, team_id) = match &self.who {
             Who::Key(key) => (Some(key.id), key.app_id, key.team_id),
-            Who::User { .. } => (None, None, None),
+            Who::User { .. } | Who::Org => (None, None, None),
         };
         let (request, request_stored) = self.request_copy();
         let (response, response_stored) = match (self.keep_bodies, self.response_cut) {
@@ -295,7 +304,7 @@ impl Record {
             request_id: self.request_id.to_str().unwrap_or_default().to_owned(),
             created_at: self.created_at,
             level,
-            source: Source::Proxy,
+            source: self.origin.source,
             provider: self.target.name.clone(),
             shape: Some(self.target.shape),
             model: self.model.take().or_else(|| metered.model.as_deref().map(short)),

@@ -175,7 +175,7 @@ pub async fn probe(app: &App, target: &Target) -> Result<StatusCode, Failed> {
     let mut request = Request::new(Outbound::default());
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    let response = exchange(app, &app.clients, target, request, PROBE_TIMEOUT).await?;
+    let response = exchange(app, &app.worker.clients, target, request, PROBE_TIMEOUT).await?;
     let (head, body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
         return Err(server_error(head.status, body).await);

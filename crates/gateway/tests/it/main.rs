@@ -13,11 +13,13 @@ mod upstream;
 
 mod accounts;
 mod apps;
+mod ask;
 mod auth;
 mod bodies;
 mod cli;
 mod docs;
 mod isolation;
+mod jobs;
 mod keys;
 mod limits;
 mod log_stream;
