@@ -18,9 +18,12 @@ pub mod names;
 pub mod orgs;
 pub mod page;
 pub mod providers;
+pub mod rubrics;
+pub mod skills;
 pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod verdicts;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;

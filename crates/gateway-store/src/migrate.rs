@@ -20,6 +20,7 @@ pub enum Part {
 const STATE: &[(&str, &str)] = &[
     ("accounts", include_str!("../migrations/0001_accounts.sql")),
     ("jobs", include_str!("../migrations/0005_jobs.sql")),
+    ("skills", include_str!("../migrations/0008_skills.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
 

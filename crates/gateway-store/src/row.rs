@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
-use gateway_core::ids::{AppId, EventId, InviteId, JobId, KeyId, OrgId, TeamId, TokenId, UserId};
+use gateway_core::ids::{
+    AppId, EvaluationId, EventId, InviteId, JobId, KeyId, OrgId, RubricId, SkillId, TeamId, TokenId, UserId,
+    VerdictId,
+};
 use gateway_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,6 +67,10 @@ arg_from! {
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
+    SkillId => Text, |v: SkillId| v.to_string();
+    RubricId => Text, |v: RubricId| v.to_string();
+    EvaluationId => Text, |v: EvaluationId| v.to_string();
+    VerdictId => Text, |v: VerdictId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
 }
 
@@ -185,7 +192,23 @@ macro_rules! parsed_columns {
         }
     )+};
 }
-parsed_columns!(Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, JobId, TokenId);
+parsed_columns!(
+    Role,
+    Plan,
+    OrgId,
+    UserId,
+    KeyId,
+    TeamId,
+    AppId,
+    EventId,
+    InviteId,
+    JobId,
+    TokenId,
+    SkillId,
+    RubricId,
+    EvaluationId,
+    VerdictId
+);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

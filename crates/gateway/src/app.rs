@@ -23,7 +23,8 @@ use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
-use crate::jobs::Bells;
+use crate::jobs::judge_skill::JudgeSkill;
+use crate::jobs::{self, Bells};
 use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
@@ -128,6 +129,8 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        app.spawn(jobs::work::<JudgeSkill>(Arc::clone(&app)));
+        app.spawn(jobs::judge_skill::schedule(Arc::clone(&app)));
         Ok(app)
     }
 

@@ -5,6 +5,7 @@ mod apps;
 mod auth;
 pub mod caller;
 pub mod docs;
+mod eval_results;
 pub mod extract;
 mod keys;
 mod logs;
@@ -16,6 +17,7 @@ mod providers;
 mod query;
 pub mod route;
 mod sessions;
+mod skills;
 mod system;
 mod teams;
 mod usage;
@@ -45,6 +47,8 @@ pub fn areas() -> Vec<Area> {
         users::area(),
         usage::area(),
         metrics::area(),
+        skills::area(),
+        eval_results::area(),
         system::area(),
     ]
 }

@@ -7,7 +7,7 @@ mod outline;
 mod quality;
 pub mod safety;
 
-pub use originality::{COPY, Neighbour, compare};
+pub use originality::{Neighbour, compare};
 
 use super::Source;
 use super::rubric::{Axes, Axis, Rubric, rounded};
@@ -63,6 +63,14 @@ fn settle(axes: Axes, rubric: &Rubric, unsafe_found: bool, copied: bool) -> Judg
     let overall_score = rounded(mean.min(ceiling));
     let passed = overall_score >= rubric.pass_threshold && !unsafe_found;
     Judgement { axes, overall_score, passed }
+}
+
+/// What of a skill is embedded to find what is like it: what it says, not what it is called.
+pub fn embedded_text(source: &Source) -> String {
+    const LONGEST: usize = 32 << 10;
+    let mut text = format!("{}\n{}", source.description, source.body);
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text
 }
 
 /// A passage as a rationale quotes it: short, on one line, and with nothing in it that cannot be seen.

@@ -21,22 +21,29 @@ pub struct Neighbour {
     pub name: String,
     /// Cosine of the two embeddings.
     pub similarity: f64,
+    /// Which embedding it was.
+    pub embedder: String,
     /// The share of the neighbour's runs of words that the skill has too.
     pub shared: f64,
 }
 
 impl Neighbour {
+    /// How near it is, on a scale on which 1 is a copy.
+    pub fn nearness(&self) -> f64 {
+        (self.similarity / COPY).max(self.shared / SHARED)
+    }
+
     pub fn is_copied(&self) -> bool {
         self.similarity >= COPY || self.shared >= SHARED
     }
 }
 
 /// Compares the text of a skill with that of its neighbour.
-pub fn compare(name: &str, similarity: f64, text: &str, neighbour: &str) -> Neighbour {
+pub fn compare(name: &str, similarity: f64, embedder: &str, text: &str, neighbour: &str) -> Neighbour {
     let (ours, theirs) = (runs(text), runs(neighbour));
     let common = theirs.iter().filter(|run| ours.contains(*run)).count();
     let share = if theirs.is_empty() { 0.0 } else { ratio(common, theirs.len()) };
-    Neighbour { name: name.to_owned(), similarity, shared: share }
+    Neighbour { name: name.to_owned(), similarity, embedder: embedder.to_owned(), shared: share }
 }
 
 pub fn axis(nearest: Option<&Neighbour>) -> Axis {
@@ -51,9 +58,10 @@ pub fn axis(nearest: Option<&Neighbour>) -> Axis {
     let score = rounded(by_angle.min(by_runs).clamp(0.0, 1.0));
     let verdict = if nearest.is_copied() { "It is a copy of" } else { "The nearest skill on the shelf is" };
     let rationale = format!(
-        "{verdict} {}: similarity {:.2}, {:.0} of 100 runs of {RUN} words in common.",
+        "{verdict} {}: similarity {:.2} by {}, {:.0} of 100 runs of {RUN} words in common.",
         quoted(&nearest.name),
         nearest.similarity,
+        nearest.embedder,
         nearest.shared * 100.0,
     );
     Axis { score, rationale }
@@ -87,7 +95,7 @@ mod tests {
             "Some words before all that. ".repeat(20),
             "And many words behind it.".repeat(20)
         );
-        let neighbour = compare("other", 0.4, &padded, TEXT);
+        let neighbour = compare("other", 0.4, "hash-v1", &padded, TEXT);
         assert_eq!(neighbour.shared, 1.0);
         assert!(neighbour.is_copied());
         assert_eq!(axis(Some(&neighbour)).score, 0.0);
@@ -97,7 +105,7 @@ mod tests {
     #[test]
     fn another_text_on_the_same_subject_is_none() {
         let other = "When a change comes in, look at its tests before anything else; write down each fault.";
-        let neighbour = compare("other", 0.55, other, TEXT);
+        let neighbour = compare("other", 0.55, "hash-v1", other, TEXT);
         assert!(!neighbour.is_copied());
         assert!(axis(Some(&neighbour)).score > 0.8);
         assert_eq!(axis(None).score, 1.0);

@@ -29,7 +29,7 @@ fn what_is_unsafe_never_passes_whatever_the_threshold() {
 
 #[test]
 fn a_copy_is_held_below_the_threshold() {
-    let copy = Neighbour { name: "other".into(), similarity: 0.99, shared: 1.0 };
+    let copy = Neighbour { name: "other".into(), similarity: 0.99, embedder: "hash-v1".into(), shared: 1.0 };
     let judged = builtin(&skill("Fine."), Some(&copy), &rubric(0.2));
     assert_eq!((judged.overall_score, judged.passed), (0.19, false));
     assert!(builtin(&skill("Fine."), Some(&copy), &rubric(0.0)).passed, "nothing is below 0");
