@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::caller::{Caller, Integrations, Member, Shared, Viewer};
 use super::extract::{Body, Created, Json, Params};
-use super::page::{self, PageParams};
+use super::page;
 use super::route::{Area, Operation, Output};
 use super::skills::EvaluationView;
 use crate::app::App;
@@ -294,8 +294,12 @@ impl From<VerdictError> for Problem {
 struct ListParams {
     #[schemars(with = "i64", required)]
     log_id: Option<String>,
-    #[serde(flatten)]
-    page: PageParams,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -313,7 +317,9 @@ async fn list(
     let bad = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
     let log_id = params.log_id.ok_or_else(|| bad("missing_log_id", "log_id: name the log row"))?;
     let log_id = log_id.parse().map_err(|_| bad("invalid_log_id", "log_id: must be a whole number"))?;
-    let found = verdicts::list(&app.db, caller.org.id, log_id, &params.page.page()?).await?;
+    let found =
+        verdicts::list(&app.db, caller.org.id, log_id, &page::page(params.limit, params.cursor.as_deref())?)
+            .await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(VerdictList { results: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

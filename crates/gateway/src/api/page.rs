@@ -27,11 +27,13 @@ pub struct PageParams {
 
 impl PageParams {
     pub fn page(&self) -> Outcome<Page> {
-        Ok(Page {
-            limit: checked_limit(self.limit)?,
-            before: self.cursor.as_deref().map(decode).transpose()?,
-        })
+        page(self.limit, self.cursor.as_deref())
     }
+}
+
+/// A page of a list that takes further parameters besides the two.
+pub fn page(limit: Option<i64>, cursor: Option<&str>) -> Outcome<Page> {
+    Ok(Page { limit: checked_limit(limit)?, before: cursor.map(decode).transpose()? })
 }
 
 /// A page of a list whose cursors are numbers.
@@ -53,7 +55,7 @@ pub fn checked_limit(limit: Option<i64>) -> Outcome<i64> {
 }
 
 /// A whole number too large for us is above the maximum, and no worse than any other that is.
-fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+pub fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| match text.parse::<i64>() {
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(i64::MAX),

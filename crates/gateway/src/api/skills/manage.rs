@@ -25,8 +25,12 @@ pub struct ListParams {
     visibility: Option<WantedVisibility>,
     /// A part of the name.
     name_like: Option<String>,
-    #[serde(flatten)]
-    page: PageParams,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
@@ -50,7 +54,9 @@ pub async fn list(
 ) -> Outcome<Json<SkillList>> {
     let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
     let filter = Filter { public, name: params.name_like };
-    let found = skills::list(&app.db, caller.org.id, &filter, &params.page.page()?).await?;
+    let found =
+        skills::list(&app.db, caller.org.id, &filter, &page::page(params.limit, params.cursor.as_deref())?)
+            .await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

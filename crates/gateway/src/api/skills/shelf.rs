@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::caller::Shared;
 use super::super::extract::{At, Created, Json, Params};
-use super::super::page::{self, PageParams};
+use super::super::page;
 use super::manage::{SkillList, commit_and_judge, stored};
 use super::view::{File, KnownTags, SkillView};
 use super::{Reader, Writer, coded};
@@ -24,8 +24,12 @@ pub struct ShelfParams {
     description_like: Option<String>,
     /// Newest first by default; `score` goes by our own judge's.
     sort: Option<WantedSort>,
-    #[serde(flatten)]
-    page: PageParams,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -48,7 +52,9 @@ pub async fn list_public(
         Some(WantedSort::Adoptions) => Sort::Adoptions,
         Some(WantedSort::Score) => Sort::Score,
     };
-    let found = skills::list_shelf(&app.db, &filter, sort, &params.page.page()?).await?;
+    let found =
+        skills::list_shelf(&app.db, &filter, sort, &page::page(params.limit, params.cursor.as_deref())?)
+            .await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

@@ -535,6 +535,8 @@ fn is_cited(text: &str, phrase: &str) -> bool {
     let Some(at) = text.find(phrase) else { return false };
     let quoted = text[..at].chars().next_back().is_some_and(|c| "\"'“‘`«(".contains(c));
     let about = ABOUT.iter().any(|word| has_phrase(text, word));
-    let followed = ["obey", "comply", "follow it", "follow them"].iter().any(|word| asked_for(text, word));
+    let mut orders =
+        ["obey", "comply", "follow it", "follow them"].iter().flat_map(|word| positions(text, word));
+    let followed = orders.any(|at| !is_negated(&text[..at]));
     quoted && about && !followed
 }
