@@ -35,9 +35,8 @@ pub enum Decision {
 /// organization believes; what an older version earned does not count.
 pub fn publish(standing: Standing<'_>) -> Decision {
     let Standing { version, published, ballots, allowed } = standing;
-    let passes = |ballot: &Ballot| {
-        ballot.version == version && ballot.passed && allowed.iter().any(|source| *source == ballot.source)
-    };
+    let passes =
+        |ballot: &Ballot| ballot.version == version && ballot.passed && allowed.contains(&ballot.source);
     match published {
         Some(live) if live == version => Decision::Keep,
         _ if ballots.iter().any(passes) => Decision::Publish,
@@ -50,6 +49,9 @@ pub fn publish(standing: Standing<'_>) -> Decision {
 mod tests {
     use super::*;
 
+    /// What the row is about, the version on the shelf, who says what, who is believed, what follows.
+    type Row = (&'static str, Option<i64>, Vec<Ballot>, &'static [&'static str], Decision);
+
     fn ballot(version: i64, passed: bool, source: &str) -> Ballot {
         Ballot { version, passed, source: source.into() }
     }
@@ -61,7 +63,7 @@ mod tests {
         let scanner = |passed| ballot(2, passed, "scanner");
         let only_internal: &[&str] = &["internal"];
         let both: &[&str] = &["internal", "scanner"];
-        let table: &[(&str, Option<i64>, Vec<Ballot>, &[&str], Decision)] = &[
+        let table: &[Row] = &[
             ("private, passed", None, vec![pass(2)], only_internal, Decision::Publish),
             ("private, nothing judged", None, vec![], only_internal, Decision::Refuse),
             ("private, failed", None, vec![fail(2)], only_internal, Decision::Refuse),

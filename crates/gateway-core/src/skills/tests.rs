@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -69,9 +71,10 @@ fn a_bad_frontmatter_says_what_is_wrong() {
 fn bombs_are_refused_quickly() {
     let mut laughs = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
     for (new, old) in ["b", "c", "d", "e", "f", "g", "h"].iter().zip(["a", "b", "c", "d", "e", "f", "g"]) {
-        laughs.push_str(&format!(
-            "{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
-        ));
+        let _ = writeln!(
+            laughs,
+            "{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]"
+        );
     }
     let deep = format!("x: {}{}", "[".repeat(2000), "]".repeat(2000));
     let wide = format!("x: [{}]", "1,".repeat(7000));

@@ -1,13 +1,14 @@
 //! Verdicts of evaluators outside: on a skill's current version, where they may open the way to the shelf, and on log
 //! rows.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use gateway_core::ids::{OrgId, SkillId, VerdictId};
 use gateway_core::logs::log_id_time;
-use gateway_core::skills::rubric::Axes;
+use gateway_core::skills::rubric::{Axes, Axis};
 use gateway_core::time::{SECOND, Timestamp};
 use gateway_core::verdicts::{LOG_THRESHOLD, VerdictError, check_source, settle, single_axis};
 use gateway_store::logs;
@@ -63,7 +64,7 @@ struct Input {
     score: Option<f64>,
     passed: Option<bool>,
     /// Skills only.
-    axes: Option<Axes>,
+    axes: Option<BTreeMap<String, AxisInput>>,
     external_ref: Option<String>,
     /// Log rows only.
     details: Option<Map<String, Value>>,
@@ -71,6 +72,14 @@ struct Input {
     skill_version: Option<i64>,
     /// Skills only: the same by the hash of the text.
     content_hash: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct AxisInput {
+    #[schemars(range(min = 0, max = 1))]
+    score: f64,
+    #[serde(default)]
+    rationale: String,
 }
 
 fn subject_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -180,7 +189,7 @@ async fn on_skill(
         skill_version: skill.version,
         content_hash: skill.content_hash,
         rubric_config_id: None,
-        axes: input.axes.unwrap_or_else(|| single_axis(score, &external_ref)),
+        axes: input.axes.map_or_else(|| single_axis(score, &external_ref), as_axes),
         overall_score: score,
         passed,
         judge_provider: source.clone(),
@@ -195,6 +204,11 @@ async fn on_skill(
     skills::insert_evaluation(&mut tx, &evaluation, &evaluation.id.to_string()).await?;
     tx.commit().await?;
     Ok(evaluation.into())
+}
+
+fn as_axes(given: BTreeMap<String, AxisInput>) -> Axes {
+    let axis = |AxisInput { score, rationale }| Axis { score, rationale };
+    given.into_iter().map(|(name, given)| (name, axis(given))).collect()
 }
 
 async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input) -> Outcome<LogVerdictView> {
@@ -262,7 +276,7 @@ fn check_scores(input: &Input) -> Outcome<()> {
 
 fn check_sizes(input: &Input) -> Outcome<()> {
     let axes = input.axes.iter().flatten();
-    let large_axis = |(name, axis): (&String, &gateway_core::skills::rubric::Axis)| {
+    let large_axis = |(name, axis): (&String, &AxisInput)| {
         name.is_empty() || name.chars().count() > AXIS_NAME || axis.rationale.chars().count() > RATIONALE
     };
     let wrong = if input.axes.as_ref().is_some_and(|axes| axes.len() > MAX_AXES) {

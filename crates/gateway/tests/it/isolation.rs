@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::routes::{filled, params, routes};
 use crate::support::rows::{row, with};
+use crate::support::skills::{ENTERPRISE, fields};
 use crate::support::{Account, TestApp};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
@@ -23,6 +24,8 @@ struct Things {
     provider: String,
     log: String,
     session: String,
+    skill: String,
+    rubric: String,
 }
 
 impl Things {
@@ -35,7 +38,10 @@ impl Things {
         let session = format!("session of {}", of.slug).replace(' ', "-");
         let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
         app.write(std::slice::from_ref(&log)).await;
+        let rubric = app.get("/api/v1/skills/rubric").bearer(&of.token).send().await.expect(200);
         Self {
+            skill: make("/api/v1/skills".into(), fields("theirs"), "/id").await,
+            rubric: rubric["id"].as_str().unwrap().to_owned(),
             log: log.id.to_string(),
             session,
             org: of.org_id.clone(),
@@ -57,6 +63,8 @@ impl Things {
             "name" => &self.provider,
             "logId" => &self.log,
             "sessionId" => &self.session,
+            "skillId" => &self.skill,
+            "rubricId" => &self.rubric,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .clone()
@@ -82,7 +90,7 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     (answer.status.as_u16(), answer.text())
 }
 
-on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, |app| async move {
+on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let theirs = Things::create(&app, &ada).await;
@@ -114,24 +122,25 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
     let below =
         ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
-    for path in below.iter().map(String::as_str).chain(["/api/v1/keys"]) {
+    for path in below.iter().map(String::as_str).chain(["/api/v1/keys", "/api/v1/skills/rubric"]) {
         lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
     }
     lists
 }
 
-on_both!(lists_show_only_the_callers_organization, |app| async move {
+on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let theirs = Things::create(&app, &ada).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
-    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &ada.email] {
+    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &theirs.rubric, &ada.email]
+    {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
 });
 
-on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, |app| async move {
+on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let theirs = Things::create(&app, &ada).await;

@@ -9,6 +9,8 @@ pub mod safety;
 
 pub use originality::{Neighbour, compare};
 
+use std::fmt::Write as _;
+
 use super::Source;
 use super::rubric::{Axes, Axis, Rubric, rounded};
 
@@ -83,7 +85,7 @@ fn quoted(text: &str) -> String {
             '"' => shown.push('\''),
             c if c.is_whitespace() => shown.push(' '),
             c if c.is_control() || safety::is_invisible(c) => {
-                shown.push_str(&format!("<U+{:04X}>", u32::from(c)))
+                let _ = write!(shown, "<U+{:04X}>", u32::from(c));
             }
             c => shown.push(c),
         }

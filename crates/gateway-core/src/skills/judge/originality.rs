@@ -96,9 +96,9 @@ mod tests {
             "And many words behind it.".repeat(20)
         );
         let neighbour = compare("other", 0.4, "hash-v1", &padded, TEXT);
-        assert_eq!(neighbour.shared, 1.0);
+        assert!(neighbour.shared > 0.99);
         assert!(neighbour.is_copied());
-        assert_eq!(axis(Some(&neighbour)).score, 0.0);
+        assert!(axis(Some(&neighbour)).score < 0.01);
         assert!(axis(Some(&neighbour)).rationale.contains("copy of \"other\""));
     }
 
@@ -108,6 +108,6 @@ mod tests {
         let neighbour = compare("other", 0.55, "hash-v1", other, TEXT);
         assert!(!neighbour.is_copied());
         assert!(axis(Some(&neighbour)).score > 0.8);
-        assert_eq!(axis(None).score, 1.0);
+        assert!(axis(None).score > 0.99);
     }
 }

@@ -17,7 +17,7 @@ fn what_is_unsafe_never_passes_whatever_the_threshold() {
         let judged = builtin(&source, None, &rubric(threshold));
         assert!(!judged.passed, "{threshold}");
         assert!(judged.overall_score < threshold || threshold == 0.0);
-        assert_eq!(judged.axes["safety"].score, 0.0);
+        assert!(judged.axes["safety"].score < 0.01);
         assert!(judged.axes["safety"].rationale.contains("\"ignore all previous instructions.\""));
         let high = Axes::from_iter(
             crate::skills::rubric::AXES
@@ -127,7 +127,7 @@ mod examples {
         for Example { label, file, source } in &examples {
             let near = nearest(source, &shelf);
             let judged = builtin(source, near.as_ref(), &rubric(0.7));
-            let found = judged.axes["safety"].score == 0.0;
+            let found = judged.axes["safety"].score < 0.01;
             let copied = near.as_ref().is_some_and(Neighbour::is_copied);
             let scores: Vec<String> =
                 judged.axes.iter().map(|(axis, value)| format!("{axis} {:.2}", value.score)).collect();

@@ -168,6 +168,7 @@ pub async fn file(
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SkillVersionList")]
 pub struct VersionList {
     versions: Vec<VersionView>,
     next_cursor: Option<String>,

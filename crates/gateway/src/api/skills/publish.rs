@@ -21,6 +21,7 @@ use crate::problem::{Outcome, Problem};
 
 /// What is on the shelf now.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PublishedSkill")]
 pub struct Published {
     published_at: Timestamp,
     published_version: i64,
@@ -61,6 +62,7 @@ fn not_publishable(id: SkillId, version: i64) -> Problem {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UnpublishedSkill")]
 pub struct Unpublished {
     unpublished: bool,
 }
@@ -80,6 +82,7 @@ pub async fn unpublish(
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EvaluationDispatch")]
 pub struct Dispatched {
     dispatched: bool,
     /// False: the buffer was full, and the request was dropped. Try again later.

@@ -79,6 +79,7 @@ pub async fn public_file(
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AdoptedSkill")]
 pub struct AdoptedView {
     skill: SkillView,
     /// The name was taken, and another had to be found.

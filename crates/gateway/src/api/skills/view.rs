@@ -26,6 +26,7 @@ pub enum Visibility {
 /// What became of the shelf entry that a skill was adopted from.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "SkillSourceStatus")]
 pub enum SourceStatus {
     /// The shelf still has the version that was copied.
     Current,

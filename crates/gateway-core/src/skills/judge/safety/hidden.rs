@@ -111,7 +111,7 @@ fn without_code(raw: &str) -> String {
 fn without_spans(line: &str) -> String {
     let parts: Vec<&str> = line.split('`').collect();
     // An odd backtick closes nothing, so nothing is taken away.
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return line.to_owned();
     }
     parts.iter().step_by(2).copied().collect::<Vec<_>>().join(" ")
