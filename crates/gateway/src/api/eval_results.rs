@@ -281,7 +281,7 @@ fn check_sizes(input: &Input) -> Outcome<()> {
     };
     let wrong = if input.axes.as_ref().is_some_and(|axes| axes.len() > MAX_AXES) {
         Some(format!("axes: at most {MAX_AXES} axes"))
-    } else if axes.map(large_axis).any(|large| large) {
+    } else if axes.into_iter().any(large_axis) {
         Some(format!("axes: names of 1 to {AXIS_NAME} characters, rationales of at most {RATIONALE}"))
     } else if input.external_ref.as_ref().is_some_and(|text| text.chars().count() > REFERENCE) {
         Some(format!("external_ref: must be at most {REFERENCE} characters long"))

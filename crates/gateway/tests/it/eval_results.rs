@@ -69,7 +69,7 @@ on_both!(a_verdict_on_a_skill_is_an_evaluation_of_its_current_version, ENTERPRIS
     let own =
         submit(&app, &ada, with(&without(&verdict, "external_ref"), "axes", axes.clone())).await.expect(201);
     assert_eq!((&own["axes"], own.get("external_ref")), (&axes, None));
-    assert!(app.evaluations(&ada, &skill).await.iter().any(|evaluation| *evaluation == made));
+    assert!(app.evaluations(&ada, &skill).await.contains(&made));
     let latest =
         app.get(&path(&skill)).bearer(&ada.token).send().await.expect(200)["latest_evaluation"].clone();
     assert_eq!(names(&latest), ["passed", "score", "source", "version"]);

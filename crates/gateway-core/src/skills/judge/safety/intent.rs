@@ -2,320 +2,12 @@
 //! the thing is no finding.
 
 use super::passages::Passage;
+use super::words::{
+    ABOUT, ACCESS, COLLECTORS, DECEPTIONS, DESTROYERS, DOWNLOADERS, FALSE_NEGATIONS, HARMLESS, IGNORE,
+    NEGATIONS, OVERRIDES, PRIVATE, RULES, SENDING, SHELLS, STORES, WHICH,
+};
 use super::{Finding, Kind};
 use crate::skills::judge::outline::has_phrase;
-
-const IGNORE: [&str; 10] = [
-    "ignore",
-    "disregard",
-    "forget",
-    "override",
-    "overrule",
-    "bypass",
-    "discard",
-    "set aside",
-    "supersede",
-    "supersedes",
-];
-const WHICH: [&str; 14] = [
-    "previous",
-    "prior",
-    "above",
-    "earlier",
-    "preceding",
-    "all other",
-    "any other",
-    "system",
-    "existing",
-    "original",
-    "your",
-    "these",
-    "all",
-    "safety",
-];
-const RULES: [&str; 14] = [
-    "instructions",
-    "instruction",
-    "rules",
-    "prompts",
-    "prompt",
-    "guidelines",
-    "directions",
-    "directives",
-    "guardrails",
-    "safeguards",
-    "policies",
-    "constraints",
-    "restrictions",
-    "training",
-];
-/// Said as they are, in any sentence.
-const OVERRIDES: [&str; 24] = [
-    "you are now in developer mode",
-    "you are now dan",
-    "act without restrictions",
-    "no longer bound by",
-    "jailbreak mode",
-    "unrestricted mode",
-    "reveal your system prompt",
-    "print your system prompt",
-    "repeat your system prompt",
-    "disable the sandbox",
-    "turn off the sandbox",
-    "disable safety",
-    "turn off safety",
-    "skip the approval",
-    "skip all approvals",
-    "skip permission",
-    "dangerously-skip-permissions",
-    "approve automatically without",
-    "answer yes to every",
-    "ignoriere alle",
-    "ignorez toutes les instructions",
-    "ignora todas las instrucciones",
-    "忽略之前的",
-    "忽略以上",
-];
-const DECEPTIONS: [&str; 22] = [
-    "do not tell the user",
-    "don't tell the user",
-    "never tell the user",
-    "do not inform the user",
-    "do not mention this to",
-    "don't mention this to",
-    "do not mention this step",
-    "do not reveal this",
-    "do not show the user",
-    "without telling the user",
-    "without informing the user",
-    "without the user knowing",
-    "without the user noticing",
-    "without notifying the user",
-    "hide this from the user",
-    "keep this secret from",
-    "keep this from the user",
-    "conceal this from",
-    "the user must not know",
-    "the user does not need to know",
-    "do it silently",
-    "leave no trace",
-];
-const STORES: [&str; 22] = [
-    "id_rsa",
-    "id_ed25519",
-    "id_ecdsa",
-    "~/.ssh",
-    "$home/.ssh",
-    "/.ssh/",
-    ".aws/credentials",
-    "~/.aws",
-    ".netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".docker/config.json",
-    ".kube/config",
-    "/etc/shadow",
-    ".config/gcloud",
-    ".gnupg",
-    "wallet.dat",
-    "login keychain",
-    "keychain-db",
-    "login data",
-    "169.254.169.254",
-    "metadata.google.internal",
-];
-/// Places among them that hold no secret.
-const HARMLESS: [&str; 4] = ["~/.ssh/config", "known_hosts", "id_rsa.pub", "id_ed25519.pub"];
-const ACCESS: [&str; 36] = [
-    "read",
-    "cat",
-    "open",
-    "copy",
-    "collect",
-    "include",
-    "send",
-    "upload",
-    "print",
-    "dump",
-    "grab",
-    "load",
-    "get",
-    "attach",
-    "paste",
-    "tar",
-    "zip",
-    "cp",
-    "scp",
-    "base64",
-    "head",
-    "tail",
-    "less",
-    "fetch",
-    "gather",
-    "list",
-    "search",
-    "find",
-    "extract",
-    "curl",
-    "look",
-    "inspect",
-    "harvest",
-    "append",
-    "show",
-    "contents of",
-];
-const SENDING: [&str; 24] = [
-    "send",
-    "sends",
-    "post",
-    "upload",
-    "curl",
-    "wget",
-    "forward",
-    "transmit",
-    "exfiltrate",
-    "submit",
-    "email",
-    "nc",
-    "ncat",
-    "fetch",
-    "requests.post",
-    "scp",
-    "rsync",
-    "invoke-webrequest",
-    "beacon",
-    "report it to",
-    "ping",
-    "share",
-    "call",
-    "include",
-];
-const PRIVATE: [&str; 36] = [
-    "environment variables",
-    "env vars",
-    "printenv",
-    "$(env",
-    "`env`",
-    "| env",
-    "env |",
-    "process.env",
-    "os.environ",
-    ".env",
-    "api key",
-    "api keys",
-    "access token",
-    "access tokens",
-    "auth token",
-    "session token",
-    "credential",
-    "credentials",
-    "password",
-    "passwords",
-    "secrets",
-    "private key",
-    "private keys",
-    "cookies",
-    "this conversation",
-    "conversation history",
-    "full conversation",
-    "entire conversation",
-    "the conversation",
-    "chat history",
-    "system prompt",
-    "clipboard",
-    "keychain",
-    "id_rsa",
-    "$(whoami)",
-    "$(hostname)",
-];
-const COLLECTORS: [&str; 14] = [
-    "webhook.site",
-    "requestbin",
-    "pastebin.com",
-    "ngrok.io",
-    "ngrok-free.app",
-    "transfer.sh",
-    "oast.",
-    "burpcollaborator",
-    "pipedream.net",
-    "discord.com/api/webhooks",
-    "api.telegram.org/bot",
-    "interact.sh",
-    "0x0.st",
-    "file.io",
-];
-const DOWNLOADERS: [&str; 5] = ["curl", "wget", "iwr", "invoke-webrequest", "invoke-restmethod"];
-const SHELLS: [&str; 11] =
-    ["sh", "bash", "zsh", "python", "python3", "node", "perl", "ruby", "iex", "sudo bash", "sudo sh"];
-const DESTROYERS: [&str; 12] = [
-    "rm -rf / ",
-    "rm -rf /*",
-    "rm -rf ~",
-    "rm -rf $home",
-    "rm -fr /",
-    "rm -rf --no-preserve-root",
-    "mkfs",
-    ":(){",
-    "of=/dev/sd",
-    "> /dev/sda",
-    "chmod -r 777 /",
-    "format c:",
-];
-const NEGATIONS: [&str; 22] = [
-    "never",
-    "do not",
-    "don't",
-    "must not",
-    "should not",
-    "shouldn't",
-    "avoid",
-    "refuse",
-    "refuses",
-    "cannot",
-    "can't",
-    "not allowed",
-    "forbidden",
-    "forbid",
-    "without ever",
-    "rather than",
-    "exclude",
-    "excluding",
-    "reject",
-    "prevent",
-    "blocks",
-    "may not",
-];
-/// They look like negations and are none.
-const FALSE_NEGATIONS: [&str; 10] = [
-    "never forget to",
-    "do not forget to",
-    "don't forget to",
-    "do not hesitate to",
-    "don't hesitate to",
-    "never fail to",
-    "do not skip",
-    "never skip",
-    "do not hesitate",
-    "don't be afraid to",
-];
-const ABOUT: [&str; 16] = [
-    "treat",
-    "such as",
-    "like",
-    "flag",
-    "report",
-    "detect",
-    "refuse",
-    "look for",
-    "search for",
-    "phrases",
-    "attempts",
-    "untrusted",
-    "warn",
-    "reject",
-    "grep",
-    "says",
-];
 
 pub fn scan(passage: &Passage, found: &mut Vec<Finding>) {
     let text = passage.text.as_str();
@@ -323,7 +15,7 @@ pub fn scan(passage: &Passage, found: &mut Vec<Finding>) {
     if overrides(text) {
         note(Kind::Override);
     }
-    if DECEPTIONS.iter().any(|phrase| asked_for(text, phrase) && !is_cited(text, phrase)) {
+    if DECEPTIONS.iter().any(|phrase| asked_for(text, phrase)) {
         note(Kind::Deception);
     }
     if opens_store(text) {
@@ -336,7 +28,7 @@ pub fn scan(passage: &Passage, found: &mut Vec<Finding>) {
         note(Kind::RemoteCode);
     }
     let padded = format!("{text} ");
-    if DESTROYERS.iter().any(|command| padded.contains(command) && !negated_before(&padded, command)) {
+    if DESTROYERS.iter().any(|command| asked_for(&padded, command)) {
         note(Kind::Destruction);
     }
     if persists(text) {
@@ -345,7 +37,7 @@ pub fn scan(passage: &Passage, found: &mut Vec<Finding>) {
 }
 
 fn overrides(text: &str) -> bool {
-    if OVERRIDES.iter().any(|phrase| asked_for(text, phrase) && !is_cited(text, phrase)) {
+    if OVERRIDES.iter().any(|phrase| asked_for(text, phrase)) {
         return true;
     }
     IGNORE.iter().any(|verb| {
@@ -357,7 +49,7 @@ fn overrides(text: &str) -> bool {
                 .collect();
             let which = behind.iter().take(4).any(|word| WHICH.contains(word));
             let rules = behind.iter().any(|word| RULES.contains(word));
-            which && rules && !is_negated(&text[..at]) && !is_cited(text, &text[at..at + verb.len()])
+            which && rules && !is_negated(&text[..at]) && !is_cited(text, at)
         })
     })
 }
@@ -367,26 +59,20 @@ fn opens_store(text: &str) -> bool {
     for harmless in HARMLESS {
         bare = bare.replace(harmless, "");
     }
-    let store = STORES.iter().find(|store| bare.contains(**store));
-    store.is_some_and(|store| {
-        let at = bare.find(store).unwrap_or_default();
-        ACCESS.iter().any(|verb| has_phrase(&bare, verb)) && !is_negated(&bare[..at])
-    })
+    STORES.iter().any(|store| asked_for(&bare, store)) && ACCESS.iter().any(|verb| has_phrase(&bare, verb))
 }
 
 fn sends_away(text: &str) -> bool {
     let text = without_auth_headers(text);
     let collector = COLLECTORS.iter().find(|host| text.contains(**host));
     let elsewhere = collector.is_some() || has_foreign_address(&text);
-    let Some(verb) = SENDING.iter().find(|verb| has_phrase(&text, verb)) else {
-        return image_with_data(&text);
-    };
-    if !elsewhere || is_negated(&text[..text.find(verb).unwrap_or_default()]) {
+    let sends = SENDING.iter().any(|verb| positions(&text, verb).any(|at| !is_negated(&text[..at])));
+    if !elsewhere || !sends {
         return image_with_data(&text);
     }
-    collector.is_some()
-        || PRIVATE.iter().any(|what| has_phrase(&text, what))
-        || STORES.iter().any(|store| text.contains(store))
+    let private =
+        PRIVATE.iter().any(|what| has_phrase(&text, what)) || STORES.iter().any(|store| text.contains(store));
+    collector.is_some() || private
 }
 
 /// An image whose address is filled in by the reader sends what it was filled with.
@@ -508,13 +194,9 @@ fn positions<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = usize> 
     })
 }
 
-/// The phrase stands there and is not forbidden.
+/// The phrase stands there, and at least once neither forbidden nor cited.
 fn asked_for(text: &str, phrase: &str) -> bool {
-    text.contains(phrase) && !negated_before(text, phrase)
-}
-
-fn negated_before(text: &str, phrase: &str) -> bool {
-    text.find(phrase).is_some_and(|at| is_negated(&text[..at]))
+    text.match_indices(phrase).any(|(at, _)| !is_negated(&text[..at]) && !is_cited(text, at))
 }
 
 /// Does the clause that ends here begin by forbidding?
@@ -531,8 +213,7 @@ fn is_negated(before: &str) -> bool {
 }
 
 /// In quotes, in a sentence about such phrases, and not to be followed.
-fn is_cited(text: &str, phrase: &str) -> bool {
-    let Some(at) = text.find(phrase) else { return false };
+fn is_cited(text: &str, at: usize) -> bool {
     let quoted = text[..at].chars().next_back().is_some_and(|c| "\"'“‘`«(".contains(c));
     let about = ABOUT.iter().any(|word| has_phrase(text, word));
     let mut orders =

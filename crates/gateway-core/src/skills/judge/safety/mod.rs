@@ -7,6 +7,7 @@ mod hidden;
 mod intent;
 mod passages;
 mod secrets;
+mod words;
 
 pub use hidden::is_invisible;
 
