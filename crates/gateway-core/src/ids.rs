@@ -77,6 +77,13 @@ uuid_id! {
     PlayId,
     /// One issued session token (`jti`).
     TokenId,
+    SkillId,
+    /// An organization's rubric.
+    RubricId,
+    /// A verdict on a skill.
+    EvaluationId,
+    /// A verdict on a log row.
+    VerdictId,
 }
 
 /// The text is no UUID in its hyphenated form.

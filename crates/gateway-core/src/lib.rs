@@ -18,6 +18,8 @@ pub mod pricing;
 pub mod prompts;
 pub mod route;
 pub mod scopes;
+pub mod skills;
 pub mod time;
 pub mod totals;
+pub mod verdicts;
 pub mod words;

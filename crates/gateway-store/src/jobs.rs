@@ -13,6 +13,9 @@ use crate::{Db, StoreError, Tx};
 /// others have just claimed for the same organization.
 const LOCK: i64 = 0x6761_7465_7761_7905;
 
+/// And one for those who add to a queue that has a bound.
+const BOUND_LOCK: i64 = 0x6761_7465_7761_7906;
+
 #[derive(Debug, Clone)]
 pub struct NewJob<'a> {
     pub id: JobId,
@@ -46,6 +49,17 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob<'_>) -> Result<bool, StoreError> 
         )
         .await?;
     Ok(added == 1)
+}
+
+/// The same while fewer than `bound` jobs of that name wait or run; none when there are as many.
+pub async fn enqueue_within(tx: &mut Tx, job: &NewJob<'_>, bound: i64) -> Result<Option<bool>, StoreError> {
+    if tx.dialect() == Dialect::Postgres {
+        // Nobody else counts until this is committed. It is taken last in every transaction, so none waits in a circle.
+        tx.exec("SELECT pg_advisory_xact_lock($1)", args![BOUND_LOCK]).await?;
+    }
+    let row = tx.opt("SELECT COUNT(*) AS found FROM jobs WHERE name = $1", args![job.name]).await?;
+    let found = row.map_or(Ok(0), |row| row.get("found"))?;
+    if found >= bound { Ok(None) } else { enqueue(tx, job).await.map(Some) }
 }
 
 /// When the next job of that name may be begun, or begun again.

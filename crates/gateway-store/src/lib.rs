@@ -22,10 +22,13 @@ pub mod page;
 pub mod playground;
 pub mod prompts;
 pub mod providers;
+pub mod rubrics;
 pub mod shared;
+pub mod skills;
 pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod verdicts;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;

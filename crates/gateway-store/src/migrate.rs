@@ -25,6 +25,7 @@ const STATE: &[(&str, &str)] = &[
     ("jobs", include_str!("../migrations/0005_jobs.sql")),
     ("evals", include_str!("../migrations/0006_evals.sql")),
     ("playground", include_str!("../migrations/0007_playground.sql")),
+    ("skills", include_str!("../migrations/0008_skills.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

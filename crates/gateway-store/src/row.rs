@@ -6,8 +6,8 @@ use std::str::FromStr;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{
-    AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, TeamId, TokenId,
-    UserId,
+    AppId, CaseId, DatasetId, EvaluationId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId,
+    RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
 };
 use gateway_core::time::Timestamp;
 use serde::Serialize;
@@ -67,6 +67,10 @@ arg_from! {
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
+    SkillId => Text, |v: SkillId| v.to_string();
+    RubricId => Text, |v: RubricId| v.to_string();
+    EvaluationId => Text, |v: EvaluationId| v.to_string();
+    VerdictId => Text, |v: VerdictId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
     PromptId => Text, |v: PromptId| v.to_string();
     DatasetId => Text, |v: DatasetId| v.to_string();
@@ -193,8 +197,25 @@ macro_rules! parsed_columns {
     )+};
 }
 parsed_columns!(
-    Role, Plan, AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, TeamId,
-    TokenId, UserId
+    Role,
+    Plan,
+    AppId,
+    CaseId,
+    DatasetId,
+    EvaluationId,
+    EventId,
+    InviteId,
+    JobId,
+    KeyId,
+    OrgId,
+    PlayId,
+    PromptId,
+    RubricId,
+    SkillId,
+    TeamId,
+    TokenId,
+    UserId,
+    VerdictId
 );
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::ids::{AppId, CaseId, DatasetId, KeyId, OrgId, PlayId, TeamId, UserId};
+use gateway_core::ids::{AppId, CaseId, DatasetId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId};
 use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -56,7 +56,9 @@ id_params!(
     UserId = "userId",
     DatasetId = "datasetId",
     CaseId = "caseId",
-    PlayId = "playId"
+    PlayId = "playId",
+    SkillId = "skillId",
+    RubricId = "rubricId"
 );
 
 /// An id that is a number: `number_param!(/// doc … RunId = "runId");`
@@ -327,7 +329,7 @@ pub struct Json<T>(pub T);
 /// 201: something was made.
 pub struct Created<T>(pub T);
 
-/// 202: something will be done.
+/// 202: it will be done.
 pub struct Accepted<T>(pub T);
 
 macro_rules! json_answer {

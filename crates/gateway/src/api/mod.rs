@@ -7,6 +7,7 @@ mod cache;
 pub mod caller;
 mod datasets;
 pub mod docs;
+mod eval_results;
 mod evals;
 pub mod extract;
 mod keys;
@@ -21,6 +22,7 @@ mod providers;
 mod query;
 pub mod route;
 mod sessions;
+mod skills;
 mod system;
 mod teams;
 mod usage;
@@ -55,6 +57,8 @@ pub fn areas() -> Vec<Area> {
         usage::area(),
         metrics::area(),
         cache::area(),
+        skills::area(),
+        eval_results::area(),
         system::area(),
     ]
 }

@@ -4,6 +4,7 @@
 //! by another once its lease ends.
 
 pub mod judge_live;
+pub mod judge_skill;
 pub mod run_eval;
 
 use std::collections::HashMap;
@@ -114,19 +115,8 @@ impl Queued {
 
 /// Enqueues a job in the caller's transaction.
 pub async fn enqueue<J: Job>(app: &App, tx: &mut Tx, org: OrgId, job: &J) -> Result<Queued, StoreError> {
-    let payload = serde_json::to_string(job).map_err(|error| StoreError::Other(error.to_string()))?;
-    let now = app.clock.now();
-    let only_one = job.only_one();
-    let new = NewJob {
-        id: app.new_id(),
-        org,
-        name: J::NAME,
-        only_one: only_one.as_deref(),
-        payload: &payload,
-        due_at: now,
-        now,
-    };
-    let added = jobs::enqueue(tx, &new).await?;
+    let (payload, only_one) = written(job)?;
+    let added = jobs::enqueue(tx, &new_job::<J>(app, org, &payload, only_one.as_deref())).await?;
     Ok(Queued { name: J::NAME, added })
 }
 
@@ -138,7 +128,35 @@ pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
     }
     app.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
     app.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
+    app.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(app)));
+    app.spawn(judge_skill::schedule(Arc::clone(app)));
     Ok(())
+}
+
+/// The same, while fewer than `bound` of the kind wait or run anywhere; none when there are as many.
+pub async fn enqueue_within<J: Job>(
+    app: &App,
+    tx: &mut Tx,
+    org: OrgId,
+    job: &J,
+    bound: usize,
+) -> Result<Option<Queued>, StoreError> {
+    let (payload, only_one) = written(job)?;
+    let bound = i64::try_from(bound).unwrap_or(i64::MAX);
+    let new = new_job::<J>(app, org, &payload, only_one.as_deref());
+    let added = jobs::enqueue_within(tx, &new, bound).await?;
+    Ok(added.map(|added| Queued { name: J::NAME, added }))
+}
+
+/// The payload, and the key of which there may be one only.
+fn written<J: Job>(job: &J) -> Result<(String, Option<String>), StoreError> {
+    let payload = serde_json::to_string(job).map_err(|error| StoreError::Other(error.to_string()))?;
+    Ok((payload, job.only_one()))
+}
+
+fn new_job<'a, J: Job>(app: &App, org: OrgId, payload: &'a str, only_one: Option<&'a str>) -> NewJob<'a> {
+    let now = app.clock.now();
+    NewJob { id: app.new_id(), org, name: J::NAME, only_one, payload, due_at: now, now }
 }
 
 /// Runs the jobs of one kind until the service stops, then waits for those under way.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::time::{MINUTE, Timestamp};
-use gateway_store::{StoreError, logs, orgs};
+use gateway_store::{StoreError, logs, orgs, verdicts};
 
 use crate::app::App;
 
@@ -52,5 +52,6 @@ async fn index(app: &App) -> Result<(), StoreError> {
 
 async fn sweep(app: &App, now: Timestamp) -> Result<u64, StoreError> {
     let overrides = orgs::log_retentions(&app.db).await?;
+    verdicts::sweep(&app.db, now, app.config.log_retention_days, &overrides).await?;
     logs::sweep(&app.logs, now, app.config.log_retention_days, &overrides).await
 }

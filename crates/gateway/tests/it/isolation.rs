@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::routes::{filled, params, routes};
 use crate::support::rows::{row, with};
+use crate::support::skills::{ENTERPRISE, fields};
 use crate::support::{Account, TestApp};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
@@ -31,6 +32,8 @@ struct Things {
     dataset: String,
     case: String,
     play: String,
+    skill: String,
+    rubric: String,
 }
 
 impl Things {
@@ -54,7 +57,10 @@ impl Things {
         let tried =
             json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
         let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
+        let rubric = app.get("/api/v1/skills/rubric").bearer(&of.token).send().await.expect(200);
         Self {
+            skill: make("/api/v1/skills".into(), fields("theirs"), "/id").await,
+            rubric: rubric["id"].as_str().unwrap().to_owned(),
             eval: eval["id"].to_string(),
             run: run["id"].to_string(),
             play: tried["id"].as_str().unwrap().to_owned(),
@@ -89,6 +95,8 @@ impl Things {
             "evalId" => &self.eval,
             "runId" => &self.run,
             "playId" => &self.play,
+            "skillId" => &self.skill,
+            "rubricId" => &self.rubric,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .to_owned()
@@ -117,7 +125,7 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     (answer.status.as_u16(), answer.text())
 }
 
-on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, |app| async move {
+on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let theirs = Things::create(&app, &ada).await;
@@ -151,6 +159,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
         ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
+        "/api/v1/skills/rubric",
         "/api/v1/prompts",
         "/api/v1/datasets",
         "/api/v1/evals",
@@ -162,7 +171,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     lists
 }
 
-on_both!(lists_show_only_the_callers_organization, |app| async move {
+on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let theirs = Things::create(&app, &ada).await;
@@ -179,12 +188,13 @@ on_both!(lists_show_only_the_callers_organization, |app| async move {
         &theirs.run,
         &theirs.play,
         &theirs.dataset,
+        &theirs.rubric,
     ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
 });
 
-on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, |app| async move {
+on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let theirs = Things::create(&app, &ada).await;

@@ -11,6 +11,7 @@ mod proxied;
 mod raw;
 pub mod routes;
 pub mod rows;
+pub mod skills;
 
 pub use app::{
     Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,

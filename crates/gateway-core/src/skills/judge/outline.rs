@@ -1,0 +1,150 @@
+//! The shape of a Markdown text: headings, list items, code and prose, as far as judging needs to tell them apart.
+
+/// One line and where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line<'a> {
+    Heading(&'a str),
+    /// `1.` and the like.
+    Step(&'a str),
+    /// `-` and the like.
+    Item(&'a str),
+    /// Inside a fence, the fence itself left out.
+    Code(&'a str),
+    Prose(&'a str),
+}
+
+#[derive(Debug, Default)]
+pub struct Outline<'a> {
+    pub lines: Vec<Line<'a>>,
+    /// Fenced blocks that hold something.
+    pub code_blocks: usize,
+    /// Texts between single backticks.
+    pub spans: Vec<&'a str>,
+    /// Words outside of code blocks.
+    pub words: usize,
+}
+
+impl<'a> Outline<'a> {
+    pub fn of(text: &'a str) -> Self {
+        let mut outline = Self::default();
+        let mut fence: Option<&str> = None;
+        let mut filled = false;
+        for line in text.lines() {
+            let bare = line.trim();
+            let marker = ["```", "~~~"].into_iter().find(|marker| bare.starts_with(marker));
+            match (fence, marker) {
+                (None, Some(marker)) => {
+                    fence = Some(marker);
+                    filled = false;
+                }
+                (Some(open), Some(marker)) if open == marker => {
+                    outline.code_blocks += usize::from(filled);
+                    fence = None;
+                }
+                (Some(_), _) => {
+                    filled |= !bare.is_empty();
+                    outline.lines.push(Line::Code(line));
+                }
+                (None, None) if bare.is_empty() => {}
+                (None, None) => outline.text_line(bare),
+            }
+        }
+        outline.code_blocks += usize::from(fence.is_some() && filled);
+        outline
+    }
+
+    fn text_line(&mut self, bare: &'a str) {
+        let line = classify(bare);
+        self.words += bare.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
+        self.spans.extend(bare.split('`').skip(1).step_by(2).filter(|span| !span.trim().is_empty()));
+        self.lines.push(line);
+    }
+
+    pub fn headings(&self) -> impl Iterator<Item = &'a str> {
+        self.lines.iter().filter_map(|line| if let Line::Heading(text) = line { Some(*text) } else { None })
+    }
+
+    pub fn steps(&self) -> Vec<&'a str> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Step(text) = line { Some(*text) } else { None })
+            .collect()
+    }
+
+    pub fn items(&self) -> Vec<&'a str> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Item(text) = line { Some(*text) } else { None })
+            .collect()
+    }
+
+    /// Everything that is no code: what a person reads as text.
+    pub fn texts(&self) -> impl Iterator<Item = &'a str> {
+        self.lines.iter().filter_map(|line| match line {
+            Line::Heading(text) | Line::Step(text) | Line::Item(text) | Line::Prose(text) => Some(*text),
+            Line::Code(_) => None,
+        })
+    }
+
+    /// The first line of text that has one of the phrases.
+    pub fn first_with(&self, phrases: &[&str]) -> Option<&'a str> {
+        self.texts().find(|text| has_any(text, phrases))
+    }
+}
+
+fn classify(bare: &str) -> Line<'_> {
+    if let Some(rest) = bare.strip_prefix('#') {
+        return Line::Heading(rest.trim_start_matches('#').trim());
+    }
+    if let Some(rest) =
+        bare.strip_prefix("- ").or_else(|| bare.strip_prefix("* ")).or_else(|| bare.strip_prefix("+ "))
+    {
+        return Line::Item(rest);
+    }
+    let digits = bare.bytes().take_while(u8::is_ascii_digit).count();
+    if (1..=3).contains(&digits)
+        && let Some(rest) = bare[digits..].strip_prefix(". ").or_else(|| bare[digits..].strip_prefix(") "))
+    {
+        return Line::Step(rest);
+    }
+    Line::Prose(bare)
+}
+
+/// Does the text have one of the phrases, as whole words, whatever the case?
+pub fn has_any(text: &str, phrases: &[&str]) -> bool {
+    let text = text.to_lowercase();
+    phrases.iter().any(|phrase| has_phrase(&text, phrase))
+}
+
+/// The same for a text that is in lower case already.
+pub fn has_phrase(text: &str, phrase: &str) -> bool {
+    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    let first = phrase.chars().next().is_some_and(char::is_alphanumeric);
+    let last = phrase.chars().next_back().is_some_and(char::is_alphanumeric);
+    text.match_indices(phrase).any(|(at, found)| {
+        (!first || edge(text[..at].chars().next_back()))
+            && (!last || edge(text[at + found.len()..].chars().next()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headings_steps_items_and_code_are_told_apart() {
+        let text = "# Title\n\nSome `code` here.\n1. One\n2) Two\n- Item\n```sh\n# no heading\n1. no step\n```\n~~~\n\n~~~\n";
+        let outline = Outline::of(text);
+        assert_eq!(outline.headings().collect::<Vec<_>>(), ["Title"]);
+        assert_eq!((outline.steps(), outline.items()), (vec!["One", "Two"], vec!["Item"]));
+        assert_eq!((outline.code_blocks, outline.spans.as_slice()), (1, &["code"][..]));
+        assert_eq!(outline.words, 9);
+    }
+
+    #[test]
+    fn a_phrase_is_found_as_whole_words_only() {
+        assert!(has_any("Use when asked", &["use when"]));
+        assert!(!has_any("Because whenever", &["use when", "use"]));
+        assert!(has_any("run .env now", &[".env"]));
+    }
+}

@@ -1,0 +1,85 @@
+//! Verdicts that others send in on a skill or on a log row: who may be their source, and what a score alone, or a pass
+//! alone, says about the other.
+
+use crate::skills::rubric::{Axes, Axis, rounded};
+
+/// The source of the judges that this service runs itself. Nobody else may use the name.
+pub const INTERNAL: &str = "internal";
+/// From which score on a verdict on a log row counts as passed, when it does not say.
+pub const LOG_THRESHOLD: f64 = 0.5;
+const SOURCE_LENGTH: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VerdictError {
+    #[error("source: must be 1 to 32 lowercase letters, digits, _ or -")]
+    Source,
+    #[error("source: 'internal' is reserved for the judges of this service")]
+    Reserved,
+    #[error("score: must be a number from 0 to 1")]
+    Score,
+    #[error("score, passed: at least one of them must be given")]
+    Nothing,
+}
+
+/// The form that every source has.
+pub fn is_source(text: &str) -> bool {
+    (1..=SOURCE_LENGTH).contains(&text.len())
+        && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+
+/// May somebody outside use this name?
+pub fn check_source(text: &str) -> Result<(), VerdictError> {
+    match text {
+        INTERNAL => Err(VerdictError::Reserved),
+        text if is_source(text) => Ok(()),
+        _ => Err(VerdictError::Source),
+    }
+}
+
+/// The score and the pass that a verdict means. Where both are given they stand as they are.
+pub fn settle(score: Option<f64>, passed: Option<bool>, threshold: f64) -> Result<(f64, bool), VerdictError> {
+    if score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
+        return Err(VerdictError::Score);
+    }
+    match (score, passed) {
+        (Some(score), Some(passed)) => Ok((score, passed)),
+        (Some(score), None) => Ok((score, score >= threshold)),
+        (None, Some(passed)) => Ok((if passed { 1.0 } else { 0.0 }, passed)),
+        (None, None) => Err(VerdictError::Nothing),
+    }
+}
+
+/// The axes of a verdict that came without any.
+pub fn single_axis(score: f64, external_ref: &str) -> Axes {
+    Axes::from([("external".to_owned(), Axis { score: rounded(score), rationale: external_ref.to_owned() })])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_up_to_32_small_letters_digits_and_two_signs() {
+        for good in ["a", "deep-eval_2", "-", &"x".repeat(32)] {
+            assert_eq!(check_source(good), Ok(()), "{good}");
+        }
+        for bad in ["", "A", "a b", "é", "a\n", "a.b", &"x".repeat(33)] {
+            assert_eq!(check_source(bad), Err(VerdictError::Source), "{bad}");
+        }
+        assert_eq!(check_source("internal"), Err(VerdictError::Reserved));
+        assert!(is_source("internal"));
+    }
+
+    #[test]
+    fn score_and_pass_tell_each_other() {
+        assert_eq!(settle(Some(0.7), None, 0.7), Ok((0.7, true)));
+        assert_eq!(settle(Some(0.69), None, 0.7), Ok((0.69, false)));
+        assert_eq!(settle(None, Some(true), 0.7), Ok((1.0, true)));
+        assert_eq!(settle(None, Some(false), 0.7), Ok((0.0, false)));
+        assert_eq!(settle(Some(0.1), Some(true), 0.7), Ok((0.1, true)));
+        assert_eq!(settle(None, None, 0.7), Err(VerdictError::Nothing));
+        for bad in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
+            assert_eq!(settle(Some(bad), Some(true), 0.7), Err(VerdictError::Score), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Skills of an organization: the row that names the current and the published version, and the texts of all versions.
+//! Whoever changes a skill, judges it or publishes it holds its row first (`hold`), then the rubric's.
+
+mod evaluations;
+mod shelf;
+mod vectors;
+mod versions;
+
+pub use evaluations::{Evaluation, ballots, insert_evaluation, list_evaluations};
+pub use shelf::{OnShelf, ShelfFilter, Sort, count_adoption, find_on_shelf, list_shelf};
+pub use vectors::{Shelved, Vector, keep_vector, shelf_vectors, shelf_without_vector};
+pub use versions::{ToJudge, Version, find_version, list_versions, mark_judged, to_judge};
+
+use gateway_core::ids::{OrgId, SkillId};
+use gateway_core::skills::Source;
+use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
+
+use crate::page::{Page, Paged};
+use crate::row::{Row, args};
+use crate::{Db, StoreError, Tx};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Skill {
+    pub id: SkillId,
+    pub org_id: OrgId,
+    /// The current version's text.
+    pub source: Source,
+    pub content_hash: String,
+    pub version: i64,
+    pub published_version: Option<i64>,
+    pub published_at: Option<Timestamp>,
+    pub adopted: Option<Adopted>,
+    pub adoptions: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub latest: Option<Latest>,
+}
+
+/// Where an adopted skill came from, and what the shelf has there now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adopted {
+    pub skill: SkillId,
+    pub version: i64,
+    /// None: it was taken off the shelf.
+    pub now: Option<i64>,
+}
+
+/// The newest verdict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latest {
+    pub score: f64,
+    pub passed: bool,
+    pub version: i64,
+    pub source: String,
+}
+
+/// What a list may be narrowed to.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Public or private; none for both.
+    pub public: Option<bool>,
+    /// A part of the name.
+    pub name: Option<String>,
+}
+
+/// A skill that is about to be.
+#[derive(Debug)]
+pub struct NewSkill<'a> {
+    pub id: SkillId,
+    pub source: &'a Source,
+    pub adopted: Option<(SkillId, i64)>,
+    pub by: &'a str,
+    pub now: Timestamp,
+}
+
+/// Adds a skill with its first version. False when the organization has one of that name.
+pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool, StoreError> {
+    let NewSkill { id, source, adopted, by, now } = new;
+    let added = tx
+        .exec(
+            "INSERT INTO skills (id, org_id, name, version, source_skill_id, source_version, adoptions, created_at, \
+             updated_at) VALUES ($1, $2, $3, 1, $4, $5, 0, $6, $6) ON CONFLICT (org_id, name) DO NOTHING",
+            args![*id, org, &source.name, adopted.map(|(id, _)| id), adopted.map(|(_, version)| version), *now],
+        )
+        .await?;
+    if added == 1 {
+        versions::insert(tx, *id, 1, source, by, *now).await?;
+    }
+    Ok(added == 1)
+}
+
+/// Holds the skill's row until the transaction ends, so that nothing that depends on its version can change meanwhile.
+/// False when it is not there.
+pub async fn hold(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
+    Ok(tx.exec("UPDATE skills SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
+}
+
+/// The skill, inside a transaction that holds it.
+pub async fn find_held(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<Option<Skill>, StoreError> {
+    if !hold(tx, org, id).await? {
+        return Ok(None);
+    }
+    let sql = select("WHERE s.org_id = $1 AND s.id = $2");
+    tx.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
+}
+
+pub async fn find(db: &Db, org: OrgId, id: SkillId) -> Result<Option<Skill>, StoreError> {
+    let sql = select("WHERE s.org_id = $1 AND s.id = $2");
+    db.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
+}
+
+/// Newest first.
+pub async fn list(db: &Db, org: OrgId, filter: &Filter, page: &Page) -> Result<Paged<Skill>, StoreError> {
+    let visibility = match filter.public {
+        None => "",
+        Some(true) => " AND s.published_version IS NOT NULL",
+        Some(false) => " AND s.published_version IS NULL",
+    };
+    let sql = select(&format!(
+        "WHERE s.org_id = $1 AND ($2 IS NULL OR LOWER(s.name) LIKE LOWER($2) ESCAPE '\\') \
+         AND ($3 IS NULL OR s.id < $3){visibility} ORDER BY s.id DESC LIMIT $4"
+    ));
+    let name = filter.name.as_deref().map(containing);
+    let rows = db.all(AssertSqlSafe(sql), args![org, name, page.before.clone(), page.fetch()]).await?;
+    let skills = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(page.cut(skills, |skill| skill.id.to_string()))
+}
+
+/// The next version of a skill that the transaction holds. False when another skill has the new name.
+pub async fn update(
+    tx: &mut Tx,
+    skill: &Skill,
+    source: &Source,
+    by: &str,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let version = skill.version + 1;
+    // Looked at before, because a violation would end the transaction; one that comes in between is told by it.
+    let taken = tx
+        .opt(
+            "SELECT 1 AS one FROM skills WHERE org_id = $1 AND name = $2 AND id <> $3",
+            args![skill.org_id, &source.name, skill.id],
+        )
+        .await?;
+    if taken.is_some() {
+        return Ok(false);
+    }
+    tx.exec(
+        "UPDATE skills SET name = $2, version = $3, updated_at = $4 WHERE id = $1",
+        args![skill.id, &source.name, version, now],
+    )
+    .await?;
+    versions::insert(tx, skill.id, version, source, by, now).await?;
+    Ok(true)
+}
+
+/// Puts a version on the shelf, or takes the skill off it. The gate has decided; the transaction holds the skill.
+pub async fn set_published(
+    tx: &mut Tx,
+    id: SkillId,
+    published: Option<(i64, Timestamp)>,
+) -> Result<(), StoreError> {
+    tx.exec(
+        "UPDATE skills SET published_version = $2, published_at = $3 WHERE id = $1",
+        args![id, published.map(|(version, _)| version), published.map(|(_, at)| at)],
+    )
+    .await
+    .map(|_| ())
+}
+
+pub async fn delete(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
+    Ok(tx.exec("DELETE FROM skills WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
+}
+
+/// A pattern for LIKE that means this text, wherever it stands.
+fn containing(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+fn select(rest: &str) -> String {
+    format!(
+        "SELECT s.id, s.org_id, s.version, s.published_version, s.published_at, s.source_skill_id, s.source_version, \
+         origin.published_version AS source_now, s.adoptions, s.created_at, s.updated_at, \
+         v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, \
+         e.overall_score, e.passed, e.skill_version, e.source FROM skills s \
+         JOIN skill_versions v ON v.skill_id = s.id AND v.version = s.version \
+         LEFT JOIN skills origin ON origin.id = s.source_skill_id \
+         LEFT JOIN evaluations e ON e.id = (SELECT MAX(n.id) FROM evaluations n WHERE n.skill_id = s.id) {rest}"
+    )
+}
+
+fn read(row: &Row) -> Result<Skill, StoreError> {
+    let adopted = match (row.get::<Option<SkillId>>("source_skill_id")?, row.get("source_version")?) {
+        (Some(skill), Some(version)) => Some(Adopted { skill, version, now: row.get("source_now")? }),
+        _ => None,
+    };
+    Ok(Skill {
+        id: row.get("id")?,
+        org_id: row.get("org_id")?,
+        source: read_source(row)?,
+        content_hash: row.get("content_hash")?,
+        version: row.get("version")?,
+        published_version: row.get("published_version")?,
+        published_at: row.get("published_at")?,
+        adopted,
+        adoptions: row.get("adoptions")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+        latest: read_latest(row)?,
+    })
+}
+
+fn read_source(row: &Row) -> Result<Source, StoreError> {
+    Ok(Source {
+        name: row.get("name")?,
+        headline: row.get("headline")?,
+        description: row.get("description")?,
+        body: row.get("body")?,
+        raw_source: row.get("raw_source")?,
+    })
+}
+
+fn read_latest(row: &Row) -> Result<Option<Latest>, StoreError> {
+    let Some(score) = row.get::<Option<f64>>("overall_score")? else { return Ok(None) };
+    Ok(Some(Latest {
+        score,
+        passed: row.get("passed")?,
+        version: row.get("skill_version")?,
+        source: row.get("source")?,
+    }))
+}

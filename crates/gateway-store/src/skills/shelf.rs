@@ -1,0 +1,126 @@
+//! The shelf: what organizations have published, as the published version's snapshot. The one place where a query
+//! crosses organizations on purpose; nothing of a version that is not published is in its answers.
+
+use gateway_core::ids::{OrgId, SkillId};
+use gateway_core::skills::Source;
+use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
+
+use super::{Latest, containing, read_latest, read_source};
+use crate::page::{Page, Paged};
+use crate::row::{Row, args};
+use crate::{Db, StoreError, Tx};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnShelf {
+    pub id: SkillId,
+    pub org_id: OrgId,
+    /// The slug of the organization.
+    pub publisher: String,
+    pub source: Source,
+    pub content_hash: String,
+    pub version: i64,
+    pub published_at: Timestamp,
+    pub source_skill_id: Option<SkillId>,
+    pub adoptions: i64,
+    pub created_at: Timestamp,
+    /// When this version was made.
+    pub updated_at: Timestamp,
+    /// The newest verdict on this version.
+    pub latest: Option<Latest>,
+    place: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    Recent,
+    Adoptions,
+    Score,
+}
+
+/// Parts of the name and of the description.
+#[derive(Debug, Clone, Default)]
+pub struct ShelfFilter {
+    pub name: Option<String>,
+    pub description: Option<String>,
+}
+
+pub async fn find_on_shelf(db: &Db, id: SkillId) -> Result<Option<OnShelf>, StoreError> {
+    let sql = select(Sort::Recent, "WHERE id = $1");
+    db.opt(AssertSqlSafe(sql), args![id]).await?.as_ref().map(read).transpose()
+}
+
+pub async fn list_shelf(
+    db: &Db,
+    filter: &ShelfFilter,
+    sort: Sort,
+    page: &Page,
+) -> Result<Paged<OnShelf>, StoreError> {
+    let sql = select(
+        sort,
+        "WHERE ($1 IS NULL OR LOWER(name) LIKE LOWER($1) ESCAPE '\\') \
+         AND ($2 IS NULL OR LOWER(description) LIKE LOWER($2) ESCAPE '\\') \
+         AND ($3 IS NULL OR place < $3 OR (place = $3 AND id < $4)) ORDER BY place DESC, id DESC LIMIT $5",
+    );
+    let [name, description] = [&filter.name, &filter.description].map(|part| part.as_deref().map(containing));
+    let (place, id) = page.before_in_time();
+    let rows = db.all(AssertSqlSafe(sql), args![name, description, place, id, page.fetch()]).await?;
+    let found = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(page.cut(found, |skill| Page::in_time(Timestamp(skill.place), skill.id)))
+}
+
+/// Counts an adoption and answers what was adopted, held until the transaction ends; none when it is not on the shelf.
+pub async fn count_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<OnShelf>, StoreError> {
+    let counted = tx
+        .exec(
+            "UPDATE skills SET adoptions = adoptions + 1 WHERE id = $1 AND published_version IS NOT NULL",
+            args![id],
+        )
+        .await?;
+    if counted == 0 {
+        return Ok(None);
+    }
+    let sql = select(Sort::Recent, "WHERE id = $1");
+    tx.opt(AssertSqlSafe(sql), args![id]).await?.as_ref().map(read).transpose()
+}
+
+fn select(sort: Sort, rest: &str) -> String {
+    let place = match sort {
+        Sort::Recent => "s.published_at",
+        Sort::Adoptions => "s.adoptions",
+        // Unjudged ones come last. Only our own judge's score counts here: others' are the publisher's to give.
+        Sort::Score => {
+            "CAST(COALESCE((SELECT i.overall_score FROM evaluations i WHERE i.id = (SELECT MAX(m.id) FROM evaluations m \
+             WHERE m.skill_id = s.id AND m.skill_version = s.published_version AND m.source = 'internal')), -1) * 10000 \
+             AS BIGINT)"
+        }
+    };
+    format!(
+        "SELECT * FROM (SELECT s.id, s.org_id, o.slug AS publisher, s.published_version AS version, s.published_at, \
+         s.source_skill_id, s.adoptions, s.created_at, v.created_at AS updated_at, {place} AS place, \
+         v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, \
+         e.overall_score, e.passed, e.skill_version, e.source FROM skills s \
+         JOIN orgs o ON o.id = s.org_id \
+         JOIN skill_versions v ON v.skill_id = s.id AND v.version = s.published_version \
+         LEFT JOIN evaluations e ON e.id = (SELECT MAX(n.id) FROM evaluations n WHERE n.skill_id = s.id \
+         AND n.skill_version = s.published_version) WHERE s.published_version IS NOT NULL) shelf {rest}"
+    )
+}
+
+fn read(row: &Row) -> Result<OnShelf, StoreError> {
+    Ok(OnShelf {
+        id: row.get("id")?,
+        org_id: row.get("org_id")?,
+        publisher: row.get("publisher")?,
+        source: read_source(row)?,
+        content_hash: row.get("content_hash")?,
+        version: row.get("version")?,
+        published_at: row.get("published_at")?,
+        source_skill_id: row.get("source_skill_id")?,
+        adoptions: row.get("adoptions")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+        latest: read_latest(row)?,
+        place: row.get("place")?,
+    })
+}

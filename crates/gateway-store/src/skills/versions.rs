@@ -1,0 +1,121 @@
+//! The versions of skills: snapshots that never change.
+
+use gateway_core::ids::{OrgId, SkillId};
+use gateway_core::skills::Source;
+use gateway_core::time::Timestamp;
+
+use super::read_source;
+use crate::page::{Page, Paged};
+use crate::row::{Row, args};
+use crate::{Db, StoreError, Tx};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Version {
+    pub version: i64,
+    pub source: Source,
+    pub content_hash: String,
+    /// Our own judge has had its say.
+    pub judged: bool,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+/// A version that nobody of ours has judged yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToJudge {
+    pub org: OrgId,
+    pub skill: SkillId,
+    pub version: i64,
+}
+
+pub(super) async fn insert(
+    tx: &mut Tx,
+    skill: SkillId,
+    version: i64,
+    source: &Source,
+    by: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let Source { name, headline, description, body, raw_source } = source;
+    tx.exec(
+        "INSERT INTO skill_versions (skill_id, version, name, headline, description, body, raw_source, content_hash, \
+         judged, created_at, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10)",
+        args![skill, version, name, headline, description, body, raw_source, source.hash(), now, by],
+    )
+    .await
+    .map(|_| ())
+}
+
+pub async fn find_version(
+    db: &Db,
+    org: OrgId,
+    skill: SkillId,
+    version: i64,
+) -> Result<Option<Version>, StoreError> {
+    let row = db
+        .opt(
+            "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
+             v.created_at, v.created_by FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
+             WHERE s.org_id = $1 AND v.skill_id = $2 AND v.version = $3",
+            args![org, skill, version],
+        )
+        .await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// Newest first.
+pub async fn list_versions(
+    db: &Db,
+    org: OrgId,
+    skill: SkillId,
+    page: &Page,
+) -> Result<Paged<Version>, StoreError> {
+    let before = page.before.as_ref().map(|before| before.parse::<i64>().unwrap_or(0));
+    let rows = db
+        .all(
+            "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
+             v.created_at, v.created_by FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
+             WHERE s.org_id = $1 AND v.skill_id = $2 AND ($3 IS NULL OR v.version < $3) \
+             ORDER BY v.version DESC LIMIT $4",
+            args![org, skill, before, page.fetch()],
+        )
+        .await?;
+    let versions = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(page.cut(versions, |version| version.version.to_string()))
+}
+
+/// Versions without a verdict of ours for which no job of that name and key (`skill:version`) is there, newest first.
+pub async fn to_judge(db: &Db, job: &str, limit: i64) -> Result<Vec<ToJudge>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT s.org_id, v.skill_id, v.version FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
+             WHERE v.judged = 0 AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.name = $1 \
+             AND j.only_one = v.skill_id || ':' || v.version) ORDER BY v.created_at DESC LIMIT $2",
+            args![job, limit],
+        )
+        .await?;
+    let read = |row: &Row| {
+        Ok(ToJudge { org: row.get("org_id")?, skill: row.get("skill_id")?, version: row.get("version")? })
+    };
+    rows.iter().map(read).collect()
+}
+
+pub async fn mark_judged(tx: &mut Tx, skill: SkillId, version: i64) -> Result<(), StoreError> {
+    tx.exec(
+        "UPDATE skill_versions SET judged = 1 WHERE skill_id = $1 AND version = $2",
+        args![skill, version],
+    )
+    .await
+    .map(|_| ())
+}
+
+fn read(row: &Row) -> Result<Version, StoreError> {
+    Ok(Version {
+        version: row.get("version")?,
+        source: read_source(row)?,
+        content_hash: row.get("content_hash")?,
+        judged: row.get("judged")?,
+        created_at: row.get("created_at")?,
+        created_by: row.get("created_by")?,
+    })
+}

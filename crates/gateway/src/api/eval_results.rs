@@ -1,0 +1,339 @@
+//! Verdicts of evaluators outside: on a skill's current version, where they may open the way to the shelf, and on log
+//! rows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use gateway_core::ids::{OrgId, SkillId, VerdictId};
+use gateway_core::logs::log_id_time;
+use gateway_core::skills::rubric::{Axes, Axis};
+use gateway_core::time::{SECOND, Timestamp};
+use gateway_core::verdicts::{LOG_THRESHOLD, VerdictError, check_source, settle, single_axis};
+use gateway_store::logs;
+use gateway_store::skills::{self, Evaluation};
+use gateway_store::verdicts::{self, LogVerdict};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::caller::{Caller, Integrations, Member, Shared, Viewer};
+use super::extract::{Body, Created, Json, Params};
+use super::page;
+use super::route::{Area, Operation, Output};
+use super::skills::EvaluationView;
+use crate::app::App;
+use crate::jobs::judge_skill;
+use crate::problem::{Outcome, Problem};
+
+const MAX_AXES: usize = 50;
+const AXIS_NAME: usize = 64;
+const RATIONALE: usize = 4_000;
+const REFERENCE: usize = 2_048;
+const DETAILS_BYTES: usize = 64 << 10;
+/// A row appears a moment after its response ended; who has its id may be quicker than that.
+const APPEARS_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const RECENT: i64 = 60 * SECOND;
+
+pub fn area() -> Area {
+    Area::new("eval-results", "Verdicts of evaluators outside, on skills and on log rows.")
+        .post("/eval-results", submit, "Submit a verdict on a skill's current version or on a log row")
+        .get("/eval-results", list, "The verdicts on a log row, newest first")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "EvalResultInput")]
+struct Input {
+    /// `skill` or `log`.
+    #[schemars(with = "String")]
+    #[serde(default)]
+    subject_type: Value,
+    /// A UUID for a skill, a number for a log row.
+    #[schemars(schema_with = "subject_schema")]
+    #[serde(default)]
+    subject_id: Value,
+    /// Who says so: 1 to 32 lowercase letters, digits, `_` or `-`, but not `internal`.
+    #[schemars(with = "String")]
+    #[serde(default)]
+    source: Value,
+    /// From 0 to 1. At least one of score and passed must be given.
+    #[schemars(range(min = 0, max = 1))]
+    score: Option<f64>,
+    passed: Option<bool>,
+    /// Skills only.
+    axes: Option<BTreeMap<String, AxisInput>>,
+    external_ref: Option<String>,
+    /// Log rows only.
+    details: Option<Map<String, Value>>,
+    /// Skills only: the version that was looked at. When it is no longer the current one, the verdict is refused (409).
+    skill_version: Option<i64>,
+    /// Skills only: the same by the hash of the text.
+    content_hash: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct AxisInput {
+    #[schemars(range(min = 0, max = 1))]
+    score: f64,
+    #[serde(default)]
+    rationale: String,
+}
+
+fn subject_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": ["string", "integer"]})
+}
+
+enum Subject {
+    Skill(SkillId),
+    Log(i64),
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LogEvalResult")]
+struct LogVerdictView {
+    id: VerdictId,
+    org_id: OrgId,
+    log_id: i64,
+    source: String,
+    score: f64,
+    passed: bool,
+    details: Map<String, Value>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    external_ref: String,
+    created_at: Timestamp,
+}
+
+impl From<LogVerdict> for LogVerdictView {
+    fn from(verdict: LogVerdict) -> Self {
+        let LogVerdict { id, org_id, log_id, source, score, passed, details, external_ref, created_at } =
+            verdict;
+        Self { id, org_id, log_id, source, score, passed, details, external_ref, created_at }
+    }
+}
+
+/// What was made of the verdict depends on its subject.
+enum Submitted {
+    Skill(Created<EvaluationView>),
+    Log(Created<LogVerdictView>),
+}
+
+impl IntoResponse for Submitted {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Skill(view) => view.into_response(),
+            Self::Log(view) => view.into_response(),
+        }
+    }
+}
+
+impl Output for Submitted {
+    fn describe(operation: &mut Operation<'_>) {
+        let output = &mut operation.schemas.output;
+        let either = [output.subschema_for::<EvaluationView>(), output.subschema_for::<LogVerdictView>()];
+        let schema = serde_json::json!({"anyOf": either});
+        operation.responses.push((
+            201,
+            serde_json::json!({"description": "Success", "content": {"application/json": {"schema": schema}}}),
+        ));
+    }
+}
+
+async fn submit(
+    State(app): Shared,
+    caller: Caller<Member, Integrations>,
+    Body(input): Body<Input>,
+) -> Outcome<Submitted> {
+    let source = input.source.as_str().unwrap_or_default().to_owned();
+    check_source(&source)?;
+    check_scores(&input)?;
+    let subject = subject(&input)?;
+    check_sizes(&input)?;
+    let org = caller.org.id;
+    match subject {
+        Subject::Skill(id) => {
+            on_skill(&app, org, id, source, input).await.map(|view| Submitted::Skill(Created(view)))
+        }
+        Subject::Log(id) => {
+            on_log(&app, org, id, source, input).await.map(|view| Submitted::Log(Created(view)))
+        }
+    }
+}
+
+async fn on_skill(
+    app: &App,
+    org: OrgId,
+    id: SkillId,
+    source: String,
+    input: Input,
+) -> Outcome<EvaluationView> {
+    let mut tx = app.db.begin().await?;
+    // Held: the version that the verdict is written on is the current one when it is committed.
+    let skill = skills::find_held(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let outdated = input.skill_version.is_some_and(|version| version != skill.version)
+        || input.content_hash.is_some_and(|hash| !hash.eq_ignore_ascii_case(&skill.content_hash));
+    if outdated {
+        let why =
+            format!("the verdict is on another text than the current version, which is {}", skill.version);
+        return Err(Problem::conflict(why));
+    }
+    let rubric = judge_skill::hold_rubric(app, &mut tx, org).await?.rubric;
+    let (score, passed) = settle(input.score, input.passed, rubric.pass_threshold)?;
+    let external_ref = input.external_ref.unwrap_or_default();
+    let evaluation = Evaluation {
+        id: app.new_id(),
+        org_id: org,
+        skill_id: id,
+        skill_version: skill.version,
+        content_hash: skill.content_hash,
+        rubric_config_id: None,
+        axes: input.axes.map_or_else(|| single_axis(score, &external_ref), as_axes),
+        overall_score: score,
+        passed,
+        judge_provider: source.clone(),
+        judge_model: "external".to_owned(),
+        latency_ms: 0,
+        prompt_tokens: 0,
+        completion_tokens: 0,
+        source,
+        external_ref,
+        created_at: app.clock.now(),
+    };
+    skills::insert_evaluation(&mut tx, &evaluation, &evaluation.id.to_string()).await?;
+    tx.commit().await?;
+    Ok(evaluation.into())
+}
+
+fn as_axes(given: BTreeMap<String, AxisInput>) -> Axes {
+    let axis = |AxisInput { score, rationale }| Axis { score, rationale };
+    given.into_iter().map(|(name, given)| (name, axis(given))).collect()
+}
+
+async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input) -> Outcome<LogVerdictView> {
+    let (score, passed) = settle(input.score, input.passed, LOG_THRESHOLD)?;
+    if !row_is_there(app, org, log_id).await? {
+        return Err(Problem::not_found());
+    }
+    let verdict = LogVerdict {
+        id: app.new_id(),
+        org_id: org,
+        log_id,
+        source,
+        score,
+        passed,
+        details: input.details.unwrap_or_default(),
+        external_ref: input.external_ref.unwrap_or_default(),
+        created_at: app.clock.now(),
+    };
+    verdicts::insert(&app.db, &verdict).await?;
+    Ok(verdict.into())
+}
+
+async fn row_is_there(app: &App, org: OrgId, id: i64) -> Outcome<bool> {
+    let age = app.clock.now().0 - log_id_time(id).0;
+    let mut left = if (-SECOND..RECENT).contains(&age) { APPEARS_WITHIN } else { Duration::ZERO };
+    loop {
+        if logs::find(&app.logs, org, id).await?.is_some() {
+            return Ok(true);
+        }
+        if left.is_zero() {
+            return Ok(false);
+        }
+        left = left.saturating_sub(LOOK_AGAIN);
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn subject(input: &Input) -> Outcome<Subject> {
+    let found = match input.subject_type.as_str() {
+        Some("skill") => {
+            let id = input.subject_id.as_str().and_then(|id| id.parse().ok());
+            id.map(Subject::Skill).ok_or("subject_id: must be the UUID of a skill")
+        }
+        Some("log") => {
+            input.subject_id.as_i64().map(Subject::Log).ok_or("subject_id: must be the number of a log row")
+        }
+        _ => Err("subject_type: must be skill or log"),
+    };
+    found.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, "invalid_subject", why))
+}
+
+/// The threshold does not matter for what is wrong.
+fn check_scores(input: &Input) -> Outcome<()> {
+    settle(input.score, input.passed, 0.0)?;
+    let axes = input.axes.iter().flatten();
+    match axes.map(|(name, axis)| (name, axis.score)).find(|(_, score)| !(0.0..=1.0).contains(score)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let shown: String = name.chars().take(AXIS_NAME).collect();
+            let why = format!("axes.{shown}.score: must be a number from 0 to 1");
+            Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_score", why))
+        }
+    }
+}
+
+fn check_sizes(input: &Input) -> Outcome<()> {
+    let axes = input.axes.iter().flatten();
+    let large_axis = |(name, axis): (&String, &AxisInput)| {
+        name.is_empty() || name.chars().count() > AXIS_NAME || axis.rationale.chars().count() > RATIONALE
+    };
+    let wrong = if input.axes.as_ref().is_some_and(|axes| axes.len() > MAX_AXES) {
+        Some(format!("axes: at most {MAX_AXES} axes"))
+    } else if axes.into_iter().any(large_axis) {
+        Some(format!("axes: names of 1 to {AXIS_NAME} characters, rationales of at most {RATIONALE}"))
+    } else if input.external_ref.as_ref().is_some_and(|text| text.chars().count() > REFERENCE) {
+        Some(format!("external_ref: must be at most {REFERENCE} characters long"))
+    } else {
+        let bytes = input.details.as_ref().and_then(|details| serde_json::to_vec(details).ok());
+        let large = bytes.is_some_and(|bytes| bytes.len() > DETAILS_BYTES);
+        large.then(|| format!("details: must be at most {DETAILS_BYTES} bytes of JSON"))
+    };
+    wrong.map_or(Ok(()), |why| Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", why)))
+}
+
+impl From<VerdictError> for Problem {
+    fn from(error: VerdictError) -> Self {
+        let code = match error {
+            VerdictError::Source | VerdictError::Reserved => "invalid_source",
+            VerdictError::Score => "invalid_score",
+            VerdictError::Nothing => "invalid_request",
+        };
+        Self::new(StatusCode::BAD_REQUEST, code, error.to_string())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ListParams {
+    #[schemars(with = "i64", required)]
+    log_id: Option<String>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LogEvalResultList")]
+struct VerdictList {
+    results: Vec<LogVerdictView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer, Integrations>,
+    Params(params): Params<ListParams>,
+) -> Outcome<Json<VerdictList>> {
+    let bad = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
+    let log_id = params.log_id.ok_or_else(|| bad("missing_log_id", "log_id: name the log row"))?;
+    let log_id = log_id.parse().map_err(|_| bad("invalid_log_id", "log_id: must be a whole number"))?;
+    let found =
+        verdicts::list(&app.db, caller.org.id, log_id, &page::page(params.limit, params.cursor.as_deref())?)
+            .await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(VerdictList { results: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}

@@ -1,0 +1,213 @@
+//! An organization's own skills: create, read, change, delete.
+
+use axum::extract::State;
+use gateway_core::ids::SkillId;
+use gateway_core::skills::{Change, Source};
+use gateway_store::skills::{self, Filter, NewSkill};
+use gateway_store::{StoreError, Tx};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::caller::Shared;
+use super::super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::super::page::{self, PageParams};
+use super::view::{File, KnownTags, SkillView, VersionView};
+use super::{Reader, Writer, coded, duplicate_name};
+use crate::app::App;
+use crate::auth::Identity;
+use crate::jobs::judge_skill;
+use crate::problem::{Outcome, Problem};
+
+#[derive(Deserialize, JsonSchema)]
+pub struct ListParams {
+    /// `private` or `public`; empty for both.
+    visibility: Option<WantedVisibility>,
+    /// A part of the name.
+    name_like: Option<String>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum WantedVisibility {
+    Private,
+    Public,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct SkillList {
+    pub skills: Vec<SkillView>,
+    pub next_cursor: Option<String>,
+}
+
+pub async fn list(
+    State(app): Shared,
+    caller: Reader,
+    Params(params): Params<ListParams>,
+) -> Outcome<Json<SkillList>> {
+    let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
+    let filter = Filter { public, name: params.name_like };
+    let found =
+        skills::list(&app.db, caller.org.id, &filter, &page::page(params.limit, params.cursor.as_deref())?)
+            .await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct SkillInput {
+    /// A whole SKILL.md: YAML between lines of `---` with name and description, then the body. Wins over the other fields.
+    raw_source: Option<String>,
+    /// Lowercase words joined by hyphens, up to 64 characters.
+    name: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    headline: Option<Option<String>>,
+    /// Up to 1024 characters.
+    description: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    body: Option<Option<String>>,
+}
+
+impl SkillInput {
+    /// An empty text counts as none.
+    fn raw(&self) -> Option<&str> {
+        self.raw_source.as_deref().filter(|raw| !raw.is_empty())
+    }
+}
+
+pub async fn create(
+    State(app): Shared,
+    caller: Writer,
+    Body(input): Body<SkillInput>,
+) -> Outcome<Created<SkillView>> {
+    let source = written(input)?;
+    let id = app.new_id();
+    let by = caller.actor();
+    let new = NewSkill { id, source: &source, adopted: None, by: &by, now: app.clock.now() };
+    let mut tx = app.db.begin().await?;
+    if !skills::insert(&mut tx, caller.org.id, &new).await? {
+        return Err(duplicate_name(&source.name));
+    }
+    commit_and_judge(&app, tx, &caller, id, 1).await?;
+    stored(&app, &caller, id).await.map(Created)
+}
+
+fn written(input: SkillInput) -> Outcome<Source> {
+    if let Some(raw) = input.raw() {
+        return Ok(Source::from_raw(raw)?);
+    }
+    let given = |field: Option<String>| field.filter(|text| !text.trim().is_empty());
+    let (Some(name), Some(description)) = (given(input.name), given(input.description)) else {
+        let why = "raw_source is missing, and so is name or description: give the one or the two";
+        return Err(coded(StatusCode::BAD_REQUEST, "missing_required", why));
+    };
+    let [headline, body] = [input.headline, input.body].map(|field| field.flatten().unwrap_or_default());
+    Ok(Source::from_fields(&name, &headline, &description, &body)?)
+}
+
+pub async fn get(State(app): Shared, caller: Reader, At(id): At<SkillId>) -> Outcome<Json<SkillView>> {
+    stored(&app, &caller, id).await.map(Json)
+}
+
+pub async fn update(
+    State(app): Shared,
+    caller: Writer,
+    At(id): At<SkillId>,
+    Body(input): Body<SkillInput>,
+) -> Outcome<Json<SkillView>> {
+    let parsed = input.raw().map(Source::from_raw).transpose()?;
+    let mut tx = app.db.begin().await?;
+    let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let source = match parsed {
+        Some(source) => source,
+        None => skill.source.changed(&Change {
+            name: input.name,
+            headline: input.headline.map(Option::unwrap_or_default),
+            description: input.description,
+            body: input.body.map(Option::unwrap_or_default),
+        })?,
+    };
+    if source == skill.source {
+        return Ok(Json(skill.into()));
+    }
+    let updated = skills::update(&mut tx, &skill, &source, &caller.actor(), app.clock.now()).await;
+    // The name may have been taken since it was looked for.
+    match updated {
+        Ok(true) => {}
+        Ok(false) | Err(StoreError::Duplicate) => return Err(duplicate_name(&source.name)),
+        Err(error) => return Err(error.into()),
+    }
+    commit_and_judge(&app, tx, &caller, id, skill.version + 1).await?;
+    stored(&app, &caller, id).await.map(Json)
+}
+
+pub async fn delete(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Json<Deleted>> {
+    let mut tx = app.db.begin().await?;
+    if !skills::delete(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    Ok(Deleted::yes())
+}
+
+pub async fn file(
+    State(app): Shared,
+    caller: Reader,
+    At(id): At<SkillId>,
+    known: KnownTags,
+) -> Outcome<File> {
+    let skill = skills::find(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    File::new(&skill.source, &known)
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SkillVersionList")]
+pub struct VersionList {
+    versions: Vec<VersionView>,
+    next_cursor: Option<String>,
+}
+
+pub async fn versions(
+    State(app): Shared,
+    caller: Reader,
+    At(id): At<SkillId>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<VersionList>> {
+    let page = params.page()?;
+    must_exist(&app, &caller, id).await?;
+    let found = skills::list_versions(&app.db, caller.org.id, id, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(VersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+/// A new version is committed together with its way to the judge.
+pub async fn commit_and_judge(
+    app: &App,
+    mut tx: Tx,
+    caller: &Identity,
+    id: SkillId,
+    version: i64,
+) -> Outcome<()> {
+    let queued = judge_skill::dispatch(app, &mut tx, caller.org.id, id, version).await?;
+    tx.commit().await?;
+    if let Some(queued) = queued {
+        queued.committed(app);
+    }
+    Ok(())
+}
+
+pub async fn stored(app: &App, caller: &Identity, id: SkillId) -> Outcome<SkillView> {
+    let found = skills::find(&app.db, caller.org.id, id).await?;
+    found.map(Into::into).ok_or_else(Problem::not_found)
+}
+
+pub async fn must_exist(app: &App, caller: &Identity, id: SkillId) -> Outcome<()> {
+    skills::find(&app.db, caller.org.id, id).await?.map(|_| ()).ok_or_else(Problem::not_found)
+}

@@ -1,0 +1,123 @@
+//! The way to the shelf and back, and what judges say. Publishing reads and writes in one transaction that holds the
+//! skill and the rubric, so that no update, verdict or change of the rubric can come in between.
+
+use axum::extract::State;
+use gateway_core::ids::SkillId;
+use gateway_core::skills::gate::{self, Decision, Standing};
+use gateway_core::time::Timestamp;
+use gateway_store::skills;
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::super::caller::Shared;
+use super::super::extract::{Accepted, At, Json, Params};
+use super::super::page::{self, PageParams};
+use super::manage::must_exist;
+use super::view::EvaluationView;
+use super::{Reader, Writer, coded};
+use crate::jobs::judge_skill;
+use crate::problem::{Outcome, Problem};
+
+/// What is on the shelf now.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PublishedSkill")]
+pub struct Published {
+    published_at: Timestamp,
+    published_version: i64,
+}
+
+pub async fn publish(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Json<Published>> {
+    let mut tx = app.db.begin().await?;
+    let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
+    let ballots = skills::ballots(&mut tx, id, skill.version).await?;
+    let decision = gate::publish(Standing {
+        version: skill.version,
+        published: skill.published_version,
+        ballots: &ballots,
+        allowed: &rubric.allowed_verdict_sources,
+    });
+    let live = skill.published_version.zip(skill.published_at);
+    match (decision, live) {
+        (Decision::Publish, _) => {
+            let published_at = app.clock.now();
+            skills::set_published(&mut tx, id, Some((skill.version, published_at))).await?;
+            tx.commit().await?;
+            Ok(Json(Published { published_at, published_version: skill.version }))
+        }
+        (Decision::Keep, Some((published_version, published_at))) => {
+            Ok(Json(Published { published_at, published_version }))
+        }
+        (Decision::Keep | Decision::Refuse, _) => Err(not_publishable(id, skill.version)),
+    }
+}
+
+fn not_publishable(id: SkillId, version: i64) -> Problem {
+    let why = format!("version {version} has no passing evaluation from a source that the rubric allows");
+    let mut problem = coded(StatusCode::CONFLICT, "not_publishable", why);
+    problem.extra.insert("skill_id".into(), id.to_string().into());
+    problem.extra.insert("version".into(), version.into());
+    problem
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UnpublishedSkill")]
+pub struct Unpublished {
+    unpublished: bool,
+}
+
+pub async fn unpublish(
+    State(app): Shared,
+    caller: Writer,
+    At(id): At<SkillId>,
+) -> Outcome<Json<Unpublished>> {
+    let mut tx = app.db.begin().await?;
+    if !skills::hold(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    skills::set_published(&mut tx, id, None).await?;
+    tx.commit().await?;
+    Ok(Json(Unpublished { unpublished: true }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EvaluationDispatch")]
+pub struct Dispatched {
+    dispatched: bool,
+    /// False: the buffer was full, and the request was dropped. Try again later.
+    queued: bool,
+}
+
+pub async fn evaluate(
+    State(app): Shared,
+    caller: Writer,
+    At(id): At<SkillId>,
+) -> Outcome<Accepted<Dispatched>> {
+    let mut tx = app.db.begin().await?;
+    let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let queued = judge_skill::dispatch_again(&app, &mut tx, caller.org.id, id, skill.version).await?;
+    let Some(queued) = queued else { return Ok(Accepted(Dispatched { dispatched: true, queued: false })) };
+    tx.commit().await?;
+    queued.committed(&app);
+    Ok(Accepted(Dispatched { dispatched: true, queued: true }))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct EvaluationList {
+    evaluations: Vec<EvaluationView>,
+    next_cursor: Option<String>,
+}
+
+pub async fn evaluations(
+    State(app): Shared,
+    caller: Reader,
+    At(id): At<SkillId>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<EvaluationList>> {
+    let page = params.page()?;
+    must_exist(&app, &caller, id).await?;
+    let found = skills::list_evaluations(&app.db, caller.org.id, id, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(EvaluationList { evaluations: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}

@@ -1,0 +1,118 @@
+//! The organization's rubric.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use gateway_core::ids::{OrgId, RubricId};
+use gateway_core::skills::rubric::{BUILTIN, Rubric, RubricChange};
+use gateway_core::time::Timestamp;
+use gateway_store::rubrics::{self, StoredRubric};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::super::caller::Shared;
+use super::super::extract::{At, Body, Json};
+use super::{Reader, Writer, coded};
+use crate::auth::{Identity, Who};
+use crate::jobs::judge_skill;
+use crate::problem::{Outcome, Problem};
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RubricConfig")]
+pub struct RubricView {
+    id: RubricId,
+    org_id: OrgId,
+    judge_provider: String,
+    judge_model: String,
+    embed_provider: String,
+    embed_model: String,
+    embed_dims: i64,
+    weights: BTreeMap<String, f64>,
+    pass_threshold: f64,
+    allowed_verdict_sources: Vec<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl From<StoredRubric> for RubricView {
+    fn from(stored: StoredRubric) -> Self {
+        let StoredRubric { id, org_id, rubric, revision: _, created_at, updated_at } = stored;
+        let Rubric {
+            judge_provider,
+            judge_model,
+            embed_provider,
+            embed_model,
+            embed_dims,
+            weights,
+            pass_threshold,
+            allowed_verdict_sources,
+        } = rubric;
+        Self {
+            id,
+            org_id,
+            judge_provider,
+            judge_model,
+            embed_provider,
+            embed_model,
+            embed_dims,
+            weights,
+            pass_threshold,
+            allowed_verdict_sources,
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+pub async fn get_rubric(State(app): Shared, caller: Reader) -> Outcome<Json<RubricView>> {
+    if let Some(stored) = rubrics::find(&app.db, caller.org.id).await? {
+        return Ok(Json(stored.into()));
+    }
+    let mut tx = app.db.begin().await?;
+    let stored = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?;
+    tx.commit().await?;
+    Ok(Json(stored.into()))
+}
+
+pub async fn update_rubric(
+    State(app): Shared,
+    caller: Writer,
+    At(id): At<RubricId>,
+    Body(change): Body<RubricChange>,
+) -> Outcome<Json<RubricView>> {
+    let mut tx = app.db.begin().await?;
+    // What is wrong with the change itself is told before whether there is such a rubric.
+    judge_skill::seed(&app).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
+    let stored = rubrics::hold_by_id(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let rubric = stored.rubric.clone().changed(change).map_err(|(field, why)| invalid(field, &why))?;
+    within_scopes(&caller, &stored.rubric, &rubric)?;
+    if rubric != stored.rubric {
+        rubrics::update(&mut tx, id, &rubric, app.clock.now()).await?;
+        tx.commit().await?;
+    }
+    let stored = rubrics::find(&app.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
+    Ok(Json(stored.into()))
+}
+
+fn invalid(field: &str, why: &str) -> Problem {
+    coded(StatusCode::BAD_REQUEST, "invalid_body", format!("{field}: {why}"))
+}
+
+/// The judge calls models for the organization, so a key of limited scope cannot choose one that it may not call.
+fn within_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> Outcome<()> {
+    let Who::Key(key) = &caller.who else { return Ok(()) };
+    let chosen = |rubric: &Rubric| {
+        [
+            (rubric.judge_provider.clone(), rubric.judge_model.clone()),
+            (rubric.embed_provider.clone(), rubric.embed_model.clone()),
+        ]
+    };
+    for (new, old) in chosen(after).into_iter().zip(chosen(before)) {
+        if new != old && new.0 != BUILTIN && !key.scopes.allow(&new.0, Some(&new.1)) {
+            let why = format!("the key's scopes do not allow the model '{}' of {}", new.1, new.0);
+            return Err(coded(StatusCode::FORBIDDEN, "scope_denied", why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The shelf, across organizations: only what is published, only as it was published.
+
+use axum::extract::State;
+use gateway_core::ids::SkillId;
+use gateway_core::skills::{Change, adoption};
+use gateway_store::skills::{self, NewSkill, ShelfFilter, Sort};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::caller::Shared;
+use super::super::extract::{At, Created, Json, Params};
+use super::super::page;
+use super::manage::{SkillList, commit_and_judge, stored};
+use super::view::{File, KnownTags, SkillView};
+use super::{Reader, Writer, coded};
+use crate::problem::{Outcome, Problem};
+
+#[derive(Deserialize, JsonSchema)]
+pub struct ShelfParams {
+    /// A part of the name.
+    name_like: Option<String>,
+    /// A part of the description.
+    description_like: Option<String>,
+    /// Newest first by default; `score` goes by our own judge's.
+    sort: Option<WantedSort>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum WantedSort {
+    Recent,
+    Adoptions,
+    Score,
+}
+
+pub async fn list_public(
+    State(app): Shared,
+    _caller: Reader,
+    Params(params): Params<ShelfParams>,
+) -> Outcome<Json<SkillList>> {
+    let filter = ShelfFilter { name: params.name_like, description: params.description_like };
+    let sort = match params.sort {
+        None | Some(WantedSort::Recent) => Sort::Recent,
+        Some(WantedSort::Adoptions) => Sort::Adoptions,
+        Some(WantedSort::Score) => Sort::Score,
+    };
+    let found =
+        skills::list_shelf(&app.db, &filter, sort, &page::page(params.limit, params.cursor.as_deref())?)
+            .await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+pub async fn get_public(
+    State(app): Shared,
+    _caller: Reader,
+    At(id): At<SkillId>,
+) -> Outcome<Json<SkillView>> {
+    let found = skills::find_on_shelf(&app.db, id).await?;
+    found.map(|skill| Json(skill.into())).ok_or_else(Problem::not_found)
+}
+
+pub async fn public_file(
+    State(app): Shared,
+    _caller: Reader,
+    At(id): At<SkillId>,
+    known: KnownTags,
+) -> Outcome<File> {
+    let skill = skills::find_on_shelf(&app.db, id).await?.ok_or_else(Problem::not_found)?;
+    File::new(&skill.source, &known)
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AdoptedSkill")]
+pub struct AdoptedView {
+    skill: SkillView,
+    /// The name was taken, and another had to be found.
+    renamed: bool,
+    name: String,
+}
+
+/// Copies the published snapshot. The name that is free at the moment of writing is the one that is used, so several
+/// may adopt at once.
+pub async fn adopt(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Created<AdoptedView>> {
+    let org = caller.org.id;
+    let (new_id, now, by) = (app.new_id(), app.clock.now(), caller.actor());
+    let mut tx = app.db.begin().await?;
+    let origin = skills::count_adoption(&mut tx, id).await?.ok_or_else(Problem::not_found)?;
+    let base = &origin.source.name;
+    for name in adoption::names(base) {
+        let source = if name == *base {
+            origin.source.clone()
+        } else {
+            origin.source.changed(&Change { name: Some(name.clone()), ..Change::default() })?
+        };
+        let adopted = Some((origin.id, origin.version));
+        let new = NewSkill { id: new_id, source: &source, adopted, by: &by, now };
+        if skills::insert(&mut tx, org, &new).await? {
+            commit_and_judge(&app, tx, &caller, new_id, 1).await?;
+            let skill = stored(&app, &caller, new_id).await?;
+            return Ok(Created(AdoptedView { skill, renamed: name != *base, name }));
+        }
+    }
+    let why = format!("the organization has a skill named {base} and a hundred others adopted from it");
+    Err(coded(StatusCode::CONFLICT, "duplicate_name", why))
+}

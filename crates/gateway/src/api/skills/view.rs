@@ -1,0 +1,316 @@
+//! Skills and verdicts as they are shown, and the file as an answer.
+
+use axum::response::{IntoResponse, Response};
+use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
+use gateway_core::skills::rubric::Axes;
+use gateway_core::skills::{Source, content_hash};
+use gateway_core::time::Timestamp;
+use gateway_store::skills::{Adopted, Evaluation, Latest, OnShelf, Skill, Version};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use super::super::route::{Input, Operation, Output};
+use crate::problem::Outcome;
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "SkillVisibility")]
+pub enum Visibility {
+    Private,
+    Public,
+}
+
+/// What became of the shelf entry that a skill was adopted from.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "SkillSourceStatus")]
+pub enum SourceStatus {
+    /// The shelf still has the version that was copied.
+    Current,
+    /// The shelf has a later one.
+    Updated,
+    /// It was taken off the shelf or deleted, perhaps for a reason.
+    Withdrawn,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Skill")]
+pub struct SkillView {
+    id: SkillId,
+    org_id: OrgId,
+    name: String,
+    headline: String,
+    description: String,
+    body: String,
+    raw_source: String,
+    /// SHA-256 of `raw_source`.
+    content_hash: String,
+    version: i64,
+    visibility: Visibility,
+    /// The version on the shelf, which may be older than the current one.
+    published_version: Option<i64>,
+    source_skill_id: Option<SkillId>,
+    /// The version that was adopted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_version: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_status: Option<SourceStatus>,
+    published_at: Option<Timestamp>,
+    /// How often it was adopted.
+    adoptions: i64,
+    /// On the shelf: the slug of the organization that published it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    publisher: Option<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    latest_evaluation: Option<LatestView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LatestEvaluation")]
+pub struct LatestView {
+    score: f64,
+    passed: bool,
+    version: i64,
+    source: String,
+}
+
+impl From<Latest> for LatestView {
+    fn from(latest: Latest) -> Self {
+        let Latest { score, passed, version, source } = latest;
+        Self { score, passed, version, source }
+    }
+}
+
+impl From<Skill> for SkillView {
+    fn from(skill: Skill) -> Self {
+        let Skill {
+            id,
+            org_id,
+            source,
+            content_hash,
+            version,
+            published_version,
+            published_at,
+            adopted,
+            adoptions,
+            created_at,
+            updated_at,
+            latest,
+        } = skill;
+        let Source { name, headline, description, body, raw_source } = source;
+        let status = |adopted: &Adopted| match adopted.now {
+            Some(now) if now == adopted.version => SourceStatus::Current,
+            Some(_) => SourceStatus::Updated,
+            None => SourceStatus::Withdrawn,
+        };
+        Self {
+            id,
+            org_id,
+            name,
+            headline,
+            description,
+            body,
+            raw_source,
+            content_hash,
+            version,
+            visibility: if published_version.is_some() { Visibility::Public } else { Visibility::Private },
+            published_version,
+            source_skill_id: adopted.map(|adopted| adopted.skill),
+            source_version: adopted.map(|adopted| adopted.version),
+            source_status: adopted.as_ref().map(status),
+            published_at,
+            adoptions,
+            publisher: None,
+            created_at,
+            updated_at,
+            latest_evaluation: latest.map(Into::into),
+        }
+    }
+}
+
+impl From<OnShelf> for SkillView {
+    fn from(skill: OnShelf) -> Self {
+        let Source { name, headline, description, body, raw_source } = skill.source;
+        Self {
+            id: skill.id,
+            org_id: skill.org_id,
+            name,
+            headline,
+            description,
+            body,
+            raw_source,
+            content_hash: skill.content_hash,
+            version: skill.version,
+            visibility: Visibility::Public,
+            published_version: Some(skill.version),
+            source_skill_id: skill.source_skill_id,
+            source_version: None,
+            source_status: None,
+            published_at: Some(skill.published_at),
+            adoptions: skill.adoptions,
+            publisher: Some(skill.publisher),
+            created_at: skill.created_at,
+            updated_at: skill.updated_at,
+            latest_evaluation: skill.latest.map(Into::into),
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SkillVersion")]
+pub struct VersionView {
+    version: i64,
+    name: String,
+    headline: String,
+    description: String,
+    body: String,
+    raw_source: String,
+    content_hash: String,
+    created_at: Timestamp,
+    /// The user or key that made it.
+    created_by: String,
+}
+
+impl From<Version> for VersionView {
+    fn from(version: Version) -> Self {
+        let Version { version, source, content_hash, judged: _, created_at, created_by } = version;
+        let Source { name, headline, description, body, raw_source } = source;
+        Self { version, name, headline, description, body, raw_source, content_hash, created_at, created_by }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Evaluation")]
+pub struct EvaluationView {
+    id: EvaluationId,
+    org_id: OrgId,
+    skill_id: SkillId,
+    skill_version: i64,
+    /// SHA-256 of the text that was judged.
+    content_hash: String,
+    /// Of our own judges' verdicts: the rubric by which they judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rubric_config_id: Option<RubricId>,
+    axes: Axes,
+    overall_score: f64,
+    passed: bool,
+    judge_provider: String,
+    judge_model: String,
+    latency_ms: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    source: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    external_ref: String,
+    created_at: Timestamp,
+}
+
+impl From<Evaluation> for EvaluationView {
+    fn from(evaluation: Evaluation) -> Self {
+        let Evaluation {
+            id,
+            org_id,
+            skill_id,
+            skill_version,
+            content_hash,
+            rubric_config_id,
+            axes,
+            overall_score,
+            passed,
+            judge_provider,
+            judge_model,
+            latency_ms,
+            prompt_tokens,
+            completion_tokens,
+            source,
+            external_ref,
+            created_at,
+        } = evaluation;
+        Self {
+            id,
+            org_id,
+            skill_id,
+            skill_version,
+            content_hash,
+            rubric_config_id,
+            axes,
+            overall_score,
+            passed,
+            judge_provider,
+            judge_model,
+            latency_ms,
+            prompt_tokens,
+            completion_tokens,
+            source,
+            external_ref,
+            created_at,
+        }
+    }
+}
+
+/// `SKILL.md` with its tag; 304 for a caller who has it.
+pub struct File {
+    text: String,
+    etag: String,
+    known: bool,
+}
+
+impl File {
+    pub fn new(source: &Source, known: &KnownTags) -> Outcome<Self> {
+        let text = source.for_agents()?;
+        let etag = format!("\"{}\"", content_hash(&text));
+        let known = known.0.iter().any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag);
+        Ok(Self { text, etag, known })
+    }
+}
+
+impl IntoResponse for File {
+    fn into_response(self) -> Response {
+        let mut headers = HeaderMap::new();
+        if let Ok(etag) = HeaderValue::try_from(self.etag) {
+            headers.insert(ETAG, etag);
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        if self.known {
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
+        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        (headers, self.text).into_response()
+    }
+}
+
+impl Output for File {
+    fn describe(operation: &mut Operation<'_>) {
+        let content = json!({"text/markdown": {"schema": {"type": "string"}}});
+        let etag = json!({"ETag": {"schema": {"type": "string"}}});
+        operation
+            .responses
+            .push((200, json!({"description": "The file", "headers": etag, "content": content})));
+        operation.responses.push((304, json!({"description": "The caller has it already"})));
+    }
+}
+
+/// The tags in `If-None-Match`.
+pub struct KnownTags(Vec<String>);
+
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for KnownTags {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let values = parts.headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        Ok(Self(values.flat_map(|value| value.split(',')).map(|tag| tag.trim().to_owned()).collect()))
+    }
+}
+
+impl Input for KnownTags {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.parameters.push(json!({
+            "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},
+        }));
+    }
+}
