@@ -67,6 +67,9 @@ uuid_id! {
     AppId,
     EventId,
     InviteId,
+    WebhookId,
+    DeliveryId,
+    ExportId,
     /// One issued session token (`jti`).
     TokenId,
 }

@@ -2,6 +2,7 @@
 
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::Shape;
+use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_decimal;
@@ -21,6 +22,18 @@ use crate::{Db, StoreError};
 pub struct Entry {
     pub row: LogRow,
     pub preview: Option<String>,
+}
+
+impl From<Entry> for LogView {
+    fn from(entry: Entry) -> Self {
+        Self::new(&entry.row, entry.preview)
+    }
+}
+
+impl From<Entry> for LogDetail {
+    fn from(entry: Entry) -> Self {
+        Self::new(&entry.row, entry.preview)
+    }
 }
 
 /// Which rows are asked for; everything that is given must hold.
