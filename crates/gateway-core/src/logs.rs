@@ -37,6 +37,9 @@ pub fn log_id_time(id: i64) -> Timestamp {
     Timestamp((id >> LOG_ID_LOW_BITS) + LOG_EPOCH)
 }
 
+/// Of each body, this much is kept.
+pub const BODY_LIMIT: usize = 256 << 10;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {

@@ -17,8 +17,7 @@ pub const PATIENCE: i64 = 5 * DAY;
 const LONGEST_WAIT: i64 = DAY;
 
 /// The waits before the second, third, … attempt.
-pub const RETRIES: [i64; 7] =
-    [5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR];
+pub const RETRIES: [i64; 7] = [5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR];
 
 /// The body of a delivery. Its bytes are made once and kept, so that every attempt sends the same.
 pub fn payload(id: EventId, kind: &str, org: OrgId, at: Timestamp, data: &Value) -> String {

@@ -9,7 +9,9 @@ mod row;
 
 pub mod accounts;
 pub mod apps;
+pub mod deliveries;
 pub mod events;
+pub mod exports;
 pub mod keys;
 pub mod logs;
 pub mod members;
@@ -20,6 +22,7 @@ pub mod providers;
 pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod webhooks;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;

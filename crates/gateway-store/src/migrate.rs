@@ -17,8 +17,14 @@ pub enum Part {
 }
 
 /// In order; a released file is never edited.
-const STATE: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
-const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
+const STATE: &[(&str, &str)] = &[
+    ("accounts", include_str!("../migrations/0001_accounts.sql")),
+    ("webhooks", include_str!("../migrations/0009_webhooks.sql")),
+];
+const LOGS: &[(&str, &str)] = &[
+    ("logs", include_str!("../migrations/logs/0001_logs.sql")),
+    ("exports", include_str!("../migrations/logs/0002_exports.sql")),
+];
 
 impl Part {
     fn migrations(self) -> &'static [(&'static str, &'static str)] {

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
-use gateway_core::ids::{AppId, EventId, InviteId, KeyId, OrgId, TeamId, TokenId, UserId};
+use gateway_core::ids::{
+    AppId, DeliveryId, EventId, ExportId, InviteId, KeyId, OrgId, TeamId, TokenId, UserId, WebhookId,
+};
 use gateway_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,6 +66,9 @@ arg_from! {
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
+    WebhookId => Text, |v: WebhookId| v.to_string();
+    DeliveryId => Text, |v: DeliveryId| v.to_string();
+    ExportId => Text, |v: ExportId| v.to_string();
 }
 
 impl From<&String> for Arg {
@@ -184,7 +189,10 @@ macro_rules! parsed_columns {
         }
     )+};
 }
-parsed_columns!(Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, TokenId);
+parsed_columns!(
+    Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, TokenId, WebhookId, DeliveryId,
+    ExportId
+);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

@@ -23,6 +23,7 @@ use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
+use crate::jobs;
 use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
@@ -55,6 +56,8 @@ pub struct App {
     pub metrics: Metrics,
     /// Rows as the writer has stored them, for those who follow.
     pub tail: broadcast::Sender<Arc<LogRow>>,
+    /// Told when an export was changed here, so that a delivery under way looks again.
+    pub export_changes: watch::Sender<()>,
     ids: Mutex<ContextV7>,
     process: u64,
     requests: AtomicU64,
@@ -104,6 +107,7 @@ impl App {
             spool,
             metrics: Metrics::default(),
             tail: broadcast::Sender::new(TAIL_ROWS),
+            export_changes: watch::Sender::new(()),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
                 .ok_or(StartError::Crypto("the master key cannot be used"))?,
@@ -124,6 +128,8 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        app.spawn(jobs::deliver_webhook::run(Arc::clone(&app)));
+        app.spawn(jobs::deliver_export::run(Arc::clone(&app)));
         Ok(app)
     }
 

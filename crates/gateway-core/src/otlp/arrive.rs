@@ -15,7 +15,7 @@ use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::Shape;
 use crate::llm::providers::{all, builtin};
 use crate::llm::usage::Usage;
-use crate::logs::{Level, LOG_EPOCH, LogRow, Source, Stored, Tokens};
+use crate::logs::{LOG_EPOCH, Level, LogRow, Source, Stored, Tokens};
 use crate::pricing::{self, PriceTable};
 use crate::time::{HOUR, Timestamp};
 
@@ -88,12 +88,15 @@ fn row(
     let provider = provider(attributes, model.as_deref(), sender.prices);
     let failed = span.status.as_ref().is_some_and(|status| status.code == STATUS_ERROR);
     let status = status(attributes, failed);
-    let error_code = (failed || status >= 400).then(|| attributes.text(&names::ERROR).unwrap_or_else(|| "error".into()));
+    let error_code =
+        (failed || status >= 400).then(|| attributes.text(&names::ERROR).unwrap_or_else(|| "error".into()));
     // An agent's span sums up the calls below it, which are rows themselves.
-    let counts = !matches!(operation.as_str(), "invoke_agent" | "create_agent" | "invoke_workflow" | "execute_tool");
+    let counts =
+        !matches!(operation.as_str(), "invoke_agent" | "create_agent" | "invoke_workflow" | "execute_tool");
     let usage = usage(attributes).filter(|_| counts);
     let (cost_usd, unpriced) = cost(attributes, &provider, model.as_deref(), usage.as_ref(), sender.prices);
-    let (request, request_stored) = body(sender, || request_body(model.as_deref(), |name| attributes.find(name)));
+    let (request, request_stored) =
+        body(sender, || request_body(model.as_deref(), |name| attributes.find(name)));
     let (response, response_stored) = body(sender, || response_body(|name| attributes.find(name)));
     let (trace, id) = (hex::encode(&span.trace_id), hex::encode(&span.span_id));
     Ok(LogRow {
@@ -148,7 +151,8 @@ fn times(span: &Span, sender: &Sender<'_>) -> Result<(Timestamp, i64), &'static 
 
 fn status(attributes: &Attributes<'_>, failed: bool) -> u16 {
     let told = attributes.count(&names::HTTP_STATUS);
-    let told = told.and_then(|status| u16::try_from(status).ok()).filter(|status| (100..=599).contains(status));
+    let told =
+        told.and_then(|status| u16::try_from(status).ok()).filter(|status| (100..=599).contains(status));
     match told {
         Some(status) => status,
         None if failed => 500,
@@ -198,7 +202,9 @@ fn cost(
     let kind = builtin(provider).map_or(provider, |known| known.name);
     let price = model.and_then(|model| prices.find(kind, model));
     let ours = price.and_then(|price| pricing::cost(price, usage));
-    let told = || attributes.number(&names::COST).filter(|cost| (0.0..1e6).contains(cost)).and_then(Decimal::from_f64);
+    let told = || {
+        attributes.number(&names::COST).filter(|cost| (0.0..1e6).contains(cost)).and_then(Decimal::from_f64)
+    };
     let cost = ours.or_else(told);
     (cost, cost.is_none())
 }
@@ -257,13 +263,17 @@ impl<'a> Attributes<'a> {
     fn operation(&self) -> Option<String> {
         let kind = self.0.get(names::OPENINFERENCE_KIND).and_then(|value| text_of(value));
         let by_kind = kind.and_then(|kind| {
-            names::OPENINFERENCE_CALLS.iter().find(|(theirs, _)| *theirs == kind).map(|(_, ours)| (*ours).to_owned())
+            names::OPENINFERENCE_CALLS
+                .iter()
+                .find(|(theirs, _)| *theirs == kind)
+                .map(|(_, ours)| (*ours).to_owned())
         });
         let speaks = by_kind.is_some() || self.0.keys().any(|key| key.starts_with(names::GEN_AI));
         speaks.then(|| {
             let named = self.text(&names::OPERATION).map(|name| name.to_ascii_lowercase());
             // A name that looks like a path would be taken for one.
-            let named = named.map(|name| name.trim_start_matches('/').to_owned()).filter(|name| !name.is_empty());
+            let named =
+                named.map(|name| name.trim_start_matches('/').to_owned()).filter(|name| !name.is_empty());
             named.or(by_kind).unwrap_or_else(|| "chat".into())
         })
     }

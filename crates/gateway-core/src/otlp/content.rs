@@ -33,7 +33,8 @@ pub(super) fn asked(request: &[u8]) -> Asked {
             .map(|text| vec![message("user", &text)])
             .unwrap_or_default(),
     };
-    let system = field(&["system", "system_instruction", "systemInstruction", "instructions"]).and_then(texts);
+    let system =
+        field(&["system", "system_instruction", "systemInstruction", "instructions"]).and_then(texts);
     Asked {
         messages: (!messages.is_empty()).then(|| Value::from(messages).to_string()),
         system: system.map(|text| json!([{"type": "text", "content": text}]).to_string()),
@@ -87,8 +88,11 @@ pub(super) fn response_body<'a>(find: impl Fn(&str) -> Option<&'a AnyValue>) -> 
         let text = find(PLAIN_OUTPUT).and_then(text_of)?;
         said.push(json!({"role": "assistant", "content": text}));
     }
-    let choices: Vec<Value> =
-        said.into_iter().enumerate().map(|(index, message)| json!({"index": index, "message": message})).collect();
+    let choices: Vec<Value> = said
+        .into_iter()
+        .enumerate()
+        .map(|(index, message)| json!({"index": index, "message": message}))
+        .collect();
     Some(json!({"choices": choices}).to_string().into_bytes())
 }
 

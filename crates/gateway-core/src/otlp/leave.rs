@@ -278,10 +278,8 @@ fn judged(row: &LogRow, call: Place, result: &EvaluationResult) -> Span {
     if let Some(score) = score {
         attributes.number(&names::EVALUATION_SCORE, *score);
     }
-    attributes.maybe_text(
-        &names::EVALUATION_LABEL,
-        passed.map(|passed| if passed { "passed" } else { "failed" }),
-    );
+    attributes
+        .maybe_text(&names::EVALUATION_LABEL, passed.map(|passed| if passed { "passed" } else { "failed" }));
     attributes.maybe_text(&names::EVALUATION_EXPLANATION, explanation.as_deref());
     attributes.count(&names::LOG_ID, row.id);
     let event = Event {

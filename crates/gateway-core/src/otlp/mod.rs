@@ -25,7 +25,10 @@ pub struct Place {
 pub fn read_traceparent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.trim().split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let sane = version.len() == 2 && version != "ff" && flags.len() == 2 && (version != "00" || parts.next().is_none());
+    let sane = version.len() == 2
+        && version != "ff"
+        && flags.len() == 2
+        && (version != "00" || parts.next().is_none());
     let (mut trace_id, mut span_id) = ([0; 16], [0; 8]);
     hex::decode_to_slice(trace, &mut trace_id).ok()?;
     hex::decode_to_slice(span, &mut span_id).ok()?;

@@ -92,7 +92,8 @@ pub const PLAIN_INPUT: &str = "input.value";
 pub const PLAIN_OUTPUT: &str = "output.value";
 /// Messages that are spread over numbered attributes: what stands before the number, and before the field.
 pub const SPREAD_INPUT: [(&str, &str); 2] = [("llm.input_messages.", ".message."), ("gen_ai.prompt.", ".")];
-pub const SPREAD_OUTPUT: [(&str, &str); 2] = [("llm.output_messages.", ".message."), ("gen_ai.completion.", ".")];
+pub const SPREAD_OUTPUT: [(&str, &str); 2] =
+    [("llm.output_messages.", ".message."), ("gen_ai.completion.", ".")];
 
 /// Names of providers that senders use, and ours.
 pub const PROVIDERS: [(&str, &str); 12] = [

@@ -325,7 +325,8 @@ mod tests {
         assert_eq!(span.start_time_unix_nano, 1_544_712_660_000_000_000);
         assert_eq!(span.end_time_unix_nano, 1_544_712_661_000_000_000);
         assert_eq!(span.status.as_ref().unwrap().code, STATUS_ERROR);
-        let values: Vec<_> = span.attributes.iter().map(|pair| pair.value.clone().and_then(|v| v.value)).collect();
+        let values: Vec<_> =
+            span.attributes.iter().map(|pair| pair.value.clone().and_then(|v| v.value)).collect();
         assert_eq!(values[0], Some(Any::Int(-5)));
         assert_eq!(values[1], Some(Any::Int(7)));
         assert_eq!(values[2], Some(Any::Double(0.5)));

@@ -9,20 +9,20 @@ use crate::{StoreError, Tx};
 const SIZES: [usize; 4] = [200, 25, 5, 1];
 
 /// An INSERT of several rows.
-pub(super) struct Bulk {
+pub(crate) struct Bulk {
     sqlite: [String; SIZES.len()],
     postgres: [String; SIZES.len()],
 }
 
 impl Bulk {
     /// `row` is one row of VALUES with `?` for each parameter.
-    pub(super) fn new(head: &str, row: &str, tail: &str) -> Self {
+    pub(crate) fn new(head: &str, row: &str, tail: &str) -> Self {
         let statements = |dialect| SIZES.map(|size| statement(dialect, head, row, tail, size));
         Self { sqlite: statements(Dialect::Sqlite), postgres: statements(Dialect::Postgres) }
     }
 
     /// Answers nothing: what was new is known before.
-    pub(super) async fn run(&'static self, tx: &mut Tx, rows: Vec<Vec<Arg>>) -> Result<(), StoreError> {
+    pub(crate) async fn run(&'static self, tx: &mut Tx, rows: Vec<Vec<Arg>>) -> Result<(), StoreError> {
         let statements = match tx.dialect() {
             Dialect::Sqlite => &self.sqlite,
             Dialect::Postgres => &self.postgres,
@@ -61,7 +61,7 @@ fn statement(dialect: Dialect, head: &str, row: &str, tail: &str, size: usize) -
 }
 
 /// The condition that a column is one of the numbers in a parameter made by `numbers`.
-pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
+pub(crate) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
     match dialect {
         Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each('[' || ${parameter} || ']'))"),
         Dialect::Postgres => {
@@ -71,7 +71,7 @@ pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String 
 }
 
 /// Numbers as one parameter.
-pub(super) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
+pub(crate) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();
     for value in values {
         if !text.is_empty() {

@@ -1,5 +1,7 @@
 //! Log rows read back: one by its id, or many by what they have in common, newest first.
 
+use std::collections::HashMap;
+
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::Shape;
 use gateway_core::log_view::{LogDetail, LogView};
@@ -9,6 +11,7 @@ use gateway_core::totals::cost_decimal;
 use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
+use super::bulk::{among, numbers};
 use super::hours::Hours;
 use super::words;
 use super::write::{level_name, source_name};
@@ -131,6 +134,38 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, Store
         entry.row.response = bodies.get("response")?;
     }
     Ok(Some(entry))
+}
+
+/// How many bytes the bodies of these rows take, of those that are still there, in order of id.
+pub async fn body_sizes(logs: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<(i64, i64)>, StoreError> {
+    let sql = format!(
+        "SELECT r.id, CAST(COALESCE(LENGTH(b.request) + LENGTH(b.response), 0) AS BIGINT) AS size FROM log_rows r \
+         LEFT JOIN log_bodies b ON b.id = r.id WHERE r.org_id = $1 AND {} ORDER BY r.id",
+        among(logs.dialect(), "r.id", 2)
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("size")?))).collect()
+}
+
+/// Rows by their ids, in order, as far as they are still there.
+pub async fn of_ids(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
+    let list = numbers(ids.iter().copied());
+    let these = among(logs.dialect(), "r.id", 2);
+    let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1 AND {these} ORDER BY r.id");
+    let found = logs.all(AssertSqlSafe(sql), args![org, list.as_str()]).await?;
+    let mut rows = found.iter().map(|row| read(row).map(|entry| entry.row)).collect::<Result<Vec<_>, _>>()?;
+    if bodies {
+        let sql =
+            format!("SELECT id, request, response FROM log_bodies WHERE {}", among(logs.dialect(), "id", 1));
+        let mut kept = HashMap::new();
+        for row in logs.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
+            kept.insert(row.get::<i64>("id")?, (row.get("request")?, row.get("response")?));
+        }
+        for row in &mut rows {
+            (row.request, row.response) = kept.remove(&row.id).unwrap_or_default();
+        }
+    }
+    Ok(rows)
 }
 
 const COLUMNS: &str = "r.id, r.org_id, r.request_id, r.created_at, r.level, r.source, r.provider, r.shape, r.model, \

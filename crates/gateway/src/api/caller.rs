@@ -40,7 +40,11 @@ macro_rules! markers {
     )+};
 }
 markers!(Needs, ROLE: Role; Viewer = Role::Viewer, Member = Role::Member, Admin = Role::Admin, Owner = Role::Owner);
-markers!(Feature, FEATURE: Option<Entitlement>; EveryPlan = None);
+markers!(Feature, FEATURE: Option<Entitlement>;
+    EveryPlan = None,
+    Integrations = Some(Entitlement::Integrations),
+    Webhooks = Some(Entitlement::Webhooks),
+);
 
 /// A caller with at least role `R`, in an organization whose plan includes `E`.
 pub struct Caller<R, E = EveryPlan> {

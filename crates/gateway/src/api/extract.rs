@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, UserId};
+use gateway_core::ids::{AppId, DeliveryId, ExportId, KeyId, OrgId, TeamId, UserId, WebhookId};
 use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -48,7 +48,16 @@ macro_rules! id_params {
         }
     )+};
 }
-id_params!(OrgId = "orgId", KeyId = "keyId", TeamId = "teamId", AppId = "appId", UserId = "userId");
+id_params!(
+    OrgId = "orgId",
+    KeyId = "keyId",
+    TeamId = "teamId",
+    AppId = "appId",
+    UserId = "userId",
+    WebhookId = "webhookId",
+    DeliveryId = "deliveryId",
+    ExportId = "exportId",
+);
 
 /// A parameter that may be any text: `text_param!(/// doc … SessionId = "sessionId");`
 macro_rules! text_param {
@@ -297,6 +306,9 @@ pub struct Json<T>(pub T);
 /// 201: something was made.
 pub struct Created<T>(pub T);
 
+/// 202: it will be done.
+pub struct Accepted<T>(pub T);
+
 macro_rules! json_answer {
     ($($name:ident = $status:literal),+ $(,)?) => {$(
         impl<T: Serialize> IntoResponse for $name<T> {
@@ -315,7 +327,7 @@ macro_rules! json_answer {
         }
     )+};
 }
-json_answer!(Json = 200, Created = 201);
+json_answer!(Json = 200, Created = 201, Accepted = 202);
 
 /// `{"deleted": true}`
 #[derive(Serialize, JsonSchema)]

@@ -5,12 +5,15 @@ mod apps;
 mod auth;
 pub mod caller;
 pub mod docs;
+mod exports;
 pub mod extract;
 mod keys;
 mod logs;
 mod members;
 mod metrics;
 mod orgs;
+mod otel;
+mod outside;
 pub mod page;
 mod providers;
 mod query;
@@ -20,6 +23,7 @@ mod system;
 mod teams;
 mod usage;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -45,6 +49,9 @@ pub fn areas() -> Vec<Area> {
         users::area(),
         usage::area(),
         metrics::area(),
+        otel::area(),
+        exports::area(),
+        webhooks::area(),
         system::area(),
     ]
 }

@@ -27,11 +27,13 @@ pub struct PageParams {
 
 impl PageParams {
     pub fn page(&self) -> Outcome<Page> {
-        Ok(Page {
-            limit: checked_limit(self.limit)?,
-            before: self.cursor.as_deref().map(decode).transpose()?,
-        })
+        page(self.limit, self.cursor.as_deref())
     }
+}
+
+/// A page of a list that has parameters of its own beside the two.
+pub fn page(limit: Option<i64>, cursor: Option<&str>) -> Outcome<Page> {
+    Ok(Page { limit: checked_limit(limit)?, before: cursor.map(decode).transpose()? })
 }
 
 /// A page of a list whose cursors are numbers.
