@@ -30,6 +30,8 @@ CREATE TABLE deliveries (
     event_type TEXT NOT NULL,
     payload TEXT NOT NULL,
     status TEXT NOT NULL,
+    -- A JSON list, oldest first.
+    attempts TEXT NOT NULL,
     tries BIGINT NOT NULL,
     forced BIGINT NOT NULL,
     next_attempt_at BIGINT,
@@ -42,16 +44,5 @@ CREATE INDEX deliveries_by_org ON deliveries (org_id);
 CREATE INDEX deliveries_by_time ON deliveries (created_at);
 CREATE INDEX deliveries_due ON deliveries (webhook_id, next_attempt_at) WHERE status = 'pending';
 CREATE INDEX deliveries_forced ON deliveries (webhook_id) WHERE forced = 1;
-
-CREATE TABLE delivery_attempts (
-    delivery_id TEXT NOT NULL REFERENCES deliveries (id) ON DELETE CASCADE,
-    number BIGINT NOT NULL,
-    at BIGINT NOT NULL,
-    status_code BIGINT,
-    latency_ms BIGINT NOT NULL,
-    error TEXT,
-    response_body TEXT,
-    PRIMARY KEY (delivery_id, number)
-);
 
 CREATE INDEX events_by_time ON events (created_at);

@@ -9,11 +9,13 @@ use gateway_core::time::Timestamp;
 use gateway_core::webhooks::{delivery_id, payload};
 use sqlx::AssertSqlSafe;
 
-use crate::row::args;
+use crate::row::{args, json};
 use crate::{Db, StoreError, Tx};
 
 pub use log::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, find, list, retry, retry_all};
 
+/// A delivery that is sent again and again by hand forgets its oldest attempts.
+const MOST_ATTEMPTS: usize = 100;
 /// What is removed in one go when its time is over.
 const SLICE: i64 = 1_000;
 
@@ -39,7 +41,8 @@ pub struct Due {
     pub webhook_id: WebhookId,
     pub event_id: EventId,
     pub payload: String,
-    /// Attempts of this round that were made before.
+    /// Attempts that were made before, and how many of them in this round.
+    pub attempts: Vec<Attempt>,
     pub tries: usize,
 }
 
@@ -98,8 +101,8 @@ pub(crate) async fn fan_out(
 pub async fn insert(tx: &mut Tx, new: NewDelivery<'_>) -> Result<(), StoreError> {
     let NewDelivery { id, org_id, webhook_id, event_id, event_type, payload, forced, created_at } = new;
     tx.exec(
-        "INSERT INTO deliveries (id, org_id, webhook_id, event_id, event_type, payload, status, tries, forced, \
-         next_attempt_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, 'pending', 0, $7, $8, $8)",
+        "INSERT INTO deliveries (id, org_id, webhook_id, event_id, event_type, payload, status, attempts, tries, \
+         forced, next_attempt_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, 'pending', '[]', 0, $7, $8, $8)",
         args![id, org_id, webhook_id, event_id, event_type, payload, forced, created_at],
     )
     .await
@@ -136,7 +139,7 @@ pub async fn claim(
          JOIN webhooks w ON w.id = d.webhook_id WHERE d.webhook_id = $1 AND d.status = 'pending' \
          AND d.next_attempt_at <= $2 AND (d.leased_until IS NULL OR d.leased_until <= $2) \
          AND (w.active = 1 OR d.forced = 1) ORDER BY d.next_attempt_at, d.id LIMIT $5 {}) \
-         RETURNING id, org_id, webhook_id, event_id, payload, tries",
+         RETURNING id, org_id, webhook_id, event_id, payload, attempts, tries",
         tx.dialect().skip_locked()
     );
     let rows = tx.all(AssertSqlSafe(sql), args![webhook, now, lease, until, most]).await?;
@@ -149,6 +152,7 @@ pub async fn claim(
                 webhook_id: row.get("webhook_id")?,
                 event_id: row.get("event_id")?,
                 payload: row.get("payload")?,
+                attempts: row.json("attempts")?,
                 tries: usize::try_from(row.get::<i64>("tries")?).unwrap_or(0),
             })
         })
@@ -163,32 +167,19 @@ pub async fn finish(db: &Db, due: &Due, lease: &str, finished: &Finished) -> Res
         Next::Again(at) => (DeliveryStatus::Pending, Some(*at)),
         Next::Failed => (DeliveryStatus::Failed, None),
     };
+    let surplus = (due.attempts.len() + 1).saturating_sub(MOST_ATTEMPTS);
+    let attempts: Vec<&Attempt> = due.attempts.iter().skip(surplus).chain([attempt]).collect();
     let mut tx = db.begin().await?;
     let ours = tx
         .exec(
-            "UPDATE deliveries SET status = $3, next_attempt_at = $4, tries = tries + 1, forced = 0, lease = NULL, \
-             leased_until = NULL WHERE id = $1 AND lease = $2",
-            args![due.id, lease, status.as_str(), next_at],
+            "UPDATE deliveries SET status = $3, next_attempt_at = $4, attempts = $5, tries = tries + 1, forced = 0, \
+             lease = NULL, leased_until = NULL WHERE id = $1 AND lease = $2",
+            args![due.id, lease, status.as_str(), next_at, json(&attempts)],
         )
         .await?;
     if ours == 0 {
         return Ok(false);
     }
-    let Attempt { at, status_code, latency_ms, error, response_body } = attempt;
-    tx.exec(
-        "INSERT INTO delivery_attempts (delivery_id, number, at, status_code, latency_ms, error, response_body) \
-         VALUES ($1, (SELECT COALESCE(MAX(number), 0) + 1 FROM delivery_attempts WHERE delivery_id = $1), \
-         $2, $3, $4, $5, $6)",
-        args![
-            due.id,
-            *at,
-            status_code.map(i64::from),
-            *latency_ms,
-            error.clone(),
-            response_body.clone()
-        ],
-    )
-    .await?;
     if *next == Next::Delivered {
         tx.exec(
             "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL",
@@ -200,7 +191,7 @@ pub async fn finish(db: &Db, due: &Due, lease: &str, finished: &Finished) -> Res
             "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2), \
              active = CASE WHEN $3 IS NULL THEN active ELSE 0 END, \
              deactivated_reason = COALESCE($3, deactivated_reason) WHERE id = $1",
-            args![due.webhook_id, *at, *deactivate],
+            args![due.webhook_id, attempt.at, *deactivate],
         )
         .await?;
     }

@@ -1,9 +1,8 @@
 //! The delivery log: what was sent to a webhook, every attempt of it, and the wish to have it sent again.
 
-use std::collections::HashMap;
-
 use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use gateway_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
@@ -45,7 +44,7 @@ pub struct Delivery {
     pub created_at: Timestamp,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attempt {
     pub at: Timestamp,
     /// None: no answer came.
@@ -86,7 +85,7 @@ impl DeliveryFilter {
     }
 }
 
-const COLUMNS: &str = "id, event_id, event_type, status, next_attempt_at, payload, created_at";
+const COLUMNS: &str = "id, event_id, event_type, status, attempts, next_attempt_at, payload, created_at";
 
 /// Newest first.
 pub async fn list(
@@ -105,9 +104,7 @@ pub async fn list(
     parameters.extend(values);
     let rows = db.all(AssertSqlSafe(sql), parameters).await?;
     let found = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let mut paged = page.cut(found, |delivery| delivery.id.to_string());
-    add_attempts(db, &mut paged.rows).await?;
-    Ok(paged)
+    Ok(page.cut(found, |delivery| delivery.id.to_string()))
 }
 
 pub async fn find(
@@ -118,9 +115,7 @@ pub async fn find(
 ) -> Result<Option<Delivery>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM deliveries WHERE org_id = $1 AND webhook_id = $2 AND id = $3");
     let row = db.opt(AssertSqlSafe(sql), args![org, webhook, id]).await?;
-    let mut found: Vec<Delivery> = row.iter().map(read).collect::<Result<_, _>>()?;
-    add_attempts(db, &mut found).await?;
-    Ok(found.pop())
+    row.as_ref().map(read).transpose()
 }
 
 /// Has a delivery sent again now, whatever became of it. False when there is none.
@@ -170,33 +165,6 @@ pub async fn retry_all(
     }
 }
 
-async fn add_attempts(db: &Db, deliveries: &mut [Delivery]) -> Result<(), StoreError> {
-    if deliveries.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<String> = deliveries.iter().map(|delivery| delivery.id.to_string()).collect();
-    let sql = format!(
-        "SELECT delivery_id, at, status_code, latency_ms, error, response_body FROM delivery_attempts \
-         WHERE {} ORDER BY delivery_id, number",
-        db.dialect().one_of("delivery_id", 1)
-    );
-    let mut by_delivery: HashMap<DeliveryId, Vec<Attempt>> = HashMap::new();
-    for row in db.all(AssertSqlSafe(sql), args![json(&ids)]).await? {
-        let attempt = Attempt {
-            at: row.get("at")?,
-            status_code: row.get::<Option<i64>>("status_code")?.and_then(|code| u16::try_from(code).ok()),
-            latency_ms: row.get("latency_ms")?,
-            error: row.get("error")?,
-            response_body: row.get("response_body")?,
-        };
-        by_delivery.entry(row.get("delivery_id")?).or_default().push(attempt);
-    }
-    for delivery in deliveries {
-        delivery.attempts = by_delivery.remove(&delivery.id).unwrap_or_default();
-    }
-    Ok(())
-}
-
 fn read(row: &Row) -> Result<Delivery, StoreError> {
     let status: String = row.get("status")?;
     let known = DeliveryStatus::ALL.into_iter().find(|known| known.as_str() == status);
@@ -206,7 +174,7 @@ fn read(row: &Row) -> Result<Delivery, StoreError> {
         event_type: row.get("event_type")?,
         status: known
             .ok_or_else(|| StoreError::Other(format!("a delivery has the unknown status {status:?}")))?,
-        attempts: Vec::new(),
+        attempts: row.json("attempts")?,
         next_attempt_at: row.get("next_attempt_at")?,
         payload: row.get("payload")?,
         created_at: row.get("created_at")?,

@@ -5,9 +5,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use gateway_core::access::Entitlement;
 use gateway_core::exports::{BATCH_ROWS, wait_after};
 use gateway_core::ids::ExportId;
@@ -15,6 +12,7 @@ use gateway_core::time::{MINUTE, SECOND, Timestamp};
 use gateway_store::db::Dialect;
 use gateway_store::exports::{self, Progress, Turn};
 use gateway_store::{StoreError, logs, orgs};
+use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::outgoing::{ANSWER_BYTES, Sent, batch, post, random};
@@ -40,24 +38,14 @@ pub async fn run(app: Arc<App>) {
         tracing::debug!(%error, "exports of the run before wait for their lease to end");
     }
     let lease = app.new_id::<uuid::Uuid>().to_string();
-    let mut batches: FuturesUnordered<BoxFuture<'static, (ExportId, bool)>> = FuturesUnordered::new();
+    let mut batches = JoinSet::new();
     let mut running = HashSet::new();
     let mut next_sweep = app.clock.now();
-    let start = |id: ExportId| -> BoxFuture<'static, (ExportId, bool)> {
-        let (app, lease) = (Arc::clone(&app), lease.clone());
-        Box::pin(async move {
-            let more = deliver(&app, id, &lease).await.unwrap_or_else(|error| {
-                tracing::debug!(%error, export = %id, "an export waits");
-                false
-            });
-            (id, more)
-        })
-    };
     while !app.is_stopping() {
         let due = exports::due(&app.logs, &lease, app.clock.now()).await.unwrap_or_default();
         for id in due {
             if running.len() < OVERALL && running.insert(id) {
-                batches.push(start(id));
+                batches.spawn(serve(Arc::clone(&app), id, lease.clone()));
             }
         }
         let now = app.clock.now();
@@ -68,20 +56,36 @@ pub async fn run(app: Arc<App>) {
         let pause = tokio::time::sleep(TICK);
         tokio::pin!(pause);
         loop {
-            let (id, more) = tokio::select! {
+            let served = tokio::select! {
                 () = &mut pause => break,
                 () = app.stopping() => break,
-                Some(finished) = batches.next() => finished,
+                Some(served) = batches.join_next() => served,
             };
-            // A full batch says that more is waiting; the rest waits for the next look.
-            if more && !app.is_stopping() {
-                batches.push(start(id));
-            } else {
+            if let Ok(id) = served {
                 running.remove(&id);
             }
         }
+        // A task that panicked has not said whose it was.
+        if batches.is_empty() {
+            running.clear();
+        }
     }
-    while batches.next().await.is_some() {}
+    while batches.join_next().await.is_some() {}
+}
+
+/// Delivers batch after batch while full ones are waiting; what is left waits for others to join it.
+async fn serve(app: Arc<App>, id: ExportId, lease: String) -> ExportId {
+    while !app.is_stopping() {
+        match deliver(&app, id, &lease).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                tracing::debug!(%error, export = %id, "an export waits");
+                break;
+            }
+        }
+    }
+    id
 }
 
 /// Delivers one batch; true when more is waiting and can be sent at once.

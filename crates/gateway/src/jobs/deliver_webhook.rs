@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use gateway_core::ids::WebhookId;
 use gateway_core::signing;
 use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
@@ -15,6 +13,7 @@ use gateway_store::deliveries::{self, Attempt, Due, Finished, Next};
 use gateway_store::webhooks::{self, Webhook};
 use gateway_store::{StoreError, db::Dialect};
 use secrecy::ExposeSecret as _;
+use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::auth::sealed_place;
@@ -38,8 +37,7 @@ pub async fn run(app: Arc<App>) {
     {
         tracing::debug!(%error, "deliveries of the run before wait for their lease to end");
     }
-    let mut node =
-        Node { app: Arc::clone(&app), attempts: FuturesUnordered::new(), busy: HashMap::new(), turn: 0 };
+    let mut node = Node { app: Arc::clone(&app), attempts: JoinSet::new(), busy: HashMap::new(), turn: 0 };
     let mut next_sweep = app.clock.now();
     while !app.is_stopping() {
         if let Err(error) = node.look().await {
@@ -51,12 +49,13 @@ pub async fn run(app: Arc<App>) {
         }
         node.work_until_next_look().await;
     }
-    while node.attempts.next().await.is_some() {}
+    while node.attempts.join_next().await.is_some() {}
 }
 
 struct Node {
     app: Arc<App>,
-    attempts: FuturesUnordered<futures_util::future::BoxFuture<'static, WebhookId>>,
+    /// Tasks of their own: one that waits for the database must not wait for this one, which may do so too.
+    attempts: JoinSet<WebhookId>,
     /// Attempts under way by receiver.
     busy: HashMap<WebhookId, usize>,
     /// Whose turn it is to be first when there are more receivers than places.
@@ -91,12 +90,12 @@ impl Node {
         for due in taken {
             *self.busy.entry(webhook).or_default() += 1;
             let (app, lease) = (Arc::clone(&self.app), lease.clone());
-            self.attempts.push(Box::pin(async move {
+            self.attempts.spawn(async move {
                 if let Err(error) = attempt(&app, &due, &lease).await {
                     tracing::warn!(%error, delivery = %due.id, "an attempt could not be noted; it is made again");
                 }
                 due.webhook_id
-            }));
+            });
         }
         Ok(())
     }
@@ -110,7 +109,12 @@ impl Node {
             let finished = tokio::select! {
                 () = &mut pause => return,
                 () = app.stopping() => return,
-                Some(webhook) = self.attempts.next() => webhook,
+                Some(finished) = self.attempts.join_next() => finished,
+            };
+            let Ok(finished) = finished else {
+                // One that panicked has not said whose it was.
+                self.busy.clear();
+                continue;
             };
             if let Some(busy) = self.busy.get_mut(&finished) {
                 *busy -= 1;

@@ -7,6 +7,7 @@ use crate::on_both;
 use crate::support::routes::{filled, params, routes};
 use crate::support::rows::{row, with};
 use crate::support::{Account, TestApp};
+use crate::upstream::{Reply, Upstream};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
@@ -23,10 +24,13 @@ struct Things {
     provider: String,
     log: String,
     session: String,
+    webhook: String,
+    delivery: String,
+    export: String,
 }
 
 impl Things {
-    async fn create(app: &TestApp, of: &Account) -> Self {
+    async fn create(app: &TestApp, of: &Account, receiver: &Upstream) -> Self {
         let make = async |path: String, body: Value, at: &str| {
             let made = app.post(&path, body).bearer(&of.token).send().await.expect(201);
             made.pointer(at).and_then(Value::as_str).unwrap().to_owned()
@@ -35,7 +39,16 @@ impl Things {
         let session = format!("session of {}", of.slug).replace(' ', "-");
         let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
         app.write(std::slice::from_ref(&log)).await;
+        // One that takes what it is sent and wants nothing else, so that nothing of it changes by itself.
+        let hook = json!({"url": receiver.url(), "events": ["budget.warning"]});
+        let webhook = make("/api/v1/webhooks".into(), hook, "/id").await;
+        let test =
+            app.post(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).bearer(&of.token).send().await;
+        let export = json!({"name": "e", "kind": "otlp", "endpoint": receiver.url(), "enabled": false});
         Self {
+            delivery: test.expect(202)["id"].as_str().unwrap().to_owned(),
+            export: make("/api/v1/exports".into(), export, "/id").await,
+            webhook,
             log: log.id.to_string(),
             session,
             org: of.org_id.clone(),
@@ -57,6 +70,9 @@ impl Things {
             "name" => &self.provider,
             "logId" => &self.log,
             "sessionId" => &self.session,
+            "webhookId" => &self.webhook,
+            "deliveryId" => &self.delivery,
+            "exportId" => &self.export,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .clone()
@@ -85,7 +101,12 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
 on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let theirs = Things::create(&app, &ada).await;
+    let receiver = Upstream::start().await;
+    receiver.always(Reply::new(204));
+    for account in [&ada, &eve] {
+        app.make_enterprise(account).await;
+    }
+    let theirs = Things::create(&app, &ada, &receiver).await;
     let (mut asked, before) = (0, inventory(&app, &ada).await);
     for route in routes() {
         let params = params(&route.path);
@@ -114,7 +135,9 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
     let below =
         ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
-    for path in below.iter().map(String::as_str).chain(["/api/v1/keys"]) {
+    for path in
+        below.iter().map(String::as_str).chain(["/api/v1/keys", "/api/v1/webhooks", "/api/v1/exports"])
+    {
         lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
     }
     lists
@@ -123,7 +146,12 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
 on_both!(lists_show_only_the_callers_organization, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let theirs = Things::create(&app, &ada).await;
+    let receiver = Upstream::start().await;
+    receiver.always(Reply::new(204));
+    for account in [&ada, &eve] {
+        app.make_enterprise(account).await;
+    }
+    let theirs = Things::create(&app, &ada, &receiver).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
     for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &ada.email] {
@@ -134,7 +162,12 @@ on_both!(lists_show_only_the_callers_organization, |app| async move {
 on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let theirs = Things::create(&app, &ada).await;
+    let receiver = Upstream::start().await;
+    receiver.always(Reply::new(204));
+    for account in [&ada, &eve] {
+        app.make_enterprise(account).await;
+    }
+    let theirs = Things::create(&app, &ada, &receiver).await;
     let below = |what: &str| format!("/api/v1/orgs/{}/{what}", eve.org_id);
     for (path, field, foreign) in
         [("/api/v1/keys".to_owned(), "app_id", &theirs.app), (below("apps"), "team_id", &theirs.team)]
