@@ -199,6 +199,7 @@ impl<'de> Deserialize<'de> for AnyValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
+        #[expect(clippy::struct_field_names, reason = "the names of the specification")]
         struct Json {
             string_value: Option<String>,
             bool_value: Option<bool>,

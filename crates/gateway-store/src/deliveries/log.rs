@@ -1,5 +1,7 @@
 //! The delivery log: what was sent to a webhook, every attempt of it, and the wish to have it sent again.
 
+use std::fmt::Write as _;
+
 use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use gateway_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -77,7 +79,7 @@ impl DeliveryFilter {
             ("created_at <", self.to.map(Arg::from)),
         ] {
             if let Some(value) = value {
-                sql.push_str(&format!(" AND {condition} ${}", first + values.len()));
+                let _ = write!(sql, " AND {condition} ${}", first + values.len());
                 values.push(value);
             }
         }

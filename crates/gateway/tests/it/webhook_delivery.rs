@@ -253,6 +253,8 @@ on_both!(a_slow_receiver_delays_nobody_else, |app| async move {
         app.make_key(&ada.token, json!({"name": format!("k{number}")})).await;
     }
     quick.wait_for_requests(20, PATIENCE).await;
+    slow.wait_until(PATIENCE, "four at once", || slow.arrivals().len() >= 4).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(slow.arrivals().len(), 4, "so many at once to one receiver, and no more");
     signal.give();
     slow.wait_for_requests(20, PATIENCE).await;

@@ -6,11 +6,11 @@ use crate::time::DAY;
 const NOW: Timestamp = Timestamp(1_794_700_000_000);
 
 fn take(attributes: &Value) -> Arrived {
-    take_span(json!({"attributes": attributes}))
+    take_span(&json!({"attributes": attributes}))
 }
 
 /// A span of 1.5 s that began 10 s ago, with something else about it.
-fn take_span(fields: Value) -> Arrived {
+fn take_span(fields: &Value) -> Arrived {
     let mut span = json!({
         "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "chat gpt-4o",
         "startTimeUnixNano": "1794699990000000000", "endTimeUnixNano": "1794699991500000000",
@@ -153,11 +153,11 @@ fn a_cached_part_outside_of_the_input_is_added_to_it() {
 #[test]
 fn a_failed_span_is_an_error() {
     let attributes = json!([text("gen_ai.provider.name", "openai"), text("error.type", "timeout")]);
-    let row = only(take_span(json!({"attributes": attributes, "status": {"code": 2}})));
+    let row = only(take_span(&json!({"attributes": attributes, "status": {"code": 2}})));
     assert_eq!((row.status, row.level, row.error_code.as_deref()), (500, Level::Error, Some("timeout")));
     let attributes =
         json!([text("gen_ai.provider.name", "openai"), number("http.response.status_code", 429)]);
-    let row = only(take_span(json!({"attributes": attributes, "status": {"code": 2}})));
+    let row = only(take_span(&json!({"attributes": attributes, "status": {"code": 2}})));
     assert_eq!((row.status, row.error_code.as_deref()), (429, Some("error")));
 }
 
@@ -174,7 +174,7 @@ fn spans_that_cannot_be_rows_are_refused_with_a_reason() {
     ] {
         let mut span = json!({"attributes": attributes});
         span.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
-        let arrived = take_span(span);
+        let arrived = take_span(&span);
         assert_eq!((arrived.rows.len(), arrived.rejected), (0, 1), "{wrong}");
         assert!(arrived.reason.is_some_and(|found| found.contains(reason)), "{:?}", arrived.reason);
     }

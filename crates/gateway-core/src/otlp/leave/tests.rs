@@ -163,12 +163,12 @@ fn several_attempts_are_spans_below_the_call() {
 #[test]
 fn a_traced_caller_is_the_parent_and_ids_stay_the_same() {
     let trace = "0af7651916cd43dd8448eb211c80319c";
-    let row = LogRow { traceparent: Some(format!("00-{trace}-b7ad6b7169203331-01")), ..row() };
-    let span = &spans(&row, false)[0];
+    let traced = LogRow { traceparent: Some(format!("00-{trace}-b7ad6b7169203331-01")), ..row() };
+    let span = &spans(&traced, false)[0];
     assert_eq!(hex::encode(&span.trace_id), trace);
     assert_eq!(hex::encode(&span.parent_span_id), "b7ad6b7169203331");
-    assert_eq!(*span, spans(&row, false)[0], "a row that is sent twice is the same span");
-    let alone = &spans(&super::tests::row(), false)[0];
+    assert_eq!(*span, spans(&traced, false)[0], "a row that is sent twice is the same span");
+    let alone = &spans(&row(), false)[0];
     assert!(alone.parent_span_id.is_empty() && alone.trace_id.len() == 16 && alone.span_id.len() == 8);
 }
 
