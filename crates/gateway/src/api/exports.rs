@@ -107,22 +107,37 @@ async fn list(
     Ok(Json(ExportList { exports: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
-/// Creating asks for name, kind and endpoint; changing takes any of the fields.
 #[derive(Deserialize, JsonSchema)]
-struct ExportFields {
+struct NewExport {
     /// Unique in the organization.
+    #[schemars(required)]
     name: Option<String>,
     /// `otlp` or `webhook`.
+    #[schemars(required)]
     kind: Option<String>,
     /// Used as given; for `otlp`, `/v1/traces` is appended when it has no path.
+    #[schemars(required)]
     endpoint: Option<String>,
-    /// Write-only: sent with every delivery. Null or empty removes them.
+    /// Write-only: sent with every delivery.
+    headers: Option<BTreeMap<String, String>>,
+    /// Write-only, for kind `webhook`: signs every delivery.
+    secret: Option<String>,
+    /// Of `proxy`, `api` and `otel`; default `proxy` and `api`.
+    include_sources: Option<Vec<String>>,
+    enabled: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ExportChange {
+    name: Option<String>,
+    kind: Option<String>,
+    endpoint: Option<String>,
+    /// Write-only; the whole set. Null or empty removes them.
     #[serde(default, deserialize_with = "present")]
     headers: Option<Option<BTreeMap<String, String>>>,
-    /// Write-only, for kind `webhook`: signs every delivery. Null removes it.
+    /// Write-only. Null removes it.
     #[serde(default, deserialize_with = "present")]
     secret: Option<Option<String>>,
-    /// Of `proxy`, `api` and `otel`; default `proxy` and `api`.
     include_sources: Option<Vec<String>>,
     enabled: Option<bool>,
 }
@@ -130,17 +145,16 @@ struct ExportFields {
 async fn create(
     State(app): Shared,
     caller: Caller<Admin, Integrations>,
-    Body(fields): Body<ExportFields>,
+    Body(new): Body<NewExport>,
 ) -> Outcome<Created<ExportConfig>> {
-    for (field, given) in [
-        ("name", fields.name.is_some()),
-        ("kind", fields.kind.is_some()),
-        ("endpoint", fields.endpoint.is_some()),
-    ] {
-        if !given {
+    let NewExport { name, kind, endpoint, headers, secret, include_sources, enabled } = new;
+    for (field, given) in [("name", &name), ("kind", &kind), ("endpoint", &endpoint)] {
+        if given.is_none() {
             return Err(wrong(field, "is required"));
         }
     }
+    let (headers, secret) = (Some(headers), Some(secret));
+    let fields = ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled };
     let (org, now) = (caller.org.id, app.clock.now());
     let mut export = Export {
         id: app.new_id(),
@@ -177,7 +191,7 @@ async fn update(
     State(app): Shared,
     caller: Caller<Admin, Integrations>,
     At(id): At<ExportId>,
-    Body(fields): Body<ExportFields>,
+    Body(fields): Body<ExportChange>,
 ) -> Outcome<Json<ExportConfig>> {
     let (org, now) = (caller.org.id, app.clock.now());
     let mut tx = app.logs.begin().await?;
@@ -227,8 +241,8 @@ async fn test(
     }))
 }
 
-fn apply(app: &App, export: &mut Export, fields: ExportFields, now: Timestamp) -> Outcome<()> {
-    let ExportFields { name, kind, endpoint, headers, secret, include_sources, enabled } = fields;
+fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> Outcome<()> {
+    let ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled } = fields;
     if let Some(name) = name {
         check_name(&name).map_err(|why| wrong("name", why))?;
         export.name = name;

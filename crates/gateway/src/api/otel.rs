@@ -99,6 +99,10 @@ fn decode(encoding: Encoding, body: &[u8]) -> Outcome<ExportTraceServiceRequest>
     match encoding {
         Encoding::Protobuf => ExportTraceServiceRequest::decode(body)
             .map_err(|error| Problem::bad_request(format!("the body is no OTLP protobuf: {error}"))),
+        // An array would pass for a message whose fields it lists in order.
+        Encoding::Json if body.trim_ascii_start().first() != Some(&b'{') => {
+            Err(Problem::bad_request("the body is no OTLP JSON: it must be an object"))
+        }
         Encoding::Json => serde_json::from_slice(body)
             .map_err(|error| Problem::bad_request(format!("the body is no OTLP JSON: {error}"))),
     }

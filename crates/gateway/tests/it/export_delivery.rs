@@ -397,3 +397,28 @@ async fn a_restart_in_the_middle_loses_nothing_on_sqlite() {
 async fn a_restart_in_the_middle_loses_nothing_on_postgres() {
     goes_on_after_a_restart(Backend::Postgres).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_nodes_deliver_a_row_once() {
+    let (data, other_data) = (Arc::new(tempfile::tempdir().unwrap()), Arc::new(tempfile::tempdir().unwrap()));
+    let config = fresh_config(Backend::Postgres, &data, &[]).await;
+    let mut other_config = config.clone();
+    other_config.data_dir = other_data.path().to_owned();
+    let app = TestApp::start(config, data).await;
+    let other = TestApp::start(other_config, other_data).await;
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::new(200).delay_head(Duration::from_millis(20))).await;
+    let id = app.export(&ada, &webhook(&upstream)).await;
+    let rows = many(&ada, &app, 3_000);
+    for (number, batch) in rows.chunks(500).enumerate() {
+        if number % 2 == 0 {
+            app.write(batch).await
+        } else {
+            other.write(batch).await
+        };
+    }
+    app.export_status(&ada, &id, "delivered", |s| s["lag"] == 0 && s["delivered"] == 3_000).await;
+    let mut sent = traces(&upstream.requests());
+    sent.sort_unstable();
+    assert_eq!(sent, rows.iter().map(|row| row.id).collect::<Vec<_>>());
+}

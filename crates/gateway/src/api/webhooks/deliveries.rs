@@ -118,7 +118,7 @@ pub(super) struct DeliveryList {
     next_cursor: Option<String>,
 }
 
-pub(super) async fn list(
+pub(super) async fn list_deliveries(
     State(app): Shared,
     caller: Caller<Viewer, Webhooks>,
     At(webhook): At<WebhookId>,
@@ -138,7 +138,7 @@ pub(super) async fn list(
     Ok(Json(DeliveryList { deliveries, next_cursor }))
 }
 
-pub(super) async fn get(
+pub(super) async fn get_delivery(
     State(app): Shared,
     caller: Caller<Viewer, Webhooks>,
     At(webhook): At<WebhookId>,
@@ -147,7 +147,7 @@ pub(super) async fn get(
     stored(&app, caller.org.id, webhook, id).await.map(Json)
 }
 
-pub(super) async fn retry(
+pub(super) async fn retry_delivery(
     State(app): Shared,
     caller: Caller<Admin, Webhooks>,
     At(webhook): At<WebhookId>,
@@ -177,7 +177,7 @@ pub(super) struct Retried {
     retried: u64,
 }
 
-pub(super) async fn retry_many(
+pub(super) async fn retry_deliveries(
     State(app): Shared,
     caller: Caller<Admin, Webhooks>,
     At(webhook): At<WebhookId>,

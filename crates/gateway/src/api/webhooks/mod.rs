@@ -37,16 +37,20 @@ pub fn area() -> Area {
             "Make a new signing secret; both sign until the overlap is over",
         )
         .post("/webhooks/{webhookId}/test", deliveries::test, "Send a test event, also when it is not active")
-        .get("/webhooks/{webhookId}/deliveries", deliveries::list, "What was sent, with every attempt")
+        .get(
+            "/webhooks/{webhookId}/deliveries",
+            deliveries::list_deliveries,
+            "What was sent, with every attempt",
+        )
         .post(
             "/webhooks/{webhookId}/deliveries/retry",
-            deliveries::retry_many,
+            deliveries::retry_deliveries,
             "Send all deliveries again that fit; without a status, those that failed",
         )
-        .get("/webhooks/{webhookId}/deliveries/{deliveryId}", deliveries::get, "One delivery")
+        .get("/webhooks/{webhookId}/deliveries/{deliveryId}", deliveries::get_delivery, "One delivery")
         .post(
             "/webhooks/{webhookId}/deliveries/{deliveryId}/retry",
-            deliveries::retry,
+            deliveries::retry_delivery,
             "Send one delivery again, whatever became of it",
         )
 }
