@@ -6,6 +6,20 @@ use serde_json::{Value, json};
 use crate::access::Role;
 use crate::ids::{AppId, KeyId, UserId};
 
+/// Every type that a webhook can subscribe to.
+pub const TYPES: [&str; 10] = [
+    "key.create",
+    "key.revoke",
+    "key.rotate",
+    "user.invite",
+    "user.role_change",
+    "user.remove",
+    "budget.warning",
+    "budget.exceeded",
+    "app.create",
+    "app.delete",
+];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     KeyCreate(KeyFacts),

@@ -75,6 +75,9 @@ uuid_id! {
     CaseId,
     /// A run in the playground, or a comparison of several.
     PlayId,
+    WebhookId,
+    DeliveryId,
+    ExportId,
     /// One issued session token (`jti`).
     TokenId,
     SkillId,

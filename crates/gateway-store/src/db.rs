@@ -55,6 +55,26 @@ pub enum Dialect {
     Postgres,
 }
 
+impl Dialect {
+    /// The condition that a column is one of the texts in a parameter, which is a JSON list of them.
+    pub(crate) fn one_of(self, column: &str, parameter: usize) -> String {
+        match self {
+            Self::Sqlite => format!("{column} IN (SELECT value FROM json_each(${parameter}))"),
+            Self::Postgres => {
+                format!("{column} IN (SELECT json_array_elements_text(CAST(${parameter} AS JSON)))")
+            }
+        }
+    }
+
+    /// What lets several nodes take different rows of one queue without waiting for each other. SQLite has one node.
+    pub(crate) fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => "FOR UPDATE OF d SKIP LOCKED",
+        }
+    }
+}
+
 impl Db {
     /// Opens `sqlite://path` or `postgres://…`. Does not touch the schema: see `migrate`.
     pub async fn open(url: &str) -> Result<Self, StoreError> {

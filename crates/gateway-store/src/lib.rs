@@ -10,8 +10,10 @@ mod row;
 pub mod accounts;
 pub mod apps;
 pub mod datasets;
+pub mod deliveries;
 pub mod evals;
 pub mod events;
+pub mod exports;
 pub mod jobs;
 pub mod keys;
 pub mod logs;
@@ -29,6 +31,7 @@ pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod verdicts;
+pub mod webhooks;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{
-    AppId, CaseId, DatasetId, EvaluationId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId,
-    RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
+    AppId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId, OrgId,
+    PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
 };
 use gateway_core::time::Timestamp;
 use serde::Serialize;
@@ -76,6 +76,9 @@ arg_from! {
     DatasetId => Text, |v: DatasetId| v.to_string();
     CaseId => Text, |v: CaseId| v.to_string();
     PlayId => Text, |v: PlayId| v.to_string();
+    WebhookId => Text, |v: WebhookId| v.to_string();
+    DeliveryId => Text, |v: DeliveryId| v.to_string();
+    ExportId => Text, |v: ExportId| v.to_string();
 }
 
 impl From<&String> for Arg {
@@ -202,8 +205,10 @@ parsed_columns!(
     AppId,
     CaseId,
     DatasetId,
+    DeliveryId,
     EvaluationId,
     EventId,
+    ExportId,
     InviteId,
     JobId,
     KeyId,
@@ -215,7 +220,8 @@ parsed_columns!(
     TeamId,
     TokenId,
     UserId,
-    VerdictId
+    VerdictId,
+    WebhookId
 );
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>

@@ -72,6 +72,8 @@ pub struct App {
     pub live_evals: LiveEvals,
     /// Wakes those who wait for jobs.
     pub bells: Bells,
+    /// Told when an export was changed here, so that a delivery under way looks again.
+    pub export_changes: watch::Sender<()>,
     ids: Mutex<ContextV7>,
     numbers: LogIds,
     process: u64,
@@ -129,6 +131,7 @@ impl App {
             metrics: Metrics::default(),
             prompts: Prompts::default(),
             tail: broadcast::Sender::new(TAIL_ROWS),
+            export_changes: watch::Sender::new(()),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
                 .ok_or(StartError::Crypto("the master key cannot be used"))?,

@@ -64,12 +64,12 @@ fn answer(body: &Value) -> Option<String> {
 }
 
 /// The text of a message: its `content` or `parts`, thoughts and tool traffic left out.
-fn content(message: &Value) -> Option<String> {
+pub(crate) fn content(message: &Value) -> Option<String> {
     message.get("content").or_else(|| message.get("parts")).and_then(texts)
 }
 
 /// A text, or the texts in a list of texts and parts.
-fn texts(value: &Value) -> Option<String> {
+pub(crate) fn texts(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => some(text.clone()),
         Value::Array(parts) => {
@@ -148,7 +148,7 @@ fn piece(data: &str) -> Option<String> {
 }
 
 /// Parses a JSON text, also one that was cut off.
-fn parse(text: &str) -> Option<Value> {
+pub(crate) fn parse(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&mend(text)?).ok())
 }
 

@@ -10,10 +10,10 @@ use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, among, numbers};
-use super::{partitions, rollup, sessions, words};
+use super::{arrivals, partitions, rollup, sessions, words};
 use crate::db::Dialect;
 use crate::row::{Arg, args, json};
-use crate::{Db, StoreError, Tx};
+use crate::{Db, StoreError, Tx, exports};
 
 /// A key of our own for PostgreSQL's advisory locks. Nodes write one after the other: their batches meet in the same
 /// roll-ups anyway, and this way they can neither deadlock nor count a row twice.
@@ -30,12 +30,13 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError
     if rows.is_empty() {
         return Ok(0);
     }
-    partitions::ensure(logs, rows.iter().map(|row| row.id)).await?;
+    partitions::ensure(logs, rows.iter().flat_map(arrivals::possible_ids)).await?;
     let mut tx = logs.begin().await?;
     if tx.dialect() == Dialect::Postgres {
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     }
-    let fresh = not_there_yet(&mut tx, rows).await?;
+    let rows = arrivals::settle(&mut tx, rows).await?;
+    let fresh = not_there_yet(&mut tx, &rows).await?;
     if fresh.is_empty() {
         return Ok(0);
     }
@@ -55,6 +56,7 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError
         words::put_off(&mut tx, bodies.map(|row| row.id)).await?;
     }
     rollup::add(&mut tx, &fresh).await?;
+    exports::enqueue(&mut tx, &fresh).await?;
     tx.commit().await?;
     Ok(fresh.len())
 }

@@ -9,12 +9,15 @@ mod datasets;
 pub mod docs;
 mod eval_results;
 mod evals;
+mod exports;
 pub mod extract;
 mod keys;
 mod logs;
 mod members;
 mod metrics;
 mod orgs;
+mod otel;
+mod outside;
 pub mod page;
 mod playground;
 mod prompts;
@@ -27,6 +30,7 @@ mod system;
 mod teams;
 mod usage;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -59,6 +63,9 @@ pub fn areas() -> Vec<Area> {
         cache::area(),
         skills::area(),
         eval_results::area(),
+        otel::area(),
+        exports::area(),
+        webhooks::area(),
         system::area(),
     ]
 }

@@ -6,7 +6,7 @@ use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use gateway_store::shared::cache::Scope;
-use gateway_store::{members, orgs};
+use gateway_store::{exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -167,5 +167,10 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     app.access.forget_all_of(org);
     app.cache.purge(org, Scope::All).await;
     app.prompts.forget_all_of(org);
+    // Exports are kept with the log rows. Should this fail, their next delivery finds the organization gone.
+    if let Err(error) = exports::delete_all_of(&app.logs, org).await {
+        tracing::debug!(%error, "exports of a deleted organization stay until later");
+    }
+    app.export_changes.send_replace(());
     Ok(Deleted::yes())
 }

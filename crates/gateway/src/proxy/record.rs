@@ -10,7 +10,7 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
-use gateway_core::logs::{Attempt, Level, LogRow, Stored, Tokens};
+use gateway_core::logs::{Attempt, BODY_LIMIT, Level, LogRow, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
 use http::request::Parts;
@@ -24,9 +24,6 @@ use super::target::Target;
 use super::upstream::Failed;
 use crate::app::App;
 use crate::auth::{Identity, OrgFacts, Who};
-
-/// Of each body, this much is kept.
-pub const BODY_LIMIT: usize = 256 << 10;
 
 const SMALL_BODY: usize = 8 << 10;
 

@@ -190,18 +190,27 @@ async fn send(
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = outbound;
     *request.uri_mut() = uri;
-    exchange(app, &worker.clients, target, request, limit).await
+    exchange(app, &worker.clients, target.guarded, request, limit).await
+}
+
+/// Sends to an address that a tenant chose and that is no provider: a webhook's or an export's.
+pub async fn send_outside(
+    app: &App,
+    request: Request<Bytes>,
+    timeout: Duration,
+) -> Result<Response<Incoming>, Failed> {
+    exchange(app, &app.worker.clients, true, request.map(Outbound::whole), timeout).await
 }
 
 /// Sends the request and waits for the head of the answer.
 async fn exchange(
     app: &App,
     clients: &Clients,
-    target: &Target,
+    tenants: bool,
     request: Request<Outbound>,
     timeout: Duration,
 ) -> Result<Response<Incoming>, Failed> {
-    let guarded = target.guarded && !app.config.egress_private;
+    let guarded = tenants && !app.config.egress_private;
     if guarded && !literal_is_allowed(request.uri()) {
         return Err(Failed::unreachable("its address is private or local, which is refused"));
     }
@@ -245,7 +254,7 @@ async fn probe_with(
     let mut request = Request::new(Outbound::default());
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    let response = exchange(app, &app.worker.clients, target, request, PROBE_TIMEOUT).await?;
+    let response = exchange(app, &app.worker.clients, target.guarded, request, PROBE_TIMEOUT).await?;
     let (head, body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
         return Err(server_error(head.status, body).await);
@@ -297,7 +306,7 @@ async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
 }
 
 /// The beginning of a body, without waiting long for it: the pieces until there is enough, each of them whole.
-async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
+pub async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
     let mut seen = Vec::new();
     let read = async {
         while seen.len() < enough

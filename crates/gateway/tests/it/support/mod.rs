@@ -9,6 +9,7 @@ mod forwarder;
 mod process;
 mod proxied;
 mod raw;
+pub mod receiver;
 pub mod routes;
 pub mod rows;
 pub mod skills;
