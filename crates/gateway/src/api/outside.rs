@@ -28,7 +28,9 @@ pub fn check_url(text: &str) -> Result<(), &'static str> {
     let sendable = url.as_str().parse::<http::Uri>().is_ok_and(|uri| uri.authority().is_some());
     let plain =
         matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty());
-    if !(plain && sendable && text.len() <= MAX_URL && text.trim() == text) {
+    // The parser forgives slashes that are missing or too many, and then takes a path for the host.
+    let well_formed = text.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '\\']));
+    if !(plain && sendable && well_formed && text.len() <= MAX_URL && text.trim() == text) {
         Err(wrong)
     } else if !url.username().is_empty() || url.password().is_some() {
         Err("must not hold a user name or password; use a header for them")
@@ -74,6 +76,7 @@ mod tests {
             "ftp://example.com",
             "http://",
             "http:///path",
+            "http:example.com",
             " http://example.com",
             "https://user:secret@example.com",
             "javascript:alert(1)",
