@@ -188,7 +188,8 @@ async fn give(stream: &mut TcpStream, tag: Tag, streams: bool, usage: bool) -> O
 /// False: the connection is of no further use.
 async fn fail(stream: &mut TcpStream, fault: Fault, tag: Tag) -> Outcome<bool> {
     let refusal = |status: &str, more: &str| {
-        let body = format!("{{\"error\":{{\"message\":\"answer {} fails\",\"type\":\"chaos\"}}}}", tag.answer);
+        let body =
+            format!("{{\"error\":{{\"message\":\"answer {} fails\",\"type\":\"chaos\"}}}}", tag.answer);
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{more}Content-Length: {}\r\n\r\n{body}",
             body.len()

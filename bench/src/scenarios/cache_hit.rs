@@ -17,8 +17,11 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     let base = format!("GATEWAY_PROVIDER_GROQ_BASE_URL=http://{}", bench.direct().addr);
     let pair = bench.start_alone(&[base])?;
     let forwarded = request::chat(2048, Script::default(), &pair.key);
-    let requests =
-        [forwarded.clone(), request::directing(&always_the_same(&forwarded), CACHE), request::directing(&forwarded, CHAIN)];
+    let requests = [
+        forwarded.clone(),
+        request::directing(&always_the_same(&forwarded), CACHE),
+        request::directing(&forwarded, CHAIN),
+    ];
     let mut runs: [Vec<Measured>; 3] = Default::default();
     for round in 0..bench.rounds {
         let mut order: Vec<_> = requests.iter().zip(&mut runs).collect();
@@ -35,7 +38,12 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
                 requests: 0,
             };
             let measured = bench.measure(&pair.gateway.target(), &load)?;
-            eprintln!("    round {} {:8.0}/s  CPU {:6.1} us", round + 1, measured.rate(), measured.cpu_per_answer());
+            eprintln!(
+                "    round {} {:8.0}/s  CPU {:6.1} us",
+                round + 1,
+                measured.rate(),
+                measured.cpu_per_answer()
+            );
             runs.push(measured);
         }
     }
@@ -47,7 +55,9 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     }
     let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
     let against = |runs: &[Measured]| {
-        Spread::of(runs.iter().zip(&forwarded).map(|(run, plain)| run.cpu_per_answer() / plain.cpu_per_answer()))
+        Spread::of(
+            runs.iter().zip(&forwarded).map(|(run, plain)| run.cpu_per_answer() / plain.cpu_per_answer()),
+        )
     };
     let row = |name: &str, unit, spread| Row { gateway: spread, ..Row::of_gateway(name, unit, 0.0) };
     Ok(Section {

@@ -116,7 +116,8 @@ fn claude_stream() -> Vec<String> {
         event("message_start", begin),
         event("content_block_start", ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}"),
     ];
-    let stop = ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":50}";
+    let stop =
+        ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":50}";
     let last = [
         event("content_block_stop", ",\"index\":0"),
         event("message_delta", stop),

@@ -333,8 +333,9 @@ impl Lead {
     pub fn similar(self, probe: &Probe, threshold: f32) -> Lookup {
         let now = self.cache.clock.now();
         let matches = probe.matches(&self.tenant.set(&probe.set()), threshold);
-        let found =
-            matches.into_iter().find_map(|(nearness, key)| Some((nearness, key, self.tenant.find(key, now)?)));
+        let found = matches
+            .into_iter()
+            .find_map(|(nearness, key)| Some((nearness, key, self.tenant.find(key, now)?)));
         let Some((nearness, key, entry)) = found else { return Lookup::Lead(self) };
         if self.is_miss {
             self.tenant.miss_became_hit(&self.namespace);
