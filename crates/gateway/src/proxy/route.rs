@@ -244,7 +244,11 @@ impl Walk<'_> {
         } else {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
-        let answered = if more { hold(answered, call.target().shape, ends_at).await? } else { answered };
+        let answered = if more {
+            hold(answered, call.target().shape, call.format().is_some(), ends_at).await?
+        } else {
+            answered
+        };
         if reshape::is_idle(call) {
             return Ok(answered);
         }

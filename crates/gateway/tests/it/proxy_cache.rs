@@ -296,6 +296,32 @@ async fn a_translated_answer_is_kept_in_the_callers_format() {
 }
 
 #[tokio::test]
+async fn a_translated_stream_that_cannot_be_kept_hides_what_was_only_for_the_cache() {
+    let it = Proxied::start().await;
+    let events = [
+        r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    it.upstream.always(Reply::sse(&events));
+    // A key twice makes it one that is never cached.
+    for extra in ["", r#","metadata":{"a":"1","a":"2"}"#] {
+        let body = format!(
+            r#"{{"model":"claude-x","stream":true,"messages":[{{"role":"user","content":"hi {}"}}]{extra}}}"#,
+            extra.len()
+        );
+        let call = it.post("anthropic", "/v1/chat/completions", body).header("x-gateway-format", "openai");
+        let answer = call.header("x-gateway-cache", "true").send().await;
+        let text = answer.text();
+        assert!(text.contains("hello") && text.contains("[DONE]"), "{extra}: {text}");
+        assert!(!text.contains("total_tokens"), "{extra}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn cache_headers_that_make_no_sense_are_refused_by_name() {
     let it = Proxied::start().await;
     for (name, value) in [

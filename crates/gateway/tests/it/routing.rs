@@ -284,6 +284,18 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
 }
 
 #[tokio::test]
+async fn a_stream_that_ends_before_its_first_word_falls_over() {
+    for events in [&[ROLE][..], &[]] {
+        let chain = Chain::start().await;
+        chain.it.upstream.always(Reply::sse(events));
+        chain.second.always(good_stream());
+        let answer = chain.stream().send().await;
+        assert_eq!(answer.header("x-gateway-provider"), Some("second"), "{events:?}");
+        assert_eq!((answer.text().matches("hello").count(), answer.text().contains("[DONE]")), (1, true));
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_never_spliced() {
     let chain = Chain::start().await;
     chain.it.upstream.push(
