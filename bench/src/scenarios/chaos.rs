@@ -40,10 +40,12 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         for caller in 0..CALLERS {
             callers.spawn(call_until(until, addr, pair.key.clone(), caller, Arc::clone(&seen)));
         }
-        while callers.join_next().await.is_some() {
-            bench.stop.check()?;
+        loop {
+            match tokio::time::timeout(Duration::from_millis(200), callers.join_next()).await {
+                Ok(None) => return Outcome::Ok(()),
+                Ok(Some(_)) | Err(_) => bench.stop.check()?,
+            }
         }
-        Outcome::Ok(())
     })?;
     drop(runtime);
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));

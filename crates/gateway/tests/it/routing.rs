@@ -385,7 +385,7 @@ async fn a_request_that_cannot_be_put_into_a_targets_words_is_not_held_against_i
         it.chat(&body).header("x-gateway-fallback", "claude/claude-x, sandbox")
     };
     for _ in 0..6 {
-        let answer = chat(json!({"n": 2})).send().await;
+        let answer = chat(json!({"functions": [{"name": "f"}]})).send().await;
         answer.expect(200);
         assert_eq!(answer.header("x-gateway-provider"), Some("sandbox"));
     }
