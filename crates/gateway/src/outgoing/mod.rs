@@ -65,7 +65,7 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
             let waits = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
             let left = timeout.saturating_sub(began.elapsed());
             // An answer whose end does not come is an answer all the same.
-            let said = tokio::time::timeout(left, excerpt(&mut body, keep)).await.unwrap_or_default();
+            let said = excerpt(&mut body, keep, left).await;
             let status = head.status.as_u16();
             let error = match status {
                 200..=299 => None,

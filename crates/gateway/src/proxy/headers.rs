@@ -30,6 +30,7 @@ const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-status");
 const MODEL: HeaderName = HeaderName::from_static("x-gateway-model");
+const CACHE_KEY: HeaderName = HeaderName::from_static("x-gateway-cache-key");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Where SDKs put the credential of a provider.
@@ -281,6 +282,11 @@ fn of_record(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
         None => return headers,
     };
     headers.push((CACHE, HeaderValue::from_static(cache)));
+    if let Some(key) = record.cache_key()
+        && let Ok(key) = HeaderValue::try_from(key.to_string())
+    {
+        headers.push((CACHE_KEY, key));
+    }
     headers
 }
 

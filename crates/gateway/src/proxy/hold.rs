@@ -30,8 +30,13 @@ pub fn kind_of(headers: &HeaderMap) -> Kind {
     Kind::of(headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
-/// The answer, once its beginning is known to be good.
-pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<Answered, Failed> {
+/// The answer, once its beginning is known to be good. `is_known`: a stream of this kind has words and an end.
+pub async fn hold(
+    answered: Answered,
+    shape: Shape,
+    is_known: bool,
+    ends_at: Instant,
+) -> Result<Answered, Failed> {
     let kind = kind_of(&answered.head.headers);
     let Answered { head, source, .. } = answered;
     let Source::Upstream(mut incoming) = source else { return Ok(Answered::new(head, source)) };
@@ -45,7 +50,7 @@ pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<
     let mut length = 0;
     while length < enough {
         let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
-            check_end(&mut meter, kind, length)?;
+            check_end(&mut meter, kind, length, is_known)?;
             return Ok(Answered::new(head, Source::Pieces(held)));
         };
         meter.feed(&piece);
@@ -91,13 +96,14 @@ fn begins_well(meter: &Meter) -> Result<bool, Failed> {
     }
 }
 
-fn check_end(meter: &mut Meter, kind: Kind, length: usize) -> Result<(), Failed> {
+fn check_end(meter: &mut Meter, kind: Kind, length: usize, is_known: bool) -> Result<(), Failed> {
     let metered = meter.finish();
     if let Some(error) = metered.in_band_error {
         return Err(Failed::of(Outcome::StreamError, error));
     }
+    let says_nothing = metered.output_chars == 0 && metered.finish_reason.is_none() && !metered.saw_end;
     match kind {
-        Kind::Sse | Kind::EventStream if length == 0 => {
+        Kind::Sse | Kind::EventStream if length == 0 || (is_known && says_nothing) => {
             Err(Failed::of(Outcome::Garbage, "its stream ended before it began"))
         }
         Kind::Json if length > 0 && !metered.saw_end => {

@@ -89,10 +89,16 @@ async fn run(
     let keeping = match (&call.caching, payload.kept()) {
         (Some(caching), Some(body)) => {
             record.missed(caching.mode == Mode::Refresh);
-            let ends_at = record.ends_at(app.config.proxy_timeout);
+            let ends_at = record.ends_at(call.timeout);
             match cached::look(app, identity, &call, head, body, ends_at).await {
-                Found::Hit(hit) => return cached::give(app, &call, identity, record, &hit.entry),
-                Found::Lead(keeping) => Some(keeping),
+                Found::Hit(hit) => match cached::pieces(&call, &hit.entry) {
+                    Some(pieces) => return Ok(cached::give(app, &call, identity, record, &hit, pieces)),
+                    None => None,
+                },
+                Found::Lead(keeping) => {
+                    record.named_entry(keeping.key());
+                    Some(keeping)
+                }
                 Found::Nothing => None,
             }
         }

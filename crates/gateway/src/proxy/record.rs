@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gateway_core::cache::Key;
 use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
@@ -62,6 +63,7 @@ pub struct Record {
     ttft_ms: Option<i64>,
     meter: Option<Meter>,
     cache: Option<&'static str>,
+    cache_key: Option<Key>,
     /// Who answered, when it was not the target.
     answered_by: Option<String>,
     /// Known once the record is closed.
@@ -137,6 +139,7 @@ impl Record {
             ttft_ms: None,
             meter: None,
             cache: None,
+            cache_key: None,
             answered_by: None,
             used: None,
             closed: false,
@@ -285,6 +288,15 @@ impl Record {
         self.answered_by = Some(provider.to_owned());
         self.model = model.map(short).or_else(|| self.model.take());
         self.used = usage.cloned();
+    }
+
+    /// The name of the entry that the answer comes from, or becomes.
+    pub fn named_entry(&mut self, key: Key) {
+        self.cache_key = Some(key);
+    }
+
+    pub fn cache_key(&self) -> Option<Key> {
+        self.cache_key
     }
 
     /// What the caller is told of the cache.

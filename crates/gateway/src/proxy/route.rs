@@ -166,12 +166,9 @@ impl Walk<'_> {
     ) -> Result<Answered, Failed> {
         let mut tried = Vec::new();
         let mut again = 0;
+        call.credential = self.credential(call, &tried);
         loop {
-            let now = self.app.clock.now().0;
-            call.credential = call.target().choose(self.seed, now, &tried);
-            let others = self.others(call, &tried);
-            let has_other = others.is_some();
-            let more = !is_last || again < call.retries || has_other;
+            let more = !is_last || again < call.retries || self.other_credential(call, &tried).is_some();
             record.attempt_begins(call);
             let failed = match self.once(call, payload, record, more).await {
                 Ok(answered) => {
@@ -186,17 +183,16 @@ impl Walk<'_> {
                 continue;
             }
             let judged = self.judge(call, &failed);
-            if judged.fault != Fault::Caller {
-                self.went_wrong(call, &failed, judged);
-            }
+            self.went_wrong(call, &failed, judged);
             let limited = failed.status == Some(429);
             let of_credential = judged.fault == Fault::Credential || limited;
-            if let Some(used) = others
-                && of_credential
+            // Asked again: others may have found out meanwhile that a credential cannot be used.
+            if let Some(other) = self.other_credential(call, &tried).filter(|_| of_credential)
                 && self.time_is_left()
             {
                 record.attempt_failed(&failed);
-                tried = used;
+                tried.extend(call.credential);
+                call.credential = Some(other);
                 continue;
             }
             if !judged.retry || again >= call.retries {
@@ -211,16 +207,21 @@ impl Walk<'_> {
             drop(failed);
             tokio::time::sleep(wait).await;
             tried.clear();
+            call.credential = self.credential(call, &tried);
         }
     }
 
-    /// The credentials that are used up with this attempt, if there is another one after them.
-    fn others(&self, call: &Call, tried: &[usize]) -> Option<Vec<usize>> {
+    fn credential(&self, call: &Call, tried: &[usize]) -> Option<usize> {
+        call.target().choose(self.seed, self.app.clock.now().0, tried)
+    }
+
+    /// The credential to try when the one of this attempt is not taken.
+    fn other_credential(&self, call: &Call, tried: &[usize]) -> Option<usize> {
         if call.target().credentials.len() < 2 || self.is_bound || self.shows_own(call) {
             return None;
         }
         let used: Vec<usize> = tried.iter().chain(&call.credential).copied().collect();
-        call.target().choose(self.seed, self.app.clock.now().0, &used).map(|_| used)
+        self.credential(call, &used)
     }
 
     /// One attempt. While there is more to try, the answer is held back until it is known to be good.
@@ -243,7 +244,11 @@ impl Walk<'_> {
         } else {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
-        let answered = if more { hold(answered, call.target().shape, ends_at).await? } else { answered };
+        let answered = if more {
+            hold(answered, call.target().shape, call.format().is_some(), ends_at).await?
+        } else {
+            answered
+        };
         if reshape::is_idle(call) {
             return Ok(answered);
         }
@@ -304,9 +309,17 @@ impl Walk<'_> {
     }
 
     fn went_wrong(&self, call: &Call, failed: &Failed, judged: Failure) {
-        let now = self.app.clock.now();
-        if judged.fault == Fault::Target {
-            self.app.pulses.failed(self.identity.org.id, &call.target().name, call.model(), now);
+        let (org, now, name) = (self.identity.org.id, self.app.clock.now(), &call.target().name);
+        match judged.fault {
+            // What was never sent says nothing of the target.
+            Fault::Target if failed.was_sent() => self.app.pulses.failed(org, name, call.model(), now),
+            Fault::Caller | Fault::Credential if failed.status.is_some() => {
+                self.app.pulses.lives(org, name, call.model(), now);
+            }
+            _ => {}
+        }
+        if judged.fault == Fault::Caller {
+            return;
         }
         let Some(credential) = call.credential.and_then(|place| call.target().credentials.get(place)) else {
             return;
@@ -352,9 +365,14 @@ fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
 
 /// Does the body refer to something that only the account that made it has?
 fn carries_state(operation: Operation, body: &[u8]) -> bool {
-    let has = |key: &[u8]| memchr::memmem::find(body, key).is_some();
-    operation == Operation::Responses
-        && (has(b"\"previous_response_id\":\"") || has(b"\"encrypted_content\":\""))
+    let begins_text = |after: &[u8]| {
+        let value = after.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        value.is_some_and(|value| value.starts_with(b"\""))
+    };
+    let has = |key: &[u8]| {
+        memchr::memmem::find_iter(body, key).any(|at| body.get(at + key.len()..).is_some_and(begins_text))
+    };
+    operation == Operation::Responses && (has(b"\"previous_response_id\"") || has(b"\"encrypted_content\""))
 }
 
 /// What the same tokens cost here against elsewhere: most calls read about three times what they write.

@@ -119,8 +119,8 @@ impl Tee {
         if let Some(collected) = &collected {
             record.saw_response(&collected.raw);
         }
-        // A kept stream tells its usage to the cache, whether the caller asked for it or not.
-        let told_to_cache = keeper.is_some() && translator.is_some() && !call.wants_usage;
+        // A stream that may be kept tells its usage to the cache, whether the caller asked for it or not.
+        let told_to_cache = call.caching.is_some() && translator.is_some() && !call.wants_usage;
         let hides = (call.hide_usage || told_to_cache) && is_sse && collected.is_none();
         Self {
             source,

@@ -120,6 +120,11 @@ impl Failed {
         Self::of(Outcome::Connect, message)
     }
 
+    /// An answer that nobody gave stands for a request that could not be put into words.
+    pub fn was_sent(&self) -> bool {
+        self.status.is_some() || !matches!(self.outcome, Outcome::Status { .. })
+    }
+
     pub fn timed_out(&self) -> bool {
         self.outcome == Outcome::Timeout
     }
@@ -144,18 +149,20 @@ pub async fn attempt(
     body: Outbound,
     limit: Duration,
 ) -> Result<Answered, Failed> {
+    let ends_at = tokio::time::Instant::now() + limit;
     let response = send(app, worker, call, head, body, limit).await?;
+    let patience = ends_at.saturating_duration_since(tokio::time::Instant::now()).min(ERROR_TIME);
     let (head, mut incoming) = response.into_parts();
     let now = app.clock.now();
     if head.status.is_server_error() {
         let retry_after = asked_wait(&head.headers, now);
-        return Err(Failed { retry_after, ..server_error(head.status, incoming).await });
+        return Err(Failed { retry_after, ..server_error(head.status, incoming, patience).await });
     }
     if head.status != StatusCode::BAD_REQUEST || !call.hide_usage {
         return Answered::new(head, Source::Upstream(incoming)).or_failed(now);
     }
     // A strict provider may not know the field that we added. It says so then.
-    let said = excerpt(&mut incoming, ERROR_BYTES).await;
+    let said = excerpt(&mut incoming, ERROR_BYTES, patience).await;
     let usage_refused = memchr::memmem::find(&said, b"stream_options").is_some();
     let pieces = Some(said).filter(|said| !said.is_empty()).into_iter().collect();
     let answered = Answered::new(head, Source::Begun(pieces, incoming));
@@ -257,7 +264,7 @@ async fn probe_with(
     let response = exchange(app, &app.worker.clients, target.guarded, request, PROBE_TIMEOUT).await?;
     let (head, body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
-        return Err(server_error(head.status, body).await);
+        return Err(server_error(head.status, body, ERROR_TIME).await);
     }
     Ok(head.status)
 }
@@ -295,8 +302,8 @@ fn sign(
     Ok(())
 }
 
-async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
-    let said = excerpt(&mut body, ERROR_BYTES).await;
+async fn server_error(status: StatusCode, mut body: Incoming, patience: Duration) -> Failed {
+    let said = excerpt(&mut body, ERROR_BYTES, patience).await;
     let text: String = String::from_utf8_lossy(&said).chars().take(500).collect();
     let message = match text.trim() {
         "" => format!("it answered {}", status.as_u16()),
@@ -306,7 +313,7 @@ async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
 }
 
 /// The beginning of a body, without waiting long for it: the pieces until there is enough, each of them whole.
-pub async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
+pub async fn excerpt(body: &mut Incoming, enough: usize, patience: Duration) -> Bytes {
     let mut seen = Vec::new();
     let read = async {
         while seen.len() < enough
@@ -317,7 +324,7 @@ pub async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
             }
         }
     };
-    let _ = tokio::time::timeout(ERROR_TIME, read).await;
+    let _ = tokio::time::timeout(patience, read).await;
     seen.into()
 }
 

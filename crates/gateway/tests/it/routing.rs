@@ -9,6 +9,7 @@ use crate::support::{Backend, Proxied};
 use crate::upstream::{Refusing, Reply, Upstream};
 
 const GOOD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
+const CLAUDE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
 const ROLE: &str =
     r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
 const HELLO: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}"#;
@@ -283,6 +284,18 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
 }
 
 #[tokio::test]
+async fn a_stream_that_ends_before_its_first_word_falls_over() {
+    for events in [&[ROLE][..], &[]] {
+        let chain = Chain::start().await;
+        chain.it.upstream.always(Reply::sse(events));
+        chain.second.always(good_stream());
+        let answer = chain.stream().send().await;
+        assert_eq!(answer.header("x-gateway-provider"), Some("second"), "{events:?}");
+        assert_eq!((answer.text().matches("hello").count(), answer.text().contains("[DONE]")), (1, true));
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_never_spliced() {
     let chain = Chain::start().await;
     chain.it.upstream.push(
@@ -341,6 +354,45 @@ async fn after_its_rest_one_probe_closes_a_breaker_again() {
         assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
     }
     assert_eq!(chain.it.upstream.requests().len(), 8);
+}
+
+#[tokio::test]
+async fn a_probe_that_is_refused_for_the_callers_fault_closes_the_breaker_too() {
+    let chain = Chain::start().await;
+    chain.it.upstream.always(Reply::json(500, "{}"));
+    chain.second.always(good());
+    for _ in 0..6 {
+        chain.chat().send().await.expect(200);
+    }
+    chain.it.app.app.clock.advance(11_000);
+    chain.it.upstream.push(Reply::json(400, r#"{"error":"your fault"}"#));
+    chain.it.upstream.always(good());
+    chain.chat().send().await.expect(400);
+    // The target is alive: nobody has to wait until a probe is given up.
+    assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_put_into_a_targets_words_is_not_held_against_it() {
+    let it = Proxied::start().await;
+    it.upstream.always(Reply::json(500, "{}"));
+    let claude = Upstream::start().await;
+    claude.always(Reply::json(200, CLAUDE));
+    it.provider("claude", "anthropic", json!({"base_url": claude.url(), "api_key": "sk-c"})).await;
+    let chat = |more: Value| {
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        it.chat(&body).header("x-gateway-fallback", "claude/claude-x, sandbox")
+    };
+    for _ in 0..6 {
+        let answer = chat(json!({"functions": [{"name": "f"}]})).send().await;
+        answer.expect(200);
+        assert_eq!(answer.header("x-gateway-provider"), Some("sandbox"));
+    }
+    assert_eq!(claude.connections(), 0);
+    let answer = chat(json!({})).send().await;
+    answer.expect(200);
+    assert_eq!(answer.header("x-gateway-provider"), Some("claude"));
 }
 
 #[tokio::test]
@@ -438,10 +490,14 @@ async fn when_every_credential_is_rejected_the_callers_sees_the_last_answer() {
 async fn what_one_account_keeps_is_not_asked_of_another() {
     let chain = Chain::start().await;
     chain.it.upstream.always(Reply::json(500, "{}"));
-    let body = r#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#;
-    let call = chain.it.post("openai", "/v1/responses", body).header("x-gateway-fallback", "second");
-    call.send().await.expect_error(502, "provider_error");
-    assert_eq!(chain.second.connections(), 0);
+    for body in [
+        r#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#,
+        "{\"model\": \"m\", \"input\": \"hi\", \"previous_response_id\" :\n \"resp_1\"}",
+    ] {
+        let call = chain.it.post("openai", "/v1/responses", body).header("x-gateway-fallback", "second");
+        call.send().await.expect_error(502, "provider_error");
+        assert_eq!(chain.second.connections(), 0, "{body}");
+    }
 }
 
 #[tokio::test]
