@@ -1,5 +1,5 @@
 //! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, open
-//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions,
+//! its record, put its prompt in, look into the cache, walk from target to target until one answers, pass the answer on while it is metered. Plain functions,
 //! one struct, no layers.
 
 mod admit;
@@ -33,8 +33,9 @@ use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::Mode;
 use crate::problem::{Outcome, Problem};
+use crate::prompts;
 use ask::Origin;
-use body::Inbound;
+use body::{Inbound, Payload};
 use cached::{Found, Keeper, Keeping};
 use call::{Call, Hop, Way};
 use record::Record;
@@ -82,7 +83,8 @@ async fn run(
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
     record.came_from(origin);
     route::put_in_order(app, identity, &mut call, record.id());
-    let payload = match inbound.settle(must_keep(&call), &mut record).await {
+    let settled = settle(app, identity, &call, head, inbound, &mut record).await;
+    let payload = match settled {
         Ok(payload) => payload,
         Err(problem) => return Err(refusal(&call, record, problem)),
     };
@@ -117,6 +119,23 @@ async fn run(
             Err(failure(&call, record, &failed))
         }
     }
+}
+
+/// The body as it can be sent, with the prompt that the caller asked for in it. Logged is what the caller sent.
+async fn settle(
+    app: &Arc<App>,
+    identity: &Identity,
+    call: &Call,
+    head: &Parts,
+    inbound: Inbound,
+    record: &mut Record,
+) -> Outcome<Payload> {
+    let asked = prompts::asked(&head.headers)?;
+    let payload = inbound.settle(asked.is_some() || must_keep(call), record).await?;
+    let (Some(asked), Some(body)) = (asked, payload.kept()) else { return Ok(payload) };
+    let (prompted, used) = prompts::apply(app, identity.org.id, &asked, call.operation, body).await?;
+    record.used_prompt(used, prompted.len().saturating_sub(body.len()));
+    Ok(Payload::Kept(prompted))
 }
 
 /// Is the body needed whole, or perhaps more than once?

@@ -11,7 +11,7 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
-use gateway_core::logs::{Attempt, BODY_LIMIT, Level, LogRow, Stored, Tokens};
+use gateway_core::logs::{Attempt, BODY_LIMIT, Level, LogRow, PromptUsed, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
 use http::request::Parts;
@@ -50,6 +50,9 @@ pub struct Record {
     traceparent: Option<String>,
     keep_bodies: bool,
     request: RequestCopy,
+    prompt: Option<PromptUsed>,
+    /// Bytes that the prompt added to the caller's body.
+    prompt_length: usize,
     response: Vec<u8>,
     response_cut: bool,
     response_is_stream: bool,
@@ -127,6 +130,8 @@ impl Record {
                 .map(ToOwned::to_owned),
             keep_bodies: call.log_bodies,
             request: RequestCopy::None,
+            prompt: None,
+            prompt_length: 0,
             response: Vec::new(),
             response_cut: false,
             response_is_stream: false,
@@ -192,6 +197,12 @@ impl Record {
         // A small body is copied, because a piece of hyper's buffer would keep the whole of it while a stream runs.
         let small = body.len() < SMALL_BODY;
         self.request = RequestCopy::Whole(if small { Bytes::copy_from_slice(body) } else { body.clone() });
+    }
+
+    /// A prompt was put into the caller's body, which grew by so many bytes.
+    pub fn used_prompt(&mut self, prompt: PromptUsed, added: usize) {
+        self.prompt = Some(prompt);
+        self.prompt_length = added;
     }
 
     /// Where a body that is streamed on leaves its copy.
@@ -428,7 +439,7 @@ impl Record {
             user: self.user.take(),
             session_id: self.session.take(),
             metadata: std::mem::take(&mut self.metadata),
-            prompt: None,
+            prompt: self.prompt.take(),
             traceparent: self.traceparent.take(),
             request_stored,
             response_stored,
@@ -481,14 +492,15 @@ impl Record {
             }
             _ => estimate_from_chars(length as u64),
         };
-        match &self.request {
+        let own = match &self.request {
             RequestCopy::None => 0,
             RequestCopy::Whole(body) => count(body, body.len()),
             RequestCopy::Filling(copy) => {
                 let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
                 count(&copy.beginning, copy.length)
             }
-        }
+        };
+        own + estimate_from_chars(self.prompt_length as u64)
     }
 
     /// The model that answered has the say about the price, then the one that was asked for.

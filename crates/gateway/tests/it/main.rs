@@ -50,6 +50,7 @@ mod proxy_forward;
 mod proxy_headers;
 mod proxy_log;
 mod proxy_outage;
+mod proxy_prompts;
 mod proxy_route;
 mod proxy_scopes;
 mod proxy_stream;
