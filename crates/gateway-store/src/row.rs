@@ -6,8 +6,8 @@ use std::str::FromStr;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{
-    AppId, CaseId, DatasetId, EvaluationId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId,
-    RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
+    AppId, BudgetId, CaseId, DatasetId, EvaluationId, EventId, InviteId, JobId, KeyId, OrgId, PlayId,
+    PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
 };
 use gateway_core::time::Timestamp;
 use serde::Serialize;
@@ -64,6 +64,7 @@ arg_from! {
     KeyId => Text, |v: KeyId| v.to_string();
     TeamId => Text, |v: TeamId| v.to_string();
     AppId => Text, |v: AppId| v.to_string();
+    BudgetId => Text, |v: BudgetId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
@@ -200,6 +201,7 @@ parsed_columns!(
     Role,
     Plan,
     AppId,
+    BudgetId,
     CaseId,
     DatasetId,
     EvaluationId,

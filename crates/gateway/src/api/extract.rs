@@ -11,7 +11,9 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::ids::{AppId, CaseId, DatasetId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId};
+use gateway_core::ids::{
+    AppId, BudgetId, CaseId, DatasetId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId,
+};
 use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -53,6 +55,7 @@ id_params!(
     KeyId = "keyId",
     TeamId = "teamId",
     AppId = "appId",
+    BudgetId = "budgetId",
     UserId = "userId",
     DatasetId = "datasetId",
     CaseId = "caseId",
