@@ -67,6 +67,7 @@ uuid_id! {
     AppId,
     EventId,
     InviteId,
+    BudgetId,
     /// A job in the background.
     JobId,
     PromptId,

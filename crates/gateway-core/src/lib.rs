@@ -4,6 +4,7 @@
 pub mod access;
 pub mod accounts;
 pub mod breaker;
+pub mod budget;
 pub mod cache;
 pub mod datasets;
 pub mod egress;

@@ -9,6 +9,7 @@ mod row;
 
 pub mod accounts;
 pub mod apps;
+pub mod budgets;
 pub mod datasets;
 pub mod deliveries;
 pub mod evals;

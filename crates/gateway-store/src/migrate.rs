@@ -27,6 +27,7 @@ const STATE: &[(&str, &str)] = &[
     ("playground", include_str!("../migrations/0007_playground.sql")),
     ("skills", include_str!("../migrations/0008_skills.sql")),
     ("webhooks", include_str!("../migrations/0009_webhooks.sql")),
+    ("budgets", include_str!("../migrations/0010_budgets.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

@@ -6,8 +6,7 @@ use std::str::FromStr;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{
-    AppId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId, OrgId,
-    PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
 };
 use gateway_core::time::Timestamp;
 use serde::Serialize;
@@ -64,6 +63,7 @@ arg_from! {
     KeyId => Text, |v: KeyId| v.to_string();
     TeamId => Text, |v: TeamId| v.to_string();
     AppId => Text, |v: AppId| v.to_string();
+    BudgetId => Text, |v: BudgetId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
@@ -203,6 +203,7 @@ parsed_columns!(
     Role,
     Plan,
     AppId,
+    BudgetId,
     CaseId,
     DatasetId,
     DeliveryId,

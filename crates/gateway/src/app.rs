@@ -22,6 +22,7 @@ use crate::auth::Access;
 use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
+use crate::budgets::{self, Budgets};
 use crate::cache::{Cache, Second};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
@@ -45,6 +46,8 @@ pub struct App {
     pub logs: Db,
     pub access: Access,
     pub attempts: Attempts,
+    /// What may still be spent, for the organizations that have budgets.
+    pub budgets: Budgets,
     pub tokens: Tokens,
     pub passwords: Passwords,
     pub vault: Vault,
@@ -138,6 +141,7 @@ impl App {
             passwords: Passwords::new(),
             access: Access::default(),
             attempts: Attempts::default(),
+            budgets: Budgets::default(),
             started: Instant::now(),
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
@@ -155,6 +159,7 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        app.spawn(budgets::run(Arc::clone(&app)));
         if app.shared.is_some() {
             app.spawn(stay_connected(Arc::clone(&app)));
         }

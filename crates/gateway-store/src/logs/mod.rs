@@ -8,6 +8,7 @@ mod partitions;
 mod read;
 mod rollup;
 mod sessions;
+mod spend;
 mod sweep;
 mod usage;
 mod words;
@@ -15,6 +16,7 @@ mod write;
 
 pub use read::{Entry, LogFilter, body_sizes, find, known, list, list_after, of_ids};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
+pub use spend::{DaySpend, spend_of, spend_of_all};
 pub use sweep::sweep;
 pub use usage::{Group, ModelUsage, Span, Usage, UsageFilter, by_model_and_status, usage, user_seen};
 pub use words::index_pending;

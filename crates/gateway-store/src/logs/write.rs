@@ -25,10 +25,10 @@ const LONGEST_TEXT: usize = 1024;
 /// Up to this many rows at a time are searchable at once. More come only under load, when `index_pending` catches up.
 const INDEXED_AT_ONCE: usize = 128;
 
-/// Stores the rows that are not there yet; answers how many those were.
-pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError> {
+/// Stores the rows that are not there yet; answers their ids.
+pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreError> {
     if rows.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     partitions::ensure(logs, rows.iter().flat_map(arrivals::possible_ids)).await?;
     let mut tx = logs.begin().await?;
@@ -38,7 +38,7 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError
     let rows = arrivals::settle(&mut tx, rows).await?;
     let fresh = not_there_yet(&mut tx, &rows).await?;
     if fresh.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     let sessions = sessions::join(&mut tx, &fresh).await?;
     ROWS.run(&mut tx, fresh.iter().zip(&sessions).map(|(row, session)| columns(row, session)).collect())
@@ -58,7 +58,7 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError
     rollup::add(&mut tx, &fresh).await?;
     exports::enqueue(&mut tx, &fresh).await?;
     tx.commit().await?;
-    Ok(fresh.len())
+    Ok(fresh.iter().map(|row| row.id).collect())
 }
 
 /// The rows that are new, each once, in order of id.

@@ -12,8 +12,7 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::ids::{
-    AppId, CaseId, DatasetId, DeliveryId, ExportId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId,
-    WebhookId,
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;
@@ -56,6 +55,7 @@ id_params!(
     KeyId = "keyId",
     TeamId = "teamId",
     AppId = "appId",
+    BudgetId = "budgetId",
     UserId = "userId",
     DatasetId = "datasetId",
     CaseId = "caseId",

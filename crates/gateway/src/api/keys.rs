@@ -8,7 +8,7 @@ use gateway_core::ids::{AppId, KeyId, OrgId};
 use gateway_core::scopes::Scopes;
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_store::keys::Key;
-use gateway_store::{Tx, apps, events, keys};
+use gateway_store::{Tx, apps, budgets as store_budgets, events, keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use super::extract::{At, Body, Created, Json, OptionalBody, Params, present};
 use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
+use crate::budgets;
 use crate::problem::{Outcome, Problem};
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -241,10 +242,15 @@ async fn rotate(
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
     keys::update(&mut tx, org, &old).await?;
     keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
+    let has_budget = store_budgets::follow_rotation(&mut tx, old.id, fresh.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
     events::record(&mut tx, org, app.new_id(), &event, now).await?;
     tx.commit().await?;
     app.access.forget_key(hash);
+    if has_budget {
+        // The key is made, whatever becomes of this: who cannot load now loads with the next request.
+        let _ = budgets::changed(&app, org).await;
+    }
     Ok(Created(Rotated {
         key: (&fresh.key).into(),
         raw_key: fresh.raw,

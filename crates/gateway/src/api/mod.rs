@@ -3,6 +3,7 @@
 mod accounts;
 mod apps;
 mod auth;
+mod budgets;
 mod cache;
 pub mod caller;
 mod datasets;
@@ -50,6 +51,7 @@ pub fn areas() -> Vec<Area> {
         members::area(),
         teams::area(),
         apps::area(),
+        budgets::area(),
         providers::area(),
         prompts::area(),
         datasets::area(),

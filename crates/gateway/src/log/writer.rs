@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gateway_core::logs::LogRow;
-use gateway_store::{StoreError, logs};
+use gateway_store::StoreError;
 
 use super::spool::{Readable, read_records};
 use crate::app::App;
+use crate::budgets;
 use crate::evals::live;
 
 /// How long a row waits before the writer looks. Under load it looks less often: large batches cost less per row.
@@ -71,7 +72,7 @@ enum DrainError {
 async fn drain(app: &App, progress: &mut Progress) -> Result<(), DrainError> {
     let stranded = app.spool.take_stranded();
     if !stranded.is_empty() {
-        if let Err(error) = logs::write_batch(&app.logs, &stranded).await {
+        if let Err(error) = budgets::write(app, &stranded).await {
             app.spool.put_back(stranded);
             return Err(error.into());
         }
@@ -94,7 +95,7 @@ async fn move_some(app: &App, progress: &mut Progress, segment: &Readable) -> Re
         return Ok(false);
     }
     for batch in rows.chunks(BATCH_ROWS) {
-        logs::write_batch(&app.logs, batch).await?;
+        budgets::write(app, batch).await?;
         tell_followers(app, batch);
         sample(app, batch).await?;
     }

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::budget;
 use super::cached::CACHE;
 use super::call::Call;
 use super::record::Record;
@@ -274,6 +275,9 @@ fn of_record(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
     headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts_made().into()));
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
         headers.push((HeaderName::from_static("server-timing"), timing));
+    }
+    if let Some(remaining) = record.budget_remaining() {
+        headers.push(budget::remaining_header(remaining));
     }
     let cache = match record.cache() {
         Some("hit") => "HIT",

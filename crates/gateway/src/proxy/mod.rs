@@ -1,10 +1,12 @@
-//! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, open
-//! its record, put its prompt in, look into the cache, walk from target to target until one answers, pass the answer on while it is metered. Plain functions,
+//! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, hold what
+//! it may cost, open its record, put its prompt in, look into the cache, walk from target to target until one answers,
+//! pass the answer on while it is metered. Plain functions,
 //! one struct, no layers.
 
 mod admit;
 pub mod ask;
 mod body;
+mod budget;
 mod cached;
 mod call;
 mod headers;
@@ -80,8 +82,10 @@ async fn run(
     call.settle_stream();
     route::plan(app, identity, &mut call)?;
     admit::check_scopes(identity, &call, head)?;
+    let held = budget::reserve(app, identity, &call, &inbound)?;
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
     record.came_from(origin);
+    record.holds(held);
     route::put_in_order(app, identity, &mut call, record.id());
     let settled = settle(app, identity, &call, head, inbound, &mut record).await;
     let payload = match settled {

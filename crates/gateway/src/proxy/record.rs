@@ -14,6 +14,7 @@ use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
 use gateway_core::logs::{Attempt, BODY_LIMIT, Level, LogRow, PromptUsed, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
+use gateway_core::totals::cost_units;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
@@ -25,6 +26,7 @@ use super::target::Target;
 use super::upstream::Failed;
 use crate::app::App;
 use crate::auth::{Identity, OrgFacts, Who};
+use crate::budgets::Reservation;
 
 const SMALL_BODY: usize = 8 << 10;
 
@@ -32,6 +34,8 @@ pub struct Record {
     app: Arc<App>,
     lane: usize,
     origin: Origin,
+    /// What budgets hold for this request.
+    held: Option<Reservation>,
     org: Arc<OrgFacts>,
     who: Who,
     target: Arc<Target>,
@@ -103,6 +107,7 @@ impl Record {
             app: Arc::clone(app),
             lane,
             origin: Origin::default(),
+            held: None,
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
             target: Arc::clone(call.target()),
@@ -154,6 +159,15 @@ impl Record {
     /// Where the request came from, when it is none of the proxy's own.
     pub fn came_from(&mut self, origin: Origin) {
         self.origin = origin;
+    }
+
+    pub fn holds(&mut self, held: Option<Reservation>) {
+        self.held = held;
+    }
+
+    /// What the budgets still have that this request counts against.
+    pub fn budget_remaining(&self) -> Option<i64> {
+        self.held.as_ref().and_then(Reservation::remaining)
     }
 
     pub fn id(&self) -> i64 {
@@ -382,6 +396,10 @@ impl Record {
         let row = self.row(status, error_code, &metered);
         self.app.metrics.count(&row);
         self.origin.tell(&row);
+        if let Some(held) = &mut self.held {
+            // Before the append: whoever stores the row must find it counted.
+            held.settle(row.id, row.cost_usd.map_or(0, cost_units), self.app.clock.now());
+        }
         self.app.spool.append(self.lane, row);
     }
 
