@@ -5,6 +5,7 @@ pub mod access;
 pub mod accounts;
 pub mod egress;
 pub mod events;
+pub mod hash;
 pub mod ids;
 pub mod limits;
 pub mod llm;

@@ -87,8 +87,9 @@ fn index(dialect: Dialect) -> &'static Bulk {
 
 fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut words = of_bodies(request, response, response_is_stream);
-    words.push(org_word(org));
-    words.join(" ")
+    words.push(' ');
+    words.push_str(&org_word(org));
+    words
 }
 
 /// No caller can type it: a search is cut into words first, and this one is longer than a word can be.
