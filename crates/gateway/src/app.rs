@@ -27,8 +27,8 @@ use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
+use crate::proxy::clients::Clients;
 use crate::proxy::target;
-use crate::proxy::upstream::Clients;
 use crate::vault::Vault;
 
 pub struct App {

@@ -27,11 +27,13 @@ use crate::api::{self, Api};
 use crate::app::{App, StartError};
 use crate::auth::{self, Denied, Identity};
 use crate::problem::{Family, Outcome, Problem, rate_headers};
-use crate::proxy::upstream::Clients;
+use crate::proxy::clients::Clients;
 use crate::proxy::{self, Worker};
 
 /// A client that does not finish its request head in this time is given up.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often unused connections to providers are looked for.
+const SWEEP: Duration = Duration::from_secs(15);
 /// How long requests in flight may take to finish once the service stops.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -142,7 +144,16 @@ async fn work(
         .keep_alive_interval(HEADER_TIMEOUT)
         .keep_alive_timeout(HEADER_TIMEOUT);
     let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
-    while let Some((stream, peer)) = incoming.recv().await {
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        let arrived = tokio::select! {
+            arrived = incoming.recv() => arrived,
+            _ = sweep.tick() => {
+                context.worker.clients.sweep();
+                continue;
+            }
+        };
+        let Some((stream, peer)) = arrived else { break };
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;

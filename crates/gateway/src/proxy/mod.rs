@@ -4,8 +4,10 @@
 mod admit;
 mod body;
 mod call;
+pub mod clients;
 mod headers;
 mod local;
+mod pool;
 pub mod record;
 pub mod target;
 mod tee;
@@ -25,9 +27,10 @@ use crate::auth::Identity;
 use crate::problem::{Outcome, Problem};
 use body::Inbound;
 use call::Call;
+use clients::Clients;
 use record::Record;
 use tee::Tee;
-use upstream::{Answered, Clients, Failed};
+use upstream::{Answered, Failed};
 
 /// What one worker thread has for itself: connections to providers, and a lane of the log spool.
 pub struct Worker {

@@ -16,10 +16,10 @@ use gateway_core::llm::usage::hides_usage_chunk;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::call::Call;
+use super::pool::Answer;
 use super::record::Record;
 
 /// A stream that is silent for this long has died.
@@ -29,9 +29,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where the bytes come from.
 pub enum Source {
-    Upstream(Incoming),
+    Upstream(Answer),
     /// An answer of which the beginning has been looked at.
-    Begun(Option<Bytes>, Incoming),
+    Begun(Option<Bytes>, Answer),
     Pieces(VecDeque<Bytes>),
 }
 
