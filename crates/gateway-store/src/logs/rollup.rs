@@ -158,7 +158,7 @@ pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError>
     }
     let mut unknown: Vec<(Dims, i64)> = dims.into_iter().filter(|(_, id)| !known.contains(id)).collect();
     unknown.sort_unstable_by_key(|(_, id)| *id);
-    DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id)).collect()).await
+    DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id))).await
 }
 
 /// Sums by beginning of the stretch of time and by dims.
@@ -206,7 +206,7 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
         Grain::UserHours => &*USER_HOURS,
         Grain::Days => &*DAYS,
     };
-    bulk.run(tx, new.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)]).collect()).await?;
+    bulk.run(tx, new.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)])).await?;
     Ok(known)
 }
 

@@ -117,7 +117,8 @@ pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, S
         ids.push(known.sessions[at].id.clone());
     }
     let touched = known.sessions.iter().zip(&known.touched).filter(|(_, touched)| **touched);
-    WRITE.run(tx, touched.map(|(session, _)| columns(session)).collect()).await?;
+    let touched: Vec<&Session> = touched.map(|(session, _)| session).collect();
+    WRITE.run(tx, touched.into_iter().map(columns)).await?;
     Ok(ids)
 }
 

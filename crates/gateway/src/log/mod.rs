@@ -2,5 +2,6 @@
 
 pub mod ids;
 pub mod spool;
+mod tempo;
 pub mod upkeep;
 pub mod writer;
