@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod breaker;
 pub mod egress;
 pub mod events;
 pub mod hash;
@@ -11,6 +12,7 @@ pub mod limits;
 pub mod llm;
 pub mod logs;
 pub mod pricing;
+pub mod route;
 pub mod scopes;
 pub mod time;
 pub mod totals;

@@ -17,7 +17,10 @@ pub enum Part {
 }
 
 /// In order; a released file is never edited.
-const STATE: &[(&str, &str)] = &[("accounts", include_str!("../migrations/0001_accounts.sql"))];
+const STATE: &[(&str, &str)] = &[
+    ("accounts", include_str!("../migrations/0001_accounts.sql")),
+    ("api_keys", include_str!("../migrations/0002_api_keys.sql")),
+];
 const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
 
 impl Part {

@@ -2,10 +2,20 @@
 
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::page::{Page, Paged};
 use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
+
+/// One of several credentials of the same provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// Told to people; unique within its provider.
+    pub label: String,
+    pub weight: u32,
+    pub sealed: String,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
@@ -14,6 +24,8 @@ pub struct Provider {
     pub base_url: Option<String>,
     /// Sealed.
     pub api_key: Option<String>,
+    /// More of them, over which calls are spread.
+    pub api_keys: Vec<ApiKey>,
     /// Sealed JSON object.
     pub headers: Option<String>,
     pub models: Vec<String>,
@@ -22,10 +34,11 @@ pub struct Provider {
 }
 
 pub async fn insert(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), StoreError> {
-    let Provider { name, kind, base_url, api_key, headers, models, created_at, updated_at } = provider;
+    let Provider { name, kind, base_url, api_key, api_keys, headers, models, created_at, updated_at } =
+        provider;
     tx.exec(
         "INSERT INTO provider_credentials (org_id, name, kind, base_url, api_key, headers, models, created_at, \
-         updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+         updated_at, api_keys) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         args![
             org,
             name,
@@ -35,7 +48,8 @@ pub async fn insert(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), 
             headers.clone(),
             json(models),
             *created_at,
-            *updated_at
+            *updated_at,
+            json(api_keys)
         ],
     )
     .await
@@ -43,11 +57,22 @@ pub async fn insert(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), 
 }
 
 pub async fn update(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), StoreError> {
-    let Provider { name, kind, base_url, api_key, headers, models, created_at: _, updated_at } = provider;
+    let Provider { name, kind, base_url, api_key, api_keys, headers, models, created_at: _, updated_at } =
+        provider;
     tx.exec(
         "UPDATE provider_credentials SET kind = $3, base_url = $4, api_key = $5, headers = $6, models = $7, \
-         updated_at = $8 WHERE org_id = $1 AND name = $2",
-        args![org, name, kind, base_url.clone(), api_key.clone(), headers.clone(), json(models), *updated_at],
+         updated_at = $8, api_keys = $9 WHERE org_id = $1 AND name = $2",
+        args![
+            org,
+            name,
+            kind,
+            base_url.clone(),
+            api_key.clone(),
+            headers.clone(),
+            json(models),
+            *updated_at,
+            json(api_keys)
+        ],
     )
     .await
     .map(|_| ())
@@ -57,7 +82,7 @@ pub async fn update(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), 
 pub async fn list(db: &Db, org: OrgId) -> Result<Vec<Provider>, StoreError> {
     let rows = db
         .all(
-            "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \
+            "SELECT name, kind, base_url, api_key, api_keys, headers, models, created_at, updated_at \
              FROM provider_credentials WHERE org_id = $1 ORDER BY name",
             args![org],
         )
@@ -70,7 +95,7 @@ pub async fn page(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Provider>, S
     let (time, name) = page.before_in_time();
     let rows = db
         .all(
-            "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \
+            "SELECT name, kind, base_url, api_key, api_keys, headers, models, created_at, updated_at \
              FROM provider_credentials WHERE org_id = $1 \
              AND ($2 IS NULL OR created_at < $2 OR (created_at = $2 AND name < $3)) \
              ORDER BY created_at DESC, name DESC LIMIT $4",
@@ -87,7 +112,7 @@ pub async fn find_for_change(tx: &mut Tx, org: OrgId, name: &str) -> Result<Opti
         .await?;
     let row = tx
         .opt(
-            "SELECT name, kind, base_url, api_key, headers, models, created_at, updated_at \
+            "SELECT name, kind, base_url, api_key, api_keys, headers, models, created_at, updated_at \
              FROM provider_credentials WHERE org_id = $1 AND name = $2",
             args![org, name],
         )
@@ -107,6 +132,7 @@ fn read(row: &Row) -> Result<Provider, StoreError> {
         kind: row.get("kind")?,
         base_url: row.get("base_url")?,
         api_key: row.get("api_key")?,
+        api_keys: row.json("api_keys")?,
         headers: row.get("headers")?,
         models: row.json("models")?,
         created_at: row.get("created_at")?,

@@ -28,6 +28,7 @@ use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
 use crate::proxy::clients::Clients;
+use crate::proxy::pulse::Pulses;
 use crate::proxy::target;
 use crate::vault::Vault;
 
@@ -50,6 +51,8 @@ pub struct App {
     /// Connections to providers for calls that no worker makes.
     pub clients: Clients,
     pub prices: PriceTable,
+    /// How targets have been doing.
+    pub pulses: Pulses,
     pub log_ids: LogIds,
     pub spool: Spool,
     pub metrics: Metrics,
@@ -100,6 +103,7 @@ impl App {
             providers: target::operators(&config.providers),
             clients: Clients::new(),
             prices,
+            pulses: Pulses::default(),
             log_ids: LogIds::new(random[0]),
             spool,
             metrics: Metrics::default(),

@@ -124,6 +124,18 @@ pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// The body with another model in place of its own, every other byte as it was. None when it names no model.
+pub fn replace_model(body: &[u8], model: &str) -> Option<Vec<u8>> {
+    static KEY: [&str; 1] = ["model"];
+    let whole = Whole::scan(&KEY, body);
+    if whole.status() != Status::Complete {
+        return None;
+    }
+    let place = whole.range("model")?;
+    let name = serde_json::to_string(model).ok()?;
+    Some([&body[..place.start], name.as_bytes(), &body[place.end..]].concat())
+}
+
 fn sound(status: Status) -> Result<(), PeekError> {
     match status {
         Status::Open | Status::Complete => Ok(()),
@@ -310,6 +322,27 @@ mod tests {
             ("{", None),
         ] {
             let edited = add_include_usage(body.as_bytes());
+            assert_eq!(
+                edited.map(|edited| String::from_utf8(edited).unwrap()).as_deref(),
+                expected,
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_model_is_put_in_with_all_else_untouched() {
+        for (body, expected) in [
+            (
+                r#" {"a":1, "model" : "x\u0020y" ,"b":{"model":2}} "#,
+                Some(r#" {"a":1, "model" : "new \"m\"" ,"b":{"model":2}} "#),
+            ),
+            (r#"{"model":null}"#, Some(r#"{"model":"new \"m\""}"#)),
+            (r#"{"a":1}"#, None),
+            (r#"{"model":"a","model":"b"}"#, None),
+            ("[]", None),
+        ] {
+            let edited = replace_model(body.as_bytes(), "new \"m\"");
             assert_eq!(
                 edited.map(|edited| String::from_utf8(edited).unwrap()).as_deref(),
                 expected,

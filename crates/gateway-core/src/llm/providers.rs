@@ -1,7 +1,14 @@
 //! The built-in providers as data: one row each. To add a provider, add a row; code that differs by provider
 //! belongs to its wire format or its way of authenticating, never to its name.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::Shape;
+use super::paths::Operation;
+
+/// What cannot stand in a segment of a path as it is.
+const IN_SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
 /// The provider that lives inside the gateway and is answered by `sandbox`, without any upstream.
 pub const SANDBOX: &str = "sandbox";
@@ -57,6 +64,33 @@ impl Provider {
     /// The model that counts stands in the path; one in the body is ignored. Azure's deployments are such names too.
     pub fn names_model_in_path(&self) -> bool {
         self.chat_path.contains("{model}") || self.auth == Auth::ApiKey
+    }
+
+    /// Where this provider takes a call that was made for another one of its shape. None: it has no such place, or only
+    /// its user can tell (a project, a region).
+    pub fn path_for(&self, operation: Operation, model: Option<&str>, stream: bool) -> Option<String> {
+        let path = match (self.shape, operation) {
+            (Shape::OpenAi, Operation::Chat)
+            | (Shape::Anthropic, Operation::Messages)
+            | (Shape::Gemini, Operation::GenerateContent)
+            | (Shape::Bedrock, Operation::Converse)
+            | (Shape::Cohere, Operation::Chat) => {
+                self.stream_path.filter(|_| stream).unwrap_or(self.chat_path)
+            }
+            (Shape::OpenAi, Operation::Responses) => self.responses_path?,
+            (_, Operation::Embeddings) => self.embeddings_path?,
+            (_, Operation::Models) => self.models_path?,
+            (Shape::OpenAi, Operation::Completions) => {
+                return Some(self.chat_path.replace("/chat/completions", "/completions"));
+            }
+            _ => return None,
+        };
+        let path = if path.contains("{model}") {
+            path.replace("{model}", &utf8_percent_encode(model?, IN_SEGMENT).to_string())
+        } else {
+            path.to_owned()
+        };
+        (!path.contains('{')).then_some(path)
     }
 
     /// Runs on the operator's own machine: needs no account and is reached over plain HTTP.
@@ -367,6 +401,31 @@ mod tests {
             );
             assert!(!url.ends_with('/') && !url.ends_with("/v1"), "{url}");
         }
+    }
+
+    #[test]
+    fn a_call_made_for_another_provider_finds_its_place() {
+        let at =
+            |name: &str, operation, stream| builtin(name).unwrap().path_for(operation, Some("a/b:0"), stream);
+        for (name, operation, stream, path) in [
+            ("groq", Operation::Chat, true, Some("/v1/chat/completions")),
+            ("azure-openai", Operation::Chat, false, Some("/openai/v1/chat/completions")),
+            ("perplexity", Operation::Chat, false, Some("/chat/completions")),
+            ("openai", Operation::Responses, false, Some("/v1/responses")),
+            ("mistral", Operation::Responses, false, None),
+            ("vllm", Operation::Completions, false, Some("/v1/completions")),
+            ("together", Operation::Embeddings, false, Some("/v1/embeddings")),
+            ("groq", Operation::Embeddings, false, None),
+            ("anthropic", Operation::Messages, true, Some("/v1/messages")),
+            ("anthropic", Operation::Chat, true, None),
+            ("bedrock", Operation::Converse, true, Some("/model/a%2Fb%3A0/converse-stream")),
+            ("gemini", Operation::GenerateContent, false, Some("/v1beta/models/a%2Fb%3A0:generateContent")),
+            ("vertex", Operation::GenerateContent, false, None),
+            ("openai", Operation::Other, false, None),
+        ] {
+            assert_eq!(at(name, operation, stream).as_deref(), path, "{name} {operation:?}");
+        }
+        assert_eq!(builtin("gemini").unwrap().path_for(Operation::GenerateContent, None, false), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::extract::State;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::providers::{all, builtin};
 use gateway_core::time::Timestamp;
-use gateway_store::providers::{self, Provider};
+use gateway_store::providers::{self, ApiKey, Provider};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -25,6 +25,7 @@ use crate::proxy::upstream;
 
 const MAX_HEADERS: usize = 32;
 const MAX_MODELS: usize = 1_000;
+const MAX_API_KEYS: usize = 50;
 
 pub fn area() -> Area {
     Area::new("providers", "Provider credentials of an organization, and providers of its own.")
@@ -74,18 +75,42 @@ struct ProviderView {
     kind: String,
     base_url: Option<String>,
     has_api_key: bool,
+    /// Those of `api_keys`, without their secrets.
+    credentials: Vec<CredentialView>,
     has_headers: bool,
     models: Vec<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ProviderCredential")]
+struct CredentialView {
+    label: String,
+    weight: u32,
+}
+
 impl From<Provider> for ProviderView {
     fn from(provider: Provider) -> Self {
-        let Provider { name, kind, base_url, api_key, headers, models, created_at, updated_at } = provider;
-        let (has_api_key, has_headers) = (api_key.is_some(), headers.is_some());
-        Self { name, kind, base_url, has_api_key, has_headers, models, created_at, updated_at }
+        let Provider { name, kind, base_url, api_key, api_keys, headers, models, created_at, updated_at } =
+            provider;
+        let has_api_key = api_key.is_some() || !api_keys.is_empty();
+        let view = |ApiKey { label, weight, sealed: _ }| CredentialView { label, weight };
+        let credentials = api_keys.into_iter().map(view).collect();
+        let has_headers = headers.is_some();
+        Self { name, kind, base_url, has_api_key, credentials, has_headers, models, created_at, updated_at }
     }
+}
+
+/// One of several credentials of a provider.
+#[derive(Deserialize, JsonSchema)]
+struct NewApiKey {
+    /// Unique within the provider; told back, unlike the key.
+    label: String,
+    /// Write-only. Left out for a label that is there already: the stored one stays.
+    api_key: Option<String>,
+    /// 1 to 1000; calls are spread in proportion. Default 1.
+    weight: Option<u32>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -113,6 +138,8 @@ struct NewProvider {
     base_url: Option<String>,
     /// Write-only.
     api_key: Option<String>,
+    /// Several credentials, over which calls are spread by weight.
+    api_keys: Option<Vec<NewApiKey>>,
     /// Write-only: sent with every request to the provider.
     headers: Option<BTreeMap<String, String>>,
     models: Option<Vec<String>>,
@@ -129,6 +156,7 @@ async fn create(
     let mut provider = Provider {
         base_url: None,
         api_key: None,
+        api_keys: Vec::new(),
         headers: None,
         models: Vec::new(),
         created_at: now,
@@ -139,6 +167,7 @@ async fn create(
     let change = ProviderChange {
         base_url: Some(request.base_url),
         api_key: Some(request.api_key),
+        api_keys: request.api_keys,
         headers: Some(request.headers),
         models: request.models,
     };
@@ -159,6 +188,8 @@ struct ProviderChange {
     /// Write-only; null removes it.
     #[serde(default, deserialize_with = "present")]
     api_key: Option<Option<String>>,
+    /// The whole set; an empty list removes it.
+    api_keys: Option<Vec<NewApiKey>>,
     /// Write-only; the whole set; null removes it.
     #[serde(default, deserialize_with = "present")]
     headers: Option<Option<BTreeMap<String, String>>>,
@@ -235,6 +266,11 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
     if let Some(api_key) = change.api_key {
         let checked = api_key.map(|key| checked_secret(&key).map(|()| key)).transpose()?;
         provider.api_key = checked.map(|key| seal("api_key", &key)).transpose()?;
+    }
+    if let Some(api_keys) = change.api_keys {
+        provider.api_keys = checked_api_keys(api_keys, &provider.api_keys, |label, key| {
+            seal(&format!("api_keys/{label}"), key)
+        })?;
     }
     if let Some(headers) = change.headers {
         let checked =
@@ -314,6 +350,43 @@ fn checked_secret(key: &str) -> Outcome<()> {
     } else {
         Err(Problem::field("api_key", "must be 1 to 8192 printable ASCII characters"))
     }
+}
+
+fn checked_api_keys(
+    given: Vec<NewApiKey>,
+    stored: &[ApiKey],
+    seal: impl Fn(&str, &str) -> Outcome<String>,
+) -> Outcome<Vec<ApiKey>> {
+    let wrong = |why: String| Err(Problem::field("api_keys", why));
+    if given.len() > MAX_API_KEYS {
+        return wrong(format!("must be at most {MAX_API_KEYS}"));
+    }
+    let mut api_keys: Vec<ApiKey> = Vec::with_capacity(given.len());
+    for NewApiKey { label, api_key, weight } in given {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !(1..=64).contains(&label.len()) || !label.chars().all(plain) {
+            return wrong("each label must be 1 to 64 letters, digits, '-', '_' or '.'".into());
+        }
+        let weight = weight.unwrap_or(1);
+        if !(1..=1_000).contains(&weight) {
+            return wrong(format!("the weight of '{label}' must be from 1 to 1000"));
+        }
+        if api_keys.iter().any(|other| other.label == label) {
+            return wrong(format!("the label '{label}' stands twice"));
+        }
+        let sealed = match api_key {
+            Some(key) => {
+                checked_secret(&key)?;
+                seal(&label, &key)?
+            }
+            None => match stored.iter().find(|stored| stored.label == label) {
+                Some(stored) => stored.sealed.clone(),
+                None => return wrong(format!("'{label}' needs its api_key")),
+            },
+        };
+        api_keys.push(ApiKey { label, weight, sealed });
+    }
+    Ok(api_keys)
 }
 
 /// Names that would change how a request is framed or where it is read from.

@@ -20,7 +20,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::app::App;
-use crate::proxy::target::{self, Target};
+use crate::proxy::target::{self, Credential, Target};
 use limits::{Counter, Counters};
 use snapshot::Snapshot;
 use tokens::Claims;
@@ -201,8 +201,14 @@ fn own_provider(app: &App, org: OrgId, stored: &providers::Provider) -> Option<(
             )
             .ok()
     };
-    let (api_key, headers) = (open("api_key", &stored.api_key), open("headers", &stored.headers));
-    let target = target::of_org(&app.providers, stored, api_key, headers.as_ref())?;
+    let headers = open("headers", &stored.headers);
+    let one = open("api_key", &stored.api_key).map(|secret| Credential::new("", 1, secret));
+    let more = stored.api_keys.iter().filter_map(|key| {
+        let secret = open(&format!("api_keys/{}", key.label), &Some(key.sealed.clone()))?;
+        Some(Credential::new(&key.label, key.weight, secret))
+    });
+    let credentials = one.into_iter().chain(more).collect();
+    let target = target::of_org(&app.providers, stored, credentials, headers.as_ref())?;
     Some((stored.name.clone(), Arc::new(target)))
 }
 

@@ -4,11 +4,12 @@
 use gateway_core::llm::multipart::multipart_model;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{PeekError, RequestPeek};
+use gateway_core::scopes::Scopes;
 use http::request::Parts;
 use http::{Method, StatusCode};
 
 use super::body::Inbound;
-use super::call::Call;
+use super::call::{Call, Hop};
 use crate::auth::{Identity, Who};
 use crate::problem::{Outcome, Problem};
 
@@ -33,8 +34,8 @@ pub async fn learn_model(
     if let Some(form) = form {
         // The form names the model anywhere; only a short look is taken unless a scope depends on it.
         inbound.read_some(if whole { usize::MAX } else { 1 << 20 }).await?;
-        if call.model.is_none() {
-            call.model = multipart_model(form, inbound.seen());
+        if call.asked_model.is_none() {
+            call.asked_model = multipart_model(form, inbound.seen());
         }
         return Ok(());
     }
@@ -46,9 +47,9 @@ pub async fn learn_model(
 fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> Outcome<()> {
     match peek {
         Ok(peek) => {
-            if call.model.is_none() {
-                call.model = peek.model;
-            } else if !call.target.kind.names_model_in_path() {
+            if call.asked_model.is_none() {
+                call.asked_model = peek.model;
+            } else {
                 call.body_model = peek.model;
             }
             call.stream |= peek.stream == Some(true);
@@ -65,24 +66,33 @@ fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> Outcome<()> {
     }
 }
 
-/// The key's scopes, before any call.
+/// The key's scopes, before any call: every place where the request may go must be within them.
 pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> Outcome<()> {
     let Who::Key(key) = &identity.who else { return Ok(()) };
     let lists_models =
         call.operation == Operation::Models && matches!(head.method, Method::GET | Method::HEAD);
-    let both =
-        call.body_model.as_deref().is_none_or(|model| key.scopes.allow(&call.target.name, Some(model)));
-    let allowed = (both && key.scopes.allow(&call.target.name, call.model.as_deref()))
-        || (lists_models && key.scopes.allow_provider(&call.target.name));
-    if allowed {
-        return Ok(());
-    }
-    let what = match &call.model {
-        Some(model) => format!("the model '{model}' of {}", call.target.name),
-        None if key.scopes.names_models() => {
-            format!("{}: this request names no model that can be checked", call.target.name)
+    for hop in &call.hops {
+        let provider = &hop.target.name;
+        // The model in the path counts for some providers, the one in the body for others.
+        let body_model = call.body_model.as_deref().filter(|_| !hop.target.kind.names_model_in_path());
+        let both = body_model.is_none_or(|model| key.scopes.allow(provider, Some(model)));
+        let allowed = (both && key.scopes.allow(provider, hop.model.as_deref()))
+            || (lists_models && key.scopes.allow_provider(provider));
+        if !allowed {
+            return Err(denied(&key.scopes, hop));
         }
-        None => call.target.name.clone(),
+    }
+    Ok(())
+}
+
+fn denied(scopes: &Scopes, hop: &Hop) -> Problem {
+    let provider = &hop.target.name;
+    let what = match &hop.model {
+        Some(model) => format!("the model '{model}' of {provider}"),
+        None if scopes.names_models() => {
+            format!("{provider}: this request names no model that can be checked")
+        }
+        None => provider.clone(),
     };
-    Err(Problem::new(StatusCode::FORBIDDEN, "scope_denied", format!("the key's scopes do not allow {what}")))
+    Problem::new(StatusCode::FORBIDDEN, "scope_denied", format!("the key's scopes do not allow {what}"))
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek};
+use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek, replace_model};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::call::Call;
+use super::call::{Call, Hop};
 use super::record::Record;
 use crate::problem::{Outcome, Problem};
 
@@ -94,36 +94,24 @@ impl Inbound {
         Ok(())
     }
 
-    /// Makes the body that is sent. Where the whole is needed (to sign it, to ask for usage, to answer it ourselves)
-    /// it is read to its end first.
-    pub async fn prepare(mut self, call: &mut Call, record: &mut Record) -> Outcome<Outbound> {
-        let meters_stream = call.stream
-            && call.target.kind.takes_include_usage
-            && !call.target.refuses_usage.load(Ordering::Relaxed)
-            && matches!(call.operation, Operation::Chat | Operation::Completions)
-            && !call.wants_usage;
-        let whole = meters_stream || call.target.is_sandbox() || super::upstream::signs_body(&call.target);
-        if whole {
+    /// The body as it can be sent: kept when it may be needed whole or more than once, else streamed on as it comes.
+    pub async fn settle(mut self, kept: bool, record: &mut Record) -> Outcome<Payload> {
+        if kept {
             while self.read_piece().await? {}
         }
         let Some(rest) = self.rest.take() else {
             let body = self.join();
             record.saw_request(&body);
-            if meters_stream && let Some(asking) = add_include_usage(&body) {
-                call.hide_usage = true;
-                return Ok(Outbound::whole(asking.into()).with_original(body));
-            }
-            return Ok(Outbound::whole(body));
+            return Ok(Payload::Kept(body));
         };
         let copy = record.shares_request_copy();
-        Ok(Outbound {
+        Ok(Payload::Passing(Some(Outbound {
             pieces: self.pieces.into(),
             rest: Some(rest),
             limit: self.limit,
             room: self.limit.saturating_sub(self.length),
             copy: Some(copy),
-            original: None,
-        })
+        })))
     }
 
     fn join(&mut self) -> Bytes {
@@ -174,6 +162,54 @@ impl Inbound {
     }
 }
 
+/// What is sent, once or more often.
+pub enum Payload {
+    Kept(Bytes),
+    /// Gone once it was sent.
+    Passing(Option<Outbound>),
+}
+
+impl Payload {
+    /// The body for the attempt under way. None: it has been sent already and was not kept.
+    pub fn outbound(&mut self, call: &mut Call) -> Option<Outbound> {
+        let body = match self {
+            Payload::Passing(body) => return body.take(),
+            Payload::Kept(body) => body.clone(),
+        };
+        call.hide_usage = false;
+        let renamed = if call.model_in_path || call.model() == call.asked_model.as_deref() {
+            None
+        } else {
+            call.model().and_then(|model| replace_model(&body, model))
+        };
+        let body = renamed.map_or(body, Bytes::from);
+        if asks_for_usage(call, call.hop())
+            && !call.usage_refused
+            && let Some(asking) = add_include_usage(&body)
+        {
+            call.hide_usage = true;
+            return Some(Outbound::whole(asking.into()));
+        }
+        Some(Outbound::whole(body))
+    }
+
+    pub fn kept(&self) -> Option<&Bytes> {
+        match self {
+            Payload::Kept(body) => Some(body),
+            Payload::Passing(_) => None,
+        }
+    }
+}
+
+/// Is the usage of this stream asked for, although the caller did not?
+pub fn asks_for_usage(call: &Call, hop: &Hop) -> bool {
+    call.stream
+        && hop.target.kind.takes_include_usage
+        && !hop.target.refuses_usage.load(Ordering::Relaxed)
+        && matches!(call.operation, Operation::Chat | Operation::Completions)
+        && !call.wants_usage
+}
+
 /// A body that passes: its beginning where that may be kept, and its length, which an estimate needs all the same.
 pub struct Passing {
     pub beginning: Vec<u8>,
@@ -217,24 +253,12 @@ pub struct Outbound {
     /// Bytes that may still come.
     room: usize,
     copy: Option<Arc<Mutex<Passing>>>,
-    /// The body as the caller sent it, where something was put in.
-    original: Option<Bytes>,
 }
 
 impl Outbound {
     pub fn whole(body: Bytes) -> Self {
         let pieces = if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) };
         Self { pieces, ..Self::default() }
-    }
-
-    fn with_original(mut self, body: Bytes) -> Self {
-        self.original = Some(body);
-        self
-    }
-
-    /// The caller's own body, when it was changed on the way.
-    pub fn take_original(&mut self) -> Option<Bytes> {
-        self.original.take()
     }
 
     /// The whole body, when it is in one piece.

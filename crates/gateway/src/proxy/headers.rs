@@ -12,11 +12,12 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::call::Call;
 use super::record::Record;
 use super::target::Target;
+use super::upstream::signs_with;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::rate_headers;
@@ -56,20 +57,20 @@ pub fn outbound(app: &App, call: &Call, head: &Parts) -> HeaderMap {
     // Compressed answers could be neither metered nor kept.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let has_own = add_callers_credential(app, call, &head.headers, &mut headers);
-    for (name, value) in &call.target.headers {
+    for (name, value) in &call.target().headers {
         if !(has_own && CREDENTIALS.contains(name)) {
             headers.insert(name.clone(), value.clone());
         }
     }
     if !has_own {
-        add_stored_credential(&call.target, &mut headers);
+        add_stored_credential(call.target(), call.secret(), &mut headers);
     }
     headers
 }
 
 /// The caller's own credential, as it came. False when it sent none that counts.
 fn add_callers_credential(app: &App, call: &Call, from: &HeaderMap, to: &mut HeaderMap) -> bool {
-    if call.stored_credential {
+    if call.stored_credential || !call.hop().named {
         return false;
     }
     let mut found = false;
@@ -96,9 +97,10 @@ fn is_the_providers(app: &App, value: &HeaderValue) -> bool {
 }
 
 /// The organization's or the operator's credential, as the provider wants to see it. A signature comes later.
-pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
-    let Some(credential) = &target.credential else { return };
-    let secret = credential.expose_secret();
+pub fn add_stored_credential(target: &Target, secret: Option<&SecretString>, headers: &mut HeaderMap) {
+    let Some(secret) = secret else { return };
+    let is_signed = signs_with(target, secret);
+    let secret = secret.expose_secret();
     let (name, value) = match target.auth {
         Auth::XApiKey => {
             if !headers.contains_key(VERSION) {
@@ -108,7 +110,7 @@ pub fn add_stored_credential(target: &Target, headers: &mut HeaderMap) {
         }
         Auth::ApiKey => (API_KEY, secret.to_owned()),
         Auth::GoogApiKey => (GOOG_API_KEY, secret.to_owned()),
-        Auth::SigV4 { .. } if super::upstream::signs_body(target) => return,
+        Auth::SigV4 { .. } if is_signed => return,
         Auth::SigV4 { .. } | Auth::Bearer | Auth::OAuthBearer | Auth::None => {
             (AUTHORIZATION, format!("Bearer {secret}"))
         }
@@ -132,6 +134,7 @@ pub fn without_own_keys(path_and_query: &str) -> Cow<'_, str> {
 /// Did the caller send a credential of the provider's?
 pub fn has_callers_credential(app: &App, call: &Call, from: &HeaderMap) -> bool {
     !call.stored_credential
+        && call.hop().named
         && CREDENTIALS.iter().any(|name| from.get_all(name).iter().any(|value| is_the_providers(app, value)))
 }
 
@@ -209,13 +212,13 @@ fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::with_capacity(8);
     headers.push((HeaderName::from_static("x-gateway-request-id"), record.request_id().clone()));
     headers.push((HeaderName::from_static("x-gateway-log-id"), record.id().into()));
-    if let Ok(provider) = HeaderValue::from_str(&call.target.name) {
+    if let Ok(provider) = HeaderValue::from_str(&call.target().name) {
         headers.push((HeaderName::from_static("x-gateway-provider"), provider));
     }
-    if let Some(model) = call.model.as_deref().and_then(|model| HeaderValue::from_str(model).ok()) {
+    if let Some(model) = call.model().and_then(|model| HeaderValue::from_str(model).ok()) {
         headers.push((HeaderName::from_static("x-gateway-model"), model));
     }
-    headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts().len().into()));
+    headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts_made().into()));
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
         headers.push((HeaderName::from_static("server-timing"), timing));
     }

@@ -1,6 +1,9 @@
 //! The sandbox: a provider inside the gateway, which goes the same way as any other except for the network.
 
+use std::time::Duration;
+
 use gateway_core::llm::sandbox::{self, Directives};
+use gateway_core::time::Timestamp;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
@@ -10,15 +13,23 @@ use super::call::Call;
 use super::tee::Source;
 use super::upstream::{Answered, Failed};
 
-pub async fn answer(call: &Call, head: &Parts, body: Outbound) -> Result<Answered, Failed> {
+pub async fn answer(
+    call: &Call,
+    head: &Parts,
+    body: Outbound,
+    limit: Duration,
+    now: Timestamp,
+) -> Result<Answered, Failed> {
     let bytes = body.bytes().unwrap_or_default();
     let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let directives = Directives::from_headers(named);
-    let reply = sandbox::answer(head.method.as_str(), head.uri.path(), &directives, &bytes);
+    let path = call.path(head);
+    let path = path.split('?').next().unwrap_or_default();
+    let reply = sandbox::answer(head.method.as_str(), path, &directives, &bytes);
     if !reply.delay.is_zero() {
-        if reply.delay > call.timeout {
-            tokio::time::sleep(call.timeout).await;
-            let message = format!("no answer within {} ms", call.timeout.as_millis());
+        if reply.delay > limit {
+            tokio::time::sleep(limit).await;
+            let message = format!("no answer within {} ms", limit.as_millis());
             return Err(Failed::timeout(message));
         }
         tokio::time::sleep(reply.delay).await;
@@ -26,7 +37,8 @@ pub async fn answer(call: &Call, head: &Parts, body: Outbound) -> Result<Answere
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
         let message = format!("it answered {} as asked", status.as_u16());
-        return Err(Failed::answered(status.as_u16(), message));
+        let retry_after = reply.retry_after.map(Duration::from_secs);
+        return Err(Failed { retry_after, ..Failed::answered(status.as_u16(), message) });
     }
     let mut response = Response::new(());
     *response.status_mut() = status;
@@ -38,5 +50,5 @@ pub async fn answer(call: &Call, head: &Parts, body: Outbound) -> Result<Answere
         sandbox::Body::Json(body) => Source::whole(body.into()),
         sandbox::Body::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
     };
-    Ok(Answered { head: response.into_parts().0, source })
+    Answered { head: response.into_parts().0, source }.or_failed(now)
 }

@@ -1,14 +1,17 @@
-//! The proxy. The stages of a request, in order: read the call, admit it, open its record, make the upstream call,
-//! pass the answer on while it is metered. Plain functions, one struct, no layers.
+//! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, open
+//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions, one struct, no layers.
 
 mod admit;
 mod body;
 mod call;
 pub mod clients;
 mod headers;
+mod hold;
 mod local;
 mod pool;
+pub mod pulse;
 pub mod record;
+mod route;
 pub mod target;
 mod tee;
 pub mod upstream;
@@ -26,7 +29,7 @@ use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{Outcome, Problem};
 use body::Inbound;
-use call::Call;
+use call::{Call, Hop};
 use clients::Clients;
 use record::Record;
 use tee::Tee;
@@ -54,23 +57,30 @@ pub async fn forward(
         return Err(Problem::too_large(app.config.max_body_bytes));
     }
     admit::learn_model(identity, &mut call, &head, &mut inbound).await?;
+    route::plan(app, identity, &mut call)?;
     admit::check_scopes(identity, &call, &head)?;
     let mut record = Record::open(app, worker.lane, identity, &call, &head, request_id, started);
-    let sent = match inbound.prepare(&mut call, &mut record).await {
-        Ok(sent) => sent,
+    route::put_in_order(app, identity, &mut call, record.id());
+    let payload = match inbound.settle(must_keep(&call), &mut record).await {
+        Ok(payload) => payload,
         Err(problem) => return Err(refusal(&call, record, problem)),
     };
-
-    record.attempt_begins(&call);
-    let answered = if call.target.is_sandbox() {
-        local::answer(&call, &head, sent).await
-    } else {
-        upstream::attempt(app, worker, &call, &head, sent).await
-    };
-    match answered {
+    match route::walk(app, worker, identity, &mut call, &head, payload, &mut record).await {
         Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
+        Err(Failed { answer: Some(answered), .. }) => Ok(pass_on(&call, identity, record, *answered)),
         Err(failed) => Err(failure(&call, record, &failed)),
     }
+}
+
+/// Is the body needed whole, or perhaps more than once?
+fn must_keep(call: &Call) -> bool {
+    let needs_whole = |hop: &Hop| {
+        hop.target.is_sandbox()
+            || hop.model != call.asked_model
+            || body::asks_for_usage(call, hop)
+            || upstream::signs_body(&hop.target)
+    };
+    route::has_choice(call) || call.hops.iter().any(needs_whole)
 }
 
 /// The provider's answer, with our headers beside its own and the record riding in the body.
@@ -97,15 +107,15 @@ fn failure(call: &Call, mut record: Record, failed: &Failed) -> Problem {
     if let Some(problem) = &failed.callers_fault {
         return refusal(call, record, Problem::clone(problem));
     }
-    let (status, code) = if failed.timed_out {
+    let (status, code) = if failed.timed_out() {
         (StatusCode::GATEWAY_TIMEOUT, "provider_timeout")
     } else {
         (StatusCode::BAD_GATEWAY, "provider_error")
     };
     let upstream_status = failed.status;
-    let message = format!("{}: {}", call.target.name, failed.message);
+    let message = format!("{}: {}", call.target().name, failed.message);
     let mut problem = Problem::new(status, code, message);
-    problem.extra.insert("provider".into(), call.target.name.as_str().into());
+    problem.extra.insert("provider".into(), call.target().name.as_str().into());
     problem.extra.insert("upstream_status".into(), json!(upstream_status));
     record.failed(status, code, failed);
     problem.extra.insert("attempts".into(), json!(record.attempts()));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::body::Passing;
-use super::call::Call;
+use super::call::{Call, Hop};
 use super::target::Target;
 use super::upstream::Failed;
 use crate::app::App;
@@ -55,6 +55,9 @@ pub struct Record {
     response_is_stream: bool,
     attempts: Vec<Attempt>,
     attempt_began: Option<Instant>,
+    /// The last of the attempts has no end yet.
+    attempt_open: bool,
+    attempts_made: usize,
     status: StatusCode,
     upstream_ms: Option<f64>,
     ttft_ms: Option<i64>,
@@ -92,7 +95,7 @@ impl Record {
             lane,
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
-            target: Arc::clone(&call.target),
+            target: Arc::clone(call.target()),
             id: app.log_ids.next(created_at),
             request_id: request_id.clone(),
             created_at,
@@ -100,7 +103,7 @@ impl Record {
             method: head.method.clone(),
             path: head.uri.path().to_owned(),
             operation: call.operation,
-            model: call.model.as_deref().map(short),
+            model: call.model().map(short),
             stream: call.stream,
             // A member's own call without an end user is the member's.
             user: call.user.clone().or_else(|| match &identity.who {
@@ -122,6 +125,8 @@ impl Record {
             response_is_stream: false,
             attempts: Vec::new(),
             attempt_began: None,
+            attempt_open: false,
+            attempts_made: 0,
             status: StatusCode::BAD_GATEWAY,
             upstream_ms: None,
             ttft_ms: None,
@@ -142,9 +147,24 @@ impl Record {
         &self.attempts
     }
 
-    /// When the latest attempt was begun: its time limit counts from here.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Without the targets that were passed over.
+    pub fn attempts_made(&self) -> usize {
+        self.attempts_made
+    }
+
+    /// When the latest attempt was begun.
     pub fn attempt_began(&self) -> Option<Instant> {
         self.attempt_began
+    }
+
+    /// When the attempt under way has taken too long, or all of them together.
+    pub fn ends_at(&self, timeout: Duration) -> Instant {
+        let began = self.attempt_began.unwrap_or(self.started);
+        (began + timeout).min(self.started + self.app.config.proxy_timeout)
     }
 
     pub fn saw_request(&mut self, body: &Bytes) {
@@ -163,14 +183,38 @@ impl Record {
 
     pub fn attempt_begins(&mut self, call: &Call) {
         self.attempt_began = Some(Instant::now());
+        self.attempt_open = true;
+        self.attempts_made += 1;
+        self.target = Arc::clone(call.target());
+        self.model = call.model().map(short);
+        self.push_attempt(call.hop(), None);
+    }
+
+    /// The attempt came to nothing, and another follows.
+    pub fn attempt_failed(&mut self, failed: &Failed) {
+        let latency = self.attempt_began.map_or(0, millis);
+        self.attempt_open = false;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.status = failed.status;
+            attempt.latency_ms = latency;
+            attempt.error = Some(short(&failed.message));
+        }
+    }
+
+    /// A target that was not tried, and why.
+    pub fn passed_over(&mut self, hop: &Hop, why: &str) {
+        self.push_attempt(hop, Some(why.to_owned()));
+    }
+
+    fn push_attempt(&mut self, hop: &Hop, error: Option<String>) {
         self.attempts.push(Attempt {
-            provider: call.target.name.clone(),
-            model: call.model.as_deref().map(short),
+            provider: hop.target.name.clone(),
+            model: hop.model.as_deref().map(short),
             status: None,
             start_ms: millis(self.started),
             ttft_ms: None,
             latency_ms: 0,
-            error: None,
+            error,
         });
     }
 
@@ -214,13 +258,16 @@ impl Record {
 
     /// The stream broke after it had begun.
     pub fn broke(mut self, code: &'static str, message: &str) {
+        self.app.pulses.failed(self.org.id, &self.target.name, self.model.as_deref(), self.app.clock.now());
         self.close(&End::Broken { code, message });
     }
 
     /// There was no answer to pass on. The record stays readable for the error's body.
     pub fn failed(&mut self, status: StatusCode, code: &'static str, failed: &Failed) {
         self.status = status;
-        if let Some(attempt) = self.attempts.last_mut() {
+        if self.attempt_open
+            && let Some(attempt) = self.attempts.last_mut()
+        {
             attempt.status = failed.status;
         }
         self.close(&End::Broken { code, message: &failed.message });
@@ -259,7 +306,9 @@ impl Record {
         let fails_inside = metered.in_band_error.is_some() && self.status.is_success();
         let error_code = error_code.or_else(|| fails_inside.then(|| "provider_error".to_owned()));
         let latency = self.attempt_began.map_or(0, millis);
-        if let Some(attempt) = self.attempts.last_mut() {
+        if self.attempt_open
+            && let Some(attempt) = self.attempts.last_mut()
+        {
             attempt.latency_ms = latency;
             attempt.error = error;
         }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use gateway_core::llm::Shape;
 use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
+use gateway_core::route::{mix, pick};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::{ExposeSecret, SecretString};
@@ -25,12 +26,36 @@ pub struct Target {
     pub auth: Auth,
     /// None: nobody has said where it is. The sandbox is nowhere at all.
     pub base: Option<Base>,
-    pub credential: Option<SecretString>,
+    /// Calls are spread over them by weight.
+    pub credentials: Vec<Credential>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The models that the organization says it has.
+    pub models: Vec<String>,
     /// The address was chosen by a tenant: connections pass the egress guard.
     pub guarded: bool,
     /// It refused to be asked for the usage of a stream, and took the same request without the question.
     pub refuses_usage: AtomicBool,
+}
+
+/// A stored credential, and whether it may be used now.
+pub struct Credential {
+    pub secret: SecretString,
+    weight: u32,
+    /// Tells it from the others of its provider.
+    name: u64,
+    /// Milliseconds; it was rejected or limited, and is not used before.
+    rests_until: AtomicI64,
+}
+
+impl Credential {
+    pub fn new(label: &str, weight: u32, secret: SecretString) -> Self {
+        let name = label.bytes().fold(0, |name, byte| mix(name ^ u64::from(byte)));
+        Self { secret, weight, name, rests_until: AtomicI64::new(0) }
+    }
+
+    pub fn rest(&self, until: i64) {
+        self.rests_until.fetch_max(until, Ordering::Relaxed);
+    }
 }
 
 /// A base URL, taken apart once.
@@ -65,6 +90,26 @@ impl Target {
     pub fn is_sandbox(&self) -> bool {
         self.kind.name == SANDBOX
     }
+
+    /// The credential for the next attempt. `seed` is the same for the requests of a session: they stay with one
+    /// account as long as it can be used. When all of them rest, the one that is ready first is used all the same.
+    pub fn choose(&self, seed: u64, now: i64, tried: &[usize]) -> Option<usize> {
+        if self.credentials.len() < 2 {
+            return (!self.credentials.is_empty() && tried.is_empty()).then_some(0);
+        }
+        let rest = |place: usize| self.credentials[place].rests_until.load(Ordering::Relaxed);
+        let untried = || (0..self.credentials.len()).filter(|place| !tried.contains(place));
+        let ready: Vec<usize> = untried().filter(|place| rest(*place) <= now).collect();
+        let candidates = ready.iter().map(|place| {
+            let Credential { name, weight, .. } = &self.credentials[*place];
+            (*name, *weight)
+        });
+        match pick(candidates, seed) {
+            Some(place) => Some(ready[place]),
+            None if tried.is_empty() => untried().min_by_key(|place| rest(*place)),
+            None => None,
+        }
+    }
 }
 
 /// The providers as the operator has set them up, by name.
@@ -80,8 +125,13 @@ pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> Operators {
             shape: kind.shape,
             auth: kind.auth,
             base: base_url.and_then(Base::parse),
-            credential: given.and_then(|given| given.api_key.clone()),
+            credentials: given
+                .and_then(|given| given.api_key.clone())
+                .map(|secret| Credential::new("", 1, secret))
+                .into_iter()
+                .collect(),
             headers: Vec::new(),
+            models: Vec::new(),
             // A local address that the operator did not choose is as private as one that a tenant chose.
             guarded: kind.is_local() && given.is_none_or(|given| given.base_url.is_none()),
             refuses_usage: AtomicBool::new(false),
@@ -94,15 +144,22 @@ pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> Operators {
 pub fn of_org(
     operators: &Operators,
     stored: &gateway_store::providers::Provider,
-    credential: Option<SecretString>,
+    mut credentials: Vec<Credential>,
     headers: Option<&SecretString>,
 ) -> Option<Target> {
     let kind = builtin(&stored.kind)?;
     let operator = operators.get(kind.name);
     let own_base = stored.base_url.as_deref().and_then(Base::parse);
     // A credential of the operator's goes only to the address that the operator chose.
-    let operators_credential = || operator.and_then(|target| target.credential.clone());
-    let inherits = stored.base_url.is_none() && stored.name == kind.name;
+    let inherits = credentials.is_empty() && stored.base_url.is_none() && stored.name == kind.name;
+    if inherits && let Some(operator) = operator {
+        credentials.extend(
+            operator
+                .credentials
+                .iter()
+                .map(|credential| Credential::new("", credential.weight, credential.secret.clone())),
+        );
+    }
     Some(Target {
         name: stored.name.clone(),
         kind,
@@ -113,19 +170,24 @@ pub fn of_org(
             Some(_) => own_base,
             None => operator.and_then(|target| target.base.clone()),
         },
-        credential: credential.or_else(|| if inherits { operators_credential() } else { None }),
+        credentials,
         headers: headers.map(parse_headers).unwrap_or_default(),
+        models: stored.models.clone(),
         refuses_usage: AtomicBool::new(false),
     })
 }
 
-/// The provider of that name for this caller.
-pub fn resolve(app: &App, identity: &Identity, name: &str) -> Outcome<Arc<Target>> {
-    let found = identity.org.providers.get(name).or_else(|| app.providers.get(name));
-    let target = found.ok_or_else(|| unknown(identity, name))?;
+/// The provider of that name for this caller, if there is one.
+pub fn find<'a>(app: &'a App, identity: &'a Identity, name: &str) -> Option<&'a Arc<Target>> {
+    identity.org.providers.get(name).or_else(|| app.providers.get(name))
+}
+
+/// The provider of that name for this caller. `header` is where the name stood.
+pub fn resolve(app: &App, identity: &Identity, header: &str, name: &str) -> Outcome<Arc<Target>> {
+    let target = find(app, identity, name).ok_or_else(|| unknown(identity, header, name))?;
     if target.base.is_none() && !target.is_sandbox() {
         return Err(Problem::bad_request(format!(
-            "x-gateway-provider: {name} has no address; store one with POST /orgs/:orgId/providers, or set \
+            "{header}: {name} has no address; store one with POST /orgs/:orgId/providers, or set \
              GATEWAY_PROVIDER_{}_BASE_URL",
             name.to_uppercase().replace('-', "_")
         )));
@@ -133,16 +195,13 @@ pub fn resolve(app: &App, identity: &Identity, name: &str) -> Outcome<Arc<Target
     Ok(Arc::clone(target))
 }
 
-fn unknown(identity: &Identity, name: &str) -> Problem {
+fn unknown(identity: &Identity, header: &str, name: &str) -> Problem {
     let own = identity.org.providers.keys().map(String::as_str);
     let mut names: Vec<&str> = all().iter().map(|provider| provider.name).chain(own).collect();
     names.sort_unstable();
     names.dedup();
     let shown: String = name.chars().take(64).collect();
-    Problem::bad_request(format!(
-        "x-gateway-provider: unknown provider '{shown}'; known are {}",
-        names.join(", ")
-    ))
+    Problem::bad_request(format!("{header}: unknown provider '{shown}'; known are {}", names.join(", ")))
 }
 
 fn parse_headers(sealed: &SecretString) -> Vec<(HeaderName, HeaderValue)> {

@@ -23,7 +23,7 @@ use super::pool::Answer;
 use super::record::Record;
 
 /// A stream that is silent for this long has died.
-const SILENCE: Duration = Duration::from_secs(120);
+pub const SILENCE: Duration = Duration::from_secs(120);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -31,7 +31,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum Source {
     Upstream(Answer),
     /// An answer of which the beginning has been looked at.
-    Begun(Option<Bytes>, Answer),
+    Begun(VecDeque<Bytes>, Answer),
     Pieces(VecDeque<Bytes>),
 }
 
@@ -46,8 +46,11 @@ impl Source {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
-            Source::Upstream(body) | Source::Begun(None, body) => Pin::new(body).poll_frame(context),
-            Source::Begun(first, _) => Poll::Ready(first.take().map(|piece| Ok(Frame::data(piece)))),
+            Source::Upstream(body) => Pin::new(body).poll_frame(context),
+            Source::Begun(first, body) => match first.pop_front() {
+                Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                None => Pin::new(body).poll_frame(context),
+            },
             Source::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
         }
     }
@@ -55,7 +58,7 @@ impl Source {
     fn is_end(&self) -> bool {
         match self {
             Source::Upstream(body) => body.is_end_stream(),
-            Source::Begun(first, body) => first.is_none() && body.is_end_stream(),
+            Source::Begun(first, body) => first.is_empty() && body.is_end_stream(),
             Source::Pieces(pieces) => pieces.is_empty(),
         }
     }
@@ -63,16 +66,17 @@ impl Source {
     fn size_hint(&self) -> SizeHint {
         match self {
             Source::Upstream(body) => body.size_hint(),
-            Source::Begun(first, body) => match (first, body.size_hint().exact()) {
-                (_, None) => SizeHint::default(),
-                (None, Some(rest)) => SizeHint::with_exact(rest),
-                (Some(first), Some(rest)) => SizeHint::with_exact(rest + first.len() as u64),
+            Source::Begun(first, body) => match body.size_hint().exact() {
+                None => SizeHint::default(),
+                Some(rest) => SizeHint::with_exact(rest + length(first)),
             },
-            Source::Pieces(pieces) => {
-                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
-            }
+            Source::Pieces(pieces) => SizeHint::with_exact(length(pieces)),
         }
     }
+}
+
+fn length(pieces: &VecDeque<Bytes>) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 pub struct Tee {
@@ -98,7 +102,7 @@ impl Tee {
             headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_sse = content_type.starts_with("text/event-stream");
         let now = Instant::now();
-        let ends_at = record.attempt_began().map_or(now, Instant::from_std) + call.timeout;
+        let ends_at = Instant::from_std(record.ends_at(call.timeout));
         Self {
             source,
             record: Some(Box::new(record)),
@@ -246,7 +250,7 @@ impl Body for Tee {
         if self.is_sse {
             return SizeHint::default();
         }
-        let held: u64 = self.ready.iter().map(|piece| piece.len() as u64).sum();
+        let held = length(&self.ready);
         match self.source.size_hint().exact() {
             _ if self.done => SizeHint::with_exact(held),
             Some(rest) => SizeHint::with_exact(held + rest),

@@ -2,16 +2,17 @@
 //! that want one.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_core::llm::failure::{Outcome, classify, retry_after};
 use gateway_core::llm::providers::Auth;
 use gateway_core::llm::sigv4::{self, Credentials, Scope};
+use gateway_core::time::Timestamp;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::Worker;
 use super::body::{Outbound, Unsendable};
@@ -19,7 +20,7 @@ use super::call::Call;
 use super::clients::{Clients, Refused, SendError, literal_is_allowed};
 use super::headers;
 use super::pool::Answer;
-use super::target::Target;
+use super::target::{Credential, Target};
 use super::tee::Source;
 use crate::app::App;
 use crate::problem::Problem;
@@ -35,73 +36,109 @@ pub struct Answered {
     pub source: Source,
 }
 
-/// No answer that can be passed on.
-#[derive(Debug)]
+impl Answered {
+    /// Tells an answer that is a failure, and would be another's success, from one that is none. It can be passed on
+    /// all the same.
+    pub fn or_failed(self, now: Timestamp) -> Result<Self, Failed> {
+        let code = self.head.status.as_u16();
+        if classify(Outcome::Status { code }).is_none() {
+            return Ok(self);
+        }
+        let retry_after = asked_wait(&self.head.headers, now);
+        let failed = Failed::answered(code, format!("it answered {code}"));
+        Err(Failed { retry_after, answer: Some(Box::new(self)), ..failed })
+    }
+}
+
+/// No answer, or none that one would choose.
 pub struct Failed {
     pub message: String,
+    pub outcome: Outcome,
     pub status: Option<u16>,
-    pub timed_out: bool,
+    /// How long the provider wants to be left alone.
+    pub retry_after: Option<Duration>,
+    /// What it answered, where that can be passed on.
+    pub answer: Option<Box<Answered>>,
     /// The call failed because of the caller's own body.
     pub callers_fault: Option<Box<Problem>>,
+    /// It took exception to what we ourselves had put into the body.
+    pub usage_refused: bool,
 }
 
 impl Failed {
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, timed_out: false, callers_fault: None }
+    pub fn of(outcome: Outcome, message: impl Into<String>) -> Self {
+        let status = match outcome {
+            Outcome::Status { code } => Some(code),
+            _ => None,
+        };
+        Self {
+            message: message.into(),
+            outcome,
+            status,
+            retry_after: None,
+            answer: None,
+            callers_fault: None,
+            usage_refused: false,
+        }
     }
 
     pub fn timeout(message: impl Into<String>) -> Self {
-        Self { timed_out: true, ..Self::new(message) }
+        Self::of(Outcome::Timeout, message)
     }
 
-    pub fn answered(status: u16, message: impl Into<String>) -> Self {
-        Self { status: Some(status), ..Self::new(message) }
+    pub fn answered(code: u16, message: impl Into<String>) -> Self {
+        Self::of(Outcome::Status { code }, message)
+    }
+
+    fn unreachable(message: impl Into<String>) -> Self {
+        Self::of(Outcome::Connect, message)
+    }
+
+    pub fn timed_out(&self) -> bool {
+        self.outcome == Outcome::Timeout
     }
 }
 
-/// Does the body have to be signed with the stored credential?
+/// May the body have to be signed with a stored credential?
 pub fn signs_body(target: &Target) -> bool {
-    matches!(target.auth, Auth::SigV4 { .. })
-        && target
-            .credential
-            .as_ref()
-            .is_some_and(|secret| Credentials::parse(secret.expose_secret()).is_some())
+    target.credentials.iter().any(|credential| signs_with(target, &credential.secret))
 }
 
-/// Calls the target once; again only where it refused what we ourselves had put into the body.
+/// Is this a credential to sign with, rather than one to show?
+pub fn signs_with(target: &Target, secret: &SecretString) -> bool {
+    matches!(target.auth, Auth::SigV4 { .. }) && Credentials::parse(secret.expose_secret()).is_some()
+}
+
+/// Calls the target of the attempt under way, once.
 pub async fn attempt(
     app: &Arc<App>,
     worker: &Worker,
     call: &Call,
     head: &Parts,
-    mut body: Outbound,
+    body: Outbound,
+    limit: Duration,
 ) -> Result<Answered, Failed> {
-    let original = body.take_original();
-    let response = send(app, worker, call, head, body).await?;
-    let (head_in, mut incoming) = response.into_parts();
-    if head_in.status.is_server_error() {
-        return Err(server_error(head_in.status, incoming).await);
+    let response = send(app, worker, call, head, body, limit).await?;
+    let (head, mut incoming) = response.into_parts();
+    let now = app.clock.now();
+    if head.status.is_server_error() {
+        let retry_after = asked_wait(&head.headers, now);
+        return Err(Failed { retry_after, ..server_error(head.status, incoming).await });
     }
-    let refused = head_in.status == StatusCode::BAD_REQUEST && call.hide_usage;
-    let Some(original) = original.filter(|_| refused) else {
-        return Ok(Answered { head: head_in, source: Source::Upstream(incoming) });
-    };
-    // A strict provider may not know the field that we added. If it says so, the caller's own body is sent.
+    if head.status != StatusCode::BAD_REQUEST || !call.hide_usage {
+        return Answered { head, source: Source::Upstream(incoming) }.or_failed(now);
+    }
+    // A strict provider may not know the field that we added. It says so then.
     let said = excerpt(&mut incoming, ERROR_BYTES).await;
-    if memchr::memmem::find(&said, b"stream_options").is_none() {
-        let first = Some(said).filter(|said| !said.is_empty());
-        return Ok(Answered { head: head_in, source: Source::Begun(first, incoming) });
-    }
-    let response = send(app, worker, call, head, Outbound::whole(original)).await?;
-    let (head_in, incoming) = response.into_parts();
-    if head_in.status.is_success() {
-        // One refusal is enough: the next stream need not be sent twice.
-        call.target.refuses_usage.store(true, Ordering::Relaxed);
-    }
-    if head_in.status.is_server_error() {
-        return Err(server_error(head_in.status, incoming).await);
-    }
-    Ok(Answered { head: head_in, source: Source::Upstream(incoming) })
+    let usage_refused = memchr::memmem::find(&said, b"stream_options").is_some();
+    let pieces = Some(said).filter(|said| !said.is_empty()).into_iter().collect();
+    let answered = Answered { head, source: Source::Begun(pieces, incoming) };
+    answered.or_failed(now).map_err(|failed| Failed { usage_refused, ..failed })
+}
+
+fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let named = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    retry_after(named, now.0)
 }
 
 async fn send(
@@ -110,20 +147,23 @@ async fn send(
     call: &Call,
     head: &Parts,
     body: Outbound,
+    limit: Duration,
 ) -> Result<Response<Answer>, Failed> {
-    let base = call.target.base.as_ref().ok_or_else(|| Failed::new("it has no address"))?;
-    let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let path = headers::without_own_keys(path);
-    let uri = base.join(&path).map_err(|_| Failed::new("the request's path cannot be sent"))?;
+    let target = call.target();
+    let base = target.base.as_ref().ok_or_else(|| Failed::unreachable("it has no address"))?;
+    let path = headers::without_own_keys(call.path(head));
+    let uri = base.join(&path).map_err(|_| Failed::unreachable("the request's path cannot be sent"))?;
     let mut outbound = headers::outbound(app, call, head);
-    if signs_body(&call.target) && !headers::has_callers_credential(app, call, &head.headers) {
-        sign(app, &call.target, &head.method, &uri, &body, &mut outbound)?;
+    if let Some(secret) = call.secret().filter(|secret| signs_with(target, secret))
+        && !headers::has_callers_credential(app, call, &head.headers)
+    {
+        sign(app, target, secret, &head.method, &uri, &body, &mut outbound)?;
     }
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = outbound;
     *request.uri_mut() = uri;
-    exchange(app, &worker.clients, &call.target, request, call.timeout).await
+    exchange(app, &worker.clients, target, request, limit).await
 }
 
 /// Sends the request and waits for the head of the answer.
@@ -136,7 +176,7 @@ async fn exchange(
 ) -> Result<Response<Answer>, Failed> {
     let guarded = target.guarded && !app.config.egress_private;
     if guarded && !literal_is_allowed(request.uri()) {
-        return Err(Failed::new("its address is private or local, which is refused"));
+        return Err(Failed::unreachable("its address is private or local, which is refused"));
     }
     match tokio::time::timeout(timeout, clients.send(request, guarded)).await {
         Ok(Ok(response)) => Ok(response),
@@ -145,20 +185,34 @@ async fn exchange(
     }
 }
 
-/// One tiny call that shows whether the target can be reached and takes the stored credential: the status that it
-/// answered. Providers that list their models are asked for the list; others for anything at all.
+/// One tiny call that shows whether the target can be reached and takes the stored credentials: the status that it
+/// answered to the last of them, or why one was not taken. Providers that list their models are asked for the list;
+/// others for anything at all.
 pub async fn probe(app: &App, target: &Target) -> Result<StatusCode, Failed> {
     if target.is_sandbox() {
         return Ok(StatusCode::OK);
     }
-    let base = target.base.as_ref().ok_or_else(|| Failed::new("it has no address"))?;
+    let mut answered = probe_with(app, target, target.credentials.first()).await?;
+    for credential in target.credentials.iter().skip(1) {
+        answered = probe_with(app, target, Some(credential)).await?;
+    }
+    Ok(answered)
+}
+
+async fn probe_with(
+    app: &App,
+    target: &Target,
+    credential: Option<&Credential>,
+) -> Result<StatusCode, Failed> {
+    let base = target.base.as_ref().ok_or_else(|| Failed::unreachable("it has no address"))?;
     let path = target.kind.models_path.filter(|path| !path.contains('{')).unwrap_or("/");
-    let uri = base.join(path).map_err(|_| Failed::new("its address cannot be used"))?;
+    let uri = base.join(path).map_err(|_| Failed::unreachable("its address cannot be used"))?;
+    let secret = credential.map(|credential| &credential.secret);
     let mut headers = HeaderMap::new();
     headers.extend(target.headers.iter().cloned());
-    headers::add_stored_credential(target, &mut headers);
-    if signs_body(target) {
-        sign(app, target, &http::Method::GET, &uri, &Outbound::default(), &mut headers)?;
+    headers::add_stored_credential(target, secret, &mut headers);
+    if let Some(secret) = secret.filter(|secret| signs_with(target, secret)) {
+        sign(app, target, secret, &http::Method::GET, &uri, &Outbound::default(), &mut headers)?;
     }
     let mut request = Request::new(Outbound::default());
     *request.uri_mut() = uri;
@@ -174,14 +228,14 @@ pub async fn probe(app: &App, target: &Target) -> Result<StatusCode, Failed> {
 fn sign(
     app: &App,
     target: &Target,
+    secret: &SecretString,
     method: &http::Method,
     uri: &Uri,
     body: &Outbound,
     headers: &mut HeaderMap,
 ) -> Result<(), Failed> {
-    let unsigned = || Failed::new("the request could not be signed");
+    let unsigned = || Failed::unreachable("the request could not be signed");
     let Auth::SigV4 { service } = target.auth else { return Ok(()) };
-    let secret = target.credential.as_ref().ok_or_else(unsigned)?;
     let credentials = Credentials::parse(secret.expose_secret()).ok_or_else(unsigned)?;
     let host = uri.authority().map(http::uri::Authority::as_str).ok_or_else(unsigned)?;
     let region = sigv4::region_of_host(host).unwrap_or("us-east-1");
@@ -232,7 +286,7 @@ async fn excerpt(body: &mut Answer, enough: usize) -> Bytes {
 
 fn explain(error: &SendError) -> Failed {
     if let SendError::Certificates(_) = error {
-        return Failed::new(error.to_string());
+        return Failed::unreachable(error.to_string());
     }
     let mut causes = Vec::new();
     let mut source: Option<&dyn std::error::Error> = Some(error);
@@ -242,11 +296,11 @@ fn explain(error: &SendError) -> Failed {
     }
     if let Some(Unsendable(problem)) = causes.iter().find_map(|cause| cause.downcast_ref()) {
         let fault = Some(Box::new(problem.clone()));
-        return Failed { callers_fault: fault, ..Failed::new(problem.message.clone()) };
+        return Failed { callers_fault: fault, ..Failed::of(Outcome::Reset, problem.message.clone()) };
     }
     let root = causes.last().map_or_else(String::new, ToString::to_string);
     if causes.iter().any(|cause| cause.downcast_ref::<Refused>().is_some()) {
-        return Failed::new("its name leads to a private or local address, which is refused");
+        return Failed::unreachable("its name leads to a private or local address, which is refused");
     }
     if error.is_connect() {
         let timed_out = causes
@@ -254,7 +308,7 @@ fn explain(error: &SendError) -> Failed {
             .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
             .any(|io| io.kind() == std::io::ErrorKind::TimedOut);
         let message = format!("cannot connect: {root}");
-        return if timed_out { Failed::timeout(message) } else { Failed::new(message) };
+        return if timed_out { Failed::timeout(message) } else { Failed::unreachable(message) };
     }
-    Failed::new(format!("the connection broke before an answer came: {root}"))
+    Failed::of(Outcome::Reset, format!("the connection broke before an answer came: {root}"))
 }

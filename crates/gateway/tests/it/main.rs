@@ -39,6 +39,7 @@ mod proxy_stream;
 mod proxy_usage;
 mod roles;
 mod rotation;
+mod routing;
 mod sessions;
 mod smoke;
 mod system;

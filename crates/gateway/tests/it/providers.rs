@@ -23,8 +23,17 @@ on_both!(a_credential_for_a_built_in_provider_is_stored_and_not_shown, |app| asy
     let ada = app.signup("acme").await;
     let body = json!({"name": "openai", "api_key": "sk-live-1", "headers": {"OpenAI-Organization": "org-x"}});
     let answer = create(&app, &ada, body).await;
-    let fields =
-        ["name", "kind", "base_url", "has_api_key", "has_headers", "models", "created_at", "updated_at"];
+    let fields = [
+        "name",
+        "kind",
+        "base_url",
+        "has_api_key",
+        "credentials",
+        "has_headers",
+        "models",
+        "created_at",
+        "updated_at",
+    ];
     let openai = answer.expect(201);
     assert_eq!(openai.as_object().unwrap().keys().collect::<Vec<_>>(), fields);
     assert_eq!((&openai["name"], &openai["kind"]), (&json!("openai"), &json!("openai")));

@@ -14,7 +14,7 @@ pub use app::{
     Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,
     fresh_settings,
 };
-pub use client::Answer;
+pub use client::{Answer, Call};
 pub use forwarder::Forwarder;
 pub use process::{Finished, Served, command, run};
 pub use proxied::{Proxied, all_log_ids, log_id};

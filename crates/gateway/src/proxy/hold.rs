@@ -1,0 +1,109 @@
+//! Holding back the beginning of an answer until it is known to be one: an error inside a 200, a stream that breaks
+//! before its first word or a body that never comes can then still be answered by the next target. Done only while
+//! there is something else to try; otherwise every byte passes at once.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use gateway_core::llm::Shape;
+use gateway_core::llm::failure::Outcome;
+use gateway_core::llm::usage::{Kind, Meter};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use tokio::time::Instant;
+
+use super::pool::Answer;
+use super::tee::{SILENCE, Source};
+use super::upstream::{Answered, Failed};
+
+/// A stream that has said nothing of meaning by then is passed on.
+const STREAM_BYTES: usize = 64 << 10;
+/// A plain answer larger than this is passed on while it comes.
+const BODY_BYTES: usize = 1 << 20;
+
+/// How the answer's body is framed, as far as it can be looked into.
+pub fn kind_of(headers: &HeaderMap) -> Kind {
+    if headers.contains_key(CONTENT_ENCODING) {
+        return Kind::Opaque;
+    }
+    Kind::of(headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default())
+}
+
+/// The answer, once its beginning is known to be good.
+pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<Answered, Failed> {
+    let kind = kind_of(&answered.head.headers);
+    let Answered { head, source } = answered;
+    let Source::Upstream(mut incoming) = source else { return Ok(Answered { head, source }) };
+    let mut meter = Meter::new(shape, kind);
+    let mut held = VecDeque::new();
+    let enough = match kind {
+        Kind::Sse | Kind::EventStream => STREAM_BYTES,
+        Kind::Json => BODY_BYTES,
+        Kind::Opaque => 0,
+    };
+    let mut length = 0;
+    while length < enough {
+        let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
+            check_end(&mut meter, kind, length)?;
+            return Ok(Answered { head, source: Source::Pieces(held) });
+        };
+        meter.feed(&piece);
+        length += piece.len();
+        held.push_back(piece);
+        if kind != Kind::Json && begins_well(&meter)? {
+            break;
+        }
+    }
+    Ok(Answered { head, source: Source::Begun(held, incoming) })
+}
+
+/// The next piece; None at the end.
+async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
+    loop {
+        if incoming.is_end_stream() {
+            return Ok(None);
+        }
+        let due = ends_at.min(Instant::now() + SILENCE);
+        match tokio::time::timeout_at(due, incoming.frame()).await {
+            Err(_) => return Err(Failed::timeout("its answer did not come in time")),
+            Ok(None) => return Ok(None),
+            Ok(Some(Err(error))) => {
+                return Err(Failed::of(Outcome::Reset, format!("its answer broke off: {error}")));
+            }
+            Ok(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data()
+                    && !data.is_empty()
+                {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// Has the stream said something that can be passed on?
+fn begins_well(meter: &Meter) -> Result<bool, Failed> {
+    let metered = meter.so_far();
+    match metered.in_band_error {
+        Some(error) => Err(Failed::of(Outcome::StreamError, error)),
+        None => Ok(metered.output_chars > 0 || metered.finish_reason.is_some() || metered.saw_end),
+    }
+}
+
+fn check_end(meter: &mut Meter, kind: Kind, length: usize) -> Result<(), Failed> {
+    let metered = meter.finish();
+    if let Some(error) = metered.in_band_error {
+        return Err(Failed::of(Outcome::StreamError, error));
+    }
+    match kind {
+        Kind::Sse | Kind::EventStream if length == 0 => {
+            Err(Failed::of(Outcome::Garbage, "its stream ended before it began"))
+        }
+        Kind::Json if length > 0 && !metered.saw_end => {
+            Err(Failed::of(Outcome::Garbage, "its answer is no complete JSON"))
+        }
+        _ => Ok(()),
+    }
+}
