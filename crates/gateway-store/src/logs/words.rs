@@ -93,7 +93,10 @@ fn index(dialect: Dialect) -> &'static Bulk {
 
 fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut words = of_bodies(request, response, response_is_stream);
-    words.push(' ');
+    // A blank before the first word would stand for an empty one, which PostgreSQL refuses.
+    if !words.is_empty() {
+        words.push(' ');
+    }
     words.push_str(&org_word(org));
     words
 }
@@ -101,4 +104,16 @@ fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) 
 /// No caller can type it: a search is cut into words first, and this one is longer than a word can be.
 fn org_word(org: OrgId) -> String {
     format!("organization{0}{0}", org.0.simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_no_empty_words() {
+        let org = "01900000-0000-7000-8000-000000000001".parse().unwrap();
+        assert_eq!(entry(org, b"", b"{}", false), org_word(org));
+        assert_eq!(entry(org, br#"{"a":"Hi you"}"#, b"{}", false), format!("hi you {}", org_word(org)));
+    }
 }
