@@ -29,9 +29,12 @@ pub struct Pool {
     idle: Arc<Idle>,
 }
 
-/// Connections that wait for a request, the latest used last.
+/// The connections to each host, with the time since when nobody has used them; the latest used last.
+type Links = HashMap<Authority, Vec<(Box<Link>, Instant)>>;
+
+/// Connections that wait for a request.
 struct Idle {
-    links: Mutex<HashMap<Authority, Vec<(Box<Link>, Instant)>>>,
+    links: Mutex<Links>,
     limit: Duration,
     most: usize,
 }
@@ -97,7 +100,7 @@ fn host_header(uri: &Uri, authority: &Authority) -> HeaderValue {
 }
 
 impl Idle {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Authority, Vec<(Box<Link>, Instant)>>> {
+    fn lock(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
