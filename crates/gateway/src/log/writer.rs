@@ -11,7 +11,7 @@ use std::time::Duration;
 use gateway_core::logs::LogRow;
 use gateway_store::logs;
 
-use super::spool::{Readable, read_records};
+use super::spool::{AtHand, Readable, read_records};
 use super::tempo::{Tempo, Watch};
 use crate::app::App;
 
@@ -92,9 +92,16 @@ async fn move_some(
     let done = progress.0.get(&segment.path).copied().unwrap_or(0);
     let (at_once, batch_rows) =
         if tempo.is_swift() { (READ_BYTES, BATCH_ROWS) } else { (READ_BYTES_AT_EASE, BATCH_ROWS_AT_EASE) };
-    let (rows, length) = match read_from(&segment.path, done, at_once)? {
-        (rows, _) if rows.is_empty() && at_once < READ_BYTES => read_from(&segment.path, done, READ_BYTES)?,
-        found => found,
+    let from_disk = |most: u64| match read_from(&segment.path, done, at_once.min(most))? {
+        (rows, _) if rows.is_empty() && at_once < READ_BYTES.min(most) => {
+            read_from(&segment.path, done, READ_BYTES.min(most))
+        }
+        found => Ok(found),
+    };
+    let (rows, length) = match app.spool.at_hand(&segment.path, done, batch_rows) {
+        AtHand::Rows(rows, length) => (rows, length),
+        AtHand::Further(bytes) => from_disk(bytes)?,
+        AtHand::Nothing => from_disk(u64::MAX)?,
     };
     if rows.is_empty() {
         if !segment.open {
@@ -130,6 +137,7 @@ fn discard(app: &App, progress: &mut Progress, segment: &Readable, done: u64) ->
     }
     std::fs::remove_file(&segment.path)?;
     progress.0.remove(&segment.path);
+    app.spool.forget(&segment.path);
     Ok(())
 }
 
