@@ -10,6 +10,7 @@ pub mod config;
 pub mod health;
 pub mod log;
 pub mod metrics;
+mod patience;
 pub mod problem;
 pub mod proxy;
 pub mod server;
