@@ -2,7 +2,9 @@
 //! row in `SCENARIOS`. Most start a pair, make a request, run `rounds` and turn its runs into rows.
 
 mod big_prompt;
+mod evals;
 mod fixed_rate;
+mod import;
 mod memory;
 mod open_streams;
 mod saturation;
@@ -21,7 +23,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> Outcome<Section>,
 }
 
-const SCENARIOS: [Scenario; 7] = [
+const SCENARIOS: [Scenario; 9] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -29,6 +31,8 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario { id: "e", name: "open streams", run: open_streams::run },
     Scenario { id: "f", name: "memory", run: memory::run },
     Scenario { id: "g", name: "start-up", run: startup::run },
+    Scenario { id: "h", name: "evals", run: evals::run },
+    Scenario { id: "i", name: "import", run: import::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
@@ -221,7 +225,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefg");
+        assert_eq!(ids(&[]).unwrap(), "abcdefgi");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }

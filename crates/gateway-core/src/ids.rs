@@ -67,6 +67,14 @@ uuid_id! {
     AppId,
     EventId,
     InviteId,
+    /// A job in the background.
+    JobId,
+    PromptId,
+    DatasetId,
+    /// A test case of a dataset.
+    CaseId,
+    /// A run in the playground, or a comparison of several.
+    PlayId,
     /// One issued session token (`jti`).
     TokenId,
 }

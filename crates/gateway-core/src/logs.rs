@@ -64,6 +64,14 @@ pub struct Attempt {
     pub error: Option<String>,
 }
 
+/// Which version of which prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptUsed {
+    /// `namespace/slug`
+    pub name: String,
+    pub version: i64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogRow {
     pub id: i64,
@@ -98,6 +106,9 @@ pub struct LogRow {
     /// None: the writer finds the session that the request belongs to.
     pub session_id: Option<String>,
     pub metadata: Map<String, Value>,
+    /// The prompt that was put into the request. Rows from before there were any do not say.
+    #[serde(default)]
+    pub prompt: Option<PromptUsed>,
     /// W3C `traceparent` as it came in.
     pub traceparent: Option<String>,
     pub request_stored: Stored,

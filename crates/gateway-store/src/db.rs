@@ -139,6 +139,17 @@ impl Db {
         Ok(Tx { open, pause: Duration::ZERO })
     }
 
+    /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
+    /// small one and sorts all of it where it should go by an index. SQLite goes by the index anyway.
+    pub(crate) async fn look_again_at(&self, table: &'static str) -> Result<(), StoreError> {
+        if self.dialect() == Dialect::Sqlite {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        tx.script(format!("ANALYZE {table}")).await?;
+        tx.commit().await
+    }
+
     /// Can the database be read right now?
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.opt("SELECT 1 AS one", Vec::new()).await.map(|_| ())

@@ -1,5 +1,5 @@
-//! Everything that is kept. The only crate that knows SQL: one set of statements and migrations serves SQLite and
-//! PostgreSQL. It decides nothing: ids and times are made by the caller, rules live in `gateway-core`, and every
+//! Everything that is kept. The only crate that knows SQL and Redis: one set of statements and migrations serves SQLite
+//! and PostgreSQL. It decides nothing: ids and times are made by the caller, rules live in `gateway-core`, and every
 //! finder of tenant data takes the organization first.
 
 pub mod db;
@@ -9,14 +9,20 @@ mod row;
 
 pub mod accounts;
 pub mod apps;
+pub mod datasets;
+pub mod evals;
 pub mod events;
+pub mod jobs;
 pub mod keys;
 pub mod logs;
 pub mod members;
 pub mod names;
 pub mod orgs;
 pub mod page;
+pub mod playground;
+pub mod prompts;
 pub mod providers;
+pub mod shared;
 pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -20,8 +20,16 @@ pub enum Part {
 const STATE: &[(&str, &str)] = &[
     ("accounts", include_str!("../migrations/0001_accounts.sql")),
     ("api_keys", include_str!("../migrations/0002_api_keys.sql")),
+    ("prompts", include_str!("../migrations/0003_prompts.sql")),
+    ("datasets", include_str!("../migrations/0004_datasets.sql")),
+    ("jobs", include_str!("../migrations/0005_jobs.sql")),
+    ("evals", include_str!("../migrations/0006_evals.sql")),
+    ("playground", include_str!("../migrations/0007_playground.sql")),
 ];
-const LOGS: &[(&str, &str)] = &[("logs", include_str!("../migrations/logs/0001_logs.sql"))];
+const LOGS: &[(&str, &str)] = &[
+    ("logs", include_str!("../migrations/logs/0001_logs.sql")),
+    ("prompts", include_str!("../migrations/logs/0002_prompts.sql")),
+];
 
 impl Part {
     fn migrations(self) -> &'static [(&'static str, &'static str)] {

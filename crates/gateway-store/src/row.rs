@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
-use gateway_core::ids::{AppId, EventId, InviteId, KeyId, OrgId, TeamId, TokenId, UserId};
+use gateway_core::ids::{
+    AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, TeamId, TokenId,
+    UserId,
+};
 use gateway_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +66,12 @@ arg_from! {
     AppId => Text, |v: AppId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
+    JobId => Text, |v: JobId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
+    PromptId => Text, |v: PromptId| v.to_string();
+    DatasetId => Text, |v: DatasetId| v.to_string();
+    CaseId => Text, |v: CaseId| v.to_string();
+    PlayId => Text, |v: PlayId| v.to_string();
 }
 
 impl From<&String> for Arg {
@@ -184,7 +192,10 @@ macro_rules! parsed_columns {
         }
     )+};
 }
-parsed_columns!(Role, Plan, OrgId, UserId, KeyId, TeamId, AppId, EventId, InviteId, TokenId);
+parsed_columns!(
+    Role, Plan, AppId, CaseId, DatasetId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, TeamId,
+    TokenId, UserId
+);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

@@ -74,6 +74,7 @@ fn metrics(app: &App) -> String {
         ("gateway_log_spool_bytes", "gauge", spool.backlog()),
         ("gateway_log_rows_appended_total", "counter", spool.appended.load(Ordering::Relaxed)),
         ("gateway_log_bodies_shed_total", "counter", spool.shed_bodies.load(Ordering::Relaxed)),
+        ("gateway_cache_bytes", "gauge", app.cache.bytes()),
         ("gateway_log_rows_shed_total", "counter", spool.shed_rows.load(Ordering::Relaxed)),
     ];
     for (name, kind, value) in gauges {

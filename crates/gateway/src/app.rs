@@ -10,9 +10,10 @@ use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::shared::Shared;
 use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use http::HeaderValue;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use uuid::{ContextV7, Uuid};
@@ -21,15 +22,19 @@ use crate::auth::Access;
 use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
+use crate::cache::{Cache, Second};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
+use crate::evals::live::LiveEvals;
+use crate::jobs::{self, Bells};
 use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
+use crate::prompts::Prompts;
 use crate::proxy::clients::Clients;
 use crate::proxy::pulse::Pulses;
-use crate::proxy::target;
+use crate::proxy::{Worker, target};
 use crate::vault::Vault;
 
 pub struct App {
@@ -48,17 +53,27 @@ pub struct App {
     pub runtime: tokio::runtime::Handle,
     /// The built-in providers as the operator set them up.
     pub providers: target::Operators,
-    /// Connections to providers for calls that no worker makes.
-    pub clients: Clients,
+    /// For calls to providers that no worker thread makes.
+    pub worker: Worker,
     pub prices: PriceTable,
     /// How targets have been doing.
     pub pulses: Pulses,
+    /// What nodes share besides the database, when it is configured.
+    pub shared: Option<Arc<Shared>>,
+    pub cache: Arc<Cache>,
     pub log_ids: LogIds,
     pub spool: Spool,
     pub metrics: Metrics,
+    /// Templates, ready to be rendered.
+    pub prompts: Prompts,
     /// Rows as the writer has stored them, for those who follow.
     pub tail: broadcast::Sender<Arc<LogRow>>,
+    /// The evals that judge new rows.
+    pub live_evals: LiveEvals,
+    /// Wakes those who wait for jobs.
+    pub bells: Bells,
     ids: Mutex<ContextV7>,
+    numbers: LogIds,
     process: u64,
     requests: AtomicU64,
     stopping: watch::Sender<bool>,
@@ -98,15 +113,21 @@ impl App {
             .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|_| StartError::Crypto("there are no random numbers"))?;
+        let process = u64::from_le_bytes(random);
+        let shared = shared(&config)?;
+        let cache = cache(&config, &clock, shared.as_ref(), process)?;
         let app = Arc::new(Self {
+            shared,
+            cache,
             runtime: tokio::runtime::Handle::current(),
             providers: target::operators(&config.providers),
-            clients: Clients::new(),
+            worker: Worker { lane: config.workers, clients: Clients::new() },
             prices,
             pulses: Pulses::default(),
             log_ids: LogIds::new(random[0]),
             spool,
             metrics: Metrics::default(),
+            prompts: Prompts::default(),
             tail: broadcast::Sender::new(TAIL_ROWS),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
@@ -115,8 +136,11 @@ impl App {
             access: Access::default(),
             attempts: Attempts::default(),
             started: Instant::now(),
+            bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
-            process: u64::from_le_bytes(random),
+            process,
+            numbers: LogIds::new(random[0]),
+            live_evals: LiveEvals::default(),
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
             tasks: Mutex::default(),
@@ -128,6 +152,10 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        if app.shared.is_some() {
+            app.spawn(stay_connected(Arc::clone(&app)));
+        }
+        jobs::start(&app).await?;
         Ok(app)
     }
 
@@ -137,6 +165,11 @@ impl App {
         let context = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let nanoseconds = u32::try_from(now % 1_000).unwrap_or(0) * 1_000_000;
         T::from(Uuid::new_v7(uuid::Timestamp::from_unix(&*context, now / 1_000, nanoseconds)))
+    }
+
+    /// A new time-ordered number that fits into 53 bits, for what has no UUID.
+    pub fn new_number(&self) -> i64 {
+        self.numbers.next(self.clock.now())
     }
 
     /// A new request id: this process's random number and a count, so that it costs no system call.
@@ -217,10 +250,54 @@ async fn housekeeping(app: Arc<App>) {
         if now.0 - last_sweep.0 >= MINUTE {
             last_sweep = now;
             app.access.sweep(now);
+            app.cache.sweep(now);
             if let Err(error) = accounts::sweep_tokens(&app.db, now).await {
                 tracing::debug!(%error, "expired revocations stay until later");
             }
         }
+    }
+}
+
+fn shared(config: &Config) -> Result<Option<Arc<Shared>>, StartError> {
+    let open = |url: &SecretString| Shared::new(url.expose_secret()).map(Arc::new);
+    config
+        .redis_url
+        .as_ref()
+        .map(open)
+        .transpose()
+        .map_err(|error| StartError::Config(ConfigError(format!("bad value for GATEWAY_REDIS_URL: {error}"))))
+}
+
+fn cache(
+    config: &Config,
+    clock: &Clock,
+    shared: Option<&Arc<Shared>>,
+    process: u64,
+) -> Result<Arc<Cache>, StartError> {
+    let second = |shared: &Arc<Shared>| {
+        let vault = Vault::derived(&config.master_key, "cache")?;
+        Some(Second::new(Arc::clone(shared), vault, format!("{process:016x}")))
+    };
+    let second = shared
+        .map(|shared| second(shared).ok_or(StartError::Crypto("the master key cannot be used")))
+        .transpose()?;
+    Ok(Arc::new(Cache::new(config.cache_bytes, clock.clone(), second)))
+}
+
+/// Keeps the connection to Redis and what depends on it going.
+async fn stay_connected(app: Arc<App>) {
+    let Some(shared) = app.shared.clone() else { return };
+    let told = |up| {
+        if up {
+            tracing::info!("connected to Redis");
+        } else {
+            tracing::warn!("Redis is away; the cache of this node goes on alone");
+        }
+    };
+    tokio::select! {
+        () = shared.run(told) => {}
+        () = app.cache.run() => {}
+        () = app.stopping() => {}
     }
 }
 
@@ -231,6 +308,7 @@ async fn forget_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Ti
     for (org, at) in &changed {
         if seen.get(org) != Some(at) {
             app.access.forget_all_of(*org);
+            app.prompts.forget_all_of(*org);
         }
     }
     *seen = changed.into_iter().collect();

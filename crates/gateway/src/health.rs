@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::app::App;
 
-/// A database that does not answer in this time is down.
+/// A store that does not answer in this time is down.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, JsonSchema)]
@@ -42,8 +42,10 @@ pub async fn check(app: &App) -> Health {
     let up = |up: bool| Component { status: if up { Status::Ok } else { Status::Down } };
     let database = matches!(tokio::time::timeout(PATIENCE, app.db.ping()).await, Ok(Ok(())));
     let spool = app.spool.is_healthy();
-    Health {
-        status: if database && spool { Status::Ok } else { Status::Degraded },
-        components: BTreeMap::from([("database", up(database)), ("log_spool", up(spool))]),
+    let mut components = BTreeMap::from([("database", up(database)), ("log_spool", up(spool))]);
+    // Shown, but not needed: without Redis each node goes on alone.
+    if let Some(shared) = &app.shared {
+        components.insert("redis", up(shared.ping(PATIENCE).await));
     }
+    Health { status: if database && spool { Status::Ok } else { Status::Degraded }, components }
 }

@@ -67,6 +67,11 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "conflict", message)
     }
 
+    /// Well-formed, but it makes no sense: the syntax of a template, a row of a table.
+    pub fn meaningless(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", message)
+    }
+
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the request body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)

@@ -2,6 +2,7 @@
 //! column) is bound to it, so that a sealed value copied elsewhere does not open.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use secrecy::{ExposeSecret, SecretString};
@@ -25,27 +26,43 @@ impl Vault {
         Some(Self { key })
     }
 
+    /// A vault for things that are sealed in great numbers, with a key of its own, so that they do not wear out the
+    /// master key.
+    pub fn derived(master_key: &SecretString, purpose: &str) -> Option<Self> {
+        let bytes = hex::decode(master_key.expose_secret()).ok()?;
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes), purpose.as_bytes());
+        Some(Self { key: RandomizedNonceKey::new(&AES_256_GCM, derived.as_ref()).ok()? })
+    }
+
     pub fn seal(&self, place: &str, secret: &str) -> Result<String, Sealed> {
-        let mut buffer = secret.as_bytes().to_vec();
-        let nonce = self
-            .key
-            .seal_in_place_append_tag(Aad::from(place.as_bytes()), &mut buffer)
-            .map_err(|_| Sealed)?;
-        let mut whole = nonce.as_ref().to_vec();
-        whole.append(&mut buffer);
-        Ok(format!("{KEY_ID}.{}", BASE64.encode(whole)))
+        let sealed = self.seal_bytes(place, secret.as_bytes().to_vec())?;
+        Ok(format!("{KEY_ID}.{}", BASE64.encode(sealed)))
     }
 
     pub fn open(&self, place: &str, sealed: &str) -> Result<SecretString, Sealed> {
         let text = sealed.strip_prefix(KEY_ID).and_then(|rest| rest.strip_prefix('.')).ok_or(Sealed)?;
-        let mut whole = BASE64.decode(text).map_err(|_| Sealed)?;
-        if whole.len() < NONCE_LEN {
+        let plain = self.open_bytes(place, BASE64.decode(text).map_err(|_| Sealed)?)?;
+        String::from_utf8(plain).map(Into::into).map_err(|_| Sealed)
+    }
+
+    pub fn seal_bytes(&self, place: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, Sealed> {
+        let nonce =
+            self.key.seal_in_place_append_tag(Aad::from(place.as_bytes()), &mut plain).map_err(|_| Sealed)?;
+        let mut whole = nonce.as_ref().to_vec();
+        whole.append(&mut plain);
+        Ok(whole)
+    }
+
+    pub fn open_bytes(&self, place: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, Sealed> {
+        if sealed.len() < NONCE_LEN {
             return Err(Sealed);
         }
-        let (nonce, body) = whole.split_at_mut(NONCE_LEN);
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Sealed)?;
-        let plain = self.key.open_in_place(nonce, Aad::from(place.as_bytes()), body).map_err(|_| Sealed)?;
-        std::str::from_utf8(plain).map(|text| text.to_owned().into()).map_err(|_| Sealed)
+        let mut body = sealed.split_off(NONCE_LEN);
+        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| Sealed)?;
+        let length =
+            self.key.open_in_place(nonce, Aad::from(place.as_bytes()), &mut body).map_err(|_| Sealed)?.len();
+        body.truncate(length);
+        Ok(body)
     }
 }
 
@@ -66,6 +83,17 @@ mod tests {
         assert!(vault("cd").open("org/openai/api_key", &sealed).is_err());
         assert!(vault("ab").open("org/openai/api_key", &sealed[..sealed.len() - 2]).is_err());
         assert!(vault("ab").open("org/openai/api_key", "k1.AAAA").is_err());
+    }
+
+    #[test]
+    fn bytes_open_only_where_they_were_sealed_and_with_their_purpose() {
+        let key = "ab".repeat(32).into();
+        let cache = Vault::derived(&key, "cache").unwrap();
+        let sealed = cache.seal_bytes("a", b"\xff\x00body".to_vec()).unwrap();
+        assert_eq!(cache.open_bytes("a", sealed.clone()).unwrap(), b"\xff\x00body");
+        assert!(cache.open_bytes("b", sealed.clone()).is_err());
+        assert!(Vault::new(&key).unwrap().open_bytes("a", sealed.clone()).is_err());
+        assert!(cache.open_bytes("a", sealed[..5].to_vec()).is_err());
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! like in each wire format, and how failures are judged. Code is keyed by wire format; a provider is a row
 //! of data in `providers`.
 
+pub mod chat;
 pub mod errors;
 pub mod estimate;
 pub mod eventstream;
 pub mod failure;
+pub mod fold;
 pub mod multipart;
 pub mod paths;
 pub mod peek;
@@ -15,6 +17,8 @@ pub mod sandbox;
 pub mod scan;
 pub mod sigv4;
 pub mod sse;
+pub mod system;
+pub mod translate;
 pub mod usage;
 
 /// The wire format that a provider speaks.

@@ -12,21 +12,21 @@ const SIZES: [usize; 4] = [200, 25, 5, 1];
 const AT_EASE: usize = 1;
 
 /// An INSERT of several rows.
-pub(super) struct Bulk {
+pub(crate) struct Bulk {
     sqlite: [String; SIZES.len()],
     postgres: [String; SIZES.len()],
 }
 
 impl Bulk {
     /// `row` is one row of VALUES with `?` for each parameter.
-    pub(super) fn new(head: &str, row: &str, tail: &str) -> Self {
+    pub(crate) fn new(head: &str, row: &str, tail: &str) -> Self {
         let statements = |dialect| SIZES.map(|size| statement(dialect, head, row, tail, size));
         Self { sqlite: statements(Dialect::Sqlite), postgres: statements(Dialect::Postgres) }
     }
 
     /// Answers nothing: what was new is known before. Rows are made as they are needed, so that a transaction that rests
     /// between statements does not do all the work before the first.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &'static self,
         tx: &mut Tx,
         mut rows: impl ExactSizeIterator<Item = Vec<Arg>>,
@@ -69,7 +69,7 @@ fn statement(dialect: Dialect, head: &str, row: &str, tail: &str, size: usize) -
 }
 
 /// The condition that a column is one of the numbers in a parameter made by `numbers`.
-pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
+pub(crate) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
     match dialect {
         Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each('[' || ${parameter} || ']'))"),
         Dialect::Postgres => {
@@ -79,7 +79,7 @@ pub(super) fn among(dialect: Dialect, column: &str, parameter: usize) -> String 
 }
 
 /// Numbers as one parameter.
-pub(super) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
+pub(crate) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();
     for value in values {
         if !text.is_empty() {

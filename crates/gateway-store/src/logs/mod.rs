@@ -1,7 +1,7 @@
 //! Log rows: written in batches, read back one by one, in pages or added up, and removed when their time is over.
 //! They live in a part of the store of their own. A row's place in time is its id, everywhere.
 
-mod bulk;
+pub(crate) mod bulk;
 mod hours;
 mod partitions;
 mod read;
@@ -12,7 +12,7 @@ mod usage;
 mod words;
 mod write;
 
-pub use read::{Entry, LogFilter, find, list, list_after};
+pub use read::{Entry, LogFilter, find, find_many, known, list, list_after};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use sweep::sweep;
 pub use usage::{Group, ModelUsage, Span, Usage, UsageFilter, by_model_and_status, usage, user_seen};

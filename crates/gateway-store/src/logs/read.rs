@@ -1,13 +1,16 @@
 //! Log rows read back: one by its id, or many by what they have in common, newest first.
 
+use std::collections::{HashMap, HashSet};
+
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::Shape;
-use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens, first_log_id};
+use gateway_core::logs::{Level, LogRow, PromptUsed, Source, Stored, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_decimal;
 use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
+use super::bulk::{among, numbers};
 use super::hours::Hours;
 use super::words;
 use super::write::{level_name, source_name};
@@ -120,11 +123,44 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, Store
     Ok(Some(entry))
 }
 
+/// Those of the rows that are there, with their bodies, in no order.
+pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<LogRow>, StoreError> {
+    let list = numbers(ids.iter().copied());
+    let sql = format!(
+        "SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1 AND {}",
+        among(logs.dialect(), "r.id", 2)
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![org, list.clone()]).await?;
+    let mut found = rows.iter().map(|row| Ok(read(row)?.row)).collect::<Result<Vec<_>, StoreError>>()?;
+    let sql =
+        format!("SELECT id, request, response FROM log_bodies WHERE {}", among(logs.dialect(), "id", 1));
+    let mut bodies = HashMap::new();
+    for body in logs.all(AssertSqlSafe(sql), args![list]).await? {
+        let both: (Vec<u8>, Vec<u8>) = (body.get("request")?, body.get("response")?);
+        bodies.insert(body.get::<i64>("id")?, both);
+    }
+    for row in &mut found {
+        if let Some((request, response)) = bodies.remove(&row.id) {
+            row.request = request;
+            row.response = response;
+        }
+    }
+    Ok(found)
+}
+
+/// Which of these rows are there.
+pub async fn known(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
+    let sql =
+        format!("SELECT r.id FROM log_rows r WHERE r.org_id = $1 AND {}", among(logs.dialect(), "r.id", 2));
+    let rows = logs.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
 const COLUMNS: &str = "r.id, r.org_id, r.request_id, r.created_at, r.level, r.source, r.provider, r.shape, r.model, \
     r.method, r.path, r.status, r.error_code, r.stream, r.latency_ms, r.ttft_ms, r.prompt_tokens, r.completion_tokens, \
     r.cached_tokens, r.cache_write_tokens, r.reasoning_tokens, r.audio_tokens, r.usage_estimated, r.cost, r.unpriced, \
-    r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.traceparent, \
-    r.request_stored, r.response_stored, r.response_is_stream, r.preview";
+    r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.prompt, r.prompt_version, \
+    r.traceparent, r.request_stored, r.response_stored, r.response_is_stream, r.preview";
 
 async fn fetch_by_hours(
     logs: &Db,
@@ -275,6 +311,10 @@ fn read(row: &Row) -> Result<Entry, StoreError> {
         user: row.get("user_id")?,
         session_id: row.get("session_id")?,
         metadata: row.json("metadata")?,
+        prompt: row
+            .get::<Option<String>>("prompt")?
+            .zip(row.get::<Option<i64>>("prompt_version")?)
+            .map(|(name, version)| PromptUsed { name, version }),
         traceparent: row.get("traceparent")?,
         request_stored: stored(row, "request_stored")?,
         response_stored: stored(row, "response_stored")?,

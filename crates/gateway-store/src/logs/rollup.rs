@@ -32,10 +32,17 @@ pub(super) enum Cube {
     Users = 4,
     /// Everything but the status.
     UsersWhole = 5,
+    /// Prompt, provider, model, key, application, team; only of requests that have a prompt.
+    Prompts = 6,
 }
 
 impl Cube {
     const EACH: [Self; 6] = [Self::All, Self::Models, Self::Keys, Self::Whole, Self::Users, Self::UsersWhole];
+
+    /// The cubes that rows belong to.
+    fn of(rows: &Alike<'_>) -> impl Iterator<Item = Self> + use<> {
+        Self::EACH.into_iter().chain(rows.prompt.map(|_| Self::Prompts))
+    }
 
     pub(super) fn number(self) -> i64 {
         self as i64
@@ -58,13 +65,15 @@ struct Dims {
     team: Option<String>,
     user: Option<String>,
     status: Option<i64>,
+    prompt: Option<String>,
 }
 
 impl Dims {
     fn of(rows: &Alike<'_>, cube: Cube) -> Self {
-        let models = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole);
-        let keys = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole);
+        let models = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
+        let keys = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let users = matches!(cube, Cube::Users | Cube::UsersWhole);
+        let prompt = rows.prompt.filter(|_| cube == Cube::Prompts);
         Self {
             cube,
             org: rows.org,
@@ -74,17 +83,18 @@ impl Dims {
             app: rows.app.filter(|_| keys).map(|id| id.to_string()),
             team: rows.team.filter(|_| keys).map(|id| id.to_string()),
             user: rows.user.filter(|_| users).map(clean),
-            status: (!users).then(|| i64::from(rows.status)),
+            status: (!users && prompt.is_none()).then(|| i64::from(rows.status)),
+            prompt: prompt.map(clean),
         }
     }
 
     fn id(&self) -> i64 {
-        let Self { cube, org, provider, model, key, app, team, user, status } = self;
-        let cube = cube.number().to_string();
+        let Self { cube, org, provider, model, key, app, team, user, status, prompt } = self;
+        let (cube, org) = (cube.number().to_string(), org.to_string());
         let status = status.map(|status| status.to_string());
-        digest(&[
-            Some(&cube),
-            Some(&org.to_string()),
+        let mut columns = vec![
+            Some(cube.as_str()),
+            Some(org.as_str()),
             provider.as_deref(),
             model.as_deref(),
             key.as_deref(),
@@ -92,12 +102,15 @@ impl Dims {
             team.as_deref(),
             user.as_deref(),
             status.as_deref(),
-        ])
+        ];
+        // Ids of lines from before there were prompts stay what they were.
+        columns.extend(prompt.as_deref().map(Some));
+        digest(&columns)
     }
 
     fn columns(self, id: i64) -> Vec<Arg> {
-        let Self { cube, org, provider, model, key, app, team, user, status } = self;
-        args![id, org, cube.number(), provider, model, key, app, team, user, status]
+        let Self { cube, org, provider, model, key, app, team, user, status, prompt } = self;
+        args![id, org, cube.number(), provider, model, key, app, team, user, status, prompt]
     }
 }
 
@@ -113,6 +126,7 @@ struct Alike<'a> {
     app: Option<AppId>,
     team: Option<TeamId>,
     user: Option<&'a str>,
+    prompt: Option<&'a str>,
     status: u16,
 }
 
@@ -127,6 +141,7 @@ impl<'a> Alike<'a> {
             app: row.app_id,
             team: row.team_id,
             user: row.user.as_deref(),
+            prompt: row.prompt.as_ref().map(|prompt| prompt.name.as_str()),
             status: row.status,
         }
     }
@@ -141,7 +156,7 @@ pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError>
     let mut dims: HashMap<Dims, i64, Fast> = HashMap::default();
     let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
     for (alike, totals) in &kinds {
-        for cube in Cube::EACH {
+        for cube in Cube::of(alike) {
             let id = *dims.entry(Dims::of(alike, cube)).or_insert_with_key(Dims::id);
             for (grain, length) in [(cube.hours(), HOUR), (Grain::Days, DAY)] {
                 let sums = grains.entry(grain).or_default();
@@ -212,8 +227,9 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
 
 static DIMS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO usage_dims (id, org_id, cube, provider, model, key_id, app_id, team_id, user_id, status) VALUES",
-        "(?,?,?,?,?,?,?,?,?,?)",
+        "INSERT INTO usage_dims (id, org_id, cube, provider, model, key_id, app_id, team_id, user_id, status, prompt) \
+         VALUES",
+        "(?,?,?,?,?,?,?,?,?,?,?)",
         "ON CONFLICT (id) DO NOTHING",
     )
 });

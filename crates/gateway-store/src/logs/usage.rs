@@ -35,6 +35,8 @@ pub enum Group {
     Team,
     User,
     Status,
+    /// Only requests that have one.
+    Prompt,
 }
 
 impl Group {
@@ -47,6 +49,7 @@ impl Group {
             Self::Team => "team_id",
             Self::User => "user_id",
             Self::Status => "status",
+            Self::Prompt => "prompt",
         }
     }
 }
@@ -203,6 +206,9 @@ fn smallest_cube(filter: &UsageFilter, group: Option<Group>) -> Cube {
         || team_id.is_some()
         || matches!(group, Some(Group::Key | Group::App | Group::Team));
     let users = user.is_some() || group == Some(Group::User);
+    if group == Some(Group::Prompt) {
+        return Cube::Prompts;
+    }
     match (users, models, keys) {
         (true, false, false) => Cube::Users,
         (true, _, _) => Cube::UsersWhole,
@@ -312,11 +318,14 @@ fn rows_statement(
             format!("({time} - {origin}) / {length} * {length} + {origin}")
         }
     };
-    let group = grouping("u", group);
+    let grouping = grouping("u", group);
     let mut values = args![org, first_log_id(span.from), first_log_id(span.to)];
-    let conditions = conditions("u", filter, &mut values);
+    let mut conditions = conditions("u", filter, &mut values);
+    if group == Some(Group::Prompt) {
+        conditions.push_str(" AND u.prompt IS NOT NULL");
+    }
     let sql = format!(
-        "SELECT {at} AS at, {group} AS grp, {FROM_ROWS} FROM log_rows u \
+        "SELECT {at} AS at, {grouping} AS grp, {FROM_ROWS} FROM log_rows u \
          WHERE u.org_id = $1 AND u.id >= $2 AND u.id < $3{conditions} GROUP BY 1, 2"
     );
     (sql, values)

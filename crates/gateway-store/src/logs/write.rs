@@ -78,9 +78,9 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
         "INSERT INTO log_rows (id, org_id, request_id, created_at, level, source, provider, shape, model, method, path, \
          status, error_code, stream, latency_ms, ttft_ms, prompt_tokens, completion_tokens, cached_tokens, \
          cache_write_tokens, reasoning_tokens, audio_tokens, usage_estimated, cost, unpriced, cache, attempts, key_id, \
-         app_id, team_id, user_id, session_id, metadata, traceparent, request_stored, response_stored, \
-         response_is_stream, preview) VALUES",
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+         app_id, team_id, user_id, session_id, metadata, prompt, prompt_version, traceparent, request_stored, \
+         response_stored, response_is_stream, preview) VALUES",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
@@ -118,6 +118,7 @@ fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
         user,
         session_id: _,
         metadata,
+        prompt,
         traceparent,
         request_stored,
         response_stored,
@@ -160,6 +161,8 @@ fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
         user.as_deref().map(clean),
         session,
         json(metadata),
+        prompt.as_ref().map(|prompt| clean(&prompt.name)),
+        prompt.as_ref().map(|prompt| prompt.version),
         traceparent.as_deref().map(clean),
         stored_name(*request_stored),
         stored_name(*response_stored),

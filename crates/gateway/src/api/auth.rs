@@ -81,7 +81,7 @@ async fn list_orgs(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<A
 pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> Outcome<Vec<(orgs::Org, Role)>> {
     match &identity.who {
         Who::User { id, .. } => Ok(orgs::of_user(&app.db, *id).await?),
-        Who::Key(_) => {
+        Who::Key(_) | Who::Org => {
             let org = orgs::find(&app.db, identity.org.id).await?;
             Ok(org.map(|org| (org, identity.role)).into_iter().collect())
         }

@@ -133,7 +133,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Person {
         let identity = identity(parts)?;
         match identity.who {
             Who::User { id, token, expires_at } => Ok(Self { id, token, expires_at, identity }),
-            Who::Key(_) => {
+            Who::Key(_) | Who::Org => {
                 Err(Problem::forbidden("this needs a session token; an API key does not act for a person"))
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, UserId};
+use gateway_core::ids::{AppId, CaseId, DatasetId, KeyId, OrgId, PlayId, TeamId, UserId};
 use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -48,7 +48,37 @@ macro_rules! id_params {
         }
     )+};
 }
-id_params!(OrgId = "orgId", KeyId = "keyId", TeamId = "teamId", AppId = "appId", UserId = "userId");
+id_params!(
+    OrgId = "orgId",
+    KeyId = "keyId",
+    TeamId = "teamId",
+    AppId = "appId",
+    UserId = "userId",
+    DatasetId = "datasetId",
+    CaseId = "caseId",
+    PlayId = "playId"
+);
+
+/// An id that is a number: `number_param!(/// doc … RunId = "runId");`
+macro_rules! number_param {
+    ($(#[$doc:meta])* $name:ident = $param:literal) => {
+        $(#[$doc])*
+        pub(super) struct $name(pub i64);
+
+        impl $crate::api::extract::PathParam for $name {
+            const NAME: &'static str = $param;
+
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map(Self).map_err(|_| "not a valid id: expected a whole number".into())
+            }
+
+            fn schema() -> serde_json::Value {
+                serde_json::json!({"type": "integer", "format": "int64"})
+            }
+        }
+    };
+}
+pub(super) use number_param;
 
 /// A parameter that may be any text: `text_param!(/// doc … SessionId = "sessionId");`
 macro_rules! text_param {
@@ -297,6 +327,9 @@ pub struct Json<T>(pub T);
 /// 201: something was made.
 pub struct Created<T>(pub T);
 
+/// 202: something will be done.
+pub struct Accepted<T>(pub T);
+
 macro_rules! json_answer {
     ($($name:ident = $status:literal),+ $(,)?) => {$(
         impl<T: Serialize> IntoResponse for $name<T> {
@@ -315,7 +348,7 @@ macro_rules! json_answer {
         }
     )+};
 }
-json_answer!(Json = 200, Created = 201);
+json_answer!(Json = 200, Created = 201, Accepted = 202);
 
 /// `{"deleted": true}`
 #[derive(Serialize, JsonSchema)]

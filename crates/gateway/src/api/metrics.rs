@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use gateway_core::totals::{Totals, usd};
+use gateway_store::evals::{self, Tally};
 use gateway_store::logs::{self, ModelUsage};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
@@ -69,16 +70,17 @@ async fn snapshot(State(app): Shared, caller: Caller<Viewer>, wants: Wants) -> O
     for part in &usage {
         all.add(&part.totals);
     }
+    let evals = evals::tally(&app.db, caller.org.id).await?;
     let uptime_seconds = app.started.elapsed().as_secs();
     Ok(match wants {
-        Wants::Json => Answer::Json(summed(&usage, &all, uptime_seconds)),
+        Wants::Json => Answer::Json(summed(&usage, &all, evals, uptime_seconds)),
         Wants::Prometheus | Wants::OpenMetrics => {
-            Answer::Text(text(&usage, &all, uptime_seconds, wants), wants)
+            Answer::Text(text(&usage, &all, evals, uptime_seconds, wants), wants)
         }
     })
 }
 
-fn summed(usage: &[ModelUsage], all: &Totals, uptime_seconds: u64) -> Snapshot {
+fn summed(usage: &[ModelUsage], all: &Totals, evals: Tally, uptime_seconds: u64) -> Snapshot {
     let mut providers: BTreeMap<String, Counts> = BTreeMap::new();
     let mut models: BTreeMap<String, Counts> = BTreeMap::new();
     let mut status_codes: BTreeMap<String, i64> = BTreeMap::new();
@@ -104,7 +106,7 @@ fn summed(usage: &[ModelUsage], all: &Totals, uptime_seconds: u64) -> Snapshot {
             p95: all.latencies.percentile(0.95),
             p99: all.latencies.percentile(0.99),
         },
-        evals: Evals { passed: 0, failed: 0 },
+        evals: Evals { passed: evals.passed, failed: evals.failed },
         uptime_seconds,
     }
 }
@@ -115,7 +117,7 @@ fn average(all: &Totals) -> f64 {
 }
 
 /// The exposition format. OpenMetrics names a counter's family without `_total` and wants an end.
-fn text(usage: &[ModelUsage], all: &Totals, uptime_seconds: u64, wants: Wants) -> String {
+fn text(usage: &[ModelUsage], all: &Totals, evals: Tally, uptime_seconds: u64, wants: Wants) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, lines: Vec<String>| {
         let counted = kind == "counter" && matches!(wants, Wants::Prometheus);
@@ -173,6 +175,14 @@ fn text(usage: &[ModelUsage], all: &Totals, uptime_seconds: u64, wants: Wants) -
             format!("gateway_latency_milliseconds_sum {}", all.latencies.sum),
             format!("gateway_latency_milliseconds_count {}", all.requests),
         ],
+    );
+    family(
+        "gateway_eval_results",
+        "counter",
+        "Verdicts of evals.",
+        [("passed", evals.passed), ("failed", evals.failed)]
+            .map(|(verdict, n)| format!("gateway_eval_results_total{{verdict=\"{verdict}\"}} {n}"))
+            .to_vec(),
     );
     family(
         "gateway_uptime_seconds",

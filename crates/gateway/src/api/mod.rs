@@ -3,8 +3,11 @@
 mod accounts;
 mod apps;
 mod auth;
+mod cache;
 pub mod caller;
+mod datasets;
 pub mod docs;
+mod evals;
 pub mod extract;
 mod keys;
 mod logs;
@@ -12,6 +15,8 @@ mod members;
 mod metrics;
 mod orgs;
 pub mod page;
+mod playground;
+mod prompts;
 mod providers;
 mod query;
 pub mod route;
@@ -40,11 +45,16 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         providers::area(),
+        prompts::area(),
+        datasets::area(),
+        evals::area(),
+        playground::area(),
         logs::area(),
         sessions::area(),
         users::area(),
         usage::area(),
         metrics::area(),
+        cache::area(),
         system::area(),
     ]
 }

@@ -5,6 +5,7 @@ use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
+use gateway_store::shared::cache::Scope;
 use gateway_store::{members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -86,7 +87,7 @@ async fn list(
     let page = params.page()?;
     let found = match &caller.who {
         Who::User { id, .. } => orgs::page_of_user(&app.db, *id, &page).await?,
-        Who::Key(_) => orgs::page_of_one(&app.db, caller.org.id, caller.role, &page).await?,
+        Who::Key(_) | Who::Org => orgs::page_of_one(&app.db, caller.org.id, caller.role, &page).await?,
     };
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(OrgList { orgs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
@@ -164,5 +165,7 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     }
     tx.commit().await?;
     app.access.forget_all_of(org);
+    app.cache.purge(org, Scope::All).await;
+    app.prompts.forget_all_of(org);
     Ok(Deleted::yes())
 }

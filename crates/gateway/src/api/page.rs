@@ -26,6 +26,16 @@ pub struct PageParams {
 }
 
 impl PageParams {
+    /// For lists that take other parameters besides.
+    pub fn of(limit: Option<i64>, cursor: Option<String>) -> Self {
+        Self { limit, cursor }
+    }
+
+    /// A page of a list whose cursors are numbers.
+    pub fn numbered(&self) -> Outcome<Page> {
+        numbered(self.limit, self.cursor.as_deref())
+    }
+
     pub fn page(&self) -> Outcome<Page> {
         Ok(Page {
             limit: checked_limit(self.limit)?,
@@ -53,7 +63,7 @@ pub fn checked_limit(limit: Option<i64>) -> Outcome<i64> {
 }
 
 /// A whole number too large for us is above the maximum, and no worse than any other that is.
-fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+pub(super) fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| match text.parse::<i64>() {
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(i64::MAX),

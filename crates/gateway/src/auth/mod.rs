@@ -39,8 +39,14 @@ pub struct Identity {
 
 #[derive(Clone)]
 pub enum Who {
-    User { id: UserId, token: TokenId, expires_at: Timestamp },
+    User {
+        id: UserId,
+        token: TokenId,
+        expires_at: Timestamp,
+    },
     Key(Arc<KeyFacts>),
+    /// The organization itself, for what it has ordered to be done in the background.
+    Org,
 }
 
 impl Identity {
@@ -49,6 +55,7 @@ impl Identity {
         match &self.who {
             Who::User { id, .. } => id.to_string(),
             Who::Key(key) => key.id.to_string(),
+            Who::Org => self.org.id.to_string(),
         }
     }
 }
@@ -228,19 +235,30 @@ pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identit
         let identified = runtime.spawn(async move { identify(&app, &headers).await });
         identified.await.map_err(|_| Denied::Unavailable)??
     };
-    let limit = app.config.rate_limits.of(identity.org.plan);
-    if limit > 0 {
-        let now = app.clock.now();
-        let verdict = match &identity.who {
-            Who::Key(key) => key.counter.count(limit, now),
-            Who::User { id, .. } => app.access.counters.of(id.0).count(limit, now),
-        };
-        if !verdict.allowed {
-            return Err(Denied::RateLimited(verdict));
-        }
-        identity.rate = Some(verdict);
-    }
+    count(app, &mut identity)?;
     Ok(identity)
+}
+
+/// Counts one more request of this caller against the limit of its plan.
+pub fn count(app: &App, identity: &mut Identity) -> Result<(), Denied> {
+    let limit = app.config.rate_limits.of(identity.org.plan);
+    if limit == 0 {
+        return Ok(());
+    }
+    let now = app.clock.now();
+    let verdict = match &identity.who {
+        Who::Key(key) => key.counter.count(limit, now),
+        Who::User { id, .. } => app.access.counters.of(id.0).count(limit, now),
+        Who::Org => app.access.counters.of(identity.org.id.0).count(limit, now),
+    };
+    identity.rate = Some(verdict);
+    if verdict.allowed { Ok(()) } else { Err(Denied::RateLimited(verdict)) }
+}
+
+/// The organization itself as a caller; none when it is gone.
+pub async fn for_org(app: &App, org: OrgId) -> Result<Option<Identity>, StoreError> {
+    let org = app.access.org(app, org).await?;
+    Ok(org.map(|org| Identity { org, role: Role::Member, who: Who::Org, rate: None }))
 }
 
 /// Would these headers still be let in? Counts against no limit; while the database is away, who was in stays in.

@@ -12,6 +12,7 @@ const ENTRIES_PER_SHARD: usize = 4096;
 
 pub struct Snapshot<K, V> {
     shards: Vec<RwLock<Shard<K, V>>>,
+    entries_per_shard: usize,
     hasher: RandomState,
 }
 
@@ -23,12 +24,17 @@ struct Shard<K, V> {
 
 impl<K: Hash + Eq + Clone, V> Default for Snapshot<K, V> {
     fn default() -> Self {
-        let empty = || RwLock::new(Shard { generation: 0, entries: HashMap::new() });
-        Self { shards: (0..SHARDS).map(|_| empty()).collect(), hasher: RandomState::new() }
+        Self::with_room(ENTRIES_PER_SHARD)
     }
 }
 
 impl<K: Hash + Eq + Clone, V> Snapshot<K, V> {
+    /// For 64 times as many entries.
+    pub fn with_room(entries_per_shard: usize) -> Self {
+        let empty = || RwLock::new(Shard { generation: 0, entries: HashMap::new() });
+        Self { shards: (0..SHARDS).map(|_| empty()).collect(), entries_per_shard, hasher: RandomState::new() }
+    }
+
     pub fn known(&self, key: &K) -> Option<Arc<V>> {
         self.shard(key).read().unwrap_or_else(PoisonError::into_inner).entries.get(key).cloned()
     }
@@ -52,7 +58,7 @@ impl<K: Hash + Eq + Clone, V> Snapshot<K, V> {
                 continue;
             }
             if let Some(value) = &loaded {
-                shard.make_room();
+                shard.make_room(self.entries_per_shard);
                 shard.entries.insert(key.clone(), Arc::clone(value));
             }
             return Ok(loaded);
@@ -88,8 +94,8 @@ impl<K: Hash + Eq + Clone, V> Snapshot<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Shard<K, V> {
-    fn make_room(&mut self) {
-        if self.entries.len() >= ENTRIES_PER_SHARD
+    fn make_room(&mut self, most: usize) {
+        if self.entries.len() >= most
             && let Some(victim) = self.entries.keys().next().cloned()
         {
             self.entries.remove(&victim);

@@ -68,6 +68,7 @@ pub static SETTINGS: &[Setting] = &[
         "1073741824",
         "log rows that wait on disk while the database is away; past it bodies are shed first",
     ),
+    plain("cache_bytes", "67108864", "memory for cached answers of all organizations together"),
     plain("prices_file", "", "a CSV file whose prices go over the built-in ones"),
     plain("workers", "", "threads that carry requests; default one per core"),
     plain("log_level", "info", "the server's own log: error, warn, info, debug or trace"),

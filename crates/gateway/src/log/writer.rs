@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::logs::LogRow;
-use gateway_store::logs;
+use gateway_store::{StoreError, logs};
 
 use super::spool::{AtHand, Readable, read_records};
 use super::tempo::{Tempo, Watch};
 use crate::app::App;
+use crate::evals::live;
 
 /// How long a row waits before the writer looks. Under load it looks less often: large batches cost less per row.
 const TICK: Duration = Duration::from_millis(100);
@@ -64,16 +65,17 @@ enum DrainError {
     #[error("the spool cannot be read: {0}")]
     Disk(#[from] std::io::Error),
     #[error("the store does not take them: {0}")]
-    Store(#[from] gateway_store::StoreError),
+    Store(#[from] StoreError),
 }
 
 async fn drain(app: &App, progress: &mut Progress, watch: &mut Watch) -> Result<(), DrainError> {
     let stranded = app.spool.take_stranded();
-    if !stranded.is_empty()
-        && let Err(error) = logs::write_batch(&app.logs, &stranded).await
-    {
-        app.spool.put_back(stranded);
-        return Err(error.into());
+    if !stranded.is_empty() {
+        if let Err(error) = logs::write_batch(&app.logs, &stranded).await {
+            app.spool.put_back(stranded);
+            return Err(error.into());
+        }
+        sample(app, &stranded).await?;
     }
     for segment in app.spool.readable()? {
         let tempo = |watch: &mut Watch| if app.is_stopping() { Tempo::SWIFT } else { watch.tempo(app) };
@@ -112,10 +114,24 @@ async fn move_some(
     for batch in rows.chunks(batch_rows) {
         logs::write_at_ease(&app.logs, batch, tempo.pause).await?;
         tell_followers(app, batch);
+        sample(app, batch).await?;
     }
     app.spool.moved(length);
     progress.0.insert(segment.path.clone(), done + length);
     Ok(true)
+}
+
+/// Rows are given to the evals of live traffic while the spool still has them, so that a crash skips none. What the
+/// store can never take is no reason to hold up the rows behind.
+async fn sample(app: &App, rows: &[LogRow]) -> Result<(), DrainError> {
+    match live::sample(app, rows).await {
+        Err(error @ StoreError::Unavailable(_)) => Err(error.into()),
+        Err(error) => {
+            tracing::error!(%error, "new rows could not be given to evals");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Rows are told to followers once they can be read back, so that who misses one finds it in the store.

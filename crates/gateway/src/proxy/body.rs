@@ -10,14 +10,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use gateway_core::llm::fold::set_stream;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek, replace_model};
+use gateway_core::llm::translate::holds_wrapped_signatures;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::call::{Call, Hop};
+use super::call::{Call, Hop, Way};
 use super::record::Record;
+use super::translate;
 use crate::problem::{Outcome, Problem};
 
 /// A caller that sends nothing for this long is given up.
@@ -39,9 +42,15 @@ impl Inbound {
         Self { pieces: Vec::new(), length: 0, rest, limit }
     }
 
+    /// A body of our own making.
+    pub fn whole(body: Bytes, limit: usize) -> Self {
+        Self { length: body.len(), pieces: vec![body], rest: None, limit }
+    }
+
     /// The length that was announced is beyond the limit.
     pub fn is_too_large(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.size_hint().lower() > self.limit as u64)
+        let announced = self.rest.as_ref().map_or(0, |rest| rest.size_hint().lower());
+        announced > self.limit as u64 || self.length > self.limit
     }
 
     /// The request has no body.
@@ -57,7 +66,7 @@ impl Inbound {
     /// Reads until what the gateway needs is known, or there is nothing more. `whole`: to the end, because a second
     /// `model` further down must be seen.
     pub async fn peek(&mut self, whole: bool) -> Outcome<Result<RequestPeek, PeekError>> {
-        if !self.read_piece().await? {
+        if self.pieces.is_empty() && !self.read_piece().await? {
             return Ok(peek(b""));
         }
         if self.rest.is_none() {
@@ -171,26 +180,38 @@ pub enum Payload {
 
 impl Payload {
     /// The body for the attempt under way. None: it has been sent already and was not kept.
-    pub fn outbound(&mut self, call: &mut Call) -> Option<Outbound> {
+    pub fn outbound(&mut self, call: &mut Call) -> Outcome<Option<Outbound>> {
         let body = match self {
-            Payload::Passing(body) => return body.take(),
+            Payload::Passing(body) => return Ok(body.take()),
             Payload::Kept(body) => body.clone(),
         };
         call.hide_usage = false;
-        let renamed = if call.model_in_path || call.model() == call.asked_model.as_deref() {
-            None
-        } else {
-            call.model().and_then(|model| replace_model(&body, model))
-        };
-        let body = renamed.map_or(body, Bytes::from);
+        // A conversation that has been elsewhere may carry signatures that only their maker can read.
+        let has_travelled = || call.hops.len() > 1 && call.caller_is_known && holds_wrapped_signatures(&body);
+        if call.hop().way == Way::Translated || has_travelled() {
+            let (translation, body) = translate::request(call, call.hop(), &body)?;
+            call.translation = Some(translation);
+            return Ok(Some(Outbound::whole(body)));
+        }
+        let body = Self::edited(call, body);
         if asks_for_usage(call, call.hop())
             && !call.usage_refused
             && let Some(asking) = add_include_usage(&body)
         {
             call.hide_usage = true;
-            return Some(Outbound::whole(asking.into()));
+            return Ok(Some(Outbound::whole(asking.into())));
         }
-        Some(Outbound::whole(body))
+        Ok(Some(Outbound::whole(body)))
+    }
+
+    /// The caller's body with the model of the hop, and the stream that the caller asked for by a header.
+    fn edited(call: &Call, body: Bytes) -> Bytes {
+        let is_renamed = !call.model_in_path && call.model() != call.asked_model.as_deref();
+        let renamed = call.model().filter(|_| is_renamed).and_then(|model| replace_model(&body, model));
+        let body = renamed.map_or(body, Bytes::from);
+        let format = call.format().filter(|_| call.sets_stream());
+        let streaming = format.and_then(|format| set_stream(format, &body, true));
+        streaming.map_or(body, Bytes::from)
     }
 
     pub fn kept(&self) -> Option<&Bytes> {

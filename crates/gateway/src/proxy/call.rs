@@ -1,9 +1,11 @@
 //! What the caller asks for: the provider, the directives in `X-Gateway-*` headers, and where the request may go.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::llm::ClientShape;
+use gateway_core::llm::fold::{Format, stream_path};
 use gateway_core::llm::paths::{Operation, caller_shape, model_from_path, operation, streams_by_path};
 use gateway_core::route::{MAX_RETRIES, Route, Step, parse_chain};
 use http::HeaderMap;
@@ -11,9 +13,12 @@ use http::request::Parts;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use super::cached::{CACHE, Caching};
 use super::target::Target;
+use super::translate::Translation;
 use crate::app::App;
 use crate::auth::Identity;
+use crate::cache::Mode;
 use crate::problem::{Outcome, Problem};
 use crate::server::PROVIDER;
 
@@ -34,6 +39,8 @@ pub enum Way {
     AsItCame,
     /// At another path, which this provider has for the same thing.
     At(String),
+    /// In the provider's own format.
+    Translated,
 }
 
 /// Everything that is known of a request before it is sent.
@@ -51,12 +58,27 @@ pub struct Call {
     pub credential: Option<usize>,
     pub operation: Operation,
     pub caller: ClientShape,
+    /// The caller says which format it speaks, so that it is translated where the provider speaks another.
+    pub format_is_set: bool,
+    /// Neither the path nor the caller says which format it is: it can be taken elsewhere, but not translated.
+    pub caller_is_known: bool,
+    /// How the attempt under way was translated.
+    pub translation: Option<Translation>,
     /// From the path when it stands there, else from the body.
     pub asked_model: Option<String>,
     pub model_in_path: bool,
     /// A model in the body besides one in the path: the provider may heed either.
     pub body_model: Option<String>,
+    /// The provider is asked for a stream.
     pub stream: bool,
+    /// The caller gets one.
+    pub wants_stream: bool,
+    /// The caller's body does not ask for the stream that the provider is asked for.
+    sets_stream: bool,
+    /// `X-Gateway-Stream`
+    stream_header: Option<bool>,
+    /// What the caller asks of the cache.
+    pub caching: Option<Caching>,
     /// The body asks for the usage chunk itself, so that it must not be hidden.
     pub wants_usage: bool,
     /// The usage chunk is asked for by us alone.
@@ -72,6 +94,7 @@ pub struct Call {
     pub stored_credential: bool,
 }
 
+const FORMAT: &str = "x-gateway-format";
 const MAX_TAG: usize = 256;
 const MAX_METADATA: usize = 16 << 10;
 
@@ -82,6 +105,15 @@ impl Call {
         let path = head.uri.path();
         let log = one_of(headers, "x-gateway-log", &["full", "metadata"])?;
         let asked_model = path_model(identity, path)?;
+        let format =
+            one_of(headers, FORMAT, &ClientShape::ALL.map(ClientShape::as_str))?.and_then(ClientShape::parse);
+        let by_path = caller_shape(path);
+        if let (Some(format), Some(by_path)) = (format, by_path)
+            && format != by_path
+        {
+            let why = format!("is {}, but the path is one of {}", format.as_str(), by_path.as_str());
+            return Err(Problem::field(FORMAT, why));
+        }
         Ok(Self {
             provider,
             steps: chain(headers)?,
@@ -93,10 +125,18 @@ impl Call {
             at: 0,
             credential: None,
             operation: operation(path),
-            caller: caller_shape(path).unwrap_or(ClientShape::OpenAiChat),
+            caller: format.or(by_path).unwrap_or(ClientShape::OpenAiChat),
+            format_is_set: format.is_some(),
+            caller_is_known: format.is_some() || by_path.is_some(),
+            translation: None,
             model_in_path: asked_model.is_some(),
             asked_model,
             stream: streams_by_path(path, head.uri.query()),
+            wants_stream: false,
+            sets_stream: false,
+            stream_header: one_of(headers, "x-gateway-stream", &["true", "false"])?
+                .map(|value| value == "true"),
+            caching: caching(headers)?,
             body_model: None,
             wants_usage: false,
             hide_usage: false,
@@ -123,11 +163,36 @@ impl Call {
         self.hop().model.as_deref()
     }
 
+    /// The body is known: decides who streams.
+    pub fn settle_stream(&mut self) {
+        self.wants_stream = self.stream;
+        let can_stream = Format::of(self.caller.native(), self.operation).is_some();
+        if let Some(wanted) = self.stream_header.filter(|_| can_stream) {
+            self.wants_stream = wanted;
+            self.sets_stream = wanted && !self.stream;
+            self.stream |= wanted;
+        }
+    }
+
+    /// The caller said by a header what it wants.
+    pub fn has_stream_header(&self) -> bool {
+        self.stream_header.is_some()
+    }
+
+    pub fn sets_stream(&self) -> bool {
+        self.sets_stream
+    }
+
     /// The path and query of the attempt under way.
-    pub fn path<'a>(&'a self, head: &'a Parts) -> &'a str {
-        match &self.hop().way {
-            Way::AsItCame => head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
-            Way::At(path) => path,
+    pub fn path<'a>(&'a self, head: &'a Parts) -> Cow<'a, str> {
+        let own = || head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        match (&self.hop().way, &self.translation) {
+            (_, Some(made)) => made.path.as_str().into(),
+            (Way::At(path), _) => path.as_str().into(),
+            (Way::AsItCame | Way::Translated, _) if self.sets_stream => {
+                stream_path(own(), true).map_or(own().into(), Cow::Owned)
+            }
+            (Way::AsItCame | Way::Translated, _) => own().into(),
         }
     }
 
@@ -141,6 +206,7 @@ impl Call {
     pub fn enter(&mut self, at: usize) {
         self.at = at;
         self.credential = None;
+        self.translation = None;
         self.usage_refused = false;
     }
 }
@@ -149,6 +215,36 @@ fn chain(headers: &HeaderMap) -> Outcome<Vec<Step>> {
     const NAME: &str = "x-gateway-fallback";
     let Some(text) = text(headers, NAME)? else { return Ok(Vec::new()) };
     parse_chain(text).map_err(|why| Problem::field(NAME, why))
+}
+
+fn caching(headers: &HeaderMap) -> Outcome<Option<Caching>> {
+    const TTL: &str = "x-gateway-cache-ttl";
+    const THRESHOLD: &str = "x-gateway-cache-threshold";
+    let mode = one_of(headers, CACHE.as_str(), &["true", "exact", "semantic", "refresh", "false"])?;
+    let ttl = match text(headers, TTL)? {
+        None => 3_600,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|seconds| (1..=2_592_000).contains(seconds))
+            .ok_or_else(|| Problem::field(TTL, "must be a whole number of seconds from 1 to 2592000"))?,
+    };
+    let threshold = match text(headers, THRESHOLD)? {
+        None => 0.95,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|threshold| (0.0..=1.0).contains(threshold))
+            .ok_or_else(|| Problem::field(THRESHOLD, "must be a number from 0 to 1"))?,
+    };
+    let namespace = tag(headers, "x-gateway-cache-namespace")?.unwrap_or_default();
+    let mode = match mode {
+        None | Some("false") => return Ok(None),
+        Some("semantic") => Mode::Semantic,
+        Some("refresh") => Mode::Refresh,
+        Some(_) => Mode::Exact,
+    };
+    Ok(Some(Caching { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
 }
 
 fn retries(headers: &HeaderMap) -> Outcome<u32> {
@@ -161,7 +257,7 @@ fn retries(headers: &HeaderMap) -> Outcome<u32> {
 /// A path whose model cannot be told for sure is refused to keys that name models; others may go on.
 fn path_model(identity: &Identity, path: &str) -> Outcome<Option<String>> {
     match model_from_path(path) {
-        Ok(model) => Ok(model.map(std::borrow::Cow::into_owned)),
+        Ok(model) => Ok(model.map(Cow::into_owned)),
         Err(_) if !super::admit::names_models(identity) => Ok(None),
         Err(error) => Err(Problem::bad_request(error.to_string())),
     }

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::cached::CACHE;
 use super::call::Call;
 use super::record::Record;
 use super::target::Target;
@@ -21,6 +22,7 @@ use super::upstream::signs_with;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::rate_headers;
+use crate::server::PROVIDER;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
@@ -29,7 +31,6 @@ const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-status");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 const LOG_ID: HeaderName = HeaderName::from_static("x-gateway-log-id");
-const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
 const MODEL: HeaderName = HeaderName::from_static("x-gateway-model");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -54,7 +55,11 @@ pub fn outbound(app: &App, call: &Call, head: &Parts) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(head.headers.len() + 4);
     let listed = connection_tokens(&head.headers);
     for (name, value) in &head.headers {
-        if stays_here(name) || CREDENTIALS.contains(name) || listed.iter().any(|token| name.as_str() == token)
+        let is_foreign = call.translation.is_some() && is_of_a_format(name);
+        if stays_here(name)
+            || CREDENTIALS.contains(name)
+            || is_foreign
+            || listed.iter().any(|token| name.as_str() == token)
         {
             continue;
         }
@@ -82,13 +87,35 @@ fn add_callers_credential(app: &App, call: &Call, from: &HeaderMap, to: &mut Hea
     let mut found = false;
     for name in CREDENTIALS {
         for value in from.get_all(&name) {
-            if is_the_providers(app, value) {
+            if !is_the_providers(app, value) {
+                continue;
+            }
+            found = true;
+            if call.translation.is_none() {
                 to.append(name.clone(), value.clone());
-                found = true;
+            } else if let Some(secret) = bare(value) {
+                // The SDK showed it as its own provider wants to see it.
+                add_stored_credential(call.target(), Some(&secret), to);
             }
         }
     }
     found
+}
+
+/// A credential without the scheme in front of it.
+fn bare(value: &HeaderValue) -> Option<SecretString> {
+    let text = value.to_str().ok()?;
+    let secret = match text.split_once(' ') {
+        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => secret,
+        _ => text,
+    };
+    Some(secret.trim().into())
+}
+
+/// Headers that mean something in one wire format only.
+fn is_of_a_format(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    ["anthropic-", "openai-", "x-goog-", "x-amz"].iter().any(|prefix| text.starts_with(prefix))
 }
 
 /// SDKs always send some key: one of ours is no credential of the provider's, and a session token goes to no one.
@@ -192,6 +219,19 @@ pub fn complete(
     }
 }
 
+/// The headers of an answer from the cache.
+pub fn complete_found(headers: &mut HeaderMap, identity: &Identity, record: &Record) {
+    headers.extend(of_record(record));
+    for (name, value) in [(PROVIDER, Some(record.answered_by())), (MODEL, record.model())] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    if let Some(rate) = &identity.rate {
+        headers.extend(rate_headers(rate));
+    }
+}
+
 /// Where the provider uses a name of ours, ours stands and the provider's is passed on under another.
 fn rename_ours(headers: &mut HeaderMap) {
     let is_ours = |name: &HeaderName| {
@@ -215,19 +255,36 @@ fn rename_ours(headers: &mut HeaderMap) {
 }
 
 fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = Vec::with_capacity(8);
-    headers.push((REQUEST_ID, record.request_id().clone()));
-    headers.push((LOG_ID, record.id().into()));
+    let mut headers = of_record(record);
     if let Ok(provider) = HeaderValue::from_str(&call.target().name) {
         headers.push((PROVIDER, provider));
     }
     if let Some(model) = call.model().and_then(|model| HeaderValue::from_str(model).ok()) {
         headers.push((MODEL, model));
     }
+    if let Some(dropped) = call.translation.as_ref().map(|made| &made.dropped).filter(|list| !list.is_empty())
+        && let Ok(dropped) = HeaderValue::try_from(dropped.join(", "))
+    {
+        headers.push((HeaderName::from_static("x-gateway-dropped"), dropped));
+    }
+    headers
+}
+
+fn of_record(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::with_capacity(8);
+    headers.push((REQUEST_ID, record.request_id().clone()));
+    headers.push((LOG_ID, record.id().into()));
     headers.push((ATTEMPTS, record.attempts_made().into()));
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
         headers.push((SERVER_TIMING, timing));
     }
+    let cache = match record.cache() {
+        Some("hit") => "HIT",
+        Some("refresh") => "REFRESH",
+        Some(_) => "MISS",
+        None => return headers,
+    };
+    headers.push((CACHE, HeaderValue::from_static(cache)));
     headers
 }
 

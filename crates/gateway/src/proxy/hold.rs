@@ -34,8 +34,8 @@ pub fn kind_of(headers: &HeaderMap) -> Kind {
 /// The answer, once its beginning is known to be good.
 pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<Answered, Failed> {
     let kind = kind_of(&answered.head.headers);
-    let Answered { head, source } = answered;
-    let Source::Upstream(mut incoming) = source else { return Ok(Answered { head, source }) };
+    let Answered { head, source, .. } = answered;
+    let Source::Upstream(mut incoming) = source else { return Ok(Answered::new(head, source)) };
     let mut meter = Meter::new(shape, kind);
     let mut held = VecDeque::new();
     let enough = match kind {
@@ -47,7 +47,7 @@ pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<
     while length < enough {
         let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
             check_end(&mut meter, kind, length)?;
-            return Ok(Answered { head, source: Source::Pieces(held) });
+            return Ok(Answered::new(head, Source::Pieces(held)));
         };
         meter.feed(&piece);
         length += piece.len();
@@ -56,11 +56,11 @@ pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<
             break;
         }
     }
-    Ok(Answered { head, source: Source::Begun(held, incoming) })
+    Ok(Answered::new(head, Source::Begun(held, incoming)))
 }
 
 /// The next piece; None at the end.
-async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
+pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
     loop {
         if incoming.is_end_stream() {
             return Ok(None);

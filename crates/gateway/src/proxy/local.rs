@@ -50,5 +50,5 @@ pub async fn answer(
         sandbox::Body::Json(body) => Source::whole(body.into()),
         sandbox::Body::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
     };
-    Answered { head: response.into_parts().0, source }.or_failed(now)
+    Answered::new(response.into_parts().0, source).or_failed(now)
 }

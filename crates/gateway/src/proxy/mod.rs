@@ -1,8 +1,11 @@
 //! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, open
-//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions, one struct, no layers.
+//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions,
+//! one struct, no layers.
 
 mod admit;
+pub mod ask;
 mod body;
+mod cached;
 mod call;
 pub mod clients;
 mod headers;
@@ -11,9 +14,11 @@ mod local;
 mod pool;
 pub mod pulse;
 pub mod record;
+mod reshape;
 mod route;
 pub mod target;
 mod tee;
+mod translate;
 pub mod upstream;
 
 use std::sync::Arc;
@@ -21,15 +26,19 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
+use http::request::Parts;
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
 use crate::app::App;
 use crate::auth::Identity;
+use crate::cache::Mode;
 use crate::problem::{Outcome, Problem};
+use ask::Origin;
 use body::Inbound;
-use call::{Call, Hop};
+use cached::{Found, Keeper, Keeping};
+use call::{Call, Hop, Way};
 use clients::Clients;
 use record::Record;
 use tee::Tee;
@@ -49,26 +58,61 @@ pub async fn forward(
     request_id: &HeaderValue,
     request: Request<Incoming>,
 ) -> Outcome<Response> {
-    let started = Instant::now();
     let (head, incoming) = request.into_parts();
-    let mut call = Call::read(app, identity, &head)?;
-    let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    let inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    run(app, worker, identity, request_id, &head, inbound, Origin::default()).await
+}
+
+/// The stages, for whoever asks.
+async fn run(
+    app: &Arc<App>,
+    worker: &Worker,
+    identity: &Identity,
+    request_id: &HeaderValue,
+    head: &Parts,
+    mut inbound: Inbound,
+    origin: Origin,
+) -> Outcome<Response> {
+    let started = Instant::now();
+    let mut call = Call::read(app, identity, head)?;
     if inbound.is_too_large() {
         return Err(Problem::too_large(app.config.max_body_bytes));
     }
-    admit::learn_model(identity, &mut call, &head, &mut inbound).await?;
+    admit::learn_model(identity, &mut call, head, &mut inbound).await?;
+    call.settle_stream();
     route::plan(app, identity, &mut call)?;
-    admit::check_scopes(identity, &call, &head)?;
-    let mut record = Record::open(app, worker.lane, identity, &call, &head, request_id, started);
+    admit::check_scopes(identity, &call, head)?;
+    let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
+    record.came_from(origin);
     route::put_in_order(app, identity, &mut call, record.id());
     let payload = match inbound.settle(must_keep(&call), &mut record).await {
         Ok(payload) => payload,
         Err(problem) => return Err(refusal(&call, record, problem)),
     };
-    match route::walk(app, worker, identity, &mut call, &head, payload, &mut record).await {
-        Ok(answered) => Ok(pass_on(&call, identity, record, answered)),
-        Err(Failed { answer: Some(answered), .. }) => Ok(pass_on(&call, identity, record, *answered)),
-        Err(failed) => Err(failure(&call, record, &failed)),
+    let keeping = match (&call.caching, payload.kept()) {
+        (Some(caching), Some(body)) => {
+            record.missed(caching.mode == Mode::Refresh);
+            let ends_at = record.ends_at(app.config.proxy_timeout);
+            match cached::look(app, identity, &call, head, body, ends_at).await {
+                Found::Hit(hit) => return cached::give(app, &call, identity, record, &hit.entry),
+                Found::Lead(keeping) => Some(keeping),
+                Found::Nothing => None,
+            }
+        }
+        _ => None,
+    };
+    match route::walk(app, worker, identity, &mut call, head, payload, &mut record).await {
+        Ok(answered) => Ok(pass_on(&call, identity, record, answered, keeping)),
+        Err(Failed { answer: Some(answered), .. }) => {
+            cached::failed(keeping);
+            let ends_at = record.ends_at(call.timeout).into();
+            let answered = reshape::refusal(&call, *answered, ends_at).await;
+            Ok(pass_on(&call, identity, record, answered, None))
+        }
+        Err(failed) => {
+            cached::failed(keeping);
+            Err(failure(&call, record, &failed))
+        }
     }
 }
 
@@ -77,21 +121,32 @@ fn must_keep(call: &Call) -> bool {
     let needs_whole = |hop: &Hop| {
         hop.target.is_sandbox()
             || hop.model != call.asked_model
+            || hop.way == Way::Translated
             || body::asks_for_usage(call, hop)
             || upstream::signs_body(&hop.target)
     };
-    route::has_choice(call) || call.hops.iter().any(needs_whole)
+    route::has_choice(call)
+        || call.caching.is_some()
+        || call.sets_stream()
+        || call.hops.iter().any(needs_whole)
 }
 
 /// The provider's answer, with our headers beside its own and the record riding in the body.
-fn pass_on(call: &Call, identity: &Identity, mut record: Record, answered: Answered) -> Response {
-    let Answered { mut head, source } = answered;
-    record.answered(head.status, &head.headers);
-    headers::complete(&mut head.headers, call, identity, &record, head.status);
-    let tee = Tee::new(source, record, call, &head.headers);
-    let mut response = Response::new(Body::new(tee));
-    *response.status_mut() = head.status;
-    *response.headers_mut() = head.headers;
+fn pass_on(
+    call: &Call,
+    identity: &Identity,
+    mut record: Record,
+    mut answered: Answered,
+    keeping: Option<Box<Keeping>>,
+) -> Response {
+    let keeper = keeping.and_then(|keeping| Keeper::new(keeping, call, &answered));
+    let status = answered.head.status;
+    record.answered(status, answered.kind);
+    headers::complete(&mut answered.head.headers, call, identity, &record, status);
+    let headers = std::mem::take(&mut answered.head.headers);
+    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call, keeper)));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
     response
 }
 

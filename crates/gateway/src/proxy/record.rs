@@ -10,15 +10,16 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
-use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored, Tokens};
+use gateway_core::logs::{Attempt, Level, LogRow, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
+use super::ask::Origin;
 use super::body::Passing;
 use super::call::{Call, Hop};
+use super::reshape::Naming;
 use super::target::Target;
 use super::upstream::Failed;
 use crate::app::App;
@@ -32,6 +33,7 @@ const SMALL_BODY: usize = 8 << 10;
 pub struct Record {
     app: Arc<App>,
     lane: usize,
+    origin: Origin,
     org: Arc<OrgFacts>,
     who: Who,
     target: Arc<Target>,
@@ -63,6 +65,11 @@ pub struct Record {
     upstream_took: Option<Duration>,
     ttft_ms: Option<i64>,
     meter: Option<Meter>,
+    cache: Option<&'static str>,
+    /// Who answered, when it was not the target.
+    answered_by: Option<String>,
+    /// Known once the record is closed.
+    used: Option<Usage>,
     closed: bool,
 }
 
@@ -94,6 +101,7 @@ impl Record {
         Self {
             app: Arc::clone(app),
             lane,
+            origin: Origin::default(),
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
             target: Arc::clone(call.target()),
@@ -109,7 +117,7 @@ impl Record {
             // A member's own call without an end user is the member's.
             user: call.user.clone().or_else(|| match &identity.who {
                 Who::User { id, .. } => Some(id.to_string()),
-                Who::Key(_) => None,
+                Who::Key(_) | Who::Org => None,
             }),
             session: call.session.clone(),
             metadata: call.metadata.clone(),
@@ -132,8 +140,16 @@ impl Record {
             upstream_took: None,
             ttft_ms: None,
             meter: None,
+            cache: None,
+            answered_by: None,
+            used: None,
             closed: false,
         }
+    }
+
+    /// Where the request came from, when it is none of the proxy's own.
+    pub fn came_from(&mut self, origin: Origin) {
+        self.origin = origin;
     }
 
     pub fn id(&self) -> i64 {
@@ -160,6 +176,11 @@ impl Record {
     /// When the latest attempt was begun.
     pub fn attempt_began(&self) -> Option<Instant> {
         self.attempt_began
+    }
+
+    /// What an answer is called that has no name of its own.
+    pub fn naming(&self) -> Naming {
+        Naming { name: format!("gw-{}", self.id), created: self.created_at.0 / 1_000 }
     }
 
     /// When the attempt under way has taken too long, or all of them together.
@@ -220,12 +241,9 @@ impl Record {
     }
 
     /// The provider's head has come: from here on its body is metered.
-    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
+    pub fn answered(&mut self, status: StatusCode, kind: Kind) {
         self.status = status;
         self.upstream_took = self.attempt_began.map(|began| began.elapsed());
-        let content_type =
-            headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let kind = if headers.contains_key(CONTENT_ENCODING) { Kind::Opaque } else { Kind::of(content_type) };
         self.response_is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
         self.stream |= self.response_is_stream;
         self.meter = Some(Meter::new(self.target.shape, kind));
@@ -253,8 +271,37 @@ impl Record {
         }
     }
 
-    pub fn completed(mut self) {
+    /// Answers what was used.
+    pub fn completed(mut self) -> Option<Usage> {
         self.close(&End::Complete);
+        self.used.take()
+    }
+
+    /// What the caller asked of the cache, and did not find there.
+    pub fn missed(&mut self, refreshes: bool) {
+        self.cache = Some(if refreshes { "refresh" } else { "miss" });
+    }
+
+    /// The answer comes from the cache: it costs nothing, and whoever made it gets the credit.
+    pub fn found(&mut self, status: StatusCode, provider: &str, model: Option<&str>, usage: Option<&Usage>) {
+        self.status = status;
+        self.cache = Some("hit");
+        self.answered_by = Some(provider.to_owned());
+        self.model = model.map(short).or_else(|| self.model.take());
+        self.used = usage.cloned();
+    }
+
+    /// What the caller is told of the cache.
+    pub fn cache(&self) -> Option<&'static str> {
+        self.cache
+    }
+
+    pub fn answered_by(&self) -> &str {
+        self.answered_by.as_deref().unwrap_or(&self.target.name)
+    }
+
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     /// The stream broke after it had begun.
@@ -321,12 +368,17 @@ impl Record {
         }
         let row = self.row(status, error_code, &metered);
         self.app.metrics.count(&row);
+        self.origin.tell(&row);
         self.app.spool.append(self.lane, row);
     }
 
     fn row(&mut self, status: u16, error_code: Option<String>, metered: &Metered) -> LogRow {
-        let (usage, usage_estimated) = self.usage(metered);
-        let (cost_usd, unpriced) = self.cost(metered, usage.as_ref());
+        let is_hit = self.cache == Some("hit");
+        let (usage, usage_estimated) = if is_hit { (self.used.take(), false) } else { self.usage(metered) };
+        let (cost_usd, unpriced) = match is_hit {
+            true => (Some(rust_decimal::Decimal::ZERO), false),
+            false => self.cost(metered, usage.as_ref()),
+        };
         let level = match status {
             _ if error_code.as_deref() == Some("client_closed") => Level::Warn,
             500.. => Level::Error,
@@ -336,7 +388,7 @@ impl Record {
         };
         let (key_id, app_id, team_id) = match &self.who {
             Who::Key(key) => (Some(key.id), key.app_id, key.team_id),
-            Who::User { .. } => (None, None, None),
+            Who::User { .. } | Who::Org => (None, None, None),
         };
         let (request, request_stored) = self.request_copy();
         let (response, response_stored) = match (self.keep_bodies, self.response_cut) {
@@ -345,14 +397,14 @@ impl Record {
                 (std::mem::take(&mut self.response), if cut { Stored::Truncated } else { Stored::Full })
             }
         };
-        LogRow {
+        let row = LogRow {
             id: self.id,
             org_id: self.org.id,
             request_id: self.request_id.to_str().unwrap_or_default().to_owned(),
             created_at: self.created_at,
             level,
-            source: Source::Proxy,
-            provider: self.target.name.clone(),
+            source: self.origin.source,
+            provider: self.answered_by.take().unwrap_or_else(|| self.target.name.clone()),
             shape: Some(self.target.shape),
             model: self.model.take().or_else(|| metered.model.as_deref().map(short)),
             method: self.method.as_str().to_owned(),
@@ -366,7 +418,7 @@ impl Record {
             usage_estimated,
             cost_usd,
             unpriced,
-            cache: None,
+            cache: self.cache.map(ToOwned::to_owned),
             attempts: self.attempts.clone(),
             key_id,
             app_id,
@@ -374,13 +426,16 @@ impl Record {
             user: self.user.take(),
             session_id: self.session.take(),
             metadata: std::mem::take(&mut self.metadata),
+            prompt: None,
             traceparent: self.traceparent.take(),
             request_stored,
             response_stored,
             request,
             response,
             response_is_stream: self.response_is_stream,
-        }
+        };
+        self.used = usage;
+        row
     }
 
     fn request_copy(&mut self) -> (Vec<u8>, Stored) {

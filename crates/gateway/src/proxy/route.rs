@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_core::breaker::Permit;
+use gateway_core::llm;
 use gateway_core::llm::failure::{Failure, Fault, classify};
 use gateway_core::llm::paths::Operation;
 use gateway_core::route::{self, Facts, Route, mix, pause};
@@ -18,7 +19,7 @@ use super::hold::hold;
 use super::record::Record;
 use super::target::{self, Target};
 use super::upstream::{self, Answered, Failed};
-use super::{headers, local};
+use super::{headers, local, reshape, translate};
 use crate::app::App;
 use crate::auth::{Identity, Who};
 use crate::problem::{Outcome, Problem};
@@ -39,13 +40,14 @@ pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> Outcome<()> {
     let first = if call.provider == AUTO {
         by_model(app, identity, call)?
     } else {
-        Hop {
-            target: target::resolve(app, identity, PROVIDER.as_str(), &call.provider)?,
-            model: call.asked_model.clone(),
-            way: Way::AsItCame,
-            weight: 1,
-            named: true,
-        }
+        let target = target::resolve(app, identity, PROVIDER.as_str(), &call.provider)?;
+        let model = call.asked_model.clone();
+        // Who does not say what it speaks speaks to the provider as it is.
+        let way = match call.format_is_set {
+            true => way_there(call, &target, model.as_deref(), PROVIDER.as_str())?,
+            false => Way::AsItCame,
+        };
+        Hop { target, model, way, weight: 1, named: true }
     };
     call.hops.push(first);
     for step in std::mem::take(&mut call.steps) {
@@ -171,7 +173,7 @@ impl Walk<'_> {
             let has_other = others.is_some();
             let more = !is_last || again < call.retries || has_other;
             record.attempt_begins(call);
-            let failed = match self.once(call, payload, more).await {
+            let failed = match self.once(call, payload, record, more).await {
                 Ok(answered) => {
                     self.went_well(call, record);
                     return Ok(answered);
@@ -222,18 +224,44 @@ impl Walk<'_> {
     }
 
     /// One attempt. While there is more to try, the answer is held back until it is known to be good.
-    async fn once(&self, call: &mut Call, payload: &mut Payload, more: bool) -> Result<Answered, Failed> {
+    async fn once(
+        &self,
+        call: &mut Call,
+        payload: &mut Payload,
+        record: &Record,
+        more: bool,
+    ) -> Result<Answered, Failed> {
         let limit = call.timeout.min(self.ends_at.saturating_duration_since(Instant::now()));
         let ends_at = tokio::time::Instant::now() + limit;
-        let Some(body) = payload.outbound(call) else {
-            return Err(Failed::timeout("the request has been sent already"));
+        let body = match payload.outbound(call) {
+            Ok(Some(body)) => body,
+            Ok(None) => return Err(Failed::timeout("the request has been sent already")),
+            Err(problem) => return Err(self.untranslatable(call, problem)),
         };
         let answered = if call.target().is_sandbox() {
             local::answer(call, self.head, body, limit, self.app.clock.now()).await?
         } else {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
-        if more { hold(answered, call.target().shape, ends_at).await } else { Ok(answered) }
+        let answered = if more { hold(answered, call.target().shape, ends_at).await? } else { answered };
+        if reshape::is_idle(call) {
+            return Ok(answered);
+        }
+        reshape::reshape(call, answered, &record.naming(), ends_at).await
+    }
+
+    /// What cannot be said to the target that the caller named is the caller's affair; what cannot be said to another
+    /// one leaves that one out.
+    fn untranslatable(&self, call: &Call, problem: Problem) -> Failed {
+        let why = format!("the request cannot be translated: {}", problem.message);
+        if call.hop().target.name == call.provider || call.hops.len() == 1 {
+            Failed {
+                callers_fault: Some(Box::new(problem)),
+                ..Failed::of(llm::failure::Outcome::Garbage, why)
+            }
+        } else {
+            Failed { status: None, ..Failed::answered(404, why) }
+        }
     }
 
     fn judge(&self, call: &Call, failed: &Failed) -> Failure {
@@ -311,6 +339,7 @@ fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
     let key = || match &identity.who {
         Who::Key(key) => key.id.0.as_u128(),
         Who::User { id, .. } => id.0.as_u128(),
+        Who::Org => 0,
     };
     let fold = |text: &str| text.bytes().fold(0, |seed, byte| mix(seed ^ u64::from(byte)));
     let half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
@@ -339,17 +368,33 @@ fn way_to(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Ou
     let first = &call.hops[0];
     let same_kind = target.kind.name == first.target.kind.name;
     let same_model = model == call.asked_model.as_deref();
-    let has_no_model = matches!(call.operation, Operation::Other | Operation::Models);
-    if same_kind && (!call.model_in_path || same_model) || has_no_model {
+    if same_kind && first.way == Way::AsItCame && (!call.model_in_path || same_model) {
         return Ok(Way::AsItCame);
     }
-    path_at(call, target, model, header)
+    way_there(call, target, model, header)
 }
 
-fn path_at(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Outcome<Way> {
-    target.kind.path_for(call.operation, model, call.stream).map(Way::At).ok_or_else(|| {
-        Problem::field(header, format!("{} has no endpoint that takes this request", target.name))
-    })
+/// How a request looks at a target that the caller need not have had in mind.
+fn way_there(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Outcome<Way> {
+    if translate::is_needed(call, target) {
+        return if translate::is_possible(call, target) {
+            Ok(Way::Translated)
+        } else {
+            Err(no_way(target, header))
+        };
+    }
+    if matches!(call.operation, Operation::Other | Operation::Models) {
+        return Ok(Way::AsItCame);
+    }
+    if !call.caller_is_known && call.hops.first().is_some_and(|first| first.target.shape != target.shape) {
+        return Err(no_way(target, header));
+    }
+    let path = target.kind.path_for(call.operation, model, call.stream);
+    path.map(Way::At).ok_or_else(|| no_way(target, header))
+}
+
+fn no_way(target: &Target, header: &str) -> Problem {
+    Problem::field(header, format!("{} has no endpoint that takes this request", target.name))
 }
 
 /// `X-Gateway-Provider: auto`: the provider that the model belongs to.
@@ -366,13 +411,7 @@ fn by_model(app: &App, identity: &Identity, call: &Call) -> Outcome<Hop> {
         None => (one_for(app, identity, asked)?, asked.as_str(), false),
     };
     let target = target::resolve(app, identity, PROVIDER.as_str(), name)?;
-    let way = match path_at(call, &target, Some(model), PROVIDER.as_str()) {
-        Err(problem) if !matches!(call.operation, Operation::Other | Operation::Models) => {
-            return Err(problem);
-        }
-        Err(_) => Way::AsItCame,
-        Ok(way) => way,
-    };
+    let way = way_there(call, &target, Some(model), PROVIDER.as_str())?;
     Ok(Hop { target, model: Some(model.to_owned()), way, weight: 1, named })
 }
 

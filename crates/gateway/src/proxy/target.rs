@@ -86,6 +86,12 @@ impl Base {
     }
 }
 
+impl std::fmt::Display for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.path)
+    }
+}
+
 impl Target {
     pub fn is_sandbox(&self) -> bool {
         self.kind.name == SANDBOX

@@ -12,15 +12,18 @@ use bytes::Bytes;
 use gateway_core::llm::ClientShape;
 use gateway_core::llm::errors::stream_error;
 use gateway_core::llm::sse::{Hider, Limits};
+use gateway_core::llm::translate::StreamTranslator;
 use gateway_core::llm::usage::hides_usage_chunk;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::cached::Keeper;
 use super::call::Call;
 use super::pool::Answer;
 use super::record::Record;
+use super::upstream::Answered;
 
 /// A stream that is silent for this long has died.
 pub const SILENCE: Duration = Duration::from_secs(120);
@@ -83,6 +86,12 @@ pub struct Tee {
     source: Source,
     /// Gone once it is closed.
     record: Option<Box<Record>>,
+    /// Turns the provider's stream into the caller's.
+    translator: Option<Box<StreamTranslator>>,
+    /// The record has seen it all already.
+    is_metered: bool,
+    /// Copies the answer for the cache.
+    keeper: Option<Box<Keeper>>,
     /// Withholds the usage chunk that only we asked for.
     hider: Option<Box<Hider>>,
     /// Pieces that wait to be handed on.
@@ -99,25 +108,38 @@ pub struct Tee {
 }
 
 impl Tee {
-    pub fn new(source: Source, record: Record, call: &Call, headers: &HeaderMap) -> Self {
-        let content_type =
-            headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let is_sse = content_type.starts_with("text/event-stream");
-        let now = Instant::now();
-        let ends_at = Instant::from_std(record.ends_at(call.timeout));
+    pub fn new(
+        answered: Answered,
+        headers: &HeaderMap,
+        mut record: Record,
+        call: &Call,
+        keeper: Option<Keeper>,
+    ) -> Self {
+        let Answered { head: _, source, kind: _, translator, collected } = answered;
+        let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+        let is_sse = content_type.starts_with(b"text/event-stream");
+        if let Some(collected) = &collected {
+            record.saw_response(&collected.raw);
+        }
+        // A kept stream tells its usage to the cache, whether the caller asked for it or not.
+        let told_to_cache = keeper.is_some() && translator.is_some() && !call.wants_usage;
+        let hides = (call.hide_usage || told_to_cache) && is_sse && collected.is_none();
         Self {
             source,
-            record: Some(Box::new(record)),
-            hider: (call.hide_usage && is_sse).then(|| Box::new(Hider::new(Limits::HIDE))),
+            translator,
+            is_metered: collected.is_some(),
+            keeper: keeper.map(Box::new),
+            hider: hides.then(|| Box::new(Hider::new(Limits::HIDE))),
             ready: VecDeque::new(),
             is_sse,
             caller: call.caller,
             at_boundary: true,
-            ends_at,
-            heard: now,
+            ends_at: Instant::from_std(record.ends_at(call.timeout)),
+            heard: Instant::now(),
             alarm: None,
             done: false,
             error: None,
+            record: Some(Box::new(record)),
         }
         .closed_if_empty()
     }
@@ -131,10 +153,31 @@ impl Tee {
     }
 
     fn take_in(&mut self, data: Bytes) {
-        if let Some(record) = &mut self.record {
+        if let Some(record) = &mut self.record
+            && !self.is_metered
+        {
             record.saw_response(&data);
         }
+        match &mut self.translator {
+            None => self.pass(data),
+            Some(translator) => {
+                let mut out = Vec::new();
+                translator.feed(&data, &mut out);
+                self.pass(out.into());
+            }
+        }
+        if self.source.is_end() {
+            self.end();
+        }
+    }
+
+    /// Hands on what is in the caller's format.
+    fn pass(&mut self, data: Bytes) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.saw(&data);
+        }
         match &mut self.hider {
+            None if data.is_empty() => {}
             None => self.ready.push_back(data),
             Some(hider) => {
                 let released = hider.feed(&data, |event| hides_usage_chunk(event.data));
@@ -144,13 +187,15 @@ impl Tee {
                 self.ready.extend(released.ranges.into_iter().map(|range| data.slice(range)));
             }
         }
-        if self.source.is_end() {
-            self.end();
-        }
     }
 
     /// The provider is done: the row is written, and only then the last bytes leave.
     fn end(&mut self) {
+        if let Some(mut translator) = self.translator.take() {
+            let mut out = Vec::new();
+            translator.finish(&mut out);
+            self.pass(out.into());
+        }
         if let Some(hider) = &mut self.hider {
             let left = hider.finish(|event| hides_usage_chunk(event.data));
             if !left.is_empty() {
@@ -158,8 +203,9 @@ impl Tee {
             }
         }
         self.done = true;
-        if let Some(record) = self.record.take() {
-            record.completed();
+        let usage = self.record.take().and_then(|record| record.completed());
+        if let Some(keeper) = self.keeper.take() {
+            keeper.complete(usage);
         }
     }
 
@@ -170,8 +216,17 @@ impl Tee {
         if let Some(record) = self.record.take() {
             record.broke(code, message);
         }
+        if let Some(keeper) = self.keeper.take() {
+            keeper.broke();
+        }
         if !self.is_sse {
             return Some(message.to_owned().into());
+        }
+        if let Some(mut translator) = self.translator.take() {
+            let mut out = Vec::new();
+            translator.fail(code, message, &mut out);
+            self.ready.push_back(out.into());
+            return None;
         }
         if !self.at_boundary {
             self.ready.push_back(Bytes::from_static(b"\n\n"));

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use gateway_core::llm::failure::{Outcome, classify, retry_after};
 use gateway_core::llm::providers::Auth;
 use gateway_core::llm::sigv4::{self, Credentials, Scope};
+use gateway_core::llm::translate::StreamTranslator;
+use gateway_core::llm::usage::Kind;
 use gateway_core::time::Timestamp;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
@@ -19,7 +21,9 @@ use super::body::{Outbound, Unsendable};
 use super::call::Call;
 use super::clients::{Clients, Refused, SendError, literal_is_allowed};
 use super::headers;
+use super::hold::kind_of;
 use super::pool::Answer;
+use super::reshape::Collected;
 use super::target::{Credential, Target};
 use super::tee::Source;
 use crate::app::App;
@@ -34,9 +38,20 @@ const ERROR_TIME: Duration = Duration::from_secs(5);
 pub struct Answered {
     pub head: http::response::Parts,
     pub source: Source,
+    /// How the provider framed it.
+    pub kind: Kind,
+    /// The stream is translated as it passes.
+    pub translator: Option<Box<StreamTranslator>>,
+    /// It was collected, and the source is what was made of it.
+    pub collected: Option<Collected>,
 }
 
 impl Answered {
+    pub fn new(head: http::response::Parts, source: Source) -> Self {
+        let kind = kind_of(&head.headers);
+        Self { head, source, kind, translator: None, collected: None }
+    }
+
     /// Tells an answer that is a failure, and would be another's success, from one that is none. It can be passed on
     /// all the same.
     pub fn or_failed(self, now: Timestamp) -> Result<Self, Failed> {
@@ -126,13 +141,13 @@ pub async fn attempt(
         return Err(Failed { retry_after, ..server_error(head.status, incoming).await });
     }
     if head.status != StatusCode::BAD_REQUEST || !call.hide_usage {
-        return Answered { head, source: Source::Upstream(incoming) }.or_failed(now);
+        return Answered::new(head, Source::Upstream(incoming)).or_failed(now);
     }
     // A strict provider may not know the field that we added. It says so then.
     let said = excerpt(&mut incoming, ERROR_BYTES).await;
     let usage_refused = memchr::memmem::find(&said, b"stream_options").is_some();
     let pieces = Some(said).filter(|said| !said.is_empty()).into_iter().collect();
-    let answered = Answered { head, source: Source::Begun(pieces, incoming) };
+    let answered = Answered::new(head, Source::Begun(pieces, incoming));
     answered.or_failed(now).map_err(|failed| Failed { usage_refused, ..failed })
 }
 
@@ -151,7 +166,8 @@ async fn send(
 ) -> Result<Response<Answer>, Failed> {
     let target = call.target();
     let base = target.base.as_ref().ok_or_else(|| Failed::unreachable("it has no address"))?;
-    let path = headers::without_own_keys(call.path(head));
+    let path = call.path(head);
+    let path = headers::without_own_keys(&path);
     let uri = base.join(&path).map_err(|_| Failed::unreachable("the request's path cannot be sent"))?;
     let mut outbound = headers::outbound(app, call, head);
     if let Some(secret) = call.secret().filter(|secret| signs_with(target, secret))
@@ -217,7 +233,7 @@ async fn probe_with(
     let mut request = Request::new(Outbound::default());
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    let response = exchange(app, &app.clients, target, request, PROBE_TIMEOUT).await?;
+    let response = exchange(app, &app.worker.clients, target, request, PROBE_TIMEOUT).await?;
     let (head, body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
         return Err(server_error(head.status, body).await);

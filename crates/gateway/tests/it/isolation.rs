@@ -10,7 +10,10 @@ use crate::support::{Account, TestApp};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
-    json!({"name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"]})
+    json!({
+        "name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
+        "content": "x", "input": "x", "log_ids": [4711], "format": "json", "data": "[]", "size": 1, "eval_id": 4711,
+    })
 }
 
 /// One of everything that has an id, in the account's organization.
@@ -23,6 +26,11 @@ struct Things {
     provider: String,
     log: String,
     session: String,
+    eval: String,
+    run: String,
+    dataset: String,
+    case: String,
+    play: String,
 }
 
 impl Things {
@@ -35,9 +43,25 @@ impl Things {
         let session = format!("session of {}", of.slug).replace(' ', "-");
         let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
         app.write(std::slice::from_ref(&log)).await;
+        let prompt = json!({"namespace": "theirs", "slug": "prompt", "content": "x"});
+        make("/api/v1/prompts".into(), prompt, "/id").await;
+        let dataset = make("/api/v1/datasets".into(), json!({"name": "d"}), "/id").await;
+        let below_dataset = |what: &str| format!("/api/v1/datasets/{dataset}/{what}");
+        let case = make(below_dataset("cases"), json!({"input": "x"}), "/id").await;
+        app.post(&below_dataset("versions"), json!({})).bearer(&of.token).send().await.expect(201);
+        let eval = app.eval(of, "static", "is_json", json!({})).await;
+        let run = app.eval_run(of, &eval, json!({})).await;
+        let tried =
+            json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
+        let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
         Self {
+            eval: eval["id"].to_string(),
+            run: run["id"].to_string(),
+            play: tried["id"].as_str().unwrap().to_owned(),
             log: log.id.to_string(),
             session,
+            dataset,
+            case,
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
@@ -57,9 +81,17 @@ impl Things {
             "name" => &self.provider,
             "logId" => &self.log,
             "sessionId" => &self.session,
+            "namespace" => "theirs",
+            "slug" => "prompt",
+            "version" => "1",
+            "datasetId" => &self.dataset,
+            "caseId" => &self.case,
+            "evalId" => &self.eval,
+            "runId" => &self.run,
+            "playId" => &self.play,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
-        .clone()
+        .to_owned()
     }
 }
 
@@ -67,13 +99,16 @@ impl Things {
 fn nothing(param: &str) -> String {
     match param {
         "name" => "absent".into(),
-        "logId" => "4711".into(),
+        "logId" | "evalId" | "runId" => "4711".into(),
+        "version" => "7".into(),
         _ => uuid::Uuid::new_v4().to_string(),
     }
 }
 
 async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path: &str) -> (u16, String) {
-    let mut call = app.call(method.clone(), path);
+    // What a route wants besides its ids is there, so that only they are looked at.
+    let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
+    let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
         call = call.json(any_body());
     }
@@ -114,7 +149,14 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
     let below =
         ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
-    for path in below.iter().map(String::as_str).chain(["/api/v1/keys"]) {
+    for path in below.iter().map(String::as_str).chain([
+        "/api/v1/keys",
+        "/api/v1/prompts",
+        "/api/v1/datasets",
+        "/api/v1/evals",
+        "/api/v1/evals/runs",
+        "/api/v1/playground/history",
+    ]) {
         lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
     }
     lists
@@ -126,7 +168,18 @@ on_both!(lists_show_only_the_callers_organization, |app| async move {
     let theirs = Things::create(&app, &ada).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
-    for id in [&theirs.org, &theirs.user, &theirs.key, &theirs.team, &theirs.app, &ada.email] {
+    for id in [
+        &theirs.org,
+        &theirs.user,
+        &theirs.key,
+        &theirs.team,
+        &theirs.app,
+        &ada.email,
+        &theirs.eval,
+        &theirs.run,
+        &theirs.play,
+        &theirs.dataset,
+    ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
 });

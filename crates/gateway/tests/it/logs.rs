@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gateway_core::ids::KeyId;
-use gateway_core::logs::{Level, LogRow, Source, Stored};
+use gateway_core::logs::{Level, LogRow, PromptUsed, Source, Stored};
 use gateway_core::time::DAY;
 use gateway_store::{logs, orgs};
 use serde_json::{Value, json};
@@ -70,6 +70,7 @@ on_both!(a_row_shows_what_is_known_of_the_request, |app| async move {
         row.user = Some("end-user".into());
         row.session_id = Some("my session".into());
         row.metadata.insert("ticket".into(), json!(42));
+        row.prompt = Some(PromptUsed { name: "support/hello".into(), version: 3 });
         row.request = chat(&"x".repeat(300));
     });
     app.write(std::slice::from_ref(&log)).await;
@@ -83,7 +84,7 @@ on_both!(a_row_shows_what_is_known_of_the_request, |app| async move {
         "attempts": [{"provider": "openai", "model": "gpt-4o", "status": 200, "start_ms": 2, "ttft_ms": 38,
             "latency_ms": 97, "error": null}],
         "key_id": key, "app_id": null, "team_id": null, "user": "end-user", "session_id": "my session",
-        "metadata": {"ticket": 42}, "request_stored": "full", "response_stored": "full",
+        "metadata": {"ticket": 42}, "prompt": "support/hello", "prompt_version": 3, "request_stored": "full", "response_stored": "full",
         "preview": "x".repeat(200),
     });
     assert_eq!(listed, json!({"logs": [expected], "next_cursor": null}));

@@ -11,6 +11,7 @@ use gateway_store::{Db, Migrated, Part};
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 
+use crate::support::rows::row;
 use crate::support::{Backend, TestApp, command, fresh_config, fresh_settings, run};
 
 async fn open(config: &Config) -> Db {
@@ -38,6 +39,26 @@ async fn a_database_of_any_older_version_is_brought_up_to_date() {
             let app = TestApp::start(config, data).await;
             assert_eq!(schema_version(&app.app.db).await.unwrap(), Part::State.version());
             app.signup("acme").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_of_any_older_version_is_brought_up_to_date() {
+    for backend in Backend::BOTH {
+        for version in 0..Part::Logs.version() {
+            let (config, data) = fresh(backend).await;
+            let db = open(&config).await;
+            let logs = db.open_logs().await.unwrap();
+            let migrated = logs.migrate_to(Part::Logs, version, Timestamp(1)).await.unwrap();
+            assert_eq!(migrated, Migrated { from: 0, to: version });
+            logs.close().await;
+            db.close().await;
+            let app = TestApp::start(config, data).await;
+            let ada = app.signup("acme").await;
+            assert_eq!(app.write(&[row(&ada, app.app.clock.now())]).await, 1);
+            let logs = app.get("/api/v1/logs").key(&ada.api_key).send().await.expect(200);
+            assert_eq!(logs["logs"].as_array().unwrap().len(), 1);
         }
     }
 }

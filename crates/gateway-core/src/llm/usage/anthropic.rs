@@ -7,7 +7,7 @@ use super::{Usage, count, nested_count};
 
 /// What was reported so far; a later event overrides an earlier one field by field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Report {
+pub(in crate::llm) struct Report {
     input: Option<u64>,
     output: Option<u64>,
     cache_read: Option<u64>,
@@ -17,7 +17,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn read(report: &Map<String, Value>) -> Self {
+    pub(in crate::llm) fn read(report: &Map<String, Value>) -> Self {
         Report {
             input: count(report, "input_tokens"),
             output: count(report, "output_tokens"),
@@ -30,7 +30,7 @@ impl Report {
 
     /// Counts are cumulative, so a zero never takes back what was said before: some compatible servers know the input
     /// only at the end, others only at the start.
-    pub(super) fn merge(&mut self, later: Report) {
+    pub(in crate::llm) fn merge(&mut self, later: Report) {
         let Report { input, output, cache_read, cache_written, written_5m, written_1h } = later;
         for (old, new) in [
             (&mut self.input, input),
@@ -46,7 +46,7 @@ impl Report {
         }
     }
 
-    pub(super) fn usage(&self) -> Option<Usage> {
+    pub(in crate::llm) fn usage(&self) -> Option<Usage> {
         if self.input.is_none() && self.output.is_none() {
             return None;
         }

@@ -19,11 +19,12 @@ use serde_json::{Map, Value};
 
 use super::Shape;
 
+pub(in crate::llm) use anthropic::Report as MessagesReport;
 pub use meter::{Kind, Meter, Metered};
 pub use openai::hides_usage_chunk;
 
 /// Token counts in classes that do not overlap: their sum is the provider's total.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
     /// Text input that was neither read from nor written to a cache.
     pub input: u64,
@@ -72,23 +73,27 @@ impl Usage {
 /// guess here would be a wrong bill. The shape decides only where the keys are the same.
 fn read_usage(shape: Shape, raw: &str) -> Option<Usage> {
     let Ok(Value::Object(report)) = serde_json::from_str(raw) else { return None };
+    of_report(shape, &report).map(|usage| Usage { raw: Some(raw.into()), ..usage })
+}
+
+/// Reads a usage object that is parsed already, without keeping it.
+pub(in crate::llm) fn of_report(shape: Shape, report: &Map<String, Value>) -> Option<Usage> {
     let has = |keys: &[&str]| keys.iter().any(|key| report.contains_key(*key));
-    let usage = if has(&["promptTokenCount", "totalTokenCount"]) {
-        gemini::usage(&report)
+    if has(&["promptTokenCount", "totalTokenCount"]) {
+        gemini::usage(report)
     } else if has(&["inputTokens", "outputTokens"]) {
-        bedrock::converse_usage(&report)
+        bedrock::converse_usage(report)
     } else if has(&["inputTokenCount", "outputTokenCount"]) {
-        bedrock::invocation_metrics(&report)
+        bedrock::invocation_metrics(report)
     } else if has(&["billed_units", "tokens"]) {
-        cohere::usage(&report)
+        cohere::usage(report)
     } else if has(&["prompt_tokens", "completion_tokens", "total_tokens"]) {
-        openai::usage(&report)
+        openai::usage(report)
     } else if has(&["cache_read_input_tokens", "cache_creation_input_tokens"]) || shape != Shape::OpenAi {
-        anthropic::Report::read(&report).usage()
+        anthropic::Report::read(report).usage()
     } else {
-        openai::usage(&report)
-    };
-    usage.map(|usage| Usage { raw: Some(raw.into()), ..usage })
+        openai::usage(report)
+    }
 }
 
 /// A count, which some providers send as a fraction (`12.0`) and some as null.

@@ -50,6 +50,9 @@ pub struct LogView {
     /// Null only in the live stream, for requests that named none: their session is found when they are stored.
     session_id: Option<String>,
     metadata: Map<String, Value>,
+    /// The prompt that was put into the request, as `namespace/slug`.
+    prompt: Option<String>,
+    prompt_version: Option<i64>,
     request_stored: Stored,
     response_stored: Stored,
     /// The first 200 characters of the last user text.
@@ -89,6 +92,8 @@ impl LogView {
             user: row.user.clone(),
             session_id: row.session_id.clone(),
             metadata: row.metadata.clone(),
+            prompt: row.prompt.as_ref().map(|prompt| prompt.name.clone()),
+            prompt_version: row.prompt.as_ref().map(|prompt| prompt.version),
             request_stored: row.request_stored,
             response_stored: row.response_stored,
             preview,

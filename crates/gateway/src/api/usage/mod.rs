@@ -29,7 +29,11 @@ pub fn area() -> Area {
     Area::new("usage", "Usage and cost analytics. Times are UTC; without from and to, the last 30 days.")
         .get("/usage/summary", summary, "Requests, tokens, cost and latency of a range of time")
         .get("/usage/timeseries", timeseries, "The same in buckets of time, empty ones included")
-        .get("/usage/breakdown", breakdown, "The same by provider, model, key, team, application or user")
+        .get(
+            "/usage/breakdown",
+            breakdown,
+            "The same by provider, model, key, team, application, user or prompt",
+        )
         .get("/usage/prices", prices::prices, "The prices that costs are calculated with")
 }
 
@@ -117,6 +121,8 @@ enum BreakdownGroup {
     Team,
     App,
     User,
+    /// Requests that have a prompt, by `namespace/slug`.
+    Prompt,
 }
 
 /// Sums over rows.
@@ -310,6 +316,7 @@ async fn breakdown(
         BreakdownGroup::Team => (Group::Team, Some(Named::Teams)),
         BreakdownGroup::App => (Group::App, Some(Named::Apps)),
         BreakdownGroup::User => (Group::User, Some(Named::Members)),
+        BreakdownGroup::Prompt => (Group::Prompt, None),
     };
     let mut found = logs::usage(&app.logs, org, &filter, range.read, None, Some(group)).await?;
     found.sort_by(|a, b| {

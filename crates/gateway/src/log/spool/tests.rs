@@ -36,6 +36,7 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         user: None,
         session_id: None,
         metadata: Map::new(),
+        prompt: None,
         traceparent: None,
         request_stored: Stored::Full,
         response_stored: Stored::Full,

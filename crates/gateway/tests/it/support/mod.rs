@@ -3,6 +3,8 @@
 mod app;
 pub mod check;
 pub mod client;
+pub mod data;
+mod evals;
 mod forwarder;
 mod process;
 mod proxied;

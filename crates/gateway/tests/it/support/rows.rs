@@ -55,6 +55,7 @@ pub fn row(account: &Account, time: Timestamp) -> LogRow {
         user: None,
         session_id: None,
         metadata: Map::new(),
+        prompt: None,
         traceparent: None,
         request_stored: Stored::Full,
         response_stored: Stored::Full,

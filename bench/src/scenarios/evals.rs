@@ -1,0 +1,92 @@
+//! Static evaluations: ten runs over a thousand rows each, from the first order to the last run's end.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::answers::Script;
+use crate::bench::{Bench, Load};
+use crate::cli::LoadMode;
+use crate::failure::{Failure, Outcome};
+use crate::plain::call;
+use crate::report::{Goal, Row, Section};
+use crate::request;
+use crate::stats::Spread;
+
+const ROWS: u64 = 1_000;
+const RUNS: usize = 10;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let pair = bench.start_pair()?;
+    let request = request::chat(2048, Script::default(), &pair.key);
+    let load = Load {
+        mode: LoadMode::Count,
+        request: &request,
+        lengths: Script::default().lengths(),
+        connections: bench.options.connections,
+        rate: 0,
+        requests: ROWS,
+    };
+    let target = pair.gateway.target();
+    bench.measure(&target, &load)?;
+    bench.settle(&target, PATIENCE)?;
+    let api = Api { addr: target.addr, key: &pair.key };
+    let eval = api.ask("POST", "/evals", r#"{"name":"json","type":"static","evaluator":"is_json"}"#)?;
+    let mut times = Vec::new();
+    for _ in 0..bench.rounds {
+        times.push(ten_runs(bench, &api, &eval)?);
+    }
+    let row = Row { gateway: Spread::of(times), ..Row::of_gateway("10,000 static evaluations", "ms", 0.0) };
+    Ok(Section {
+        id: "h",
+        title: format!("evals: {RUNS} runs of is_json over {ROWS} rows each, SQLite"),
+        rows: vec![row.goal(Goal::Below(2_000.0))],
+        notes: Vec::new(),
+    })
+}
+
+fn ten_runs(bench: &Bench, api: &Api<'_>, eval: &Value) -> Outcome<f64> {
+    let id = |value: &Value| value.get("id").and_then(Value::as_i64).unwrap_or_default();
+    let begun = Instant::now();
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        let order = format!(r#"{{"limit":{ROWS}}}"#);
+        runs.push(id(&api.ask("POST", &format!("/evals/{}/run", id(eval)), &order)?));
+    }
+    for run in runs {
+        loop {
+            let run = api.ask("GET", &format!("/evals/runs/{run}"), "")?;
+            match run.get("status").and_then(Value::as_str) {
+                Some("completed") if run.get("completed").and_then(Value::as_u64) == Some(ROWS) => break,
+                Some("queued" | "running") if begun.elapsed() < PATIENCE => {}
+                _ => return Err(Failure::new(format!("a run did not judge every row: {run}"))),
+            }
+            bench.stop.check()?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(begun.elapsed().as_secs_f64() * 1_000.0)
+}
+
+struct Api<'a> {
+    addr: SocketAddr,
+    key: &'a str,
+}
+
+impl Api<'_> {
+    fn ask(&self, method: &str, path: &str, body: &str) -> Outcome<Value> {
+        let request = format!(
+            "{method} /api/v1{path} HTTP/1.1\r\nHost: {}\r\nX-Gateway-Key: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.addr,
+            self.key,
+            body.len()
+        );
+        let (status, answer) = call(self.addr, &request)?;
+        let text = String::from_utf8_lossy(&answer);
+        let value = serde_json::from_str(&text).ok().filter(|_| (200..300).contains(&status));
+        value.ok_or_else(|| Failure::new(format!("{method} {path} answered {status} {text}")))
+    }
+}

@@ -1,0 +1,166 @@
+use std::collections::HashSet;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+
+const ORG: OrgId = OrgId(Uuid::from_u128(1));
+const TARGET: Target<'_> = Target { provider: "openai", base: None, model: Some("gpt-4o") };
+
+fn parts() -> Parts<'static> {
+    Parts {
+        org: ORG,
+        namespace: "",
+        targets: &[TARGET],
+        format: None,
+        path: "/v1/chat/completions",
+        query: None,
+        content_type: Some("application/json"),
+        headers: &[],
+    }
+}
+
+fn key_of(body: &str) -> Key {
+    key(&parts(), body.as_bytes()).unwrap()
+}
+
+#[test]
+fn everything_that_changes_the_answer_changes_the_key() {
+    let base = parts();
+    let other = Target { provider: "azure-openai", ..TARGET };
+    let moved = Target { base: Some("http://one"), ..TARGET };
+    let mini = Target { model: Some("gpt-4o-mini"), ..TARGET };
+    let all = [
+        base,
+        Parts { org: OrgId(Uuid::from_u128(2)), ..base },
+        Parts { namespace: "a", ..base },
+        Parts { targets: &[other], ..base },
+        Parts { targets: &[moved], ..base },
+        Parts { targets: &[mini], ..base },
+        Parts { targets: &[Target { model: None, ..TARGET }], ..base },
+        Parts { targets: &[Target { model: Some(""), ..TARGET }], ..base },
+        Parts { targets: &[TARGET, other], ..base },
+        Parts { targets: &[other, TARGET], ..base },
+        Parts { format: Some("anthropic"), ..base },
+        Parts { path: "/v1/completions", ..base },
+        Parts { query: Some("api-version=1"), ..base },
+        Parts { query: Some("api-version=2"), ..base },
+        Parts { headers: &[("anthropic-beta", b"a")], ..base },
+        Parts { headers: &[("anthropic-beta", b"b")], ..base },
+        Parts { headers: &[("anthropic-beta", b"b"), ("anthropic-version", b"1")], ..base },
+        Parts { headers: &[("x-sandbox-reply", b"b")], ..base },
+    ];
+    let keys: HashSet<Key> = all.iter().map(|parts| key(parts, b"{}").unwrap()).collect();
+    assert_eq!(keys.len(), all.len());
+    assert!(!keys.contains(&key_of(r#"{"temperature":1}"#)));
+}
+
+#[test]
+fn parts_never_run_into_each_other() {
+    let base = parts();
+    let (ab, a_b) =
+        (Parts { namespace: "ab", path: "c", ..base }, Parts { namespace: "a", path: "bc", ..base });
+    assert_ne!(key(&ab, b""), key(&a_b, b""));
+    let split = Split { rest: b"{}".to_vec(), text: "x".into() };
+    assert_ne!(Ok(rest_key(&base, &split)), key(&base, b"{}"));
+}
+
+#[test]
+fn how_the_answer_is_delivered_changes_nothing() {
+    let plain = key_of(r#"{"model":"m","messages":[],"temperature":1}"#);
+    for body in [
+        r#"{"temperature":1.0,"messages":[],"model":"m"}"#,
+        "{ \"model\": \"m\",\n \"messages\": [ ], \"temperature\": 1e0 }",
+        r#"{"model":"m","messages":[],"temperature":1,"stream":true,"stream_options":{"include_usage":true}}"#,
+        r#"{"stream":false,"model":"m","messages":[],"temperature":1}"#,
+    ] {
+        assert_eq!(key_of(body), plain, "{body}");
+    }
+    let at = |path: &str, query: Option<&str>| key(&Parts { path, query, ..parts() }, b"{}").unwrap();
+    let gemini = at("/v1beta/models/g:generateContent", None);
+    assert_eq!(gemini, at("/v1beta/models/g:streamGenerateContent", Some("alt=sse")));
+    assert_eq!(gemini, at("/v1beta/models/g:streamGenerateContent", Some("key=secret&alt=sse")));
+    assert_eq!(at("/model/c/converse", None), at("/model/c/converse-stream", None));
+    assert_eq!(at("/x", Some("a=1&b=2")), at("/x", Some("b=2&a=1")));
+    assert_ne!(at("/x", Some("a=1&a=2")), at("/x", Some("a=2&a=1")));
+}
+
+#[test]
+fn headers_that_change_nothing_stay_out() {
+    let with = |headers: &[(&str, &[u8])]| key(&Parts { headers, ..parts() }, b"{}").unwrap();
+    assert_eq!(with(&[("user-agent", b"x"), ("authorization", b"y"), ("x-request-id", b"1")]), with(&[]));
+    let (beta, version) = (("anthropic-beta", &b"x"[..]), ("anthropic-version", &b"y"[..]));
+    assert_eq!(with(&[beta, version]), with(&[version, beta]));
+    assert!(changes_answer("openai-beta") && !changes_answer("x-gateway-key"));
+}
+
+#[test]
+fn bodies_that_are_not_json_count_byte_by_byte_and_by_their_type() {
+    let with = |kind, body: &[u8]| key(&Parts { content_type: Some(kind), ..parts() }, body).unwrap();
+    assert_eq!(with("text/plain", b"a b"), with("text/plain", b"a b"));
+    assert_ne!(with("text/plain", b"a b"), with("text/plain", b"a  b"));
+    assert_ne!(with("multipart/form-data; boundary=1", b"x"), with("multipart/form-data; boundary=2", b"x"));
+    assert_eq!(with("application/json; charset=utf-8", b"{}"), with("application/json", b"{ }"));
+}
+
+#[test]
+fn what_cannot_be_judged_is_not_cached() {
+    let refused = |body: &str| key(&parts(), body.as_bytes()).unwrap_err();
+    assert_eq!(refused(r#"{"model":"a","model":"b"}"#), NotCacheable::DuplicateKey);
+    assert_eq!(refused(&format!("{}1", "[".repeat(200))), NotCacheable::TooDeep);
+    assert_eq!(refused(r#"{"conversation":"c_1"}"#), NotCacheable::Stateful("conversation"));
+    assert_eq!(refused(r#"{"container":{"id":"c"}}"#), NotCacheable::Stateful("container"));
+    assert_eq!(refused(r#"{"background":true}"#), NotCacheable::Stateful("background"));
+    assert!(key(&parts(), br#"{"background":false,"conversation":null}"#).is_ok());
+}
+
+#[test]
+fn only_computing_calls_are_cached() {
+    for operation in [Operation::Chat, Operation::Responses, Operation::Messages, Operation::Embeddings] {
+        assert!(cacheable("POST", operation) && !cacheable("GET", operation), "{operation:?}");
+    }
+    assert!(!cacheable("POST", Operation::Other) && !cacheable("POST", Operation::Models));
+}
+
+#[test]
+fn only_complete_successes_are_stored() {
+    let chat = json!({"choices": [{"message": {"content": "x"}}]});
+    let message = json!({"type": "message", "stop_reason": "end_turn"});
+    for (operation, body) in [
+        (Operation::Chat, chat.clone()),
+        (Operation::Chat, json!({"message": {"content": "x"}})),
+        (Operation::Messages, message.clone()),
+        (Operation::Responses, json!({"status": "completed", "error": null})),
+        (Operation::GenerateContent, json!({"candidates": [{}]})),
+        (Operation::Embeddings, json!({"data": []})),
+    ] {
+        let body = body.to_string();
+        assert!(storable(operation, 200, body.as_bytes()), "{body}");
+        for status in [201, 206, 400, 429, 500] {
+            assert!(!storable(operation, status, body.as_bytes()), "{status} {body}");
+        }
+    }
+    for (operation, body) in [
+        (Operation::Chat, json!({"error": {"message": "no"}})),
+        (Operation::Chat, json!({"choices": []})),
+        (Operation::Chat, json!({"choices": [{"error": {"code": 502}}]})),
+        (Operation::Messages, json!({"type": "error", "error": {}})),
+        (Operation::Messages, json!({"type": "message", "stop_reason": null})),
+        (Operation::Responses, json!({"status": "incomplete"})),
+        (Operation::Responses, json!({"status": "in_progress"})),
+        (Operation::GenerateContent, json!({"promptFeedback": {"blockReason": "OTHER"}})),
+        (Operation::Chat, json!([1])),
+    ] {
+        assert!(!storable(operation, 200, body.to_string().as_bytes()), "{body}");
+    }
+    assert!(!storable(Operation::Chat, 200, b"") && !storable(Operation::Chat, 200, b"data: x\n\n"));
+}
+
+#[test]
+fn keys_read_back_as_themselves() {
+    let key = key_of("{}");
+    assert_eq!(Key::parse(&key.to_string()), Some(key));
+    assert_eq!(Key::parse("12"), None);
+    assert_eq!(Key::parse(&"z".repeat(64)), None);
+}

@@ -1,0 +1,380 @@
+//! Canonical JSON: two texts that mean the same become the same bytes. Keys are sorted, whitespace and needless escapes
+//! go, and numbers are compared as the decimals that they are, so that `1.0` is `1` and no two big integers fall
+//! together as they would in a float.
+
+use std::borrow::Cow;
+
+/// Deeper nesting is nobody's request; the bound keeps the stack small.
+const DEEPEST: usize = 128;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CanonicalError {
+    /// Which of the two values counts is up to the reader, so nothing can be said about such a text.
+    #[error("the body has the same key twice")]
+    DuplicateKey,
+    #[error("the body is nested too deeply")]
+    TooDeep,
+    #[error("the body is not JSON")]
+    NotJson,
+}
+
+/// The canonical form of a JSON text. Top-level keys named in `without` are left out.
+pub fn canonical_json(text: &[u8], without: &[&str]) -> Result<Vec<u8>, CanonicalError> {
+    let text = std::str::from_utf8(text).map_err(|_| CanonicalError::NotJson)?;
+    let mut reader = Reader { text, at: 0, out: Vec::with_capacity(text.len()) };
+    reader.value(0, without)?;
+    reader.space();
+    if reader.at == text.len() { Ok(reader.out) } else { Err(CanonicalError::NotJson) }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    out: Vec<u8>,
+}
+
+/// Where the canonical bytes of a member's value stand.
+struct Member<'a> {
+    key: Cow<'a, str>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), CanonicalError> {
+        self.space();
+        if self.take(byte) { Ok(()) } else { Err(CanonicalError::NotJson) }
+    }
+
+    fn value(&mut self, depth: usize, without: &[&str]) -> Result<(), CanonicalError> {
+        if depth > DEEPEST {
+            return Err(CanonicalError::TooDeep);
+        }
+        self.space();
+        match self.peek() {
+            Some(b'{') => self.object(depth, without),
+            Some(b'[') => self.array(depth),
+            Some(b'"') => {
+                let text = self.string()?;
+                quote(&mut self.out, &text);
+                Ok(())
+            }
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => self.literal(),
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), CanonicalError> {
+        self.at += 1;
+        self.out.push(b'[');
+        self.space();
+        if !self.take(b']') {
+            loop {
+                self.value(depth + 1, &[])?;
+                self.space();
+                if self.take(b']') {
+                    break;
+                }
+                self.expect(b',')?;
+                self.out.push(b',');
+            }
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    fn object(&mut self, depth: usize, without: &[&str]) -> Result<(), CanonicalError> {
+        self.at += 1;
+        let begin = self.out.len();
+        let mut members: Vec<Member<'a>> = Vec::new();
+        self.space();
+        if !self.take(b'}') {
+            loop {
+                self.space();
+                if self.peek() != Some(b'"') {
+                    return Err(CanonicalError::NotJson);
+                }
+                let key = self.string()?;
+                self.expect(b':')?;
+                let start = self.out.len();
+                self.value(depth + 1, &[])?;
+                members.push(Member { key, start, end: self.out.len() });
+                self.space();
+                if self.take(b'}') {
+                    break;
+                }
+                self.expect(b',')?;
+            }
+        }
+        members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        if members.windows(2).any(|pair| pair[0].key == pair[1].key) {
+            return Err(CanonicalError::DuplicateKey);
+        }
+        let values = self.out.split_off(begin);
+        self.out.push(b'{');
+        let kept = members.iter().filter(|member| !without.contains(&&*member.key));
+        for (index, Member { key, start, end }) in kept.enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            quote(&mut self.out, key);
+            self.out.push(b':');
+            self.out.extend_from_slice(&values[start - begin..end - begin]);
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    /// Reads a string and answers what it says.
+    fn string(&mut self) -> Result<Cow<'a, str>, CanonicalError> {
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let (mut end, mut escaped) = (start + 1, false);
+        loop {
+            match bytes.get(end) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    end += 2;
+                }
+                Some(0x20..) => end += 1,
+                _ => return Err(CanonicalError::NotJson),
+            }
+        }
+        self.at = end + 1;
+        if escaped {
+            let text = serde_json::from_str(&self.text[start..=end]).map_err(|_| CanonicalError::NotJson)?;
+            Ok(Cow::Owned(text))
+        } else {
+            Ok(Cow::Borrowed(&self.text[start + 1..end]))
+        }
+    }
+
+    fn literal(&mut self) -> Result<(), CanonicalError> {
+        let rest = &self.text[self.at..];
+        let found = ["true", "false", "null"].into_iter().find(|literal| rest.starts_with(literal));
+        let literal = found.ok_or(CanonicalError::NotJson)?;
+        self.at += literal.len();
+        self.out.extend_from_slice(literal.as_bytes());
+        Ok(())
+    }
+
+    /// Writes a number as its digits without zeros at either end, and the power of ten behind them.
+    fn number(&mut self) -> Result<(), CanonicalError> {
+        let negative = self.take(b'-');
+        let whole = self.digits();
+        if whole.is_empty() || (whole.len() > 1 && whole.starts_with('0')) {
+            return Err(CanonicalError::NotJson);
+        }
+        let fraction = if self.take(b'.') { self.some_digits()? } else { "" };
+        let power = if self.take(b'e') || self.take(b'E') {
+            let minus = self.take(b'-');
+            let _plus = !minus && self.take(b'+');
+            let power: i64 = self.some_digits()?.parse().map_err(|_| CanonicalError::NotJson)?;
+            if minus { -power } else { power }
+        } else {
+            0
+        };
+        let digits = [whole, fraction].concat();
+        let significant = digits.trim_start_matches('0').trim_end_matches('0');
+        if significant.is_empty() {
+            self.out.push(b'0');
+            return Ok(());
+        }
+        let zeros = digits.len() - digits.trim_end_matches('0').len();
+        let shift = i64::try_from(zeros).ok().zip(i64::try_from(fraction.len()).ok());
+        let power = shift
+            .and_then(|(zeros, fraction)| power.checked_add(zeros)?.checked_sub(fraction))
+            .ok_or(CanonicalError::NotJson)?;
+        if negative {
+            self.out.push(b'-');
+        }
+        self.out.extend_from_slice(significant.as_bytes());
+        if power != 0 {
+            self.out.extend_from_slice(format!("e{power}").as_bytes());
+        }
+        Ok(())
+    }
+
+    fn some_digits(&mut self) -> Result<&'a str, CanonicalError> {
+        let digits = self.digits();
+        if digits.is_empty() { Err(CanonicalError::NotJson) } else { Ok(digits) }
+    }
+
+    fn digits(&mut self) -> &'a str {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        &self.text[start..self.at]
+    }
+}
+
+/// Quotes a text with the fewest escapes that JSON allows.
+fn quote(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn form(text: &str) -> Result<String, CanonicalError> {
+        canonical_json(text.as_bytes(), &[]).map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn the_same_meaning_has_one_form() {
+        for (text, expected) in [
+            (r#" { "b" : [ 1 , 2.50 ] , "a" : null } "#, r#"{"a":null,"b":[1,25e-1]}"#),
+            (
+                r#"{"z":{"y":1,"x":true},"\u0061":"\u0041\/\n"}"#,
+                "{\"a\":\"A/\\u000a\",\"z\":{\"x\":true,\"y\":1}}",
+            ),
+            ("[1.0, 1, 1e0, 10e-1, 0.1E+1]", "[1,1,1,1,1]"),
+            ("[100, 1e2, 100.00, 1E+2]", "[1e2,1e2,1e2,1e2]"),
+            ("[0, -0, 0.0, -0.0e5]", "[0,0,0,0]"),
+            ("[-1.50]", "[-15e-1]"),
+            ("[]", "[]"),
+            ("{}", "{}"),
+            ("\"é \\u00e9\"", "\"é é\""),
+        ] {
+            assert_eq!(form(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn big_integers_never_fall_together() {
+        for (a, b) in [
+            ("18446744073709551616", "18446744073709551617"),
+            ("9007199254740992", "9007199254740993"),
+            ("0.1", "0.10000000000000000001"),
+            ("1e400", "1e401"),
+        ] {
+            assert_ne!(form(a).unwrap(), form(b).unwrap(), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn keys_are_left_out_at_the_top_only() {
+        let text = br#"{"stream":true,"a":{"stream":true},"b":[{"stream":1}]}"#;
+        let found = canonical_json(text, &["stream", "absent"]).unwrap();
+        assert_eq!(found, br#"{"a":{"stream":true},"b":[{"stream":1}]}"#);
+    }
+
+    #[test]
+    fn what_is_no_json_or_doubtful_is_refused() {
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "{,}",
+            "01",
+            "1.",
+            ".5",
+            "-",
+            "1e",
+            "+1",
+            "tru",
+            "\"a",
+            "\"\\ud800\"",
+            "\"\\x\"",
+            "\"\n\"",
+            "{} {}",
+            "nul",
+            "'a'",
+            "1e99999999999999999999",
+        ] {
+            assert_eq!(form(text), Err(CanonicalError::NotJson), "{text}");
+        }
+        assert_eq!(canonical_json(b"\"\xff\"", &[]), Err(CanonicalError::NotJson));
+        for text in
+            [r#"{"a":1,"a":1}"#, r#"{"a":1,"b":{"x":1,"y":2,"\u0078":3}}"#, r#"{"stream":1,"stream":2}"#]
+        {
+            assert_eq!(
+                canonical_json(text.as_bytes(), &["stream"]),
+                Err(CanonicalError::DuplicateKey),
+                "{text}"
+            );
+        }
+        assert_eq!(form(&"[".repeat(100_000)), Err(CanonicalError::TooDeep));
+        assert!(form(&format!("{}{}", "[".repeat(100), "]".repeat(100))).is_ok());
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter("finite", |x| x.is_finite()).prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(".{0,4}", inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_form_is_json_and_stays_as_it_is(value in any_json()) {
+            let once = form(&value.to_string()).unwrap();
+            prop_assert!(serde_json::from_str::<Value>(&once).is_ok(), "{}", once);
+            prop_assert_eq!(form(&once).unwrap(), once);
+        }
+
+        #[test]
+        fn layout_and_order_change_nothing(value in any_json()) {
+            fn reversed(value: &Value) -> Value {
+                match value {
+                    Value::Array(items) => items.iter().map(reversed).collect(),
+                    Value::Object(map) => Value::Object(map.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect()),
+                    other => other.clone(),
+                }
+            }
+            let pretty = serde_json::to_string_pretty(&reversed(&value)).unwrap();
+            prop_assert_eq!(form(&pretty).unwrap(), form(&value.to_string()).unwrap());
+        }
+
+        #[test]
+        fn json_is_what_serde_says_it_is(text in r#"(\{|\}|\[|\]|"|:|,|1|0|-|\.|e|true|null|\\|a| ){0,12}"#) {
+            let ours = form(&text);
+            if ours != Err(CanonicalError::DuplicateKey) {
+                prop_assert_eq!(ours.is_ok(), serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
+            }
+        }
+    }
+}

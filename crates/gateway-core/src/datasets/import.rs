@@ -1,0 +1,300 @@
+//! Rows of a file turned into cases, one at a time, so that a file of any length needs memory for one row. Every row is
+//! looked at, also behind one that is bad, so that all of them can be named at once.
+
+use memchr::memchr_iter;
+use schemars::JsonSchema;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::Content;
+
+/// How many bad rows are named; the others are counted.
+pub const NAMED_ROWS: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rows {
+    /// An array of cases, or `{"cases": […]}`.
+    Json,
+    Csv,
+    Ndjson,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BadRow {
+    /// Where the row begins, counted from 1.
+    pub line: u64,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The whole is not what it should be.
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("{} rows cannot be imported", .rows.len() as u64 + .more)]
+    Rows { rows: Vec<BadRow>, more: u64 },
+}
+
+/// Reads every row and hands the good ones on, until told to stop by false. Answers how many were handed on.
+pub fn read(rows: Rows, bytes: &[u8], take: &mut dyn FnMut(Content) -> bool) -> Result<u64, ImportError> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(ImportError::Unreadable("the text is UTF-16; save it as UTF-8".into()));
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut reading = Reading { take, taken: 0, bad: Vec::new(), more: 0, stopped: false };
+    match rows {
+        Rows::Json => json(bytes, &mut reading)?,
+        Rows::Csv => csv(bytes, &mut reading)?,
+        Rows::Ndjson => ndjson(bytes, &mut reading),
+    }
+    let Reading { taken, bad, more, .. } = reading;
+    if bad.is_empty() { Ok(taken) } else { Err(ImportError::Rows { rows: bad, more }) }
+}
+
+/// Reads every row and keeps none. Answers how many there are.
+pub fn check(rows: Rows, bytes: &[u8]) -> Result<u64, ImportError> {
+    read(rows, bytes, &mut |_| true)
+}
+
+struct Reading<'a> {
+    take: &'a mut dyn FnMut(Content) -> bool,
+    taken: u64,
+    bad: Vec<BadRow>,
+    more: u64,
+    stopped: bool,
+}
+
+impl Reading<'_> {
+    fn row(&mut self, line: u64, content: Result<Content, String>) {
+        match content {
+            Ok(content) => {
+                self.stopped = !(self.take)(content);
+                self.taken += u64::from(!self.stopped);
+            }
+            Err(message) if self.bad.len() < NAMED_ROWS => self.bad.push(BadRow { line, message }),
+            Err(_) => self.more += 1,
+        }
+    }
+}
+
+fn ndjson(bytes: &[u8], reading: &mut Reading<'_>) {
+    for (line, text) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        if reading.stopped {
+            return;
+        }
+        if !text.iter().all(u8::is_ascii_whitespace) {
+            reading.row(line, case_of_json(text));
+        }
+    }
+}
+
+fn case_of_json(text: &[u8]) -> Result<Content, String> {
+    let value = serde_json::from_slice::<Value>(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Io | serde_json::error::Category::Data => error.to_string(),
+        _ => format!("is not valid JSON at column {}", error.column()),
+    })?;
+    Content::from_value(&value)
+}
+
+fn json(bytes: &[u8], reading: &mut Reading<'_>) -> Result<(), ImportError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let document = Document { bytes, reading };
+    document
+        .deserialize(&mut deserializer)
+        .and_then(|()| deserializer.end())
+        .map_err(|error| ImportError::Unreadable(format!("the JSON cannot be read: {error}")))
+}
+
+/// The array of cases, or the object around it.
+struct Document<'a, 'b> {
+    bytes: &'a [u8],
+    reading: &'a mut Reading<'b>,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array of cases, or an object with `cases`")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut cases: A) -> Result<(), A::Error> {
+        let (mut line, mut counted) = (1, 0);
+        while let Some(case) = cases.next_element::<&'de RawValue>()? {
+            // Where in the document the text of this case lies.
+            let at = (case.get().as_ptr() as usize).saturating_sub(self.bytes.as_ptr() as usize);
+            let passed = self.bytes.get(counted..at).unwrap_or_default();
+            line += memchr_iter(b'\n', passed).count() as u64;
+            counted = counted.max(at);
+            if !self.reading.stopped {
+                self.reading.row(line, case_of_json(case.get().as_bytes()));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { bytes, reading } = self;
+        let mut found = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if key != "cases" {
+                map.next_value::<IgnoredAny>()?;
+            } else if std::mem::replace(&mut found, true) {
+                return Err(A::Error::custom("`cases` is there twice"));
+            } else {
+                map.next_value_seed(Cases(Document { bytes, reading: &mut *reading }))?;
+            }
+        }
+        if found { Ok(()) } else { Err(A::Error::custom("an object must have `cases`, an array of cases")) }
+    }
+}
+
+/// Inside the object there is only the array.
+struct Cases<'a, 'b>(Document<'a, 'b>);
+
+impl<'de> DeserializeSeed<'de> for Cases<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self.0)
+    }
+}
+
+fn csv(bytes: &[u8], reading: &mut Reading<'_>) -> Result<(), ImportError> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+    let mut record = csv::ByteRecord::new();
+    // Reading from memory does not fail, and any number of fields is a record.
+    let mut next = |record: &mut csv::ByteRecord| reader.read_byte_record(record).unwrap_or(false);
+    if !next(&mut record) {
+        return Err(ImportError::Unreadable(
+            "the CSV is empty: a header line with `input` must come first".into(),
+        ));
+    }
+    let columns = columns(&record).map_err(ImportError::Unreadable)?;
+    let mut last = place(&record);
+    while !reading.stopped && next(&mut record) {
+        last = place(&record);
+        reading.row(last.0, case_of_record(&columns, &record));
+    }
+    let (line, at) = last;
+    if bytes.get(at..).is_some_and(ends_inside_quotes) {
+        return Err(ImportError::Unreadable(format!(
+            "a quoted field that begins in the row of line {line} never ends"
+        )));
+    }
+    Ok(())
+}
+
+/// Line and offset of a record.
+fn place(record: &csv::ByteRecord) -> (u64, usize) {
+    let place = record.position();
+    place.map_or((0, 0), |place| (place.line(), usize::try_from(place.byte()).unwrap_or(usize::MAX)))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Column {
+    Input,
+    Expected,
+    Metadata,
+    /// Goes into the metadata under its name.
+    Other(String),
+}
+
+fn columns(header: &csv::ByteRecord) -> Result<Vec<Column>, String> {
+    let mut columns = Vec::new();
+    for (index, name) in header.iter().enumerate() {
+        let name = std::str::from_utf8(name).map_err(|_| "the header line is not UTF-8".to_owned())?.trim();
+        let column = match name {
+            "" => return Err(format!("column {} of the header has no name", index + 1)),
+            "input" => Column::Input,
+            "expected" => Column::Expected,
+            "metadata" => Column::Metadata,
+            other => Column::Other(other.to_owned()),
+        };
+        if columns.contains(&column) {
+            return Err(format!("the header names the column `{name}` twice"));
+        }
+        columns.push(column);
+    }
+    if !columns.contains(&Column::Input) {
+        return Err("the header line has no column `input`".into());
+    }
+    Ok(columns)
+}
+
+fn case_of_record(columns: &[Column], record: &csv::ByteRecord) -> Result<Content, String> {
+    if record.len() != columns.len() {
+        return Err(format!("has {} fields, and the header has {}", record.len(), columns.len()));
+    }
+    let (mut input, mut expected, mut metadata) = (Value::Null, Value::Null, Value::Null);
+    let mut others = Map::new();
+    for (column, field) in columns.iter().zip(record) {
+        let text = std::str::from_utf8(field).map_err(|_| "is not UTF-8".to_owned())?;
+        match column {
+            Column::Input if text.is_empty() => return Err("input: is empty".into()),
+            Column::Input => input = cell(text),
+            Column::Expected | Column::Metadata if text.is_empty() => {}
+            Column::Expected => expected = cell(text),
+            Column::Metadata => metadata = cell(text),
+            Column::Other(name) => drop(others.insert(name.clone(), cell(text))),
+        }
+    }
+    if !others.is_empty() {
+        match &mut metadata {
+            Value::Null => metadata = Value::Object(others),
+            Value::Object(fields) => fields.extend(others),
+            _ => return Err("metadata: must be a JSON object, because other columns go into it".into()),
+        }
+    }
+    Content::new(&input, &expected, &metadata)
+}
+
+/// A JSON object or array is parsed; any other cell is a text.
+fn cell(text: &str) -> Value {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return value;
+    }
+    Value::String(text.to_owned())
+}
+
+/// Does the last record break off inside quotes? A reader of CSV forgives that, and would swallow all that follows.
+fn ends_inside_quotes(record: &[u8]) -> bool {
+    let (mut quoted, mut at_start) = (false, true);
+    let mut bytes = record.iter().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' if quoted => {
+                if bytes.peek() == Some(&&b'"') {
+                    bytes.next();
+                } else {
+                    quoted = false;
+                }
+            }
+            _ if quoted => {}
+            b'"' if at_start => quoted = true,
+            b',' | b'\n' | b'\r' => {
+                at_start = true;
+                continue;
+            }
+            _ => {}
+        }
+        at_start = false;
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests;

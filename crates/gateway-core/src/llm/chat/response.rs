@@ -1,0 +1,115 @@
+//! An answer, the list of models and embeddings, as the model sees them.
+
+use super::{Content, Part};
+use crate::llm::usage::Usage;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Response {
+    /// Empty when the provider gives none; the driver fills these three in.
+    pub id: String,
+    pub model: String,
+    pub created: Option<i64>,
+    pub choices: Vec<Choice>,
+    pub usage: Option<Usage>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Choice {
+    pub index: u32,
+    pub parts: Vec<Part>,
+    pub stop: Option<Stop>,
+    pub logprobs: Vec<Logprob>,
+}
+
+impl Choice {
+    /// Puts the parts into the one form that a stream of the same answer would give: neighbouring texts become one, empty
+    /// ones and those that only some formats can say in an answer go, and calls without an id are numbered.
+    pub fn settle(&mut self) {
+        let mut calls = 0;
+        let mut settled: Vec<Part> = Vec::with_capacity(self.parts.len());
+        for mut part in std::mem::take(&mut self.parts) {
+            if let Content::ToolCall(call) = &mut part.content {
+                if call.id.is_empty() {
+                    call.id = call_id(self.index, calls);
+                }
+                calls += 1;
+            }
+            match (settled.last_mut().map(|last| &mut last.content), &part.content) {
+                (_, Content::Other(_) | Content::Json(_) | Content::Media(_)) => {}
+                (_, Content::Text(text) | Content::Refusal(text)) if text.is_empty() => {}
+                (_, Content::Thinking { text, signature: None }) if text.is_empty() => {}
+                (Some(Content::Text(before)), Content::Text(text))
+                | (Some(Content::Refusal(before)), Content::Refusal(text)) => before.push_str(text),
+                (
+                    Some(Content::Thinking { text: before, signature: open @ None }),
+                    Content::Thinking { text, signature },
+                ) => {
+                    before.push_str(text);
+                    open.clone_from(signature);
+                }
+                _ => settled.push(part),
+            }
+        }
+        self.parts = settled;
+    }
+}
+
+/// The id of a call whose provider gives none: the same in a body and in a stream.
+pub fn call_id(choice: u32, call: u32) -> String {
+    if choice == 0 { format!("call_{call}") } else { format!("call_{choice}_{call}") }
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    EndTurn,
+    MaxTokens,
+    /// With the sequence, where it is told.
+    Sequence(Option<String>),
+    ToolUse,
+    /// The model declined to answer.
+    Refusal,
+    /// A filter of the provider stepped in.
+    Filtered,
+    /// The provider paused a long turn and wants to be called again.
+    Paused,
+    ContextFull,
+    /// The provider failed while answering.
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logprob {
+    pub token: String,
+    pub logprob: serde_json::Number,
+    pub bytes: Option<Vec<u8>>,
+    pub top: Vec<Logprob>,
+}
+
+/// One row of a list of models.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listed {
+    pub id: String,
+    pub name: Option<String>,
+    /// Seconds since 1970.
+    pub created: Option<i64>,
+    pub owner: Option<String>,
+    pub input_limit: Option<u64>,
+    pub output_limit: Option<u64>,
+}
+
+/// A request for embeddings; only callers of OpenAI's format make them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Embed {
+    pub model: String,
+    pub inputs: Vec<String>,
+    pub dimensions: Option<u64>,
+    pub user: Option<String>,
+}
+
+/// Embeddings, in the order of their inputs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Embedded {
+    pub vectors: Vec<Vec<f64>>,
+    pub usage: Option<Usage>,
+}

@@ -1,0 +1,252 @@
+//! OpenAI's chat completions, and those of everyone who speaks like it.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Fold, FoldError, merge,
+    pieces::{Written, pieces},
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    body: Map<String, Value>,
+    choices: Vec<(u64, Choice)>,
+    done: bool,
+}
+
+#[derive(Default)]
+struct Choice {
+    message: Map<String, Value>,
+    logprobs: Map<String, Value>,
+    rest: Map<String, Value>,
+}
+
+impl Fold for State {
+    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), FoldError> {
+        // Padding, which plain answers have no use for.
+        chunk.remove("obfuscation");
+        let Some(Value::Array(choices)) = chunk.remove("choices").or_else(|| Some(json!([]))) else {
+            return Err(FoldError::NotUnderstood("choices is no list"));
+        };
+        for choice in choices {
+            let Value::Object(mut choice) = choice else {
+                return Err(FoldError::NotUnderstood("a choice is no object"));
+            };
+            let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
+            if let Some(delta) = merge::take_object(&mut choice, "delta") {
+                // Some send the whole message so far beside each delta.
+                choice.remove("message");
+                merge::delta(&mut into.message, delta);
+            }
+            if let Some(logprobs) = merge::take_object(&mut choice, "logprobs") {
+                merge::delta(&mut into.logprobs, logprobs);
+            }
+            merge::latest(&mut into.rest, choice);
+        }
+        merge::latest(&mut self.body, chunk);
+        Ok(())
+    }
+
+    fn done(&mut self) {
+        self.done = true;
+    }
+
+    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+        let State { mut body, choices, done } = *self;
+        let finished =
+            |choice: &Choice| choice.rest.get("finish_reason").is_some_and(|reason| !reason.is_null());
+        if choices.is_empty() || !(done || choices.iter().all(|(_, choice)| finished(choice))) {
+            return Err(FoldError::Incomplete);
+        }
+        let choices = choices.into_iter().map(|(index, choice)| choice.whole(index));
+        let choices = choices.collect::<Result<Vec<Value>, FoldError>>()?;
+        body.insert("object".into(), "chat.completion".into());
+        body.insert("choices".into(), choices.into());
+        if body.get("usage").is_some_and(Value::is_null) {
+            body.remove("usage");
+        }
+        Ok(Value::Object(body))
+    }
+}
+
+impl Choice {
+    fn whole(self, index: u64) -> Result<Value, FoldError> {
+        let Choice { mut message, logprobs, mut rest } = self;
+        if rest.get("finish_reason").and_then(Value::as_str) == Some("error") {
+            return Err(FoldError::InBand("finish_reason error".into()));
+        }
+        message.entry("role").or_insert_with(|| "assistant".into());
+        let said = |key: &str| match message.get(key) {
+            Some(Value::String(text)) => !text.is_empty(),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(value) => !value.is_null(),
+            None => false,
+        };
+        // A plain answer has no content where a stream begins with an empty one.
+        let silent = ["tool_calls", "function_call", "refusal", "audio"].into_iter().any(said);
+        let content = message.entry("content").or_insert(Value::Null);
+        if silent && content.as_str() == Some("") {
+            *content = Value::Null;
+        }
+        if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
+            for call in calls.iter_mut().filter_map(Value::as_object_mut) {
+                call.remove("index");
+            }
+        }
+        rest.insert("index".into(), index.into());
+        rest.insert("message".into(), message.into());
+        rest.entry("finish_reason").or_insert(Value::Null);
+        if !logprobs.is_empty() {
+            rest.insert("logprobs".into(), logprobs.into());
+        }
+        Ok(Value::Object(rest))
+    }
+}
+
+/// Texts of a message that come in pieces; every other member comes with the first delta.
+const TEXTS: [&str; 4] = ["reasoning_content", "reasoning", "content", "refusal"];
+
+pub(super) fn replay(mut body: Map<String, Value>, include_usage: bool) -> Result<Vec<Vec<u8>>, FoldError> {
+    let Some(choices) = merge::take_list(&mut body, "choices") else {
+        return Err(FoldError::NotUnderstood("choices is no list"));
+    };
+    let usage = body.remove("usage");
+    let mut stream = Stream::new(body, "chat.completion.chunk", include_usage);
+    for choice in choices {
+        let Value::Object(mut choice) = choice else {
+            return Err(FoldError::NotUnderstood("a choice is no object"));
+        };
+        let Some(message) = merge::take_object(&mut choice, "message") else {
+            return Err(FoldError::NotUnderstood("a choice has no message"));
+        };
+        let index = choice.remove("index").unwrap_or_else(|| json!(0));
+        let logprobs = choice.remove("logprobs");
+        if logprobs.is_some() {
+            choice.insert("logprobs".into(), Value::Null);
+        }
+        stream.message(&index, message, logprobs);
+        stream.last(&index, &json!({"delta": {}}), choice);
+    }
+    Ok(stream.end(usage))
+}
+
+/// Chunks with the members that all of them share.
+pub(super) struct Stream {
+    shared: Map<String, Value>,
+    /// What the provider added to the answer as a whole comes with the first chunk only.
+    once: Map<String, Value>,
+    include_usage: bool,
+    written: Written,
+}
+
+impl Stream {
+    pub(super) fn new(body: Map<String, Value>, object: &str, include_usage: bool) -> Self {
+        const SHARED: [&str; 5] = ["id", "created", "model", "system_fingerprint", "service_tier"];
+        let (mut shared, once): (Map<String, Value>, Map<String, Value>) =
+            body.into_iter().partition(|(key, _)| SHARED.contains(&&**key));
+        shared.insert("object".into(), object.into());
+        Stream { shared, once, include_usage, written: Written::default() }
+    }
+
+    pub(super) fn chunk(&mut self, choice: &Map<String, Value>) {
+        let mut chunk = self.shared.clone();
+        let once = std::mem::take(&mut self.once);
+        chunk.extend(once.into_iter().filter(|(key, _)| key != "object"));
+        chunk.insert("choices".into(), json!([choice]));
+        if self.include_usage {
+            chunk.insert("usage".into(), Value::Null);
+        }
+        self.written.data(&Value::Object(chunk));
+    }
+
+    /// The chunk that tells why a choice ended, with whatever else the provider said of it.
+    pub(super) fn last(&mut self, index: &Value, empty: &Value, rest: Map<String, Value>) {
+        let mut choice = Map::from_iter([("index".to_owned(), index.clone())]);
+        choice.extend(empty.as_object().cloned().unwrap_or_default());
+        choice.insert("finish_reason".into(), Value::Null);
+        choice.extend(rest);
+        self.chunk(&choice);
+    }
+
+    pub(super) fn end(mut self, usage: Option<Value>) -> Vec<Vec<u8>> {
+        if let Some(usage) = usage.filter(|usage| self.include_usage && !usage.is_null()) {
+            let mut chunk = self.shared;
+            chunk.insert("choices".into(), json!([]));
+            chunk.insert("usage".into(), usage);
+            self.written.data(&Value::Object(chunk));
+        }
+        self.written.done();
+        self.written.0
+    }
+
+    fn delta(&mut self, index: &Value, delta: Value, logprobs: Option<Value>) {
+        let mut choice = Map::from_iter([("index".to_owned(), index.clone()), ("delta".to_owned(), delta)]);
+        choice.extend(logprobs.map(|logprobs| ("logprobs".to_owned(), logprobs)));
+        choice.insert("finish_reason".into(), Value::Null);
+        self.chunk(&choice);
+    }
+
+    fn message(&mut self, index: &Value, mut message: Map<String, Value>, mut logprobs: Option<Value>) {
+        let calls = merge::take_list(&mut message, "tool_calls");
+        let mut texts = Vec::new();
+        for key in TEXTS {
+            if let Some(text) = message.get(key).and_then(Value::as_str) {
+                texts.push((key, text.to_owned()));
+                message.insert(key.to_owned(), "".into());
+            }
+        }
+        if calls.as_ref().is_some_and(Vec::is_empty) {
+            message.insert("tool_calls".into(), json!([]));
+        }
+        self.delta(index, Value::Object(message), None);
+        for (key, text) in texts {
+            if key == "content"
+                && let Some(tokens) = logprobs.as_mut().and_then(|logprobs| tokens_of(logprobs, &text))
+            {
+                for (token, entry) in tokens {
+                    self.delta(index, json!({key: token}), Some(json!({"content": [entry]})));
+                }
+                continue;
+            }
+            for piece in pieces(&text) {
+                self.delta(index, json!({key: piece}), None);
+            }
+        }
+        if let Some(logprobs) = logprobs.filter(|logprobs| !logprobs.is_null()) {
+            self.delta(index, json!({}), Some(logprobs));
+        }
+        for (at, call) in calls.unwrap_or_default().into_iter().enumerate() {
+            self.call(index, at, call);
+        }
+    }
+
+    /// A call's name comes first, then its arguments in pieces.
+    fn call(&mut self, index: &Value, at: usize, mut call: Value) {
+        let mut input = None;
+        for (kind, key) in [("function", "arguments"), ("custom", "input")] {
+            if let Some(Value::String(text)) = call.get_mut(kind).and_then(|inner| inner.get_mut(key)) {
+                input = Some((kind, key, std::mem::take(text)));
+            }
+        }
+        if let Some(call) = call.as_object_mut() {
+            call.insert("index".into(), at.into());
+        }
+        self.delta(index, json!({"tool_calls": [call]}), None);
+        if let Some((kind, key, text)) = input {
+            for piece in pieces(&text) {
+                self.delta(index, json!({"tool_calls": [{"index": at, kind: {key: piece}}]}), None);
+            }
+        }
+    }
+}
+
+/// The tokens of a text with their probabilities, when they are exactly that text; they are then taken out.
+fn tokens_of(logprobs: &mut Value, text: &str) -> Option<Vec<(String, Value)>> {
+    let entries = logprobs.get_mut("content")?.as_array_mut()?;
+    let token = |entry: &Value| entry.get("token").and_then(Value::as_str).map(str::to_owned);
+    let tokens = entries.iter().map(token).collect::<Option<Vec<String>>>()?;
+    if tokens.is_empty() || tokens.concat() != text {
+        return None;
+    }
+    Some(tokens.into_iter().zip(std::mem::take(entries)).collect())
+}

@@ -1,0 +1,203 @@
+//! OpenAI's responses: the last event of a stream repeats the whole response, so that folding is finding it.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Fold, FoldError, describe, merge,
+    pieces::{Written, pieces},
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Finished items by their place, for servers whose last event leaves them out.
+    items: Vec<(u64, Value)>,
+    response: Option<Map<String, Value>>,
+}
+
+impl Fold for State {
+    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), FoldError> {
+        let kind = merge::take_text(&mut event, "type").unwrap_or_else(|| name.to_owned());
+        match &*kind {
+            "response.output_item.done" => {
+                if let (Some(index), Some(item)) =
+                    (merge::index_of(&event, "output_index"), event.remove("item"))
+                {
+                    *merge::indexed(&mut self.items, index)? = item;
+                }
+            }
+            "response.completed" | "response.incomplete" => {
+                let response = merge::take_object(&mut event, "response");
+                self.response =
+                    Some(response.ok_or(FoldError::NotUnderstood("the last event has no response"))?);
+            }
+            "response.failed" | "response.cancelled" => {
+                let error = event.get("response").and_then(|response| response.get("error"));
+                return Err(FoldError::InBand(error.map_or_else(|| kind.into(), describe)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+        let mut response = self.response.ok_or(FoldError::Incomplete)?;
+        let empty = response.get("output").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        if empty {
+            let items: Vec<Value> = self.items.into_iter().map(|(_, item)| item).collect();
+            response.insert("output".into(), items.into());
+        }
+        Ok(Value::Object(response))
+    }
+}
+
+pub(super) fn replay(body: &Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldError> {
+    let Some(Value::Array(output)) = body.get("output") else {
+        return Err(FoldError::NotUnderstood("output is no list"));
+    };
+    let last = match body.get("status").and_then(Value::as_str) {
+        Some("completed") | None => "response.completed",
+        Some("incomplete") => "response.incomplete",
+        Some(_) => return Err(FoldError::NotUnderstood("the response is not finished")),
+    };
+    let mut begun = body.clone();
+    for (key, value) in [("output", json!([])), ("status", "in_progress".into()), ("usage", Value::Null)] {
+        begun.insert(key.into(), value);
+    }
+    for key in ["incomplete_details", "completed_at", "output_text"] {
+        if let Some(value) = begun.get_mut(key) {
+            *value = Value::Null;
+        }
+    }
+    let mut events = Numbered::default();
+    events.push("response.created", json!({"response": begun}));
+    events.push("response.in_progress", json!({"response": begun}));
+    for (at, item) in output.iter().enumerate() {
+        events.item(at, item);
+    }
+    events.push(last, json!({"response": body}));
+    Ok(events.written.0)
+}
+
+/// Every event carries its number.
+#[derive(Default)]
+struct Numbered {
+    next: u64,
+    written: Written,
+}
+
+impl Numbered {
+    fn push(&mut self, name: &str, mut data: Value) {
+        if let Some(data) = data.as_object_mut() {
+            data.insert("type".into(), name.into());
+            data.insert("sequence_number".into(), self.next.into());
+        }
+        self.next += 1;
+        self.written.named(name, &data);
+    }
+
+    fn item(&mut self, at: usize, item: &Value) {
+        let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
+        let input = match kind {
+            "function_call" | "mcp_call" => Some(("arguments", format!("response.{kind}_arguments"))),
+            "custom_tool_call" => Some(("input", "response.custom_tool_call_input".to_owned())),
+            _ => None,
+        };
+        let mut begun = item.clone();
+        if let Some(members) = begun.as_object_mut() {
+            if members.contains_key("status") {
+                members.insert("status".into(), "in_progress".into());
+            }
+            for key in ["content", "summary"] {
+                if members.get(key).is_some_and(Value::is_array) {
+                    members.insert(key.into(), json!([]));
+                }
+            }
+            if let Some((key, _)) = &input {
+                members.insert((*key).into(), "".into());
+            }
+        }
+        self.push("response.output_item.added", json!({"output_index": at, "item": begun}));
+        let place = json!({"item_id": item.get("id"), "output_index": at});
+        let parts = |key: &str| item.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        for (index, part) in parts("summary").iter().enumerate() {
+            self.summary(&with(&place, "summary_index", index.into()), part);
+        }
+        for (index, part) in parts("content").iter().enumerate() {
+            self.part(&with(&place, "content_index", index.into()), part);
+        }
+        if let Some((key, event)) = input {
+            let text = item.get(key).and_then(Value::as_str).unwrap_or_default();
+            self.text(&event, &place, key, text);
+        }
+        self.push("response.output_item.done", json!({"output_index": at, "item": item}));
+    }
+
+    /// One part of a message's or a reasoning's content.
+    fn part(&mut self, place: &Value, part: &Value) {
+        let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
+        let (event, key) = match kind {
+            "output_text" => ("response.output_text", "text"),
+            "refusal" => ("response.refusal", "refusal"),
+            "reasoning_text" => ("response.reasoning_text", "text"),
+            _ => ("", ""),
+        };
+        let mut begun = part.clone();
+        if let Some(members) = begun.as_object_mut() {
+            for (name, value) in members.iter_mut() {
+                match value {
+                    Value::String(text) if name == key => text.clear(),
+                    Value::Array(list) => list.clear(),
+                    _ => {}
+                }
+            }
+        }
+        self.push("response.content_part.added", with(place, "part", begun));
+        if let Some(text) = part.get(key).and_then(Value::as_str) {
+            self.text(event, place, key, text);
+        }
+        for (index, annotation) in
+            part.get("annotations").and_then(Value::as_array).into_iter().flatten().enumerate()
+        {
+            let data = with(&with(place, "annotation_index", index.into()), "annotation", annotation.clone());
+            self.push("response.output_text.annotation.added", data);
+        }
+        self.push("response.content_part.done", with(place, "part", part.clone()));
+    }
+
+    fn summary(&mut self, place: &Value, part: &Value) {
+        let mut begun = part.clone();
+        if let Some(Value::String(text)) = begun.get_mut("text") {
+            text.clear();
+        }
+        self.push("response.reasoning_summary_part.added", with(place, "part", begun));
+        if let Some(text) = part.get("text").and_then(Value::as_str) {
+            self.text("response.reasoning_summary_text", place, "text", text);
+        }
+        self.push("response.reasoning_summary_part.done", with(place, "part", part.clone()));
+    }
+
+    /// A text in pieces, and then whole.
+    fn text(&mut self, event: &str, place: &Value, key: &str, text: &str) {
+        let delta = format!("{event}.delta");
+        for piece in pieces(text) {
+            let mut data = with(place, "delta", piece.into());
+            if event == "response.output_text" {
+                data = with(&data, "logprobs", json!([]));
+            }
+            self.push(&delta, data);
+        }
+        let mut data = with(place, key, text.into());
+        if event == "response.output_text" {
+            data = with(&data, "logprobs", json!([]));
+        }
+        self.push(&format!("{event}.done"), data);
+    }
+}
+
+fn with(place: &Value, key: &str, value: Value) -> Value {
+    let mut place = place.clone();
+    if let Some(members) = place.as_object_mut() {
+        members.insert(key.into(), value);
+    }
+    place
+}

@@ -1,0 +1,43 @@
+//! Streams as the providers' references print them, the bodies that they fold into, and the laws between the two.
+
+mod laws;
+mod native;
+mod openai;
+mod refused;
+mod requests;
+
+use serde_json::Value;
+
+use super::*;
+
+fn sse(events: &[&str]) -> Vec<u8> {
+    events.iter().flat_map(|event| ["data: ", event, "\n\n"]).collect::<String>().into_bytes()
+}
+
+fn named(events: &[(&str, &str)]) -> Vec<u8> {
+    let lines = events.iter().flat_map(|(name, data)| ["event: ", name, "\ndata: ", data, "\n\n"]);
+    lines.collect::<String>().into_bytes()
+}
+
+/// Names every event by its `type`.
+fn typed(events: &[&str]) -> Vec<u8> {
+    let kind =
+        |event: &str| serde_json::from_str::<Value>(event).unwrap()["type"].as_str().unwrap().to_owned();
+    events
+        .iter()
+        .flat_map(|event| format!("event: {}\ndata: {event}\n\n", kind(event)).into_bytes())
+        .collect()
+}
+
+fn folded(format: Format, bytes: &[u8]) -> Value {
+    let body = fold(format, format.framing(), bytes).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn fails(format: Format, bytes: &[u8]) -> FoldError {
+    fold(format, format.framing(), bytes).unwrap_err()
+}
+
+fn replayed(format: Format, body: &Value) -> Vec<u8> {
+    replay(format, body.to_string().as_bytes(), true).unwrap().concat()
+}

@@ -1,0 +1,35 @@
+//! The list of models.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::super::{super::chat::Listed, json::text_at};
+
+pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
+    let rows = body.get("data")?.as_array()?.iter().filter_map(Value::as_object);
+    let read = |row: &Map<String, Value>| Listed {
+        id: text_at(row, "id").to_owned(),
+        name: row.get("display_name").and_then(Value::as_str).map(str::to_owned),
+        created: text_at(row, "created_at").parse::<Timestamp>().ok().map(Timestamp::as_second),
+        owner: Some("anthropic".to_owned()),
+        input_limit: row.get("max_input_tokens").and_then(Value::as_u64),
+        output_limit: row.get("max_tokens").and_then(Value::as_u64),
+    };
+    Some(rows.map(read).collect())
+}
+
+pub(super) fn write_models(models: Vec<Listed>) -> Value {
+    let first = models.first().map(|model| model.id.clone());
+    let last = models.last().map(|model| model.id.clone());
+    let rows: Vec<Value> = models
+        .into_iter()
+        .map(|model| {
+            let created = Timestamp::from_second(model.created.unwrap_or(0)).unwrap_or(Timestamp::UNIX_EPOCH);
+            let name = model.name.unwrap_or_else(|| model.id.clone());
+            json!({
+                "type": "model", "id": model.id, "display_name": name, "created_at": created.to_string(),
+            })
+        })
+        .collect();
+    json!({"data": rows, "has_more": false, "first_id": first, "last_id": last})
+}

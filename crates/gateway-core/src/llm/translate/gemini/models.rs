@@ -1,0 +1,39 @@
+//! The list of models.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{super::chat::Listed, json::text_at};
+
+pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
+    let rows = body.get("models")?.as_array()?.iter().filter_map(Value::as_object);
+    let read = |row: &Map<String, Value>| {
+        let name = text_at(row, "name");
+        Listed {
+            id: name.strip_prefix("models/").unwrap_or(name).to_owned(),
+            name: row.get("displayName").and_then(Value::as_str).map(str::to_owned),
+            created: None,
+            owner: Some("google".to_owned()),
+            input_limit: row.get("inputTokenLimit").and_then(Value::as_u64),
+            output_limit: row.get("outputTokenLimit").and_then(Value::as_u64),
+        }
+    };
+    Some(rows.map(read).collect())
+}
+
+pub(super) fn write_models(models: Vec<Listed>) -> Value {
+    let write = |model: Listed| {
+        let mut row = json!({
+            "name": format!("models/{}", model.id),
+            "displayName": model.name.as_ref().unwrap_or(&model.id),
+            "supportedGenerationMethods": ["generateContent"],
+        });
+        for (key, limit) in [("inputTokenLimit", model.input_limit), ("outputTokenLimit", model.output_limit)]
+        {
+            if let Some(limit) = limit {
+                row[key] = limit.into();
+            }
+        }
+        row
+    };
+    json!({"models": models.into_iter().map(write).collect::<Vec<Value>>()})
+}

@@ -1,0 +1,30 @@
+//! The list of models.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{super::chat::Listed, json::text_at};
+
+pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
+    let rows = body.get("data")?.as_array()?.iter().filter_map(Value::as_object);
+    let read = |row: &Map<String, Value>| Listed {
+        id: text_at(row, "id").to_owned(),
+        name: row.get("name").and_then(Value::as_str).map(str::to_owned),
+        created: row.get("created").and_then(Value::as_i64),
+        owner: row.get("owned_by").and_then(Value::as_str).map(str::to_owned),
+        ..Listed::default()
+    };
+    Some(rows.map(read).collect())
+}
+
+pub(super) fn write_models(models: Vec<Listed>) -> Value {
+    let rows: Vec<Value> = models
+        .into_iter()
+        .map(|model| {
+            let owner = model.owner.unwrap_or_default();
+            json!({
+                "id": model.id, "object": "model", "created": model.created.unwrap_or(0), "owned_by": owner,
+            })
+        })
+        .collect();
+    json!({"object": "list", "data": rows})
+}

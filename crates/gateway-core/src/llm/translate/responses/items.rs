@@ -1,0 +1,187 @@
+//! Items, which are both what a caller sends and what a model answers with.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        super::chat::{Content, Media, MediaKind, Part, Source, ToolCall, Untranslatable},
+        json::{element, list, needed_string, string, take, within},
+        media::{image, source_of_url},
+    },
+    REDACTED,
+};
+
+type Object = Map<String, Value>;
+
+/// The content of a message or of a tool's output: its parts, and whether it was one bare text.
+pub(super) fn read_content(content: Option<Value>, field: &str) -> Result<(Vec<Part>, bool), Untranslatable> {
+    match content {
+        None => Ok((Vec::new(), false)),
+        Some(Value::String(text)) => Ok((vec![Part::text(text)], true)),
+        Some(Value::Array(list)) => {
+            let read = |(at, value)| within(|| format!("{field}.{at}"), read_part(value));
+            Ok((list.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, false))
+        }
+        Some(_) => Err(Untranslatable::malformed(field, "must be a string or a list of parts")),
+    }
+}
+
+fn read_part(value: Value) -> Result<Part, Untranslatable> {
+    let mut part = element(value, "")?;
+    let kind = part.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let content = match &*kind {
+        "input_text" | "output_text" | "text" => {
+            // An answer that is sent back comes with what was only said about its text.
+            for key in ["annotations", "logprobs"] {
+                if part.get(key).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+                    part.shift_remove(key);
+                }
+            }
+            Content::Text(needed_string(&mut part, "text")?)
+        }
+        "refusal" => Content::Refusal(needed_string(&mut part, "refusal")?),
+        "input_image" => {
+            let source = match (string(&mut part, "image_url")?, string(&mut part, "file_id")?) {
+                (Some(url), _) => source_of_url(url),
+                (None, Some(id)) => Source::File(id),
+                (None, None) => return Err(Untranslatable::malformed("image_url", "is missing")),
+            };
+            let detail = string(&mut part, "detail")?;
+            Content::Media(Media { detail, ..image(source) })
+        }
+        "input_file" => {
+            let source = match (string(&mut part, "file_data")?, string(&mut part, "file_url")?) {
+                (Some(data), _) if data.starts_with("data:") => source_of_url(data),
+                (Some(data), _) => Source::Base64 { mime: "application/pdf".to_owned(), data },
+                (None, Some(url)) => Source::Url { url, mime: None },
+                (None, None) => match string(&mut part, "file_id")? {
+                    Some(id) => Source::File(id),
+                    None => return Err(Untranslatable::malformed("file_data", "is missing")),
+                },
+            };
+            let name = string(&mut part, "filename")?;
+            Content::Media(Media { kind: MediaKind::Document, source, name, detail: None })
+        }
+        "" => return Err(Untranslatable::malformed("type", "is missing")),
+        _ => return Ok(Part::new(Content::Other(part.into()))),
+    };
+    part.shift_remove("type");
+    Ok(Part { content, cache: None, extra: part })
+}
+
+pub(super) fn read_call(mut item: Object) -> Result<Part, Untranslatable> {
+    item.shift_remove("type");
+    let id = needed_string(&mut item, "call_id")?;
+    let name = needed_string(&mut item, "name")?;
+    let arguments = string(&mut item, "arguments")?.unwrap_or_default();
+    let signature = signature_of(&item);
+    if signature.is_some() {
+        item.shift_remove("extra_content");
+    }
+    let call = ToolCall { id, name, arguments, signature };
+    Ok(Part { content: Content::ToolCall(call), cache: None, extra: item })
+}
+
+fn signature_of(item: &Object) -> Option<String> {
+    let signature = item.get("extra_content")?.get("google")?.get("thought_signature")?;
+    signature.as_str().map(str::to_owned)
+}
+
+/// A reasoning item. The model's own words go before their summary where both are told.
+pub(super) fn read_reasoning(mut item: Object) -> Result<Option<Part>, Untranslatable> {
+    item.shift_remove("type");
+    let summary = list(&mut item, "summary")?.unwrap_or_default();
+    let content = list(&mut item, "content")?.unwrap_or_default();
+    let texts = |parts: &[Value]| -> Vec<String> {
+        parts.iter().filter_map(|part| Some(part.get("text")?.as_str()?.to_owned())).collect()
+    };
+    let text = if content.is_empty() { texts(&summary).join("\n\n") } else { texts(&content).concat() };
+    let sealed = take(&mut item, "encrypted_content").and_then(|sealed| sealed.as_str().map(str::to_owned));
+    let content = match sealed {
+        Some(sealed) if text.is_empty() && sealed.starts_with(REDACTED) => {
+            Content::Redacted(sealed[REDACTED.len()..].to_owned())
+        }
+        None if text.is_empty() => return Ok(None),
+        signature => Content::Thinking { text, signature },
+    };
+    Ok(Some(Part { content, cache: None, extra: item }))
+}
+
+/// Where the items of an answer begin and what each of them is made of: neighbouring texts and refusals are one message,
+/// every thought and every call is an item of its own.
+pub(super) fn spans(parts: &[Part]) -> Vec<std::ops::Range<usize>> {
+    let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
+        match part.content {
+            Content::Text(_) | Content::Refusal(_) => match spans.last_mut() {
+                Some(span) if span.end == at && is_said(&parts[span.start]) => span.end = at + 1,
+                _ => spans.push(at..at + 1),
+            },
+            Content::Thinking { .. } | Content::Redacted(_) | Content::ToolCall(_) => spans.push(at..at + 1),
+            _ => {}
+        }
+    }
+    spans
+}
+
+pub(super) fn is_said(part: &Part) -> bool {
+    matches!(part.content, Content::Text(_) | Content::Refusal(_))
+}
+
+/// The id of item number `at` of a response. The provider's answer had none, so they are made of the response's.
+pub(super) fn item_id(response: &str, at: usize, part: &Part) -> String {
+    let kind = match part.content {
+        Content::Thinking { .. } | Content::Redacted(_) => "rs",
+        Content::ToolCall(_) => "fc",
+        _ => "msg",
+    };
+    let response = response.strip_prefix("resp_").unwrap_or(response);
+    format!("{kind}_{response}_{at}")
+}
+
+/// One item of an answer, made of the parts of one span.
+pub(super) fn item(id: &str, parts: &[Part], logprobs: &Value) -> Value {
+    match parts.first().map(|part| &part.content) {
+        Some(Content::ToolCall(call)) => call_item(id, call, "completed"),
+        Some(Content::Thinking { text, signature }) => {
+            let summary: Vec<Value> = (!text.is_empty())
+                .then(|| json!({"type": "summary_text", "text": text}))
+                .into_iter()
+                .collect();
+            let mut item = json!({"id": id, "type": "reasoning", "summary": summary});
+            if let Some(signature) = signature {
+                item["encrypted_content"] = signature.clone().into();
+            }
+            item
+        }
+        Some(Content::Redacted(data)) => {
+            json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED}{data}")})
+        }
+        _ => {
+            let content: Vec<Value> = parts.iter().filter_map(|part| said(part, logprobs)).collect();
+            json!({"id": id, "type": "message", "status": "completed", "role": "assistant", "content": content})
+        }
+    }
+}
+
+pub(super) fn call_item(id: &str, call: &ToolCall, status: &str) -> Value {
+    let mut item = json!({
+        "id": id, "type": "function_call", "status": status,
+        "call_id": call.id, "name": call.name, "arguments": call.arguments,
+    });
+    if let Some(signature) = &call.signature {
+        item["extra_content"] = json!({"google": {"thought_signature": signature}});
+    }
+    item
+}
+
+/// One part of a message of an answer.
+pub(super) fn said(part: &Part, logprobs: &Value) -> Option<Value> {
+    match &part.content {
+        Content::Text(text) => {
+            Some(json!({"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}))
+        }
+        Content::Refusal(text) => Some(json!({"type": "refusal", "refusal": text})),
+        _ => None,
+    }
+}

@@ -1,0 +1,152 @@
+//! Laws that hold for every pair of formats: it does not matter whether a stream is first folded and then translated or
+//! the other way round, nor where its chunks are cut; and a request that is read and written again in its own format is
+//! the request that it was.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{
+    super::{
+        super::{
+            ClientShape, Shape,
+            chat::{Losses, Wire},
+            fold::{self, Format},
+        },
+        caller, provider, response,
+    },
+    support::{CLIENTS, Side, cases, plain, read_json, stream_bytes, translate_stream},
+};
+
+fn every_stream() -> Vec<(ClientShape, Side, String)> {
+    let mut all = Vec::new();
+    for client in CLIENTS {
+        for side in Side::all() {
+            all.extend(cases(side.name(), ".stream.txt").into_iter().map(|case| (client, side, case)));
+        }
+    }
+    all
+}
+
+fn folded(format: Format, bytes: &[u8]) -> Vec<u8> {
+    fold::fold(format, format.framing(), bytes)
+        .unwrap_or_else(|error| panic!("{format:?}: {error}\n{}", String::from_utf8_lossy(bytes)))
+}
+
+#[test]
+fn folding_and_translating_commute() {
+    for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
+        let bytes = stream_bytes(side, &case);
+        let translated = translate_stream(side, client, &bytes, &[7]);
+        let translated_then_folded = folded(client.into(), &translated);
+        let folded_then_translated =
+            response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
+        let parse = |bytes: &[u8]| plain(serde_json::from_slice::<Value>(bytes).unwrap());
+        assert_eq!(
+            parse(&translated_then_folded),
+            parse(&folded_then_translated),
+            "{client:?} from {}: {case}",
+            side.name()
+        );
+    }
+}
+
+#[test]
+fn a_stream_says_the_same_as_the_plain_answer() {
+    for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
+        let body = read_json(side.name(), &format!("{case}.response.json"));
+        let from_body = response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap();
+        let bytes = stream_bytes(side, &case);
+        let from_stream =
+            response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
+        let parse = |bytes: &[u8]| plain(serde_json::from_slice::<Value>(bytes).unwrap());
+        assert_eq!(parse(&from_stream), parse(&from_body), "{client:?} from {}: {case}", side.name());
+    }
+}
+
+#[test]
+fn requests_come_back_as_they_were() {
+    for client in CLIENTS {
+        for case in cases(client.as_str(), ".request.json") {
+            let Value::Object(body) = read_json(client.as_str(), &format!("{case}.request.json")) else {
+                panic!("{case} is no object")
+            };
+            let request = caller(client).read_request(body.clone()).unwrap();
+            let wire = Wire::of_client(client);
+            let mut losses = Losses::new(wire);
+            let written = provider(wire).write_request(request, &mut losses).unwrap();
+            assert_eq!(plain(written), plain(body.into()), "{client:?}: {case}");
+            assert_eq!(losses.into_dropped(), Vec::<String>::new(), "{client:?}: {case}");
+        }
+    }
+}
+
+#[test]
+fn tokens_are_the_same_in_every_format() {
+    use super::super::super::usage::{Kind, Meter, Usage};
+    for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
+        let bytes = stream_bytes(side, &case);
+        let metered = |shape: Shape, kind: Kind, bytes: &[u8]| {
+            let mut meter = Meter::new(shape, kind);
+            meter.feed(bytes);
+            meter.finish().usage.unwrap()
+        };
+        let before = metered(side.shape, side.format().framing(), &bytes);
+        let translated = translate_stream(side, client, &bytes, &[usize::MAX]);
+        let after = metered(client.native(), Kind::Sse, &translated);
+        let what = format!("{client:?} from {}: {case}", side.name());
+        assert_eq!(before.prompt_tokens(), after.prompt_tokens(), "{what}");
+        assert_eq!(before.completion_tokens(), after.completion_tokens(), "{what}");
+        assert_eq!(before.cached_tokens(), after.cached_tokens(), "{what}");
+        if matches!(client, ClientShape::OpenAiChat | ClientShape::Anthropic) {
+            let written = |usage: &Usage| usage.cache_write + usage.cache_write_1h;
+            assert_eq!(written(&before), written(&after), "{what}");
+        }
+        // Anthropic counts its thoughts as output.
+        if client == ClientShape::OpenAiChat {
+            assert_eq!(before.reasoning, after.reasoning, "{what}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn chunks_may_be_cut_anywhere(
+        pick in any::<prop::sample::Index>(),
+        sizes in prop::collection::vec(1usize..40, 1..6),
+    ) {
+        let all = every_stream();
+        let (client, side, case) = &all[pick.index(all.len())];
+        let bytes = stream_bytes(*side, case);
+        let whole = translate_stream(*side, *client, &bytes, &[usize::MAX]);
+        let cut = translate_stream(*side, *client, &bytes, &sizes);
+        prop_assert_eq!(String::from_utf8(cut).unwrap(), String::from_utf8(whole).unwrap());
+    }
+
+    #[test]
+    fn broken_streams_end_with_an_error_and_never_panic(
+        pick in any::<prop::sample::Index>(),
+        cut in any::<prop::sample::Index>(),
+        noise in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let all = every_stream();
+        let (client, side, case) = &all[pick.index(all.len())];
+        let bytes = stream_bytes(*side, case);
+        let mut broken = bytes[..cut.index(bytes.len())].to_vec();
+        broken.extend(noise);
+        let out = translate_stream(*side, *client, &broken, &[usize::MAX]);
+        prop_assert!(!out.is_empty());
+    }
+
+    #[test]
+    fn arbitrary_bodies_never_panic(body in r#"[\[\]{}":,a-z0-9 ]{0,60}"#) {
+        for client in CLIENTS {
+            for side in Side::all() {
+                let _ = response(side.shape, client, body.as_bytes(), &side.reply());
+                let _ = super::super::error(side.shape, client, 500, body.as_bytes());
+                let _ = super::super::models(side.shape, client, body.as_bytes());
+            }
+        }
+    }
+}

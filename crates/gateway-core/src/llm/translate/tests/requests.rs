@@ -1,0 +1,277 @@
+//! Rules for requests that no golden file shows: what depends on the model, and what providers insist on.
+
+use serde_json::{Value, json};
+
+use super::super::{
+    super::{ClientShape, Shape, chat::Untranslatable},
+    Ask, Translated, embed_request, embed_response, models, request,
+};
+
+fn ask(model: &str) -> Ask<'_> {
+    Ask { model, stream: false, takes_include_usage: true, has_responses: false }
+}
+
+fn chat_to(shape: Shape, model: &str, mut body: Value) -> Result<(Value, Vec<String>), Untranslatable> {
+    if body.get("messages").is_none() {
+        body["messages"] = json!([{"role": "user", "content": "Hi"}]);
+    }
+    let Translated { body, dropped, .. } =
+        request(ClientShape::OpenAiChat, shape, body.to_string().as_bytes(), &ask(model))?;
+    Ok((serde_json::from_slice(&body).unwrap(), dropped))
+}
+
+fn to_claude(model: &str, body: Value) -> (Value, Vec<String>) {
+    chat_to(Shape::Anthropic, model, body).unwrap()
+}
+
+#[test]
+fn each_generation_of_claude_is_told_to_think_in_its_own_way() {
+    let asked = json!({"reasoning_effort": "high", "max_tokens": 20_000});
+    let (body, _) = to_claude("claude-sonnet-4-5", asked.clone());
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 16_384}));
+    let (body, _) = to_claude("claude-opus-4-7", asked.clone());
+    assert_eq!(body["thinking"], json!({"type": "adaptive"}));
+    assert_eq!(body["output_config"], json!({"effort": "high"}));
+    let (body, dropped) = to_claude("claude-3-5-haiku-latest", asked);
+    assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
+}
+
+#[test]
+fn a_budget_stays_below_the_limit_or_there_is_no_thinking() {
+    let (body, _) = to_claude("claude-sonnet-4-5", json!({"reasoning_effort": "high", "max_tokens": 4_000}));
+    assert_eq!(body["thinking"]["budget_tokens"], 3_999);
+    let (body, dropped) =
+        to_claude("claude-sonnet-4-5", json!({"reasoning_effort": "high", "max_tokens": 1_000}));
+    assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
+}
+
+#[test]
+fn thinking_is_left_out_where_claude_would_refuse_it() {
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    let forced = json!({"reasoning_effort": "low", "tools": tools, "tool_choice": "required"});
+    assert_eq!(to_claude("claude-sonnet-4-5", forced).1, ["reasoning_effort"]);
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let unsigned = json!({"reasoning_effort": "low", "tools": tools, "messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+    ]});
+    assert_eq!(to_claude("claude-sonnet-4-5", unsigned).1, ["reasoning_effort"]);
+}
+
+#[test]
+fn sampling_follows_what_a_generation_allows() {
+    let asked = || json!({"temperature": 1.5, "top_p": 0.9, "top_k": 5});
+    let (body, dropped) = to_claude("claude-3-5-sonnet-20241022", asked());
+    assert_eq!((&body["temperature"], &body["top_p"], &body["top_k"]), (&json!(1), &json!(0.9), &json!(5)));
+    assert_eq!(dropped, ["temperature"]);
+    let (body, dropped) = to_claude("claude-sonnet-4-5", asked());
+    assert_eq!((body.get("top_p"), &body["top_k"]), (None, &json!(5)));
+    assert_eq!(dropped, ["top_p", "temperature"]);
+    let (body, dropped) = to_claude("claude-opus-4-7", asked());
+    assert_eq!((body.get("temperature"), body.get("top_k")), (None, None));
+    assert_eq!(dropped, ["temperature", "top_k", "top_p"]);
+}
+
+#[test]
+fn the_limit_that_anthropic_insists_on_fits_the_model() {
+    for (model, expected) in [
+        ("claude-3-haiku-20240307", 4_096),
+        ("claude-3-5-haiku-latest", 8_192),
+        ("claude-sonnet-4-5", 32_000),
+        ("claude-opus-5", 32_000),
+    ] {
+        assert_eq!(to_claude(model, json!({})).0["max_tokens"], expected, "{model}");
+    }
+}
+
+#[test]
+fn turns_alternate_and_results_stand_first() {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": ""}});
+    let (body, _) = to_claude(
+        "claude-sonnet-4-5",
+        json!({"messages": [
+            {"role": "system", "content": "A"},
+            {"role": "user", "content": "One"},
+            {"role": "user", "content": "Two"},
+            {"role": "assistant", "content": "", "tool_calls": [call("functions.f:0"), call("b")]},
+            {"role": "user", "content": "Wait"},
+            {"role": "tool", "tool_call_id": "functions.f:0", "content": "1"},
+            {"role": "tool", "tool_call_id": "b", "content": "2"},
+            {"role": "system", "content": "B"},
+        ]}),
+    );
+    assert_eq!(body["system"], json!([{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]));
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]},
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "functions_f_0", "name": "f", "input": {}},
+                {"type": "tool_use", "id": "b", "name": "f", "input": {}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "functions_f_0", "content": "1"},
+                {"type": "tool_result", "tool_use_id": "b", "content": "2"},
+                {"type": "text", "text": "Wait"},
+            ]},
+        ])
+    );
+}
+
+#[test]
+fn a_choice_among_some_tools_leaves_the_others_out() {
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let allowed = json!({"mode": "required", "tools": [tool("b"), tool("c")]});
+    let (body, _) = to_claude(
+        "claude-sonnet-4-5",
+        json!({
+            "tools": [tool("a"), tool("b"), tool("c")],
+            "tool_choice": {"type": "allowed_tools", "allowed_tools": allowed},
+        }),
+    );
+    let names: Vec<&str> =
+        body["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!((&*names, &body["tool_choice"]), (&["b", "c"][..], &json!({"type": "any"})));
+}
+
+#[test]
+fn converse_learns_the_tools_that_a_conversation_has_used() {
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let messages = json!([
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+    ]);
+    let (body, _) = chat_to(Shape::Bedrock, "amazon.nova-pro-v1:0", json!({"messages": messages})).unwrap();
+    assert_eq!(body["toolConfig"]["tools"][0]["toolSpec"]["name"], "f");
+    let none = json!({"messages": messages, "tools": [{"type": "function", "function": {"name": "f"}}],
+        "tool_choice": "none"});
+    let refused = chat_to(Shape::Bedrock, "amazon.nova-pro-v1:0", none).unwrap_err();
+    assert!(matches!(refused, Untranslatable::Refused { field, .. } if field == "tool_choice"));
+}
+
+#[test]
+fn the_limit_has_the_name_that_an_openai_model_takes() {
+    let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]});
+    for (model, field) in [
+        ("gpt-4o", "max_tokens"),
+        ("o3-mini", "max_completion_tokens"),
+        ("gpt-5-mini", "max_completion_tokens"),
+        ("openai/gpt-5", "max_completion_tokens"),
+        ("olmo-2", "max_tokens"),
+    ] {
+        let done = request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask(model));
+        let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
+        assert_eq!(written[field], 9, "{model}");
+    }
+}
+
+#[test]
+fn openais_reasoning_models_get_no_sampling() {
+    let body = json!({"model": "x", "max_tokens": 9, "temperature": 0.3, "top_p": 1, "metadata": {"user_id": "u".repeat(65)},
+        "messages": [{"role": "user", "content": "Hi"}]});
+    let done = request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-5"));
+    let done = done.unwrap();
+    assert_eq!(done.dropped, ["temperature", "metadata.user_id"]);
+    let written: Value = serde_json::from_slice(&done.body).unwrap();
+    assert_eq!((written.get("temperature"), written.get("top_p"), written.get("user")), (None, None, None));
+}
+
+#[test]
+fn a_schema_that_openai_can_guarantee_is_guaranteed() {
+    let strict_of = |schema: Value| {
+        let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
+            "output_config": {"format": {"type": "json_schema", "schema": schema}}});
+        let done =
+            request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-4o"));
+        let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
+        written["response_format"]["json_schema"].get("strict").cloned()
+    };
+    let inner = |required: Value| {
+        json!({"type": "object", "properties": {"a": {"type": "string"}},
+        "required": required, "additionalProperties": false})
+    };
+    assert_eq!(strict_of(inner(json!(["a"]))), Some(json!(true)));
+    assert_eq!(strict_of(inner(json!([]))), None);
+    let outer = json!({"type": "object", "properties": {"in": inner(json!([]))}, "required": ["in"],
+        "additionalProperties": false});
+    assert_eq!(strict_of(outer), None);
+}
+
+#[test]
+fn lists_of_models_are_told_in_the_callers_format() {
+    let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-4-1", "display_name": "Claude Opus 4.1",
+        "created_at": "2025-08-05T00:00:00Z"}], "has_more": false, "first_id": "a", "last_id": "a"});
+    let told = models(Shape::Anthropic, ClientShape::OpenAiChat, anthropic.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&told).unwrap(),
+        json!({"object": "list", "data": [
+            {"id": "claude-opus-4-1", "object": "model", "created": 1_754_352_000, "owned_by": "anthropic"},
+        ]})
+    );
+    let bedrock = json!({"modelSummaries": [{"modelId": "amazon.nova-pro-v1:0", "modelName": "Nova Pro",
+        "providerName": "Amazon"}]});
+    let told = models(Shape::Bedrock, ClientShape::Anthropic, bedrock.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&told).unwrap(),
+        json!({
+            "data": [{"type": "model", "id": "amazon.nova-pro-v1:0", "display_name": "Nova Pro",
+                "created_at": "1970-01-01T00:00:00Z"}],
+            "has_more": false, "first_id": "amazon.nova-pro-v1:0", "last_id": "amazon.nova-pro-v1:0",
+        })
+    );
+}
+
+#[test]
+fn embeddings_are_made_by_models_on_bedrock() {
+    let body = br#"{"model":"m","input":"Hi","dimensions":256,"encoding_format":"base64"}"#;
+    let done = embed_request(Shape::Bedrock, body, "amazon.titan-embed-text-v2:0").unwrap();
+    assert_eq!(done.path, "/model/amazon.titan-embed-text-v2%3A0/invoke");
+    assert_eq!(
+        serde_json::from_slice::<Value>(&done.body).unwrap(),
+        json!({"inputText": "Hi", "dimensions": 256})
+    );
+    assert!(done.base64);
+    let answer = br#"{"embedding":[0.5,-1.0],"inputTextTokenCount":3}"#;
+    let told = |base64| {
+        let told = embed_response(Shape::Bedrock, answer, "titan", base64).unwrap();
+        serde_json::from_slice::<Value>(&told).unwrap()
+    };
+    assert_eq!(told(false)["data"], json!([{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}]));
+    assert_eq!(told(false)["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
+    assert_eq!(told(true)["data"][0]["embedding"], "AAAAPwAAgL8=");
+}
+
+#[test]
+fn embeddings_that_cannot_be_made_are_refused() {
+    let refused = |shape, body: &str, model| match embed_request(shape, body.as_bytes(), model) {
+        Err(Untranslatable::Refused { field, .. }) => field,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(Shape::Bedrock, r#"{"input":["a","b"]}"#, "amazon.titan-embed-text-v2:0"), "input");
+    assert_eq!(refused(Shape::Bedrock, r#"{"input":[[1,2]]}"#, "amazon.titan-embed-text-v2:0"), "input");
+    assert_eq!(refused(Shape::Bedrock, r#"{"input":"a"}"#, "amazon.nova-pro-v1:0"), "model");
+    assert_eq!(refused(Shape::Anthropic, r#"{"input":"a"}"#, "claude"), "model");
+}
+
+#[test]
+fn models_without_chat_completions_are_called_through_responses() {
+    use super::super::{ClientShape, through_responses};
+    for (model, only) in [
+        ("gpt-5-pro", true),
+        ("gpt-5.1-codex-mini", true),
+        ("openai/o3-pro-2025-06-10", true),
+        ("o4-mini-deep-research", true),
+        ("codex-mini-latest", true),
+        ("gpt-5", false),
+        ("o3", false),
+        ("gpt-4o", false),
+        ("gemini-2.5-pro", false),
+        ("open-pro", false),
+        ("", false),
+    ] {
+        assert_eq!(through_responses(ClientShape::Anthropic, model), only, "{model}");
+        assert!(through_responses(ClientShape::OpenAiResponses, model));
+    }
+}

@@ -1,0 +1,146 @@
+//! The fixtures, which all tests of this module share: `fixtures/<client>/<case>.request.json` is what callers send,
+//! `fixtures/<provider>/<case>.response.json` and `.stream.txt` is what providers answer, in their published formats.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::super::{
+    super::{ClientShape, Shape, eventstream, fold::Format},
+    Reply, StreamTranslator,
+};
+
+/// A side of the gateway that answers: the five shapes, and OpenAI's responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) shape: Shape,
+    pub(super) has_responses: bool,
+}
+
+/// Callers' and providers' formats that are translated.
+pub(super) const CLIENTS: [ClientShape; 4] = ClientShape::ALL;
+const SHAPES: [Shape; 5] = Shape::ALL;
+
+impl Side {
+    /// The formats that a caller can be answered from.
+    pub(super) fn all() -> Vec<Side> {
+        let responses = Side { shape: Shape::OpenAi, has_responses: true };
+        SHAPES.into_iter().map(|shape| Side { shape, has_responses: false }).chain([responses]).collect()
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        if self.has_responses { "openai-responses" } else { self.shape.as_str() }
+    }
+
+    pub(super) fn model(self) -> &'static str {
+        match self.shape {
+            Shape::OpenAi => "gpt-4o",
+            Shape::Anthropic => "claude-sonnet-4-5-20250929",
+            Shape::Gemini => "gemini-2.5-flash",
+            Shape::Bedrock => "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            Shape::Cohere => "command-a-03-2025",
+        }
+    }
+
+    pub(super) fn format(self) -> Format {
+        match self.shape {
+            Shape::OpenAi if self.has_responses => Format::Responses,
+            Shape::OpenAi => Format::Chat,
+            Shape::Anthropic => Format::Anthropic,
+            Shape::Gemini => Format::Gemini,
+            Shape::Bedrock => Format::Converse,
+            Shape::Cohere => Format::Cohere,
+        }
+    }
+
+    pub(super) fn reply(self) -> Reply<'static> {
+        Reply {
+            id: "gateway-1",
+            model: self.model(),
+            created: 1_741_570_283,
+            usage_wanted: true,
+            has_responses: self.has_responses,
+        }
+    }
+}
+
+pub(super) fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+/// The names of all fixtures in a folder with this ending, sorted.
+pub(super) fn cases(folder: &str, ending: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(fixtures().join(folder)) else { return Vec::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(ending)?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+pub(super) fn read(folder: &str, file: &str) -> Vec<u8> {
+    let path = fixtures().join(folder).join(file);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(super) fn read_json(folder: &str, file: &str) -> Value {
+    serde_json::from_slice(&read(folder, file)).unwrap_or_else(|error| panic!("{folder}/{file}: {error}"))
+}
+
+/// A provider's stream as bytes. Bedrock's is kept as lines of event name and payload, with `!` before exceptions.
+pub(super) fn stream_bytes(side: Side, case: &str) -> Vec<u8> {
+    let bytes = read(side.name(), &format!("{case}.stream.txt"));
+    if side.shape != Shape::Bedrock {
+        return bytes;
+    }
+    let text = String::from_utf8(bytes).unwrap();
+    let frame = |line: &str| {
+        let (name, payload) = line.split_once(' ').unwrap();
+        let headers = match name.strip_prefix('!') {
+            Some(name) => [(":message-type", "exception"), (":exception-type", name)],
+            None => [(":message-type", "event"), (":event-type", name)],
+        };
+        eventstream::encode(&headers, payload.as_bytes()).unwrap()
+    };
+    text.lines().flat_map(frame).collect()
+}
+
+/// Translates a whole stream that arrives in chunks of these sizes, used in turn.
+pub(super) fn translate_stream(side: Side, client: ClientShape, bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let mut translator = StreamTranslator::new(side.shape, client, &side.reply());
+    let mut out = Vec::new();
+    let mut rest = bytes;
+    for size in sizes.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (chunk, after) = rest.split_at((*size).clamp(1, rest.len()));
+        translator.feed(chunk, &mut out);
+        rest = after;
+    }
+    translator.finish(&mut out);
+    assert!(translator.is_over());
+    out
+}
+
+/// A value without what formats may write or leave out at will: nulls, and the spaces of JSON inside of text.
+pub(super) fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| plain_field(key, value)).collect::<Map<_, _>>())
+        }
+        Value::Array(list) => list.into_iter().map(plain).collect(),
+        other => other,
+    }
+}
+
+fn plain_field(key: String, value: Value) -> (String, Value) {
+    match value {
+        Value::String(text) if key == "arguments" => {
+            let parsed = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            (key, parsed)
+        }
+        other => (key, plain(other)),
+    }
+}

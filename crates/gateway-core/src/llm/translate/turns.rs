@@ -1,0 +1,67 @@
+//! Conversations for formats that keep the system's words apart and want user and assistant to take turns.
+
+use super::super::chat::{Content, Field, Losses, Message, OutputFormat, Part, Place, Role};
+
+pub(super) struct Turns {
+    pub(super) system: Vec<Message>,
+    /// Of user and assistant only; results of tools belong to the user's turn and stand first in it.
+    pub(super) turns: Vec<Message>,
+}
+
+/// Takes a conversation apart. `own`: it came in the target's format, so that its turns are left as they are.
+pub(super) fn gather(messages: Vec<Message>, own: bool, losses: &mut Losses) -> Turns {
+    let mut system = Vec::new();
+    let mut turns: Vec<Message> = Vec::with_capacity(messages.len());
+    for mut message in messages {
+        if !own {
+            if message.name.take().is_some() {
+                losses.drop(Field::MessageName);
+            }
+            losses.drop_extra(Place::Message, &message.extra);
+            message.extra.clear();
+            message.parts.retain(|part| !is_empty_text(part));
+        }
+        if message.is_system() {
+            system.push(message);
+            continue;
+        }
+        if message.role == Role::Tool {
+            message.role = Role::User;
+        }
+        if !own && message.parts.is_empty() {
+            continue;
+        }
+        match turns.last_mut() {
+            Some(last) if !own && last.role == message.role => {
+                last.parts.append(&mut message.parts);
+                last.bare = false;
+            }
+            _ => turns.push(message),
+        }
+    }
+    if !own {
+        for turn in turns.iter_mut().filter(|turn| turn.role == Role::User) {
+            turn.parts.sort_by_key(|part| !matches!(part.content, Content::ToolResult(_)));
+        }
+    }
+    Turns { system, turns }
+}
+
+/// The line that asks for JSON where a format has no switch for it.
+pub(super) fn json_line(output: Option<&OutputFormat>) -> Option<&'static str> {
+    matches!(output, Some(OutputFormat::JsonObject))
+        .then_some("Answer with a single JSON object and nothing else.")
+}
+
+/// An id of a call in the letters that Anthropic and Bedrock allow. Calls and results change alike.
+pub(super) fn plain_id(mut id: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !id.chars().all(plain) {
+        id = id.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    }
+    id
+}
+
+fn is_empty_text(part: &Part) -> bool {
+    matches!(&part.content, Content::Text(text) if text.is_empty())
+}

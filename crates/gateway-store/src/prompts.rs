@@ -1,0 +1,151 @@
+//! Prompts and their versions. A version is written once and never changed; the numbers of a prompt have no gaps,
+//! because whoever adds one holds the prompt's row.
+
+use gateway_core::ids::{OrgId, PromptId};
+use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
+
+use crate::page::{Page, Paged};
+use crate::row::{Row, args};
+use crate::{Db, StoreError, Tx};
+
+/// A prompt as one of its versions shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    pub id: PromptId,
+    pub namespace: String,
+    pub slug: String,
+    pub version: i64,
+    pub content: String,
+    /// Who made this version.
+    pub created_by: Option<String>,
+    /// When the prompt was made.
+    pub created_at: Timestamp,
+    /// When this version was made.
+    pub updated_at: Timestamp,
+}
+
+/// What a prompt is called inside its organization.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    pub namespace: &'a str,
+    pub slug: &'a str,
+}
+
+/// Makes a prompt with its first version. `Duplicate` when the name is taken.
+pub async fn insert(tx: &mut Tx, org: OrgId, prompt: &Prompt) -> Result<(), StoreError> {
+    let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
+    tx.exec(
+        "INSERT INTO prompts (org_id, id, namespace, slug, version, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        args![org, *id, namespace, slug, *version, *created_at],
+    )
+    .await?;
+    insert_version(tx, *id, *version, content, created_by.as_deref(), *updated_at).await
+}
+
+/// The next version's number, of a prompt that is now held until the transaction ends: id, number, time of making.
+/// None when the prompt is not there.
+pub async fn take_number(
+    tx: &mut Tx,
+    org: OrgId,
+    name: Name<'_>,
+) -> Result<Option<(PromptId, i64, Timestamp)>, StoreError> {
+    let row = tx
+        .opt(
+            "UPDATE prompts SET version = version + 1 WHERE org_id = $1 AND namespace = $2 AND slug = $3 \
+             RETURNING id, version, created_at",
+            args![org, name.namespace, name.slug],
+        )
+        .await?;
+    row.map(|row| Ok((row.get("id")?, row.get("version")?, row.get("created_at")?))).transpose()
+}
+
+pub async fn insert_version(
+    tx: &mut Tx,
+    prompt: PromptId,
+    version: i64,
+    content: &str,
+    by: Option<&str>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.exec(
+        "INSERT INTO prompt_versions (prompt_id, version, content, created_by, created_at) \
+         VALUES ($1, $2, $3, $4, $5)",
+        args![prompt, version, content, by, now],
+    )
+    .await
+    .map(|_| ())
+}
+
+/// False when the prompt is not there. All its versions go with it.
+pub async fn delete(tx: &mut Tx, org: OrgId, name: Name<'_>) -> Result<bool, StoreError> {
+    let deleted = tx
+        .exec(
+            "DELETE FROM prompts WHERE org_id = $1 AND namespace = $2 AND slug = $3",
+            args![org, name.namespace, name.slug],
+        )
+        .await?;
+    Ok(deleted == 1)
+}
+
+const COLUMNS: &str = "p.id, p.namespace, p.slug, v.version, v.content, v.created_by, p.created_at, \
+    v.created_at AS updated_at";
+
+/// One version; the latest when none is named.
+pub async fn find(
+    db: &Db,
+    org: OrgId,
+    name: Name<'_>,
+    version: Option<i64>,
+) -> Result<Option<Prompt>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \
+         AND v.version = COALESCE($4, p.version) WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3"
+    );
+    let row = db.opt(AssertSqlSafe(sql), args![org, name.namespace, name.slug, version]).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// Every prompt as its latest version shows it, newest first.
+pub async fn list(
+    db: &Db,
+    org: OrgId,
+    namespace: Option<&str>,
+    page: &Page,
+) -> Result<Paged<Prompt>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id AND v.version = p.version \
+         WHERE p.org_id = $1 AND ($2 IS NULL OR p.namespace = $2) AND ($3 IS NULL OR p.id < $3) \
+         ORDER BY p.id DESC LIMIT $4"
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![org, namespace, page.before.clone(), page.fetch()]).await?;
+    let prompts = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(page.cut(prompts, |prompt| prompt.id.to_string()))
+}
+
+/// The versions of a prompt, newest first; the cursor is a number. Empty when the prompt is not there.
+pub async fn versions(db: &Db, org: OrgId, name: Name<'_>, page: &Page) -> Result<Paged<Prompt>, StoreError> {
+    let before = page.before.as_deref().and_then(|before| before.parse::<i64>().ok());
+    let sql = format!(
+        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \
+         WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3 AND ($4 IS NULL OR v.version < $4) \
+         ORDER BY v.version DESC LIMIT $5"
+    );
+    let rows =
+        db.all(AssertSqlSafe(sql), args![org, name.namespace, name.slug, before, page.fetch()]).await?;
+    let versions = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(page.cut(versions, |prompt| prompt.version.to_string()))
+}
+
+fn read(row: &Row) -> Result<Prompt, StoreError> {
+    Ok(Prompt {
+        id: row.get("id")?,
+        namespace: row.get("namespace")?,
+        slug: row.get("slug")?,
+        version: row.get("version")?,
+        content: row.get("content")?,
+        created_by: row.get("created_by")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+    })
+}

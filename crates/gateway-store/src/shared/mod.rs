@@ -1,0 +1,121 @@
+//! Redis, which several nodes may share. It only ever makes the service faster: nothing is lost when it is away, every
+//! question has a short limit, and while it is away nobody asks it. One task connects, looks after the connection and
+//! connects again, so that start-up and requests never wait for that.
+
+pub mod cache;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline};
+use tokio::sync::Notify;
+
+/// A question of a request's own path.
+pub const QUICK: Duration = Duration::from_millis(50);
+/// A question that nobody waits for.
+pub const PATIENT: Duration = Duration::from_secs(1);
+const CONNECTING: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SharedError {
+    #[error("the address of Redis cannot be used: {0}")]
+    Address(String),
+    #[error("Redis is away")]
+    Away,
+    #[error("Redis refused: {0}")]
+    Refused(String),
+}
+
+pub struct Shared {
+    client: Client,
+    connection: Mutex<Option<MultiplexedConnection>>,
+    lost: Notify,
+}
+
+impl Shared {
+    /// Only reads the address; `run` connects.
+    pub fn new(url: &str) -> Result<Self, SharedError> {
+        // The error never repeats the address, which may hold a password.
+        let client = Client::open(url).map_err(|error| SharedError::Address(error.kind_text()))?;
+        Ok(Self { client, connection: Mutex::default(), lost: Notify::new() })
+    }
+
+    /// Connects and stays connected, until it is dropped. `told` learns of every change. The connection lives on the
+    /// runtime that runs this, whoever uses it.
+    pub async fn run(&self, told: impl Fn(bool)) {
+        loop {
+            if let Ok(connection) = self.connect().await {
+                self.set(Some(connection));
+                told(true);
+                while self.is_alive().await {
+                    let _ = tokio::time::timeout(LOOK_EVERY, self.lost.notified()).await;
+                }
+                self.set(None);
+                told(false);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Does it answer?
+    pub async fn ping(&self, limit: Duration) -> bool {
+        let mut ping = redis::pipe();
+        ping.cmd("PING").ignore();
+        self.ask::<()>(&ping, limit).await.is_ok()
+    }
+
+    async fn is_alive(&self) -> bool {
+        self.is_up() && self.ping(PATIENT).await
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, SharedError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECTING))
+            .set_response_timeout(Some(PATIENT));
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        match tokio::time::timeout(CONNECTING, connecting).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(SharedError::Refused(error.kind_text())),
+            Err(_) => Err(SharedError::Away),
+        }
+    }
+
+    fn set(&self, connection: Option<MultiplexedConnection>) {
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = connection;
+    }
+
+    /// Sends commands and waits for their answers. Who is late is taken for away, so that one slow answer does not
+    /// become a queue of them.
+    async fn ask<T: FromRedisValue>(&self, commands: &Pipeline, limit: Duration) -> Result<T, SharedError> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut connection = connection.ok_or(SharedError::Away)?;
+        match tokio::time::timeout(limit, commands.query_async(&mut connection)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if !error.is_io_error() && !error.is_timeout() => {
+                Err(SharedError::Refused(error.kind_text()))
+            }
+            _ => {
+                self.set(None);
+                self.lost.notify_one();
+                Err(SharedError::Away)
+            }
+        }
+    }
+}
+
+trait KindText {
+    fn kind_text(&self) -> String;
+}
+
+impl KindText for redis::RedisError {
+    /// What kind of error it is, without what was sent or where.
+    fn kind_text(&self) -> String {
+        self.category().to_owned()
+    }
+}

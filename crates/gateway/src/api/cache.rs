@@ -1,0 +1,122 @@
+//! The organization's cache of answers: what it holds and does, and emptying it.
+
+use axum::extract::State;
+use gateway_core::cache::Key;
+use gateway_store::shared::cache::Scope;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::caller::{Admin, Caller, Shared, Viewer};
+use super::extract::{Json, Params};
+use super::route::Area;
+use crate::cache::{NamespaceStats, Stats};
+use crate::problem::{Outcome, Problem};
+
+pub fn area() -> Area {
+    Area::new("cache", "The organization's cache of answers.")
+        .delete("/cache", purge, "Empty the cache: all of it, one namespace, or one entry")
+        .get(
+            "/cache/stats",
+            stats,
+            "What the cache holds and did, on the node that answers, since it started",
+        )
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct PurgeParams {
+    /// Only the entries of this namespace. Empty: only those that were stored without one.
+    #[serde(default, deserialize_with = "given")]
+    namespace: Option<String>,
+    /// Only this entry: the value of `X-Gateway-Cache-Key`.
+    key: Option<String>,
+}
+
+/// Elsewhere in a query an empty value counts as absent; here that would empty the whole cache.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CachePurged")]
+struct Purged {
+    deleted: bool,
+    /// How many entries the node that answers held in memory.
+    entries: u64,
+}
+
+async fn purge(
+    State(app): Shared,
+    caller: Caller<Admin>,
+    Params(params): Params<PurgeParams>,
+) -> Outcome<Json<Purged>> {
+    let scope = match (params.namespace, params.key) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::field("key", "cannot be combined with namespace: it names one entry"));
+        }
+        (None, Some(key)) => {
+            let key = Key::parse(&key);
+            Scope::Entry(key.ok_or_else(|| Problem::field("key", "must be 64 hex digits"))?)
+        }
+        (Some(namespace), None) => Scope::Namespace(namespace),
+        (None, None) => Scope::All,
+    };
+    let entries = app.cache.purge(caller.org.id, scope).await;
+    Ok(Json(Purged { deleted: true, entries }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CacheStats")]
+struct StatsView {
+    entries: u64,
+    bytes: u64,
+    /// What all organizations together may take.
+    limit_bytes: u64,
+    /// All answers that cost no call, of whatever kind.
+    hits: u64,
+    misses: u64,
+    semantic_hits: u64,
+    /// Hits that another node had stored.
+    shared_hits: u64,
+    /// Hits that waited for the same request of somebody else.
+    coalesced: u64,
+    evictions: u64,
+    namespaces: Vec<NamespaceView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CacheNamespace")]
+struct NamespaceView {
+    namespace: String,
+    entries: u64,
+    bytes: u64,
+    hits: u64,
+    misses: u64,
+}
+
+async fn stats(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<StatsView>> {
+    let Stats { entries, bytes, hits, misses, semantic_hits, shared_hits, coalesced, evictions, namespaces } =
+        app.cache.stats(caller.org.id);
+    let limit_bytes = app.cache.limit();
+    let namespaces = namespaces
+        .into_iter()
+        .map(|NamespaceStats { name, entries, bytes, hits, misses }| NamespaceView {
+            namespace: name.as_ref().to_owned(),
+            entries,
+            bytes,
+            hits,
+            misses,
+        })
+        .collect();
+    Ok(Json(StatsView {
+        entries,
+        bytes,
+        limit_bytes,
+        hits,
+        misses,
+        semantic_hits,
+        shared_hits,
+        coalesced,
+        evictions,
+        namespaces,
+    }))
+}

@@ -1,0 +1,244 @@
+//! The cases of the working copy: added, changed and taken out one by one, or made from log rows.
+
+use std::collections::HashSet;
+
+use axum::extract::State;
+use gateway_core::datasets::from_log::case_of_log;
+use gateway_core::datasets::{Case, Content, check_room};
+use gateway_core::ids::{CaseId, DatasetId, OrgId};
+use gateway_store::datasets::{self, Dataset};
+use gateway_store::{Tx, logs};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::edition;
+use crate::api::caller::{Caller, Member, Shared, Viewer};
+use crate::api::extract::{At, Body, Created, Deleted, Json, Params, present};
+use crate::api::page::{self, PageParams};
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+/// More come by import.
+const MAX_ADDED: usize = 1_000;
+const MAX_LOG_IDS: usize = 200;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct CaseParams {
+    /// A frozen version; the working copy when left out.
+    #[schemars(range(min = 1))]
+    version: Option<i64>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CaseList {
+    cases: Vec<Case>,
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn list_cases(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(id): At<DatasetId>,
+    Params(params): Params<CaseParams>,
+) -> Outcome<Json<CaseList>> {
+    let page = PageParams::of(params.limit, params.cursor).page()?;
+    let of = edition(&app, caller.org.id, id, params.version).await?;
+    let found = datasets::cases(&app.db, caller.org.id, id, of, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(CaseList { cases: found.rows, next_cursor }))
+}
+
+/// One case, or `cases`.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct NewCases {
+    /// Any JSON but null.
+    input: Option<Value>,
+    expected: Option<Value>,
+    metadata: Option<Value>,
+    /// Several at once, up to 1000; the fields above are then left out.
+    cases: Option<Vec<NewCase>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewCase {
+    input: Option<Value>,
+    expected: Option<Value>,
+    metadata: Option<Value>,
+}
+
+/// The case, or `cases`, as it was sent.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "AddedCases")]
+pub(super) enum Added {
+    One(Box<Case>),
+    Many { cases: Vec<Case> },
+}
+
+pub(super) async fn add_cases(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(id): At<DatasetId>,
+    Body(request): Body<NewCases>,
+) -> Outcome<Created<Added>> {
+    let NewCases { input, expected, metadata, cases } = request;
+    let Some(cases) = cases else {
+        let one = content(&NewCase { input, expected, metadata }).map_err(Problem::bad_request)?;
+        let mut added = add_all(&app, caller.org.id, id, vec![one]).await?;
+        let one = added.pop().ok_or_else(|| Problem::internal("a case that was added is gone"))?;
+        return Ok(Created(Added::One(Box::new(one))));
+    };
+    if input.is_some() {
+        return Err(Problem::field("cases", "send either one case or a list of them"));
+    }
+    if !(1..=MAX_ADDED).contains(&cases.len()) {
+        return Err(Problem::field("cases", format!("must be 1 to {MAX_ADDED}; use the import for more")));
+    }
+    let checked = cases.iter().enumerate().map(|(index, case)| {
+        content(case).map_err(|why| Problem::bad_request(format!("cases[{index}].{why}")))
+    });
+    let checked = checked.collect::<Outcome<Vec<_>>>()?;
+    let cases = add_all(&app, caller.org.id, id, checked).await?;
+    Ok(Created(Added::Many { cases }))
+}
+
+fn content(case: &NewCase) -> Result<Content, String> {
+    let NewCase { input, expected, metadata } = case;
+    let value = |value: &Option<Value>| value.clone().unwrap_or_default();
+    Content::new(&value(input), &value(expected), &value(metadata))
+}
+
+async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -> Outcome<Vec<Case>> {
+    let now = app.clock.now();
+    let mut tx = app.db.begin().await?;
+    let held = hold_for(&mut tx, org, id, contents.len()).await?;
+    let new: Vec<(CaseId, Content)> = contents.into_iter().map(|content| (app.new_id(), content)).collect();
+    datasets::add_cases(&mut tx, &held, new.clone(), now).await?;
+    datasets::changed(&mut tx, &held, count(new.len()), now).await?;
+    tx.commit().await?;
+    new.into_iter()
+        .map(|(id, Content { input, expected, metadata })| {
+            let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
+            Ok(Case { id, input, expected, metadata, created_at: now, updated_at: now })
+        })
+        .collect()
+}
+
+/// The dataset, held, with room for so many more cases.
+pub(super) async fn hold_for(tx: &mut Tx, org: OrgId, id: DatasetId, more: usize) -> Outcome<Dataset> {
+    let held = datasets::hold(tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    check_room(held.case_count, count(more))
+        .map_err(|why| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why))?;
+    Ok(held)
+}
+
+pub(super) fn count(cases: usize) -> i64 {
+    i64::try_from(cases).unwrap_or(i64::MAX)
+}
+
+fn raw(json: String) -> Outcome<Box<RawValue>> {
+    RawValue::from_string(json).map_err(Problem::internal)
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct CaseChange {
+    input: Option<Value>,
+    /// Null: nothing is expected any more.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Value>")]
+    expected: Option<Option<Value>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Value>")]
+    metadata: Option<Option<Value>>,
+}
+
+pub(super) async fn update_case(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(id): At<DatasetId>,
+    At(case_id): At<CaseId>,
+    Body(CaseChange { input, expected, metadata }): Body<CaseChange>,
+) -> Outcome<Json<Case>> {
+    let now = app.clock.now();
+    let mut tx = app.db.begin().await?;
+    let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let case = datasets::case(&mut tx, &held, case_id).await?.ok_or_else(Problem::not_found)?;
+    let new = Content::new(
+        &input.map_or_else(|| stored(&case.input), Ok)?,
+        &expected.map_or_else(|| stored(&case.expected), |value| Ok(value.unwrap_or_default()))?,
+        &metadata.map_or_else(|| stored(&case.metadata), |value| Ok(value.unwrap_or_default()))?,
+    )
+    .map_err(Problem::bad_request)?;
+    datasets::change_case(&mut tx, &held, &case, &new, now).await?;
+    datasets::changed(&mut tx, &held, 0, now).await?;
+    tx.commit().await?;
+    let Content { input, expected, metadata } = new;
+    let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
+    Ok(Json(Case { input, expected, metadata, updated_at: now, ..case }))
+}
+
+fn stored(value: &RawValue) -> Outcome<Value> {
+    serde_json::from_str(value.get()).map_err(Problem::internal)
+}
+
+pub(super) async fn remove_case(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(id): At<DatasetId>,
+    At(case_id): At<CaseId>,
+) -> Outcome<Json<Deleted>> {
+    let now = app.clock.now();
+    let mut tx = app.db.begin().await?;
+    let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    if !datasets::remove_case(&mut tx, &held, case_id).await? {
+        return Err(Problem::not_found());
+    }
+    datasets::changed(&mut tx, &held, -1, now).await?;
+    tx.commit().await?;
+    Ok(Deleted::yes())
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct FromLogs {
+    /// Up to 200; one that comes twice counts once.
+    log_ids: Vec<i64>,
+}
+
+/// The input is what was asked; the answer stands in `metadata.output`.
+pub(super) async fn from_logs(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(id): At<DatasetId>,
+    Body(FromLogs { log_ids }): Body<FromLogs>,
+) -> Outcome<Created<MadeCases>> {
+    if !(1..=MAX_LOG_IDS).contains(&log_ids.len()) {
+        return Err(Problem::field("log_ids", format!("must be 1 to {MAX_LOG_IDS} ids of log rows")));
+    }
+    super::dataset(&app, caller.org.id, id).await?;
+    let mut seen = HashSet::new();
+    let mut contents = Vec::new();
+    for log_id in log_ids.into_iter().filter(|log_id| seen.insert(*log_id)) {
+        let entry = logs::find(&app.logs, caller.org.id, log_id).await?;
+        let entry = entry.ok_or_else(|| {
+            Problem::field("log_ids", format!("there is no log row {log_id} in this organization"))
+        })?;
+        let content = case_of_log(&entry.row);
+        contents.push(content.map_err(|why| Problem::field("log_ids", format!("log row {log_id}: {why}")))?);
+    }
+    let cases = add_all(&app, caller.org.id, id, contents).await?;
+    Ok(Created(MadeCases { cases }))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MadeCases {
+    cases: Vec<Case>,
+}

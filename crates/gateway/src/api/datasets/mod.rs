@@ -1,0 +1,240 @@
+//! Datasets: a working copy of test cases that is edited, and frozen versions of it that are not. This file has the
+//! datasets and versions; cases, import, and what is read as a whole (samples, exports) stand beside it.
+
+mod cases;
+mod import;
+mod read;
+
+use axum::extract::State;
+use gateway_core::accounts::check_name;
+use gateway_core::datasets::{MAX_DESCRIPTION, MAX_NOTE};
+use gateway_core::ids::{DatasetId, OrgId};
+use gateway_core::time::Timestamp;
+use gateway_store::datasets::{self, Dataset, Edition, Version};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Caller, Member, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+pub fn area() -> Area {
+    Area::new("datasets", "Versioned collections of test cases.")
+        .post("/datasets", create, "Create an empty dataset")
+        .get("/datasets", list, "The datasets, newest first")
+        .get("/datasets/{datasetId}", get, "One dataset")
+        .put("/datasets/{datasetId}", update, "Change name or description")
+        .delete("/datasets/{datasetId}", delete, "Delete the dataset with all its versions")
+        .get("/datasets/{datasetId}/versions", versions, "The frozen versions, newest first")
+        .post("/datasets/{datasetId}/versions", freeze, "Freeze the working copy as the next version")
+        .get("/datasets/{datasetId}/cases", cases::list_cases, "Cases of the working copy, or of a version")
+        .post("/datasets/{datasetId}/cases", cases::add_cases, "Add one case, or several as `cases`")
+        .put("/datasets/{datasetId}/cases/{caseId}", cases::update_case, "Change a case of the working copy")
+        .delete(
+            "/datasets/{datasetId}/cases/{caseId}",
+            cases::remove_case,
+            "Take a case out of the working copy",
+        )
+        .post("/datasets/{datasetId}/from-logs", cases::from_logs, "Turn log rows into cases")
+        .post("/datasets/{datasetId}/import", import::import, "Add the rows of a file: all of them or none")
+        .post("/datasets/{datasetId}/sample", read::sample, "Draw cases at random, repeatable by seed")
+        .get("/datasets/{datasetId}/export", read::export, "All cases as a file")
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Dataset")]
+struct DatasetView {
+    id: DatasetId,
+    name: String,
+    description: String,
+    /// The latest frozen version; 0 before the first.
+    current_version: i64,
+    /// Of the working copy.
+    case_count: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl From<Dataset> for DatasetView {
+    fn from(dataset: Dataset) -> Self {
+        let Dataset { id, name, description, current_version, case_count, created_at, updated_at } = dataset;
+        Self { id, name, description, current_version, case_count, created_at, updated_at }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewDataset {
+    /// At most 200 characters.
+    name: String,
+    /// At most 4096 characters.
+    description: Option<String>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: Caller<Member>,
+    Body(request): Body<NewDataset>,
+) -> Outcome<Created<DatasetView>> {
+    check_texts(Some(&request.name), request.description.as_deref())?;
+    let now = app.clock.now();
+    let dataset = Dataset {
+        id: app.new_id(),
+        name: request.name,
+        description: request.description.unwrap_or_default(),
+        current_version: 0,
+        case_count: 0,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut tx = app.db.begin().await?;
+    datasets::insert(&mut tx, caller.org.id, &dataset).await?;
+    tx.commit().await?;
+    Ok(Created(dataset.into()))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct DatasetList {
+    datasets: Vec<DatasetView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<DatasetList>> {
+    let found = datasets::list(&app.db, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(DatasetList { datasets: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+async fn get(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(id): At<DatasetId>,
+) -> Outcome<Json<DatasetView>> {
+    let found = datasets::find(&app.db, caller.org.id, id).await?;
+    found.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct DatasetChange {
+    name: Option<String>,
+    description: Option<String>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(id): At<DatasetId>,
+    Body(DatasetChange { name, description }): Body<DatasetChange>,
+) -> Outcome<Json<DatasetView>> {
+    check_texts(name.as_deref(), description.as_deref())?;
+    let now = app.clock.now();
+    let mut tx = app.db.begin().await?;
+    let changed =
+        datasets::update(&mut tx, caller.org.id, id, name.as_deref(), description.as_deref(), now).await?;
+    tx.commit().await?;
+    changed.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
+}
+
+async fn delete(State(app): Shared, caller: Caller<Member>, At(id): At<DatasetId>) -> Outcome<Json<Deleted>> {
+    let mut tx = app.db.begin().await?;
+    if !datasets::delete(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    Ok(Deleted::yes())
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DatasetVersion")]
+struct VersionView {
+    version: i64,
+    case_count: i64,
+    note: Option<String>,
+    /// A user's or a key's id.
+    created_by: Option<String>,
+    created_at: Timestamp,
+}
+
+impl From<Version> for VersionView {
+    fn from(version: Version) -> Self {
+        let Version { version, case_count, note, created_by, created_at } = version;
+        Self { version, case_count, note, created_by, created_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct DatasetVersionList {
+    versions: Vec<VersionView>,
+    next_cursor: Option<String>,
+}
+
+async fn versions(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(id): At<DatasetId>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<DatasetVersionList>> {
+    let page = params.numbered()?;
+    dataset(&app, caller.org.id, id).await?;
+    let found = datasets::versions(&app.db, caller.org.id, id, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(DatasetVersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+struct Freeze {
+    /// At most 1024 characters.
+    note: Option<String>,
+}
+
+async fn freeze(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(id): At<DatasetId>,
+    OptionalBody(Freeze { note }): OptionalBody<Freeze>,
+) -> Outcome<Created<VersionView>> {
+    check_length("note", note.as_deref(), MAX_NOTE)?;
+    let now = app.clock.now();
+    let mut tx = app.db.begin().await?;
+    let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let version = datasets::freeze(&mut tx, &held, note.as_deref(), &caller.actor(), now).await?;
+    tx.commit().await?;
+    Ok(Created(version.into()))
+}
+
+async fn dataset(app: &App, org: OrgId, id: DatasetId) -> Outcome<Dataset> {
+    datasets::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)
+}
+
+/// The working copy of a dataset that exists, or a version of it that does.
+async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> Outcome<Edition> {
+    let Some(number) = version else {
+        dataset(app, org, id).await?;
+        return Ok(Edition::Working);
+    };
+    if number < 1 {
+        return Err(Problem::field("version", "must be a whole number of at least 1"));
+    }
+    datasets::version(&app.db, org, id, number).await?.ok_or_else(Problem::not_found)?;
+    Ok(Edition::Frozen(number))
+}
+
+fn check_texts(name: Option<&str>, description: Option<&str>) -> Outcome<()> {
+    name.map_or(Ok(()), check_name).map_err(|why| Problem::field("name", why))?;
+    check_length("description", description, MAX_DESCRIPTION)
+}
+
+fn check_length(field: &str, text: Option<&str>, most: usize) -> Outcome<()> {
+    match text {
+        Some(text) if text.chars().count() > most => {
+            Err(Problem::field(field, format!("must be at most {most} characters long")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,253 @@
+//! What is read of a dataset as a whole: samples and exports. Both are sent page by page as they are read, so that a
+//! large dataset needs memory for one page.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use gateway_core::datasets::Case;
+use gateway_core::datasets::export::Format;
+use gateway_core::datasets::sample::{MAX_SAMPLE, MAX_SEED, Sampler};
+use gateway_core::ids::{CaseId, DatasetId, OrgId};
+use gateway_store::StoreError;
+use gateway_store::datasets::{self, Edition};
+use http::HeaderValue;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::edition;
+use crate::api::caller::{Caller, Shared, Viewer};
+use crate::api::extract::{At, Body as JsonBody, Params};
+use crate::api::route::{Operation, Output};
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+/// Cases of one page; ids are short, so more of them are read at once.
+const PAGE: i64 = 100;
+const IDS: i64 = 10_000;
+
+/// A dataset that is being read.
+#[derive(Clone)]
+struct Source {
+    app: Arc<App>,
+    org: OrgId,
+    id: DatasetId,
+    of: Edition,
+}
+
+impl Source {
+    async fn ids(&self, after: Option<CaseId>) -> Result<Vec<CaseId>, StoreError> {
+        datasets::case_ids_after(&self.app.db, self.org, self.id, self.of, after, IDS).await
+    }
+
+    /// The body of a response lives on a worker, and only the main runtime talks to the database.
+    async fn on_main<T: Send + 'static>(
+        &self,
+        read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.app.runtime.spawn(read).await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
+    }
+
+    async fn page(&self, after: Option<CaseId>) -> Result<Vec<Case>, StoreError> {
+        let Self { app, org, id, of } = self.clone();
+        self.on_main(async move { datasets::cases_after(&app.db, org, id, of, after, PAGE).await }).await
+    }
+
+    async fn chosen(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
+        let Self { app, org, id, of } = self.clone();
+        self.on_main(async move { datasets::cases_by_id(&app.db, org, id, of, &ids).await }).await
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SampleRequest {
+    /// How many, up to 10000. More than there are gives all.
+    #[schemars(range(min = 1, max = 10000))]
+    size: i64,
+    /// 0 to 2^53 - 1. The same seed draws the same cases; left out, one is chosen and told.
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
+    seed: Option<i64>,
+    /// A frozen version; the working copy when left out.
+    #[schemars(range(min = 1))]
+    version: Option<i64>,
+}
+
+/// The answer as it is described; it is written piece by piece.
+#[derive(Serialize, JsonSchema)]
+struct Sample {
+    cases: Vec<Case>,
+    seed: u64,
+}
+
+pub(super) async fn sample(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(id): At<DatasetId>,
+    JsonBody(request): JsonBody<SampleRequest>,
+) -> Outcome<Sampled> {
+    let size = usize::try_from(request.size).ok().filter(|size| (1..=MAX_SAMPLE).contains(size));
+    let size = size.ok_or_else(|| Problem::field("size", format!("must be 1 to {MAX_SAMPLE}")))?;
+    let seed = match request.seed {
+        None => random_seed()?,
+        Some(seed) => u64::try_from(seed)
+            .ok()
+            .filter(|seed| *seed <= MAX_SEED)
+            .ok_or_else(|| Problem::field("seed", format!("must be a whole number from 0 to {MAX_SEED}")))?,
+    };
+    let of = edition(&app, caller.org.id, id, request.version).await?;
+    let source = Source { org: caller.org.id, app, id, of };
+    let mut sampler = Sampler::new(seed, size);
+    let mut after = None;
+    loop {
+        let ids = source.ids(after).await?;
+        for id in &ids {
+            sampler.offer(*id);
+        }
+        after = ids.last().copied();
+        if after.is_none() {
+            break;
+        }
+    }
+    let page = usize::try_from(PAGE).unwrap_or(1);
+    let pages = sampler.finish().chunks(page).map(<[CaseId]>::to_vec).collect();
+    Ok(Sampled(Body::from_stream(sample_stream(source, pages, seed))))
+}
+
+fn sample_stream(
+    source: Source,
+    pages: Vec<Vec<CaseId>>,
+    seed: u64,
+) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
+    futures_util::stream::unfold(
+        (source, pages.into_iter(), true, false),
+        move |(source, mut pages, first, done)| async move {
+            if done {
+                return None;
+            }
+            let mut out = if first { b"{\"cases\":[".to_vec() } else { Vec::new() };
+            let Some(ids) = pages.next() else {
+                out.extend_from_slice(format!("],\"seed\":{seed}}}").as_bytes());
+                return Some((Ok(out.into()), (source, pages, false, true)));
+            };
+            let read = source.chosen(ids).await.map(|cases| {
+                out.extend(Format::Json.write(&cases, first));
+                Bytes::from(out)
+            });
+            let failed = read.is_err();
+            Some((read, (source, pages, false, failed)))
+        },
+    )
+}
+
+fn random_seed() -> Outcome<u64> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(Problem::internal)?;
+    Ok(u64::from_le_bytes(random) & MAX_SEED)
+}
+
+pub(super) struct Sampled(Body);
+
+impl IntoResponse for Sampled {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, "application/json")], self.0).into_response()
+    }
+}
+
+impl Output for Sampled {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.gives_json::<Sample>(200);
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ExportParams {
+    /// `json` when left out.
+    format: Option<Format>,
+    /// A frozen version; the working copy when left out.
+    #[schemars(range(min = 1))]
+    version: Option<i64>,
+}
+
+pub(super) async fn export(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(id): At<DatasetId>,
+    Params(params): Params<ExportParams>,
+) -> Outcome<Download> {
+    let format = params.format.unwrap_or(Format::Json);
+    let of = edition(&app, caller.org.id, id, params.version).await?;
+    let version = params.version.map(|version| format!("-v{version}")).unwrap_or_default();
+    let name = format!("dataset-{id}{version}.{}", format.extension());
+    let source = Source { org: caller.org.id, app, id, of };
+    Ok(Download { format, name, body: Body::from_stream(export_stream(source, format)) })
+}
+
+/// How far an export has come.
+enum Next {
+    Beginning,
+    After(CaseId),
+    Nothing,
+}
+
+fn export_stream(
+    source: Source,
+    format: Format,
+) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
+    futures_util::stream::unfold((source, Next::Beginning), move |(source, next)| async move {
+        let (after, mut out) = match next {
+            Next::Beginning => (None, format.beginning().as_bytes().to_vec()),
+            Next::After(last) => (Some(last), Vec::new()),
+            Next::Nothing => return None,
+        };
+        match source.page(after).await {
+            Err(error) => Some((Err(error), (source, Next::Nothing))),
+            Ok(cases) => {
+                out.extend(format.write(&cases, after.is_none()));
+                let next = cases.last().map_or(Next::Nothing, |last| Next::After(last.id));
+                if cases.is_empty() {
+                    out.extend_from_slice(format.end().as_bytes());
+                }
+                Some((Ok(out.into()), (source, next)))
+            }
+        }
+    })
+}
+
+pub(super) struct Download {
+    format: Format,
+    name: String,
+    body: Body,
+}
+
+impl IntoResponse for Download {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(self.body);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.format.content_type()));
+        if let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{}\"", self.name)) {
+            headers.insert(CONTENT_DISPOSITION, value);
+        }
+        response
+    }
+}
+
+impl Output for Download {
+    fn describe(operation: &mut Operation<'_>) {
+        let cases = operation.schemas.output.subschema_for::<Vec<Case>>();
+        operation.responses.push((
+            200,
+            json!({
+                "description": "Oldest first. CSV has the columns input, expected and metadata",
+                "content": {
+                    "application/json": {"schema": {"type": "object", "required": ["cases"], "properties": {"cases": cases}}},
+                    "text/csv": {"schema": {"type": "string"}},
+                    "application/x-ndjson": {"schema": {"type": "string"}},
+                },
+            }),
+        ));
+    }
+}

@@ -1,0 +1,294 @@
+//! Evals: definitions here, their runs in `runs`, runs over datasets in `dataset`.
+
+mod dataset;
+mod runs;
+mod view;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use gateway_core::accounts::check_name;
+use gateway_core::evaluators::{Evaluator, Kind, Malformed, catalogue};
+use gateway_store::evals::{self, Eval};
+use http::HeaderValue;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::caller::{Caller, Member, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, Params, number_param};
+use super::page::{self, PageParams};
+use super::route::{Area, Operation, Output};
+use crate::app::App;
+use crate::auth::Identity;
+use crate::evals as judging;
+use crate::problem::{Outcome, Problem};
+use view::{EvalView, ResultView};
+
+pub fn area() -> Area {
+    Area::new("evals", "Evals: definitions, runs over log rows and datasets, and verdicts.")
+        .get("/evals/evaluators", evaluators, "Every evaluator, with a JSON Schema of its config")
+        .post("/evals", create, "Define an eval")
+        .get("/evals", list, "The definitions, newest first")
+        .get("/evals/{evalId}", get, "One definition")
+        .put("/evals/{evalId}", update, "Change a definition; runs under way keep the old one")
+        .delete("/evals/{evalId}", delete, "Delete a definition with its runs and results")
+        .post("/evals/{evalId}/run", runs::run, "Judge recent log rows, or those named; poll the run")
+        .get(
+            "/evals/{evalId}/results",
+            results,
+            "Verdicts of a definition, newest first; X-Next-Cursor leads on",
+        )
+        .get("/evals/runs", runs::list_runs, "All runs, newest first")
+        .get("/evals/runs/{runId}", runs::get_run, "One run")
+        .get(
+            "/evals/runs/{runId}/results",
+            runs::run_results,
+            "Verdicts of a run, and what could not be judged",
+        )
+        .post("/evals/runs/{runId}/cancel", runs::cancel_run, "End a run before its time")
+        .get(
+            "/evals/runs/{runId}/compare",
+            runs::compare_runs,
+            "What another run of the same eval judged differently",
+        )
+        .post(
+            "/datasets/{datasetId}/eval",
+            dataset::eval_dataset,
+            "Judge the cases of a dataset; poll the run",
+        )
+}
+
+number_param!(
+    /// A definition in a path.
+    EvalId = "evalId"
+);
+
+#[derive(Serialize, JsonSchema)]
+struct EvaluatorList {
+    evaluators: Vec<EvaluatorView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Evaluator")]
+struct EvaluatorView {
+    #[serde(rename = "type")]
+    kind: Kind,
+    evaluator: &'static str,
+    description: &'static str,
+    /// A JSON Schema.
+    config: Value,
+}
+
+async fn evaluators(_caller: Caller<Viewer>) -> Outcome<Json<EvaluatorList>> {
+    let views = catalogue().iter().map(|known| EvaluatorView {
+        kind: known.kind,
+        evaluator: known.name,
+        description: known.about,
+        config: known.config.clone(),
+    });
+    Ok(Json(EvaluatorList { evaluators: views.collect() }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewEval {
+    name: String,
+    /// `static`, `similarity` or `llm`.
+    #[serde(rename = "type")]
+    kind: String,
+    evaluator: String,
+    /// What the evaluator takes: see `GET /evals/evaluators`.
+    config: Option<Value>,
+    /// Default true.
+    enabled: Option<bool>,
+    /// The share of new log rows that is judged as they come, while enabled: 0 to 1, default 0.
+    sample_rate: Option<f64>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: Caller<Member>,
+    Body(request): Body<NewEval>,
+) -> Outcome<Created<EvalView>> {
+    let NewEval { name, kind, evaluator, config, enabled, sample_rate } = request;
+    let now = app.clock.now();
+    let eval = Eval {
+        id: app.new_number(),
+        org_id: caller.org.id,
+        kind: checked(&app, &caller, &name, &kind, &evaluator, &config.clone().unwrap_or_else(empty))?,
+        name,
+        evaluator,
+        config: config.unwrap_or_else(empty),
+        enabled: enabled.unwrap_or(true),
+        sample_rate: share(sample_rate.unwrap_or(0.0))?,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut tx = app.db.begin().await?;
+    evals::insert(&mut tx, &eval).await?;
+    tx.commit().await?;
+    app.live_evals.forget();
+    Ok(Created(eval.into()))
+}
+
+fn empty() -> Value {
+    Value::Object(Map::new())
+}
+
+/// The kind of a definition whose parts are all good.
+fn checked(
+    app: &App,
+    identity: &Identity,
+    name: &str,
+    kind: &str,
+    evaluator: &str,
+    config: &Value,
+) -> Outcome<Kind> {
+    check_name(name).map_err(|why| Problem::field("name", why))?;
+    let read = Evaluator::read(kind, evaluator, config).map_err(|error| match error {
+        Malformed::Field { .. } => Problem::bad_request(error.to_string()),
+        Malformed::Meaningless { .. } => Problem::meaningless(error.to_string()),
+    })?;
+    judging::check(app, identity, &read)?;
+    Kind::parse(kind).ok_or_else(|| Problem::field("type", "is unknown"))
+}
+
+fn share(rate: f64) -> Outcome<f64> {
+    if (0.0..=1.0).contains(&rate) { Ok(rate) } else { Err(Problem::field("sample_rate", "must be 0 to 1")) }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct EvalParams {
+    #[serde(rename = "type")]
+    kind: Option<Kind>,
+    enabled: Option<bool>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct EvalList {
+    evals: Vec<EvalView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<EvalParams>,
+) -> Outcome<Json<EvalList>> {
+    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    let found = evals::list(&app.db, caller.org.id, params.kind, params.enabled, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(EvalList { evals: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+async fn get(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(EvalId(id)): At<EvalId>,
+) -> Outcome<Json<EvalView>> {
+    let eval = evals::find(&app.db, caller.org.id, id).await?;
+    eval.map(|eval| Json(eval.into())).ok_or_else(Problem::not_found)
+}
+
+/// What is left out stays as it is.
+#[derive(Deserialize, JsonSchema)]
+struct EvalChange {
+    name: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    evaluator: Option<String>,
+    /// The whole of it.
+    config: Option<Value>,
+    enabled: Option<bool>,
+    sample_rate: Option<f64>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(EvalId(id)): At<EvalId>,
+    Body(change): Body<EvalChange>,
+) -> Outcome<Json<EvalView>> {
+    let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
+    let sample_rate = sample_rate.map(share).transpose()?;
+    let mut tx = app.db.begin().await?;
+    let eval = evals::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let name = name.unwrap_or(eval.name);
+    let kind = kind.unwrap_or_else(|| eval.kind.as_str().to_owned());
+    let evaluator = evaluator.unwrap_or(eval.evaluator);
+    let config = config.unwrap_or(eval.config);
+    let eval = Eval {
+        kind: checked(&app, &caller, &name, &kind, &evaluator, &config)?,
+        name,
+        evaluator,
+        config,
+        enabled: enabled.unwrap_or(eval.enabled),
+        sample_rate: sample_rate.unwrap_or(eval.sample_rate),
+        updated_at: app.clock.now(),
+        ..eval
+    };
+    evals::update(&mut tx, &eval).await?;
+    tx.commit().await?;
+    app.live_evals.forget();
+    Ok(Json(eval.into()))
+}
+
+async fn delete(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(EvalId(id)): At<EvalId>,
+) -> Outcome<Json<Deleted>> {
+    let mut tx = app.db.begin().await?;
+    if !evals::delete(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    app.live_evals.forget();
+    Ok(Deleted::yes())
+}
+
+async fn results(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(EvalId(id)): At<EvalId>,
+    Params(params): Params<PageParams>,
+) -> Outcome<ResultArray> {
+    let page = params.numbered()?;
+    let org = caller.org.id;
+    evals::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let found = evals::list_results(&app.db, org, id, &page).await?;
+    let next = page::encode(found.next.as_deref());
+    Ok(ResultArray { results: found.rows.into_iter().map(Into::into).collect(), next })
+}
+
+/// A bare array; the cursor of the next page stands in a header.
+struct ResultArray {
+    results: Vec<ResultView>,
+    next: Option<String>,
+}
+
+impl IntoResponse for ResultArray {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.results).into_response();
+        if let Some(next) = self.next.and_then(|next| HeaderValue::try_from(next).ok()) {
+            response.headers_mut().insert("x-next-cursor", next);
+        }
+        response
+    }
+}
+
+impl Output for ResultArray {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.gives_json::<Vec<ResultView>>(200);
+        if let Some((_, response)) = operation.responses.last_mut() {
+            response["headers"] = json!({"X-Next-Cursor": {
+                "description": "The cursor of the next page, when there is one.", "schema": {"type": "string"},
+            }});
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Runs: begun, polled, cancelled and compared.
+
+use axum::extract::State;
+use gateway_core::ids::DatasetId;
+use gateway_core::logs::Source;
+use gateway_core::time::Timestamp;
+use gateway_store::evals::{self, Eval, Flip, NewRun, Run, RunFilter};
+use gateway_store::logs::{self, LogFilter};
+use gateway_store::page::Page;
+use gateway_store::{Tx, orgs};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::view::{ItemErrorView, ResultView, RunView, StatusView};
+use super::{EvalId, checked};
+use crate::api::caller::{Caller, Member, Shared, Viewer};
+use crate::api::extract::{Accepted, At, Json, OptionalBody, Params, number_param};
+use crate::api::page::{self, PageParams};
+use crate::app::App;
+use crate::auth::Identity;
+use crate::evals::live::is_trace;
+use crate::jobs::run_eval::RunEval;
+use crate::jobs::{self, Queued};
+use crate::log;
+use crate::problem::{Outcome, Problem};
+
+const DEFAULT_ROWS: i64 = 100;
+const MOST_ROWS: i64 = 1_000;
+/// Pages that are looked through for rows of models.
+const MOST_PAGES: usize = 10;
+/// Runs of one organization that may wait or be under way.
+const MOST_OPEN: i64 = 100;
+/// Flips and errors that one answer lists.
+const MOST_LISTED: i64 = 1_000;
+
+number_param!(
+    /// A run in a path.
+    RunId = "runId"
+);
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[schemars(rename = "EvalRunRequest")]
+pub(super) struct RunRequest {
+    /// How many of the latest rows; above 1000 it is cut to 1000.
+    #[schemars(range(min = 1), extend("default" = 100))]
+    limit: Option<i64>,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    provider: Option<String>,
+    model: Option<String>,
+    /// Exactly these rows, instead of the latest.
+    log_ids: Option<Vec<i64>>,
+}
+
+pub(super) async fn run(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(EvalId(id)): At<EvalId>,
+    OptionalBody(request): OptionalBody<RunRequest>,
+) -> Outcome<Accepted<RunView>> {
+    let org = caller.org.id;
+    let limit = match request.limit {
+        None => DEFAULT_ROWS,
+        Some(limit) if limit >= 1 => limit.min(MOST_ROWS),
+        Some(_) => return Err(Problem::field("limit", "must be a whole number of at least 1")),
+    };
+    if request
+        .log_ids
+        .as_ref()
+        .is_some_and(|ids| ids.is_empty() || ids.len() as u64 > MOST_ROWS.unsigned_abs())
+    {
+        return Err(Problem::field("log_ids", format!("must hold 1 to {MOST_ROWS} ids")));
+    }
+    let eval = evals::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    may_run(&app, &caller, &eval)?;
+    // A request whose answer has been seen is among the latest.
+    log::settle(&app).await;
+    let rows = match &request.log_ids {
+        Some(ids) => named(&app, &caller, ids).await?,
+        None => latest(&app, &caller, &request, limit).await?,
+    };
+    let made =
+        begin(&app, &caller, &eval, None, None, async |tx, run| Ok(evals::add_rows(tx, run, &rows).await?));
+    Ok(Accepted(made.await?.into()))
+}
+
+/// May this caller have the definition run? What it asks of models is asked in the organization's name.
+pub(super) fn may_run(app: &App, caller: &Identity, eval: &Eval) -> Outcome<()> {
+    checked(app, caller, &eval.name, eval.kind.as_str(), &eval.evaluator, &eval.config).map(|_| ())
+}
+
+/// Makes a run with its items and has it worked on.
+pub(super) async fn begin(
+    app: &App,
+    caller: &Identity,
+    eval: &Eval,
+    dataset: Option<(DatasetId, Option<i64>)>,
+    target: Option<&Value>,
+    add_items: impl AsyncFnOnce(&mut Tx, i64) -> Outcome<()>,
+) -> Outcome<Run> {
+    let (org, id) = (caller.org.id, app.new_number());
+    let definition = json!({"type": eval.kind, "evaluator": eval.evaluator, "config": eval.config});
+    let mut tx = app.db.begin().await?;
+    // Two at once must not both find the last free place.
+    orgs::lock(&mut tx, org).await?;
+    if evals::count_open(&mut tx, org).await? >= MOST_OPEN {
+        return Err(Problem::conflict(format!(
+            "{MOST_OPEN} runs wait or are under way already; let some finish first"
+        )));
+    }
+    let run = NewRun {
+        id,
+        org,
+        eval_id: eval.id,
+        dataset,
+        begun_by: if dataset.is_some() { "dataset" } else { "manual" },
+        definition: &definition,
+        target,
+        created_by: &caller.actor(),
+        now: app.clock.now(),
+    };
+    evals::insert_run(&mut tx, &run).await?;
+    add_items(&mut tx, id).await?;
+    let queued: Queued = jobs::enqueue(app, &mut tx, org, &RunEval { run: id }).await?;
+    tx.commit().await?;
+    let made = stored(app, caller, id).await?;
+    // Only now, so that the answer shows the run as it was made.
+    queued.committed(app);
+    Ok(made)
+}
+
+async fn named(app: &App, caller: &Identity, ids: &[i64]) -> Outcome<Vec<i64>> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    ids.dedup();
+    let known = logs::known(&app.logs, caller.org.id, &ids).await?;
+    match ids.iter().find(|id| !known.contains(id)) {
+        None => Ok(ids),
+        Some(id) => Err(Problem::field("log_ids", format!("there is no log row {id}"))),
+    }
+}
+
+/// The newest rows that say something of a model, those that the gateway asked itself left out.
+async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> Outcome<Vec<i64>> {
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut found = Vec::new();
+    for source in [Source::Proxy, Source::Otel] {
+        let filter = LogFilter {
+            provider: request.provider.clone(),
+            model: request.model.clone(),
+            from: request.from,
+            to: request.to,
+            source: Some(source),
+            ..LogFilter::default()
+        };
+        let mut page = Page { limit, before: None };
+        let mut of_source = 0;
+        for _ in 0..MOST_PAGES {
+            let rows = logs::list(&app.logs, caller.org.id, &filter, &page).await?;
+            let traces = rows.rows.iter().filter(|entry| is_trace(&entry.row)).map(|entry| entry.row.id);
+            let before = found.len();
+            found.extend(traces);
+            of_source += found.len() - before;
+            page.before = rows.next;
+            if page.before.is_none() || of_source >= most {
+                break;
+            }
+        }
+    }
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.truncate(most);
+    Ok(found)
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct RunParams {
+    eval_id: Option<i64>,
+    dataset_id: Option<DatasetId>,
+    status: Option<StatusView>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunList {
+    runs: Vec<RunView>,
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn list_runs(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<RunParams>,
+) -> Outcome<Json<RunList>> {
+    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    let filter = RunFilter {
+        eval_id: params.eval_id,
+        dataset_id: params.dataset_id,
+        status: params.status.map(Into::into),
+    };
+    let found = evals::list_runs(&app.db, caller.org.id, &filter, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(RunList { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+pub(super) async fn get_run(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(RunId(id)): At<RunId>,
+) -> Outcome<Json<RunView>> {
+    stored(&app, &caller, id).await.map(|run| Json(run.into()))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunResults {
+    results: Vec<ResultView>,
+    /// On the first page: what could not be judged, and why.
+    errors: Vec<ItemErrorView>,
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn run_results(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(RunId(id)): At<RunId>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<RunResults>> {
+    let (org, page) = (caller.org.id, params.numbered()?);
+    stored(&app, &caller, id).await?;
+    let found = evals::of_run(&app.db, org, id, &page).await?;
+    let errors = if page.before.is_none() {
+        evals::item_errors(&app.db, org, id, MOST_LISTED).await?
+    } else {
+        Vec::new()
+    };
+    Ok(Json(RunResults {
+        results: found.rows.into_iter().map(Into::into).collect(),
+        errors: errors.into_iter().map(Into::into).collect(),
+        next_cursor: page::encode(found.next.as_deref()),
+    }))
+}
+
+pub(super) async fn cancel_run(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(RunId(id)): At<RunId>,
+) -> Outcome<Json<RunView>> {
+    let run = stored(&app, &caller, id).await?;
+    let mut tx = app.db.begin().await?;
+    if !evals::cancel(&mut tx, caller.org.id, id, app.clock.now()).await? {
+        return Err(Problem::conflict(format!("the run is {} already", run.status.as_str())));
+    }
+    tx.commit().await?;
+    stored(&app, &caller, id).await.map(|run| Json(run.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct CompareParams {
+    /// The other run, of the same eval.
+    to: i64,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EvalRunComparison")]
+pub(super) struct Comparison {
+    eval_id: i64,
+    run: Side,
+    to: Side,
+    /// How many things both runs judged.
+    compared: i64,
+    /// Failed in the run, passed in the other.
+    gained: Vec<FlipView>,
+    /// Passed in the run, failed in the other.
+    lost: Vec<FlipView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EvalRunSide")]
+struct Side {
+    id: i64,
+    status: StatusView,
+    total: i64,
+    passed: i64,
+    failed: i64,
+    errors: i64,
+    /// The share of what was judged that passed; null when nothing was.
+    pass_rate: Option<f64>,
+}
+
+impl From<&Run> for Side {
+    fn from(run: &Run) -> Self {
+        let judged = run.passed + run.failed;
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        let pass_rate = (judged > 0).then(|| run.passed as f64 / judged as f64);
+        Self {
+            id: run.id,
+            status: run.status.into(),
+            total: run.total,
+            passed: run.passed,
+            failed: run.failed,
+            errors: run.errors,
+            pass_rate,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EvalFlip")]
+struct FlipView {
+    log_id: Option<i64>,
+    case_id: Option<String>,
+    score: f64,
+    to_score: f64,
+}
+
+pub(super) async fn compare_runs(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(RunId(id)): At<RunId>,
+    Params(params): Params<CompareParams>,
+) -> Outcome<Json<Comparison>> {
+    let org = caller.org.id;
+    let run = stored(&app, &caller, id).await?;
+    let to = evals::find_run(&app.db, org, params.to).await?;
+    let to = to.ok_or_else(|| Problem::field("to", "there is no such run"))?;
+    if to.eval_id != run.eval_id {
+        return Err(Problem::field("to", "is a run of another eval"));
+    }
+    let (compared, flips) = evals::compare(&app.db, org, run.id, to.id, MOST_LISTED).await?;
+    let (lost, gained): (Vec<Flip>, Vec<Flip>) = flips.into_iter().partition(|flip| flip.passed);
+    let view = |flip: Flip| {
+        let Flip { log_id, case_id, passed: _, score, other_score } = flip;
+        FlipView { log_id, case_id, score, to_score: other_score }
+    };
+    Ok(Json(Comparison {
+        eval_id: run.eval_id,
+        run: Side::from(&run),
+        to: Side::from(&to),
+        compared,
+        gained: gained.into_iter().map(view).collect(),
+        lost: lost.into_iter().map(view).collect(),
+    }))
+}
+
+async fn stored(app: &App, caller: &Identity, id: i64) -> Outcome<Run> {
+    evals::find_run(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)
+}

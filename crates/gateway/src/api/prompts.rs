@@ -1,0 +1,288 @@
+//! Prompt templates: each change makes a new version, and no version is ever changed.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use gateway_core::ids::PromptId;
+use gateway_core::prompts::{Reference, Template, check_name, parse_version};
+use gateway_core::time::Timestamp;
+use gateway_store::prompts::{self, Name, Prompt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::caller::{Caller, Member, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params, PathParam};
+use super::page;
+use super::route::Area;
+use crate::problem::{Outcome, Problem};
+use crate::prompts::unrendered;
+use crate::prompts::write::{add_prompt, add_version, check_content};
+
+pub fn area() -> Area {
+    Area::new("prompts", "Prompt templates with immutable versions.")
+        .post("/prompts", create, "Create a prompt; its version is 1")
+        .get("/prompts", list, "The prompts, each as its latest version")
+        .get("/prompts/{namespace}/{slug}", get, "The latest version, or the one that is asked for")
+        .put("/prompts/{namespace}/{slug}", update, "Make a new version")
+        .delete("/prompts/{namespace}/{slug}", delete, "Delete the prompt and all its versions")
+        .get("/prompts/{namespace}/{slug}/versions", versions, "Every version, newest first")
+        .get("/prompts/{namespace}/{slug}/versions/{version}", version, "One version")
+        .post("/prompts/{namespace}/{slug}/render", render, "Replace every variable")
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Prompt")]
+pub(super) struct PromptView {
+    id: PromptId,
+    namespace: String,
+    slug: String,
+    content: String,
+    version: i64,
+    /// The names of the variables, in the order in which they first come.
+    variables: Vec<String>,
+    /// Who made this version: a user's or a key's id.
+    created_by: Option<String>,
+    /// When the prompt was made.
+    created_at: Timestamp,
+    /// When this version was made.
+    updated_at: Timestamp,
+}
+
+impl TryFrom<Prompt> for PromptView {
+    type Error = Problem;
+
+    fn try_from(prompt: Prompt) -> Outcome<Self> {
+        let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
+        let variables = Template::parse(&content).map_err(Problem::internal)?.variables().to_vec();
+        Ok(Self { id, namespace, slug, content, version, variables, created_by, created_at, updated_at })
+    }
+}
+
+/// The two names in the path, checked.
+struct Namespace(String);
+struct Slug(String);
+struct Version(i64);
+
+macro_rules! name_params {
+    ($($type:ident = $name:literal),+ $(,)?) => {$(
+        impl PathParam for $type {
+            const NAME: &'static str = $name;
+
+            fn parse(text: &str) -> Result<Self, String> {
+                check_name(text).map_err(str::to_owned)?;
+                Ok(Self(text.to_owned()))
+            }
+
+            fn schema() -> serde_json::Value {
+                json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"})
+            }
+        }
+    )+};
+}
+name_params!(Namespace = "namespace", Slug = "slug");
+
+impl PathParam for Version {
+    const NAME: &'static str = "version";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_version(text).map(Self).ok_or_else(|| "must be a whole number of at least 1".into())
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({"type": "integer", "format": "int64", "minimum": 1})
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewPrompt {
+    /// `^[a-z0-9][a-z0-9._-]{0,63}$`
+    namespace: String,
+    /// The same rule.
+    slug: String,
+    /// At most 131072 bytes. A variable is `{{name}}`; `\{{` stands for plain braces.
+    content: String,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: Caller<Member>,
+    Body(request): Body<NewPrompt>,
+) -> Outcome<Created<PromptView>> {
+    let NewPrompt { namespace, slug, content } = request;
+    check_name(&namespace).map_err(|why| Problem::field("namespace", why))?;
+    check_name(&slug).map_err(|why| Problem::field("slug", why))?;
+    check_content(&content)?;
+    let name = Name { namespace: &namespace, slug: &slug };
+    add_prompt(&app, &caller, name, content).await?.try_into().map(Created)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ListParams {
+    /// Only the prompts of this namespace.
+    namespace: Option<String>,
+    /// How many at most; above 200 it is cut to 200.
+    #[serde(default, deserialize_with = "page::saturating")]
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PromptList {
+    prompts: Vec<PromptView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    Params(params): Params<ListParams>,
+) -> Outcome<Json<PromptList>> {
+    let namespace = params.namespace.as_deref();
+    namespace.map_or(Ok(()), check_name).map_err(|why| Problem::field("namespace", why))?;
+    let page = page::PageParams::of(params.limit, params.cursor).page()?;
+    let found = prompts::list(&app.db, caller.org.id, params.namespace.as_deref(), &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    let prompts = found.rows.into_iter().map(TryInto::try_into).collect::<Outcome<_>>()?;
+    Ok(Json(PromptList { prompts, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct VersionParams {
+    /// The latest when left out.
+    #[schemars(range(min = 1))]
+    version: Option<i64>,
+}
+
+impl VersionParams {
+    fn checked(&self) -> Outcome<Option<i64>> {
+        match self.version {
+            Some(version) if version < 1 => {
+                Err(Problem::field("version", "must be a whole number of at least 1"))
+            }
+            version => Ok(version),
+        }
+    }
+}
+
+async fn get(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(Namespace(namespace)): At<Namespace>,
+    At(Slug(slug)): At<Slug>,
+    Params(params): Params<VersionParams>,
+) -> Outcome<Json<PromptView>> {
+    let version = params.checked()?;
+    let name = Name { namespace: &namespace, slug: &slug };
+    let found = prompts::find(&app.db, caller.org.id, name, version).await?;
+    found.ok_or_else(Problem::not_found)?.try_into().map(Json)
+}
+
+async fn version(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(Namespace(namespace)): At<Namespace>,
+    At(Slug(slug)): At<Slug>,
+    At(Version(version)): At<Version>,
+) -> Outcome<Json<PromptView>> {
+    let name = Name { namespace: &namespace, slug: &slug };
+    let found = prompts::find(&app.db, caller.org.id, name, Some(version)).await?;
+    found.ok_or_else(Problem::not_found)?.try_into().map(Json)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct PromptChange {
+    content: String,
+    /// The version that the change was made from. When another one is the latest by now, the answer is 409.
+    #[schemars(range(min = 1))]
+    expected_version: Option<i64>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(Namespace(namespace)): At<Namespace>,
+    At(Slug(slug)): At<Slug>,
+    Body(change): Body<PromptChange>,
+) -> Outcome<Json<PromptView>> {
+    if change.expected_version.is_some_and(|expected| expected < 1) {
+        return Err(Problem::field("expected_version", "must be a whole number of at least 1"));
+    }
+    check_content(&change.content)?;
+    let name = Name { namespace: &namespace, slug: &slug };
+    let added = add_version(&app, &caller, name, change.content, change.expected_version).await?;
+    added.ok_or_else(Problem::not_found)?.try_into().map(Json)
+}
+
+async fn delete(
+    State(app): Shared,
+    caller: Caller<Member>,
+    At(Namespace(namespace)): At<Namespace>,
+    At(Slug(slug)): At<Slug>,
+) -> Outcome<Json<Deleted>> {
+    let mut tx = app.db.begin().await?;
+    let name = Name { namespace: &namespace, slug: &slug };
+    if !prompts::delete(&mut tx, caller.org.id, name).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    app.prompts.forget(caller.org.id, &namespace, &slug);
+    Ok(Deleted::yes())
+}
+
+#[derive(Serialize, JsonSchema)]
+struct VersionList {
+    versions: Vec<PromptView>,
+    next_cursor: Option<String>,
+}
+
+async fn versions(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(Namespace(namespace)): At<Namespace>,
+    At(Slug(slug)): At<Slug>,
+    Params(params): Params<page::PageParams>,
+) -> Outcome<Json<VersionList>> {
+    let page = params.numbered()?;
+    let name = Name { namespace: &namespace, slug: &slug };
+    let found = prompts::versions(&app.db, caller.org.id, name, &page).await?;
+    // A prompt has a version at least, so the first page of none is that of no prompt.
+    if found.rows.is_empty() && prompts::find(&app.db, caller.org.id, name, None).await?.is_none() {
+        return Err(Problem::not_found());
+    }
+    let next_cursor = page::encode(found.next.as_deref());
+    let versions = found.rows.into_iter().map(TryInto::try_into).collect::<Outcome<_>>()?;
+    Ok(Json(VersionList { versions, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+struct Variables {
+    /// A text for each variable of the template. Others are left aside.
+    #[serde(default)]
+    variables: HashMap<String, String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Rendered {
+    rendered: String,
+    /// Values that no variable asked for; left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unused: Vec<String>,
+}
+
+async fn render(
+    State(app): Shared,
+    caller: Caller<Viewer>,
+    At(Namespace(namespace)): At<Namespace>,
+    At(Slug(slug)): At<Slug>,
+    Params(params): Params<VersionParams>,
+    OptionalBody(Variables { variables }): OptionalBody<Variables>,
+) -> Outcome<Json<Rendered>> {
+    let reference = Reference { namespace, slug, version: params.checked()? };
+    let known = crate::prompts::find(&app, caller.org.id, &reference).await?;
+    let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;
+    let rendered = template.render(&variables).map_err(unrendered)?;
+    Ok(Json(Rendered { rendered, unused: template.unused(&variables) }))
+}

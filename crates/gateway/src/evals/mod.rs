@@ -1,0 +1,216 @@
+//! Judging: from a subject to a verdict, with whatever has to be asked of models in between. Used by runs and by the
+//! sampling of live traffic.
+
+pub mod live;
+pub mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::embed::hash_v1;
+use gateway_core::evaluators::{Embedding, Evaluator, How, Judge, Subject, Unjudged, Verdict};
+use gateway_core::llm::preview::assistant_text;
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::auth::Identity;
+use crate::problem::{Outcome, Problem};
+use crate::proxy::ask::{self, About, Answer, Question};
+
+/// How long a model may take to judge one answer.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The embedding that needs no account.
+const BUILTIN: &str = "builtin";
+
+/// Why there is no verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoVerdict {
+    /// It will not be otherwise another time.
+    Never(String),
+    /// It may work another time.
+    Again(String),
+    /// The organization has used up its requests for now.
+    Wait(Duration),
+}
+
+impl From<Unjudged> for NoVerdict {
+    fn from(unjudged: Unjudged) -> Self {
+        Self::Never(unjudged.0)
+    }
+}
+
+/// Does a verdict need a model's answer?
+pub fn asks_models(app: &App, evaluator: &Evaluator) -> bool {
+    match &evaluator.how {
+        How::Check(_) | How::Levenshtein(_) => false,
+        How::Embedding(embedding) => embedder(app, embedding).0 != BUILTIN,
+        How::Judge(_) => true,
+    }
+}
+
+/// May this caller have models asked as the evaluator does? Later it is done in the organization's name.
+pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> Outcome<()> {
+    let (provider, model) = match &evaluator.how {
+        How::Check(_) | How::Levenshtein(_) => return Ok(()),
+        How::Embedding(embedding) => embedder(app, embedding),
+        How::Judge(judge) => (judge.provider.as_str(), judge.model.as_str()),
+    };
+    if provider == BUILTIN && matches!(evaluator.how, How::Embedding(_)) {
+        return Ok(());
+    }
+    ask::check(app, identity, provider, model).map_err(|mut problem| {
+        if problem.message.starts_with("provider: ") {
+            problem.message = format!("config.{}", problem.message).into();
+        }
+        problem
+    })
+}
+
+/// The verdict on one subject.
+pub async fn judge(
+    app: &Arc<App>,
+    identity: &Identity,
+    evaluator: &Evaluator,
+    subject: &Subject,
+    metadata: &Map<String, Value>,
+) -> Result<Verdict, NoVerdict> {
+    if let Some(verdict) = evaluator.judge(subject) {
+        return Ok(verdict?);
+    }
+    match &evaluator.how {
+        How::Check(_) | How::Levenshtein(_) => Err(NoVerdict::Never("there is no verdict".into())),
+        How::Embedding(embedding) => embed(app, identity, embedding, subject, metadata).await,
+        How::Judge(judge) => ask_judge(app, identity, judge, subject, metadata).await,
+    }
+}
+
+/// Provider and model of an embedding: its own, or those of the settings.
+fn embedder<'a>(app: &'a App, embedding: &'a Embedding) -> (&'a str, &'a str) {
+    let settings = &app.config.judge;
+    match (&embedding.provider, &embedding.model) {
+        (Some(provider), model) => (provider, model.as_deref().unwrap_or_default()),
+        (None, Some(model)) => (&settings.embed_provider, model),
+        (None, None) => (&settings.embed_provider, &settings.embed_model),
+    }
+}
+
+async fn embed(
+    app: &Arc<App>,
+    identity: &Identity,
+    embedding: &Embedding,
+    subject: &Subject,
+    metadata: &Map<String, Value>,
+) -> Result<Verdict, NoVerdict> {
+    let texts = match embedding.texts(subject)? {
+        Ok(texts) => texts,
+        Err(verdict) => return Ok(verdict),
+    };
+    let (provider, model) = embedder(app, embedding);
+    if provider == BUILTIN {
+        let dims = usize::try_from(app.config.judge.embed_dims).unwrap_or(256);
+        let [a, b] = texts.map(|text| hash_v1(text, dims));
+        return Ok(embedding.verdict(&a, &b));
+    }
+    let question = Question {
+        provider: provider.to_owned(),
+        about: About::Embeddings,
+        body: object(json!({"model": model, "input": texts})),
+        metadata: metadata.clone(),
+        timeout: Some(TIMEOUT),
+        is_counted: false,
+    };
+    let answer = answered(ask::ask(app, identity, question).await)?;
+    let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let vector = |at: usize| -> Option<Vec<f32>> {
+        serde_json::from_value(body.pointer(&format!("/data/{at}/embedding"))?.clone()).ok()
+    };
+    match (vector(0), vector(1)) {
+        (Some(a), Some(b)) if a.len() == b.len() => Ok(embedding.verdict(&a, &b)),
+        _ => Err(NoVerdict::Again(format!("{provider} answered without two embeddings"))),
+    }
+}
+
+async fn ask_judge(
+    app: &Arc<App>,
+    identity: &Identity,
+    judge: &Judge,
+    subject: &Subject,
+    metadata: &Map<String, Value>,
+) -> Result<Verdict, NoVerdict> {
+    let messages = match judge.messages(subject)? {
+        Ok(messages) => messages,
+        Err(verdict) => return Ok(verdict),
+    };
+    let ask = async |messages: &[Value], format: bool| {
+        let mut body = object(json!({"model": judge.model, "messages": messages}));
+        if format {
+            body.insert("response_format".into(), Judge::response_format());
+        }
+        let question = Question {
+            provider: judge.provider.clone(),
+            about: About::Chat,
+            body,
+            metadata: metadata.clone(),
+            timeout: Some(TIMEOUT),
+            is_counted: false,
+        };
+        ask::ask(app, identity, question).await
+    };
+    let mut answer = ask(&messages, true).await;
+    let mut format = true;
+    if answer.as_ref().is_ok_and(|answer| answer.status == StatusCode::BAD_REQUEST) {
+        // Not every provider knows how to hold a model to a format.
+        format = false;
+        answer = ask(&messages, false).await;
+    }
+    let said = said(&answered(answer)?);
+    let why = match judge.verdict(&said) {
+        Ok(verdict) => return Ok(verdict),
+        Err(why) => why,
+    };
+    let mended = judge.mend(messages, &said, &why);
+    let answer = answered(ask(&mended, format).await)?;
+    let unreadable =
+        |why: String| NoVerdict::Again(format!("the judge's answer cannot be read, twice: {why}"));
+    judge.verdict(&self::said(&answer)).map_err(unreadable)
+}
+
+fn said(answer: &Answer) -> String {
+    assistant_text(&answer.body, false).unwrap_or_default()
+}
+
+/// An answer that can be used, or what its absence means.
+fn answered(answer: Outcome<Answer>) -> Result<Answer, NoVerdict> {
+    match answer {
+        Ok(answer) if answer.status.is_success() => Ok(answer),
+        Ok(answer) => {
+            let said: String = String::from_utf8_lossy(&answer.body).chars().take(300).collect();
+            let why = format!("the model was refused with {}: {said}", answer.status.as_u16());
+            let passes = matches!(answer.status.as_u16(), 408 | 409 | 425 | 429);
+            Err(if passes { NoVerdict::Again(why) } else { NoVerdict::Never(why) })
+        }
+        Err(problem) => Err(no_answer(&problem)),
+    }
+}
+
+fn no_answer(problem: &Problem) -> NoVerdict {
+    let why = format!("{}: {}", problem.code, problem.message);
+    match problem.status {
+        StatusCode::TOO_MANY_REQUESTS => {
+            let seconds = problem.headers.iter().find(|(name, _)| name == RETRY_AFTER);
+            let seconds = seconds.and_then(|(_, value)| value.to_str().ok()?.parse().ok()).unwrap_or(1);
+            NoVerdict::Wait(Duration::from_secs(seconds))
+        }
+        status if status.is_server_error() => NoVerdict::Again(why),
+        _ => NoVerdict::Never(why),
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,158 @@
+//! The model that is asked first when a dataset is run against one: each case's input becomes a conversation, perhaps
+//! through a prompt, and the answer becomes what is judged.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gateway_core::evaluators::{Facts, Field, Side, Subject};
+use gateway_core::llm::preview::{assistant_text, last_user_text};
+use gateway_core::prompts::Template;
+use rust_decimal::prelude::ToPrimitive as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{NoVerdict, TIMEOUT, answered, object};
+use crate::app::App;
+use crate::auth::Identity;
+use crate::proxy::ask::{self, About, Question};
+
+/// As it is kept with the run: the template as it was when the run was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Target {
+    pub provider: String,
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub params: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Prompt {
+    pub namespace: String,
+    pub slug: String,
+    pub version: i64,
+    pub content: String,
+    /// Values that are the same for all cases.
+    #[serde(default)]
+    pub variables: HashMap<String, String>,
+}
+
+/// Asks the target and answers what is to be judged, with the log id of the call.
+pub async fn ask(
+    app: &Arc<App>,
+    identity: &Identity,
+    target: &Target,
+    field: &Field,
+    case: Case<'_>,
+    metadata: &Map<String, Value>,
+) -> Result<(Subject, i64), NoVerdict> {
+    let messages = messages(target.prompt.as_ref(), case.input).map_err(NoVerdict::Never)?;
+    let mut body = target.params.clone();
+    body.extend(object(json!({"model": target.model, "messages": messages})));
+    let question = Question {
+        provider: target.provider.clone(),
+        about: About::Chat,
+        body,
+        metadata: metadata.clone(),
+        timeout: Some(TIMEOUT),
+        is_counted: false,
+    };
+    let answer = answered(ask::ask(app, identity, question).await)?;
+    let output = if field.pointer.is_some() && field.side == Side::Response {
+        serde_json::from_slice(&answer.body).unwrap_or_default()
+    } else {
+        assistant_text(&answer.body, false).map_or(Value::Null, Value::String)
+    };
+    let mut subject = Subject::of_case(field, case.input, Some(&output), case.expected);
+    subject.facts = Facts {
+        status: Some(answer.status.as_u16()),
+        failed: false,
+        latency_ms: Some(answer.told.latency_ms),
+        cost_usd: answer.told.cost_usd.and_then(|cost| cost.to_f64()),
+    };
+    Ok((subject, answer.log_id))
+}
+
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    pub input: &'a Value,
+    pub expected: Option<&'a Value>,
+}
+
+/// A template that uses variables takes the input in; one that uses none goes before it as the system's words.
+fn messages(prompt: Option<&Prompt>, input: &Value) -> Result<Vec<Value>, String> {
+    let Some(prompt) = prompt else { return Ok(conversation(input)) };
+    let template =
+        Template::parse(&prompt.content).map_err(|error| format!("the prompt cannot be read: {error}"))?;
+    let mut values = prompt.variables.clone();
+    for (name, value) in input.as_object().into_iter().flatten() {
+        values.insert(name.clone(), text(value));
+    }
+    values.entry("input".into()).or_insert_with(|| text(input));
+    let rendered =
+        template.render(&values).map_err(|error| format!("the prompt cannot be rendered: {error}"))?;
+    if template.variables().iter().any(|name| !prompt.variables.contains_key(name)) {
+        return Ok(vec![json!({"role": "user", "content": rendered})]);
+    }
+    let mut messages = vec![json!({"role": "system", "content": rendered})];
+    messages.extend(conversation(input));
+    Ok(messages)
+}
+
+/// An input that is a chat is one; anything else is what the user says.
+fn conversation(input: &Value) -> Vec<Value> {
+    let is_chat = |turns: &&Vec<Value>| {
+        !turns.is_empty() && turns.iter().all(|turn| turn.get("role").is_some_and(Value::is_string))
+    };
+    let turns = input.get("messages").unwrap_or(input).as_array().filter(is_chat);
+    turns.cloned().unwrap_or_else(|| vec![json!({"role": "user", "content": text(input)})])
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(_) => last_user_text(value.to_string().as_bytes()).unwrap_or_else(|| value.to_string()),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(content: &str) -> Prompt {
+        let variables = HashMap::from([("tone".to_owned(), "kind".to_owned())]);
+        Prompt { namespace: "a".into(), slug: "b".into(), version: 1, content: content.into(), variables }
+    }
+
+    #[test]
+    fn an_input_becomes_a_conversation() {
+        let user = |text: &str| json!([{"role": "user", "content": text}]);
+        let chat = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]);
+        for (input, expected) in [
+            (json!("hi"), user("hi")),
+            (json!({"messages": chat}), chat.clone()),
+            (chat.clone(), chat.clone()),
+            (json!({"question": 1}), user("{\"question\":1}")),
+            (json!([1, 2]), user("[1,2]")),
+        ] {
+            assert_eq!(Value::Array(messages(None, &input).unwrap()), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_takes_the_input_in_or_goes_before_it() {
+        let with = |content: &str, input: Value| messages(Some(&prompt(content)), &input).map(Value::Array);
+        assert_eq!(
+            with("Be {{tone}}: {{city}}?", json!({"city": "Rome"})),
+            Ok(json!([{"role": "user", "content": "Be kind: Rome?"}]))
+        );
+        assert_eq!(with("Say {{input}}", json!("hi")), Ok(json!([{"role": "user", "content": "Say hi"}])));
+        assert_eq!(
+            with("Be {{tone}}.", json!("hi")),
+            Ok(json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]))
+        );
+        assert!(with("{{city}}", json!("hi")).unwrap_err().contains("city"));
+    }
+}

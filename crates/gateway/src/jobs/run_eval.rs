@@ -1,0 +1,266 @@
+//! A run of an eval: takes the items that wait, judges them, and notes what became of each. Done again after an
+//! interruption it goes on with the items that still wait, so that each is in the results exactly once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use gateway_core::evaluators::{Evaluator, Subject, Verdict};
+use gateway_core::logs::LogRow;
+use gateway_store::evals::{self as store, Item, NewResult, Outcome, Run, Status};
+use gateway_store::{StoreError, logs};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Context, Done, Failure, Job};
+use crate::auth::{self, Identity};
+use crate::evals::target::{self, Case, Target};
+use crate::evals::{self, NoVerdict};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RunEval {
+    pub run: i64,
+}
+
+/// Items that are judged before they are noted, where no model is asked.
+const BATCH: i64 = 250;
+/// The same where one is: as many as are asked at once, so that little is asked again after an interruption.
+const ASKED_AT_ONCE: usize = 8;
+/// How often an item is tried before it counts as an error.
+const TRIES: i64 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Job for RunEval {
+    const NAME: &'static str = "run_eval";
+    const SLOTS: usize = 8;
+    const PER_ORG: i64 = 2;
+    const ATTEMPTS: i64 = 20;
+
+    async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
+        let (app, org) = (context.app, context.org);
+        let Some(run) = store::begin(&app.db, org, self.run, app.clock.now()).await? else {
+            return Ok(Done::Finished);
+        };
+        let Some(identity) = auth::for_org(app, org).await? else { return Ok(Done::Finished) };
+        let work = match Work::new(context, &run, identity) {
+            Ok(work) => work,
+            Err(why) => {
+                self.give_up(context, &why).await?;
+                return Ok(Done::Finished);
+            }
+        };
+        loop {
+            if app.is_stopping() {
+                return Ok(Done::Later(Duration::ZERO));
+            }
+            let items = store::pending(&app.db, run.id, work.at_once()).await?;
+            let Some(first) = items.first() else { break };
+            if first.attempts > 0 {
+                // Everything that waits has failed before.
+                let pause = PAUSE.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
+                let _ = tokio::time::timeout(pause, app.stopping()).await;
+            }
+            let (outcomes, wait) = work.judge(items).await?;
+            if !store::record(&app.db, &run, outcomes, app.clock.now()).await? {
+                return Ok(Done::Finished);
+            }
+            if let Some(wait) = wait {
+                return Ok(Done::Later(wait));
+            }
+        }
+        finish(context, run.id).await?;
+        Ok(Done::Finished)
+    }
+
+    async fn give_up(&self, context: &Context<'_>, why: &str) -> Result<(), StoreError> {
+        let app = context.app;
+        store::end(&app.db, context.org, self.run, Status::Failed, Some(why), app.clock.now()).await
+    }
+}
+
+/// Everything has been tried: a run that judged nothing has failed, and says why.
+async fn finish(context: &Context<'_>, id: i64) -> Result<(), StoreError> {
+    let (app, org) = (context.app, context.org);
+    let Some(run) = store::find_run(&app.db, org, id).await? else { return Ok(()) };
+    let error = if run.passed + run.failed > 0 {
+        None
+    } else if run.total == 0 {
+        Some("there was nothing to judge: no log row or case fits".to_owned())
+    } else {
+        let first = store::item_errors(&app.db, org, id, 1).await?.pop();
+        let why = first.map(|first| format!("; the first: {}", first.error)).unwrap_or_default();
+        Some(format!("none of {} items could be judged{why}", run.total))
+    };
+    let status = if error.is_some() { Status::Failed } else { Status::Completed };
+    store::end(&app.db, org, id, status, error.as_deref(), app.clock.now()).await
+}
+
+/// What is needed for each item of a run.
+struct Work<'a> {
+    context: &'a Context<'a>,
+    identity: Identity,
+    evaluator: Arc<Evaluator>,
+    target: Option<Target>,
+    metadata: Map<String, Value>,
+}
+
+/// What came of an item: a verdict, with the log row that it is on.
+type Judged = (Item, Result<(Verdict, Option<i64>), NoVerdict>);
+
+impl<'a> Work<'a> {
+    fn new(context: &'a Context<'a>, run: &Run, identity: Identity) -> Result<Self, String> {
+        let text = |name: &str| run.definition.get(name).and_then(Value::as_str).unwrap_or_default();
+        let config = run.definition.get("config").unwrap_or(&Value::Null);
+        let evaluator =
+            Evaluator::read(text("type"), text("evaluator"), config).map_err(|error| error.to_string())?;
+        let target = run.target.clone().map(serde_json::from_value).transpose();
+        Ok(Self {
+            context,
+            identity,
+            evaluator: Arc::new(evaluator),
+            target: target.map_err(|error| format!("the target cannot be read: {error}"))?,
+            metadata: Map::from_iter([
+                ("eval_id".to_owned(), json!(run.eval_id)),
+                ("eval_run_id".to_owned(), json!(run.id)),
+            ]),
+        })
+    }
+
+    fn asks_models(&self) -> bool {
+        self.target.is_some() || evals::asks_models(self.context.app, &self.evaluator)
+    }
+
+    fn at_once(&self) -> i64 {
+        if self.asks_models() { i64::try_from(ASKED_AT_ONCE).unwrap_or(1) } else { BATCH }
+    }
+
+    /// What becomes of these items, and how long to wait before more are tried.
+    async fn judge(&self, items: Vec<Item>) -> Result<(Vec<Outcome>, Option<Duration>), Failure> {
+        let judged = if self.asks_models() { self.ask(items).await? } else { self.look(items).await? };
+        let mut outcomes = Vec::with_capacity(judged.len());
+        let mut wait = None;
+        for (item, result) in judged {
+            let position = item.position;
+            match result {
+                Ok((verdict, log_id)) => outcomes.push(Outcome::Judged(NewResult {
+                    id: self.context.app.new_number(),
+                    position,
+                    log_id,
+                    case_id: item.case_id,
+                    score: verdict.score,
+                    passed: verdict.passed,
+                    details: verdict.details,
+                })),
+                Err(NoVerdict::Wait(until)) => wait = Some(until.max(wait.unwrap_or_default())),
+                Err(NoVerdict::Again(error)) if item.attempts + 1 < TRIES => {
+                    outcomes.push(Outcome::Again { position, error });
+                }
+                Err(NoVerdict::Again(error) | NoVerdict::Never(error)) => {
+                    outcomes.push(Outcome::Error { position, error });
+                }
+            }
+        }
+        Ok((outcomes, wait))
+    }
+
+    /// Judges from what is there: on a thread that nobody waits for.
+    async fn look(&self, items: Vec<Item>) -> Result<Vec<Judged>, Failure> {
+        let mut rows = self.rows(&items).await?;
+        let evaluator = Arc::clone(&self.evaluator);
+        let (app, identity, metadata) =
+            (Arc::clone(self.context.app), self.identity.clone(), self.metadata.clone());
+        let seen = tokio::task::spawn_blocking(move || {
+            items
+                .into_iter()
+                .map(|item| {
+                    let subject = subject(&evaluator, &item, &mut rows);
+                    let verdict = subject.as_ref().ok().and_then(|subject| evaluator.judge(subject));
+                    (item, subject, verdict)
+                })
+                .collect::<Vec<_>>()
+        });
+        let seen = seen.await.map_err(|error| Failure(error.to_string()))?;
+        let mut judged = Vec::with_capacity(seen.len());
+        for (item, subject, verdict) in seen {
+            let log_id = item.log_id;
+            let result = match (subject, verdict) {
+                (Err(none), _) => Err(none),
+                (Ok(_), Some(verdict)) => verdict.map_err(Into::into),
+                // The built-in embedding.
+                (Ok(subject), None) => {
+                    evals::judge(&app, &identity, &self.evaluator, &subject, &metadata).await
+                }
+            };
+            judged.push((item, result.map(|verdict| (verdict, log_id))));
+        }
+        Ok(judged)
+    }
+
+    /// Judges with the help of models, several items at once.
+    async fn ask(&self, items: Vec<Item>) -> Result<Vec<Judged>, Failure> {
+        let rows = self.rows(&items).await?;
+        let one = |item: Item| {
+            let mut rows: HashMap<i64, LogRow> = item
+                .log_id
+                .and_then(|id| rows.get(&id).cloned())
+                .into_iter()
+                .map(|row| (row.id, row))
+                .collect();
+            async move {
+                let result = self.ask_one(&item, &mut rows).await;
+                (item, result)
+            }
+        };
+        Ok(futures_util::stream::iter(items).map(one).buffer_unordered(ASKED_AT_ONCE).collect().await)
+    }
+
+    async fn ask_one(
+        &self,
+        item: &Item,
+        rows: &mut HashMap<i64, LogRow>,
+    ) -> Result<(Verdict, Option<i64>), NoVerdict> {
+        let app = self.context.app;
+        let (subject, log_id) = match (&self.target, &item.input) {
+            (Some(target), Some(input)) => {
+                let case = Case { input, expected: expected(item) };
+                let asked =
+                    target::ask(app, &self.identity, target, &self.evaluator.field, case, &self.metadata);
+                let (subject, log_id) = asked.await?;
+                (subject, Some(log_id))
+            }
+            _ => (subject(&self.evaluator, item, rows)?, item.log_id),
+        };
+        let verdict = evals::judge(app, &self.identity, &self.evaluator, &subject, &self.metadata).await?;
+        Ok((verdict, log_id))
+    }
+
+    async fn rows(&self, items: &[Item]) -> Result<HashMap<i64, LogRow>, StoreError> {
+        let ids: Vec<i64> = items.iter().filter_map(|item| item.log_id).collect();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = logs::find_many(&self.context.app.logs, self.context.org, &ids).await?;
+        Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+    }
+}
+
+/// What an item is about: a log row, or a case whose answer is at hand.
+fn subject(
+    evaluator: &Evaluator,
+    item: &Item,
+    rows: &mut HashMap<i64, LogRow>,
+) -> Result<Subject, NoVerdict> {
+    if let Some(input) = &item.input {
+        let given = item.metadata.as_ref().and_then(|metadata| metadata.get("output"));
+        let output = given.or(expected(item));
+        return Ok(Subject::of_case(&evaluator.field, input, output, expected(item)));
+    }
+    let row = item.log_id.and_then(|id| rows.remove(&id));
+    let row = row.ok_or_else(|| NoVerdict::Never("the log row is no longer there".into()))?;
+    Ok(Subject::of_row(&evaluator.field, &row))
+}
+
+fn expected(item: &Item) -> Option<&Value> {
+    item.expected.as_ref().filter(|expected| !expected.is_null())
+}

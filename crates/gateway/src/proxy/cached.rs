@@ -1,0 +1,300 @@
+//! The cache as a stage of the proxy: what a request asks of it, the answer that is given from it, and the copy that is
+//! kept of one that passes. Entries are whole bodies in the caller's format; streams are folded on the way in and
+//! replayed on the way out.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use gateway_core::cache::{
+    Parts as KeyParts, Target as KeyTarget, cacheable, changes_answer, key, rest_key, split, storable,
+};
+use gateway_core::embed;
+use gateway_core::llm::fold::{self, Folder};
+use gateway_core::llm::paths::Operation;
+use gateway_core::llm::usage::{Kind, Usage};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde_json::{Value, json};
+
+use super::ask::{self, About, Question};
+use super::call::Call;
+use super::headers;
+use super::record::Record;
+use super::reshape::Collected;
+use super::tee::{Source, Tee};
+use super::upstream::Answered;
+use crate::app::App;
+use crate::auth::Identity;
+use crate::cache::{Answer, Ask, Entry, Hit, Lead, Lookup, Mode, Probe};
+use crate::problem::{Outcome, Problem};
+
+pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
+/// An answer larger than this is not kept.
+const LARGEST: usize = 4 << 20;
+/// For the vector of a question, when a provider makes it.
+const EMBED_TIME: Duration = Duration::from_secs(5);
+const BUILTIN: &str = "builtin";
+
+/// What the caller asks of the cache.
+pub struct Caching {
+    pub mode: Mode,
+    pub ttl: Duration,
+    pub namespace: String,
+    pub threshold: f32,
+}
+
+/// What the cache had.
+pub enum Found {
+    Hit(Hit),
+    /// The answer is to be kept, and perhaps others wait for it.
+    Lead(Box<Keeping>),
+    /// Such a request is answered by the provider each time.
+    Nothing,
+}
+
+/// The right to fill an entry.
+pub struct Keeping {
+    lead: Lead,
+    probe: Option<Probe>,
+}
+
+/// Looks the request up. Waits for the same request of somebody else, if there is one under way.
+pub async fn look(
+    app: &Arc<App>,
+    identity: &Identity,
+    call: &Call,
+    head: &Parts,
+    body: &[u8],
+    ends_at: Instant,
+) -> Found {
+    let Some(caching) = &call.caching else { return Found::Nothing };
+    if !cacheable(head.method.as_str(), call.operation) {
+        return Found::Nothing;
+    }
+    let bases: Vec<Option<String>> =
+        call.hops.iter().map(|hop| hop.target.base.as_ref().map(|base| base.to_string())).collect();
+    let targets: Vec<KeyTarget<'_>> = call
+        .hops
+        .iter()
+        .zip(&bases)
+        .map(|(hop, base)| KeyTarget {
+            provider: &hop.target.name,
+            base: base.as_deref().filter(|_| hop.target.guarded),
+            model: hop.model.as_deref(),
+        })
+        .collect();
+    let named = head.headers.iter().filter(|(name, _)| changes_answer(name.as_str()));
+    let named: Vec<(&str, &[u8])> = named.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let parts = KeyParts {
+        org: identity.org.id,
+        namespace: &caching.namespace,
+        targets: &targets,
+        format: call.format_is_set.then(|| call.caller.as_str()),
+        path: head.uri.path(),
+        query: head.uri.query(),
+        content_type: head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
+        headers: &named,
+    };
+    let Ok(key) = key(&parts, body) else { return Found::Nothing };
+    let asked = Ask {
+        org: identity.org.id,
+        namespace: &caching.namespace,
+        key,
+        mode: caching.mode,
+        ttl: caching.ttl,
+        patience: ends_at.saturating_duration_since(Instant::now()),
+    };
+    let lead = match app.cache.look(asked).await {
+        Lookup::Hit(hit) => return Found::Hit(hit),
+        Lookup::Lead(lead) => lead,
+    };
+    if caching.mode != Mode::Semantic {
+        return Found::Lead(Box::new(Keeping { lead, probe: None }));
+    }
+    let Some(split) = split(call.operation, body) else {
+        return Found::Lead(Box::new(Keeping { lead, probe: None }));
+    };
+    let Some((model, vector)) = embedding(app, identity, &split.text).await else {
+        return Found::Lead(Box::new(Keeping { lead, probe: None }));
+    };
+    let probe = Probe { rest: rest_key(&parts, &split), model, vector, text: split.text };
+    match lead.similar(&probe, caching.threshold) {
+        Lookup::Hit(hit) => Found::Hit(hit),
+        Lookup::Lead(lead) => Found::Lead(Box::new(Keeping { lead, probe: Some(probe) })),
+    }
+}
+
+/// The vector of a text, by the configured model. None when its provider cannot be had: then only equal requests hit.
+async fn embedding(app: &Arc<App>, identity: &Identity, text: &str) -> Option<(String, Vec<f32>)> {
+    let config = &app.config.judge;
+    let (provider, model) = (&config.embed_provider, &config.embed_model);
+    if provider == BUILTIN {
+        let dims = usize::try_from(config.embed_dims).unwrap_or(256);
+        return Some((model.clone(), embed::hash_v1(text, dims)));
+    }
+    let body = json!({"model": model, "input": text});
+    let question = Question {
+        provider: provider.clone(),
+        about: About::Embeddings,
+        body: body.as_object().cloned().unwrap_or_default(),
+        metadata: serde_json::Map::new(),
+        timeout: Some(EMBED_TIME),
+        is_counted: true,
+    };
+    // Calls of the gateway's own are made by the main runtime.
+    let answer = app.runtime.spawn(asked(Arc::clone(app), identity.clone(), question)).await.ok()?.ok()?;
+    let answer: Value = serde_json::from_slice(answer.status.is_success().then_some(&answer.body)?).ok()?;
+    let vector: Vec<f32> = serde_json::from_value(answer["data"][0]["embedding"].clone()).ok()?;
+    (!vector.is_empty()).then(|| (format!("{provider}/{model}"), vector))
+}
+
+/// The question goes the way that this request is on itself, so its future must have a type of its own.
+fn asked(
+    app: Arc<App>,
+    identity: Identity,
+    question: Question,
+) -> Pin<Box<dyn Future<Output = Outcome<ask::Answer>> + Send>> {
+    Box::pin(async move { ask::ask(&app, &identity, question).await })
+}
+
+/// Answers from the cache.
+pub fn give(
+    app: &App,
+    call: &Call,
+    identity: &Identity,
+    mut record: Record,
+    entry: &Entry,
+) -> Outcome<Response> {
+    let mut headers: HeaderMap = entry.headers.iter().cloned().collect();
+    let format = call.caller_format();
+    let pieces: VecDeque<Bytes> = match format.filter(|_| call.wants_stream) {
+        Some(format) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            let events = fold::replay(format, &entry.body, call.wants_usage).map_err(Problem::internal)?;
+            events.into_iter().map(Bytes::from).collect()
+        }
+        None => VecDeque::from([entry.body.clone()]),
+    };
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(AGE, entry.age_seconds(app.clock.now()).into());
+    record.found(entry.status, &entry.provider, entry.model.as_deref(), entry.usage.as_ref());
+    headers::complete_found(&mut headers, identity, &record);
+    let answered = Answered {
+        kind: Kind::Opaque,
+        collected: Some(Collected { raw: entry.body.clone(), body: entry.body.clone() }),
+        ..Answered::new(http::Response::new(()).into_parts().0, Source::Pieces(pieces))
+    };
+    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call, None)));
+    *response.status_mut() = entry.status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+/// What is kept of an answer while it passes.
+pub struct Keeper {
+    keeping: Box<Keeping>,
+    status: StatusCode,
+    headers: HeaderMap,
+    operation: Operation,
+    provider: String,
+    model: Option<String>,
+    copy: Copy,
+}
+
+enum Copy {
+    Ready(Bytes),
+    Plain(Vec<u8>),
+    Stream(Box<Folder>),
+    /// Too large, or not understood.
+    Lost,
+}
+
+impl Keeper {
+    /// None, with all who wait let go, when the answer is none to be kept.
+    pub fn new(keeping: Box<Keeping>, call: &Call, answered: &Answered) -> Option<Self> {
+        let status = answered.head.status;
+        let copy = match (&answered.collected, answered.kind) {
+            _ if status != StatusCode::OK => None,
+            (Some(collected), _) => Some(Copy::Ready(collected.body.clone())),
+            (None, Kind::Json) => Some(Copy::Plain(Vec::new())),
+            (None, Kind::Sse | Kind::EventStream) => call.format().map(|format| {
+                let kind = if answered.translator.is_some() { Kind::Sse } else { answered.kind };
+                Copy::Stream(Box::new(Folder::new(format, kind, LARGEST)))
+            }),
+            (None, Kind::Opaque) => None,
+        };
+        let Some(copy) = copy else {
+            keeping.lead.failed();
+            return None;
+        };
+        let mut headers = answered.head.headers.clone();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Some(Self {
+            keeping,
+            status,
+            headers,
+            operation: call.operation,
+            provider: call.target().name.clone(),
+            model: call.model().map(ToOwned::to_owned),
+            copy,
+        })
+    }
+
+    /// A piece in the caller's format passes.
+    pub fn saw(&mut self, data: &[u8]) {
+        let fits = match &mut self.copy {
+            Copy::Plain(body) => {
+                body.extend_from_slice(data);
+                body.len() <= LARGEST
+            }
+            Copy::Stream(folder) => folder.feed(data).is_ok(),
+            Copy::Ready(_) | Copy::Lost => true,
+        };
+        if !fits {
+            self.copy = Copy::Lost;
+        }
+    }
+
+    /// The answer is complete.
+    pub fn complete(self, usage: Option<Usage>) {
+        let body = match self.copy {
+            Copy::Ready(body) => Some(body),
+            Copy::Plain(body) => Some(body.into()),
+            Copy::Stream(folder) => folder.finish().ok().map(Bytes::from),
+            Copy::Lost => None,
+        };
+        let Keeping { lead, probe } = *self.keeping;
+        match body.filter(|body| storable(self.operation, self.status.as_u16(), body)) {
+            None => lead.failed(),
+            Some(body) => {
+                let answer = Answer {
+                    status: self.status,
+                    headers: self.headers,
+                    body,
+                    provider: self.provider,
+                    model: self.model,
+                    usage,
+                };
+                lead.complete(answer, probe.as_ref());
+            }
+        }
+    }
+
+    /// The answer broke off.
+    pub fn broke(self) {
+        self.keeping.lead.failed();
+    }
+}
+
+/// The call came to nothing: nobody waits for it any longer.
+pub fn failed(keeping: Option<Box<Keeping>>) {
+    if let Some(keeping) = keeping {
+        keeping.lead.failed();
+    }
+}

@@ -1,0 +1,149 @@
+//! A request in one wire format for a provider of another: what is sent there, and how its answer reads to the caller.
+//! The formats themselves are in `core::llm::translate`; this is what the proxy has to know of a call for it.
+
+use bytes::Bytes;
+use gateway_core::llm::chat::Untranslatable;
+use gateway_core::llm::paths::Operation;
+use gateway_core::llm::translate::{self, Ask, Reply, StreamTranslator, Unreadable};
+use gateway_core::llm::{ClientShape, Shape};
+use http::StatusCode;
+
+use super::call::{Call, Hop};
+use super::target::Target;
+use crate::problem::{Outcome, Problem};
+
+/// How the attempt under way was translated.
+pub struct Translation {
+    /// Where the provider takes it.
+    pub path: String,
+    /// Fields of the caller's that were left out.
+    pub dropped: Vec<String>,
+    from: Shape,
+    to: ClientShape,
+    model: String,
+    about: About,
+}
+
+enum About {
+    Chat { usage_wanted: bool, has_responses: bool },
+    Embeddings { base64: bool },
+    Models,
+}
+
+/// Does the caller's request mean nothing to this target as it is?
+pub fn is_needed(call: &Call, target: &Target) -> bool {
+    let foreign = call.caller_is_known && call.caller.native() != target.shape;
+    match call.operation {
+        Operation::Chat
+        | Operation::Responses
+        | Operation::Messages
+        | Operation::GenerateContent
+        | Operation::Converse => {
+            foreign
+                || (call.operation == Operation::Responses
+                    && call.caller == ClientShape::OpenAiResponses
+                    && target.kind.responses_path.is_none())
+        }
+        Operation::Embeddings => foreign && call.caller == ClientShape::OpenAiChat,
+        Operation::Models => foreign && call.format_is_set,
+        Operation::Completions | Operation::Other => false,
+    }
+}
+
+/// Can the target be asked for such a thing at all?
+pub fn is_possible(call: &Call, target: &Target) -> bool {
+    call.operation == Operation::Embeddings || path(call, target, Some("model")).is_some()
+}
+
+/// What is sent to the hop of the attempt under way.
+pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> Outcome<(Translation, Bytes)> {
+    let (target, model) = (&hop.target, hop.model.as_deref());
+    let nowhere = || Problem::bad_request(format!("{} has no endpoint that takes this request", target.name));
+    let path = || path(call, target, model).ok_or_else(nowhere);
+    let has_responses = through_responses(call, target, model);
+    let (path, dropped, body, about) = match call.operation {
+        Operation::Models => (path()?, Vec::new(), Vec::new(), About::Models),
+        Operation::Embeddings => {
+            let model = model.unwrap_or_default();
+            let made = translate::embed_request(target.shape, body, model).map_err(problem)?;
+            (made.path, made.dropped, made.body, About::Embeddings { base64: made.base64 })
+        }
+        _ => {
+            let ask = Ask {
+                model: model.ok_or_else(|| Problem::field("model", "is required"))?,
+                stream: call.stream,
+                takes_include_usage: target.kind.takes_include_usage,
+                has_responses,
+            };
+            let made = translate::request(call.caller, target.shape, body, &ask).map_err(problem)?;
+            (path()?, made.dropped, made.body, About::Chat { usage_wanted: made.usage_wanted, has_responses })
+        }
+    };
+    let translation = Translation {
+        path,
+        dropped,
+        from: target.shape,
+        to: call.caller,
+        model: model.unwrap_or_default().to_owned(),
+        about,
+    };
+    Ok((translation, body.into()))
+}
+
+impl Translation {
+    /// A whole answer in the caller's format.
+    pub fn answer(&self, body: &[u8], name: &str, created: i64) -> Result<Vec<u8>, Unreadable> {
+        match self.about {
+            About::Chat { .. } => {
+                translate::response(self.from, self.to, body, &self.reply(name, created, true))
+            }
+            About::Embeddings { base64 } => translate::embed_response(self.from, body, &self.model, base64),
+            About::Models => translate::models(self.from, self.to, body),
+        }
+    }
+
+    pub fn error(&self, status: StatusCode, body: &[u8]) -> Vec<u8> {
+        translate::error(self.from, self.to, status.as_u16(), body)
+    }
+
+    /// `whole`: the stream is folded or kept, and shall tell its usage whether the caller asked for it or not.
+    pub fn stream(&self, name: &str, created: i64, whole: bool) -> StreamTranslator {
+        StreamTranslator::new(self.from, self.to, &self.reply(name, created, whole))
+    }
+
+    fn reply<'a>(&'a self, name: &'a str, created: i64, whole: bool) -> Reply<'a> {
+        let (asked, has_responses) = match self.about {
+            About::Chat { usage_wanted, has_responses } => (usage_wanted, has_responses),
+            About::Embeddings { .. } | About::Models => (false, false),
+        };
+        Reply { id: name, model: &self.model, created, usage_wanted: asked || whole, has_responses }
+    }
+}
+
+fn path(call: &Call, target: &Target, model: Option<&str>) -> Option<String> {
+    let operation = match (call.operation, target.shape) {
+        (Operation::Models | Operation::Embeddings, _) => call.operation,
+        (_, Shape::OpenAi) if through_responses(call, target, model) => Operation::Responses,
+        (_, Shape::OpenAi | Shape::Cohere) => Operation::Chat,
+        (_, Shape::Anthropic) => Operation::Messages,
+        (_, Shape::Gemini) => Operation::GenerateContent,
+        (_, Shape::Bedrock) => Operation::Converse,
+    };
+    target.kind.path_for(operation, model, call.stream)
+}
+
+/// Is the provider spoken to in OpenAI's responses rather than its chat completions?
+fn through_responses(call: &Call, target: &Target, model: Option<&str>) -> bool {
+    target.kind.responses_path.is_some()
+        && translate::through_responses(call.caller, model.unwrap_or_default())
+}
+
+fn problem(why: Untranslatable) -> Problem {
+    match why {
+        Untranslatable::Malformed { field, message } if field.is_empty() => Problem::bad_request(message),
+        Untranslatable::Malformed { field, message } => Problem::field(&field, message),
+        Untranslatable::Refused { field, message } => {
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", format!("{field}: {message}"))
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! Runs: over log rows and datasets, with and without models, cancelled and compared.
+
+use serde_json::{Value, json};
+
+use crate::on_both;
+use crate::support::check::fields;
+use crate::support::rows::{at, row, with};
+use crate::support::{Account, Backend, Proxied, TestApp};
+use crate::upstream::Reply;
+
+fn answer(text: &str) -> Vec<u8> {
+    json!({"choices": [{"message": {"role": "assistant", "content": text}}]}).to_string().into_bytes()
+}
+
+/// Rows that answered these texts, oldest first; their ids.
+async fn answered(app: &TestApp, by: &Account, texts: &[&str]) -> Vec<i64> {
+    let now = app.app.clock.now();
+    let rows: Vec<_> =
+        texts.iter().map(|text| with(row(by, now), |row| row.response = answer(text))).collect();
+    app.write(&rows).await;
+    rows.iter().map(|row| row.id).collect()
+}
+
+fn contains(text: &str) -> Value {
+    json!({"value": text})
+}
+
+on_both!(a_run_judges_recent_rows_and_its_results_can_be_read, |app| async move {
+    let ada = app.signup("acme").await;
+    let ids = answered(&app, &ada, &["{\"a\": 1}", "no json", "[]"]).await;
+    let eval = app.eval(&ada, "static", "is_json", json!({})).await;
+    let path = format!("/api/v1/evals/{}/run", eval["id"]);
+    let made = app.call(http::Method::POST, &path).bearer(&ada.token).send().await.expect(202);
+    assert_eq!(
+        fields(&made),
+        [
+            "completed",
+            "created_at",
+            "dataset_id",
+            "dataset_version",
+            "error",
+            "errors",
+            "eval_id",
+            "failed",
+            "finished_at",
+            "id",
+            "passed",
+            "started_at",
+            "status",
+            "target",
+            "total",
+            "trigger"
+        ]
+    );
+    assert_eq!(
+        (&made["status"], &made["total"], &made["trigger"]),
+        (&json!("queued"), &json!(3), &json!("manual"))
+    );
+    let run = app.end_of_run(&ada, &made).await;
+    assert_eq!((&run["status"], &run["completed"]), (&json!("completed"), &json!(3)));
+    assert_eq!((&run["passed"], &run["failed"], &run["errors"]), (&json!(2), &json!(1), &json!(0)));
+
+    let results = app.run_results(&ada, &run).await;
+    assert_eq!(results["errors"], json!([]));
+    let list = results["results"].as_array().unwrap();
+    assert_eq!(
+        fields(&list[0]),
+        ["case_id", "created_at", "details", "eval_id", "id", "log_id", "passed", "run_id", "score"]
+    );
+    let mut verdicts: Vec<(i64, bool)> =
+        list.iter().map(|r| (r["log_id"].as_i64().unwrap(), r["passed"].as_bool().unwrap())).collect();
+    verdicts.sort_unstable();
+    assert_eq!(verdicts, [(ids[0], true), (ids[1], false), (ids[2], true)]);
+    let failed = list.iter().find(|r| r["passed"] == false).unwrap();
+    assert_eq!(failed["score"], 0.0);
+    assert!(failed["details"].as_str().unwrap().starts_with("not valid JSON"));
+
+    let path = format!("/api/v1/evals/{}/results?limit=2", eval["id"]);
+    let page = app.get(&path).bearer(&ada.token).send().await;
+    let bare = page.expect(200);
+    assert_eq!(bare.as_array().unwrap().len(), 2);
+    let cursor = page.header("x-next-cursor").unwrap();
+    let rest = app.get(&format!("{path}&cursor={cursor}")).bearer(&ada.token).send().await;
+    assert_eq!(rest.expect(200).as_array().unwrap().len(), 1);
+    assert_eq!(rest.header("x-next-cursor"), None);
+
+    let metrics = app.get("/api/v1/metrics").bearer(&ada.token).send().await.expect(200);
+    assert_eq!(metrics["evals"], json!({"passed": 2, "failed": 1}));
+    let text =
+        app.get("/api/v1/metrics").header("accept", "text/plain").bearer(&ada.token).send().await.text();
+    assert!(text.contains("gateway_eval_results_total{verdict=\"passed\"} 2"), "{text}");
+});
+
+on_both!(rows_are_chosen_by_filter_or_by_name, |app| async move {
+    let ada = app.signup("acme").await;
+    let eve = app.signup("evil").await;
+    let on = |time: &str, model: &str| with(row(&ada, at(time)), |row| row.model = Some(model.into()));
+    let rows = [
+        on("2026-01-01T00:00:00.000Z", "old"),
+        on("2026-02-01T00:00:00.000Z", "new"),
+        with(on("2026-02-02T00:00:00.000Z", "new"), |row| row.provider = "groq".into()),
+        with(on("2026-02-03T00:00:00.000Z", "own"), |row| row.source = gateway_core::logs::Source::Api),
+        with(on("2026-02-04T00:00:00.000Z", "list"), |row| row.path = "/v1/models".into()),
+    ];
+    app.write(&rows).await;
+    let theirs = row(&eve, at("2026-02-01T00:00:00.000Z"));
+    app.write(std::slice::from_ref(&theirs)).await;
+    let eval = app.eval(&ada, "static", "status_ok", json!({})).await;
+    let judged = async |body: Value| {
+        let run = app.eval_run(&ada, &eval, body).await;
+        let results = app.run_results(&ada, &run).await;
+        let mut ids: Vec<i64> =
+            results["results"].as_array().unwrap().iter().map(|r| r["log_id"].as_i64().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(
+        judged(json!({})).await,
+        [rows[0].id, rows[1].id, rows[2].id],
+        "neither own calls nor lists of models"
+    );
+    assert_eq!(judged(json!({"limit": 1})).await, [rows[2].id]);
+    assert_eq!(judged(json!({"limit": 100_000, "model": "new"})).await, [rows[1].id, rows[2].id]);
+    assert_eq!(judged(json!({"provider": "groq"})).await, [rows[2].id]);
+    assert_eq!(
+        judged(json!({"from": "2026-01-15T00:00:00Z", "to": "2026-02-02T00:00:00Z"})).await,
+        [rows[1].id]
+    );
+    assert_eq!(
+        judged(json!({"log_ids": [rows[3].id, rows[0].id, rows[0].id]})).await,
+        [rows[0].id, rows[3].id]
+    );
+
+    let path = format!("/api/v1/evals/{}/run", eval["id"]);
+    for (body, named) in [
+        (json!({"log_ids": [theirs.id]}), "log_ids"),
+        (json!({"log_ids": [4711]}), "log_ids"),
+        (json!({"log_ids": []}), "log_ids"),
+        (json!({"log_ids": ["x"]}), "log_ids"),
+        (json!({"limit": 0}), "limit"),
+        (json!({"limit": "x"}), "limit"),
+        (json!({"from": "yesterday"}), "from"),
+    ] {
+        let error =
+            app.post(&path, body.clone()).bearer(&ada.token).send().await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains(named), "{body}: {error}");
+    }
+    app.post("/api/v1/evals/4711/run", json!({}))
+        .bearer(&ada.token)
+        .send()
+        .await
+        .expect_error(404, "not_found");
+});
+
+on_both!(a_run_that_could_judge_nothing_has_failed_and_says_why, |app| async move {
+    let ada = app.signup("acme").await;
+    let eval = app.eval(&ada, "static", "is_json", json!({})).await;
+    let empty = app.eval_run(&ada, &eval, json!({})).await;
+    assert_eq!((&empty["status"], &empty["total"]), (&json!("failed"), &json!(0)));
+    assert!(empty["error"].as_str().unwrap().contains("nothing to judge"), "{empty}");
+
+    let off = gateway_core::logs::Stored::Off;
+    let now = app.app.clock.now();
+    let bare = with(row(&ada, now), |row| (row.response_stored, row.response) = (off, Vec::new()));
+    app.write(std::slice::from_ref(&bare)).await;
+    let run = app.eval_run(&ada, &eval, json!({})).await;
+    assert_eq!((&run["status"], &run["errors"], &run["completed"]), (&json!("failed"), &json!(1), &json!(1)));
+    assert!(run["error"].as_str().unwrap().contains("not kept"), "{run}");
+    let results = app.run_results(&ada, &run).await;
+    assert_eq!(results["errors"][0]["log_id"], bare.id);
+    assert!(results["errors"][0]["error"].as_str().unwrap().contains("not kept"));
+
+    answered(&app, &ada, &["{}"]).await;
+    let run = app.eval_run(&ada, &eval, json!({})).await;
+    assert_eq!((&run["status"], &run["passed"], &run["errors"]), (&json!("completed"), &json!(1), &json!(1)));
+});
+
+on_both!(a_failed_request_fails_where_an_answer_is_wanted, |app| async move {
+    let ada = app.signup("acme").await;
+    let broken = with(row(&ada, app.app.clock.now()), |row| {
+        (row.status, row.error_code, row.response) = (502, Some("provider_error".into()), Vec::new());
+    });
+    app.write(&[broken]).await;
+    for (evaluator, config) in
+        [("is_json", json!({})), ("status_ok", json!({})), ("not_contains", contains("x"))]
+    {
+        let eval = app.eval(&ada, "static", evaluator, config).await;
+        let run = app.eval_run(&ada, &eval, json!({})).await;
+        assert_eq!((&run["failed"], &run["errors"]), (&json!(1), &json!(0)), "{evaluator}: {run}");
+    }
+});
+
+on_both!(runs_are_listed_found_and_deleted_with_their_eval, |app| async move {
+    let ada = app.signup("acme").await;
+    answered(&app, &ada, &["x"]).await;
+    let (one, two) = (
+        app.eval(&ada, "static", "is_json", json!({})).await,
+        app.eval(&ada, "static", "status_ok", json!({})).await,
+    );
+    let first = app.eval_run(&ada, &one, json!({})).await;
+    let second = app.eval_run(&ada, &two, json!({})).await;
+    let list = async |query: &str| {
+        app.get(&format!("/api/v1/evals/runs?{query}")).bearer(&ada.token).send().await.expect(200)
+    };
+    assert_eq!(list("").await, json!({"runs": [second, first], "next_cursor": null}));
+    assert_eq!(list(&format!("eval_id={}", one["id"])).await["runs"], json!([first]));
+    assert_eq!(list("status=failed").await["runs"], json!([]));
+    let page = list("limit=1").await;
+    assert_eq!(page["runs"], json!([second]));
+    assert_eq!(
+        list(&format!("cursor={}", page["next_cursor"].as_str().unwrap())).await["runs"],
+        json!([first])
+    );
+    app.get("/api/v1/evals/runs?status=odd").bearer(&ada.token).send().await.expect_error(400, "bad_request");
+    app.get("/api/v1/evals/runs/x").bearer(&ada.token).send().await.expect_error(400, "bad_request");
+    app.get("/api/v1/evals/runs/4711").bearer(&ada.token).send().await.expect_error(404, "not_found");
+    app.delete(&format!("/api/v1/evals/{}", one["id"])).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(list("").await["runs"], json!([second]));
+    let path = format!("/api/v1/evals/runs/{}", first["id"]);
+    app.get(&path).bearer(&ada.token).send().await.expect_error(404, "not_found");
+});
+
+on_both!(two_runs_are_compared_item_by_item, |app| async move {
+    let ada = app.signup("acme").await;
+    let ids = answered(&app, &ada, &["a b", "a", "b", "c"]).await;
+    let eval = app.eval(&ada, "static", "contains", contains("a")).await;
+    let before = app.eval_run(&ada, &eval, json!({})).await;
+    let path = format!("/api/v1/evals/{}", eval["id"]);
+    app.put(&path, json!({"config": contains("b")})).bearer(&ada.token).send().await.expect(200);
+    let after = app.eval_run(&ada, &eval, json!({"log_ids": &ids[..3]})).await;
+    let compare =
+        |run: &Value, to: &Value| format!("/api/v1/evals/runs/{}/compare?to={}", run["id"], to["id"]);
+    let both = app.get(&compare(&before, &after)).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&both["eval_id"], &both["compared"]), (&eval["id"], &json!(3)));
+    assert_eq!((&both["run"]["pass_rate"], &both["run"]["total"]), (&json!(0.5), &json!(4)));
+    assert_eq!((&both["to"]["id"], &both["to"]["passed"]), (&after["id"], &json!(2)));
+    assert_eq!(both["gained"], json!([{"log_id": ids[2], "case_id": null, "score": 0.0, "to_score": 1.0}]));
+    assert_eq!(both["lost"], json!([{"log_id": ids[1], "case_id": null, "score": 1.0, "to_score": 0.0}]));
+
+    let other = app.eval(&ada, "static", "status_ok", json!({})).await;
+    let other = app.eval_run(&ada, &other, json!({})).await;
+    for (path, named) in [
+        (compare(&before, &other), "another eval"),
+        (compare(&before, &json!({"id": 4711})), "to"),
+        (format!("/api/v1/evals/runs/{}/compare?to=x", before["id"]), "to"),
+        (format!("/api/v1/evals/runs/{}/compare", before["id"]), "to"),
+    ] {
+        let error = app.get(&path).bearer(&ada.token).send().await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains(named), "{error}");
+    }
+});
+
+on_both!(a_dataset_is_judged_by_what_its_cases_hold, |app| async move {
+    let ada = app.signup("acme").await;
+    let cases = [
+        json!({"input": "capital of Italy?", "expected": "Rome", "metadata": {"output": "Rome"}}),
+        json!({"input": "capital of France?", "expected": "Paris", "metadata": {"output": "Lyon"}}),
+        json!({"input": "capital of Spain?", "expected": "Madrid"}),
+        json!({"input": "capital of nowhere?"}),
+    ];
+    let dataset = app.dataset(&ada, &cases).await;
+    let eval = app.eval(&ada, "similarity", "levenshtein", json!({"threshold": 1})).await;
+    let path = format!("/api/v1/datasets/{dataset}/eval");
+    let run = app.post(&path, json!({"eval_id": eval["id"]})).bearer(&ada.token).send().await.expect(202);
+    assert_eq!(
+        (&run["dataset_id"], &run["trigger"], &run["total"]),
+        (&json!(dataset), &json!("dataset"), &json!(4))
+    );
+    let run = app.end_of_run(&ada, &run).await;
+    assert_eq!((&run["passed"], &run["failed"], &run["errors"]), (&json!(2), &json!(1), &json!(1)), "{run}");
+    let results = app.run_results(&ada, &run).await;
+    assert!(
+        results["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|r| r["case_id"].is_string() && r["log_id"].is_null())
+    );
+
+    for (body, named) in [
+        (json!({}), "eval_id"),
+        (json!({"eval_id": 4711}), "eval_id"),
+        (json!({"eval_id": "x"}), "eval_id"),
+        (json!({"eval_id": eval["id"], "version": 1}), "version"),
+        (json!({"eval_id": eval["id"], "version": 0}), "version"),
+        (json!({"eval_id": eval["id"], "target": {"provider": "nowhere", "model": "m"}}), "target.provider"),
+        (json!({"eval_id": eval["id"], "target": {"provider": "sandbox"}}), "model"),
+        (
+            json!({"eval_id": eval["id"], "target": {"provider": "sandbox", "model": "m",
+            "prompt": {"namespace": "a", "slug": "b"}}}),
+            "target.prompt",
+        ),
+        (
+            json!({"eval_id": eval["id"], "target": {"provider": "sandbox", "model": "m", "params": {"stream": true}}}),
+            "target.params",
+        ),
+    ] {
+        let error =
+            app.post(&path, body.clone()).bearer(&ada.token).send().await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains(named), "{body}: {error}");
+    }
+    let nowhere = format!("/api/v1/datasets/{}/eval", uuid::Uuid::new_v4());
+    app.post(&nowhere, json!({"eval_id": eval["id"]}))
+        .bearer(&ada.token)
+        .send()
+        .await
+        .expect_error(404, "not_found");
+});
+
+on_both!(a_target_is_asked_first_and_its_row_is_named, |app| async move {
+    let ada = app.signup("acme").await;
+    let save = json!({"namespace": "geo", "slug": "ask", "content": "What is the capital of {{country}}?"});
+    app.post("/api/v1/playground/save-version", save).bearer(&ada.token).send().await.expect(200);
+    let dataset = app
+        .dataset(&ada, &[json!({"input": {"country": "Italy"}}), json!({"input": {"country": "Peru"}})])
+        .await;
+    app.freeze(&ada, &dataset).await;
+    let eval = app.eval(&ada, "static", "contains", contains("capital of Italy")).await;
+    let target = json!({"provider": "sandbox", "model": "sandbox-small", "prompt": {"namespace": "geo", "slug": "ask"}});
+    let body = json!({"eval_id": eval["id"], "version": 1, "target": target});
+    let path = format!("/api/v1/datasets/{dataset}/eval");
+    let run = app.post(&path, body).bearer(&ada.token).send().await.expect(202);
+    assert_eq!((&run["dataset_version"], &run["target"]["prompt"]["version"]), (&json!(1), &json!(1)));
+    let run = app.end_of_run(&ada, &run).await;
+    assert_eq!(
+        (&run["status"], &run["passed"], &run["failed"]),
+        (&json!("completed"), &json!(1), &json!(1)),
+        "{run}"
+    );
+    let results = app.run_results(&ada, &run).await;
+    let id = &results["results"][0]["log_id"];
+    let mut row = json!(null);
+    for _ in 0..100 {
+        let answer = app.get(&format!("/api/v1/logs/{id}")).bearer(&ada.token).send().await;
+        if answer.status == 200 {
+            row = answer.json();
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!((&row["source"], &row["metadata"]["eval_run_id"]), (&json!("api"), &run["id"]), "{row}");
+
+    // A variable that a case does not have is an error of that case alone.
+    let save = json!({"namespace": "geo", "slug": "ask", "content": "{{continent}}?"});
+    app.post("/api/v1/playground/save-version", save).bearer(&ada.token).send().await.expect(200);
+    let run = app
+        .post(&path, json!({"eval_id": eval["id"], "target": target}))
+        .bearer(&ada.token)
+        .send()
+        .await
+        .expect(202);
+    let run = app.end_of_run(&ada, &run).await;
+    assert_eq!((&run["status"], &run["errors"]), (&json!("failed"), &json!(2)));
+    assert!(run["error"].as_str().unwrap().contains("continent"), "{run}");
+});
+
+fn verdict(text: &str) -> Reply {
+    let body = json!({"choices": [{"message": {"content": text}}], "usage": {"prompt_tokens": 3, "completion_tokens": 2}});
+    Reply::json(200, &body.to_string())
+}
+
+async fn judged_by(gateway: &Proxied) -> (Value, Value) {
+    let config = json!({"provider": "openai", "model": "gpt-4o", "criteria": "polite", "threshold": 0.6});
+    let eval = gateway.app.eval(&gateway.ada, "llm", "judge", config).await;
+    let run = gateway.app.eval_run(&gateway.ada, &eval, json!({})).await;
+    let results = gateway.app.run_results(&gateway.ada, &run).await;
+    (run, results)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_judges_strictly_and_may_mend_its_answer_once() {
+    for backend in Backend::BOTH {
+        let gateway = Proxied::start_with(backend, &[]).await;
+        answered(&gateway.app, &gateway.ada, &["Good day to you."]).await;
+        gateway.upstream.push(verdict("I think it is fine"));
+        gateway.upstream.push(verdict(r#"{"score": 0.9, "passed": false, "reason": "cold"}"#));
+        let (run, results) = judged_by(&gateway).await;
+        assert_eq!((&run["status"], &run["failed"]), (&json!("completed"), &json!(1)), "{run}");
+        let result = &results["results"][0];
+        assert_eq!(
+            (&result["score"], &result["details"]),
+            (&json!(0.9), &json!("cold")),
+            "an explicit verdict counts"
+        );
+        let sent = gateway.upstream.requests();
+        assert_eq!(sent.len(), 2);
+        let first = sent[0].json();
+        assert_eq!(first["response_format"]["type"], "json_schema");
+        let question = first["messages"][1]["content"].as_str().unwrap();
+        assert!(
+            question.contains("polite")
+                && question.contains("Good day to you.")
+                && question.contains("hello there")
+        );
+        assert!(sent[1].json()["messages"][3]["content"].as_str().unwrap().contains("not valid JSON"));
+        let rows = gateway.wait_for_rows(3).await;
+        let own: Vec<_> = rows.iter().filter(|row| row["source"] == "api").collect();
+        assert_eq!(own.len(), 2);
+        assert!(own.iter().all(|row| row["metadata"]["eval_run_id"] == run["id"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
+    let gateway = Proxied::start().await;
+    answered(&gateway.app, &gateway.ada, &["one"]).await;
+    gateway.upstream.push(Reply::json(500, "{}"));
+    gateway.upstream.push(verdict(r#"{"score": 0.7}"#));
+    let (run, _) = judged_by(&gateway).await;
+    assert_eq!(
+        (&run["status"], &run["passed"], &run["errors"]),
+        (&json!("completed"), &json!(1), &json!(0)),
+        "{run}"
+    );
+    assert_eq!(gateway.upstream.requests().len(), 2);
+
+    gateway.upstream.always(Reply::json(503, "{}"));
+    let (run, results) = judged_by(&gateway).await;
+    assert_eq!((&run["status"], &run["errors"]), (&json!("failed"), &json!(1)), "{run}");
+    assert!(results["errors"][0]["error"].as_str().unwrap().contains("provider_error"), "{results}");
+    assert_eq!(gateway.upstream.requests().len(), 5, "three tries");
+
+    // What a provider refuses for good is not asked again; a format that it does not know is left out.
+    gateway.upstream.always(Reply::json(400, r#"{"error": {"message": "no response_format"}}"#));
+    let (run, _) = judged_by(&gateway).await;
+    assert_eq!(run["status"], "failed");
+    let sent = gateway.upstream.requests();
+    assert_eq!(sent.len(), 7);
+    assert!(sent[6].json().get("response_format").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn embeddings_come_from_the_provider_that_is_named_or_from_the_house() {
+    let gateway = Proxied::start().await;
+    answered(&gateway.app, &gateway.ada, &["the cat sat on the mat", "quarterly revenue figures"]).await;
+    let config = json!({"reference": "A cat sits on a mat.", "threshold": 0.5});
+    let eval = gateway.app.eval(&gateway.ada, "similarity", "embedding", config.clone()).await;
+    let run = gateway.app.eval_run(&gateway.ada, &eval, json!({})).await;
+    assert_eq!((&run["passed"], &run["failed"]), (&json!(1), &json!(1)), "{run}");
+    assert!(gateway.upstream.requests().is_empty());
+
+    let body = json!({"data": [{"embedding": [1.0, 0.0]}, {"embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
+    gateway.upstream.always(Reply::json(200, &body.to_string()));
+    let mut config = config;
+    config["provider"] = json!("openai");
+    config["model"] = json!("text-embedding-3-small");
+    let eval = gateway.app.eval(&gateway.ada, "similarity", "embedding", config).await;
+    let run = gateway.app.eval_run(&gateway.ada, &eval, json!({"limit": 1})).await;
+    let results = gateway.app.run_results(&gateway.ada, &run).await;
+    assert!((results["results"][0]["score"].as_f64().unwrap() - 0.6).abs() < 1e-6, "{results}");
+    let sent = gateway.upstream.requests();
+    assert_eq!(sent[0].target(), "/v1/embeddings");
+    assert_eq!(sent[0].json()["input"][1], "A cat sits on a mat.");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
+    for backend in Backend::BOTH {
+        let gateway = Proxied::start_with(backend, &[]).await;
+        let (app, ada) = (&gateway.app, &gateway.ada);
+        let texts: Vec<String> = (0..30).map(|number| format!("text {number}")).collect();
+        answered(app, ada, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        gateway.upstream.always(verdict(r#"{"score": 1}"#).delay(std::time::Duration::from_millis(300)));
+        let config = json!({"provider": "openai", "model": "gpt-4o", "criteria": "any"});
+        let eval = app.eval(ada, "llm", "judge", config).await;
+        let path = format!("/api/v1/evals/{}/run", eval["id"]);
+        let run = app.post(&path, json!({})).bearer(&ada.token).send().await.expect(202);
+        gateway.upstream.wait_for_requests(1, std::time::Duration::from_secs(5)).await;
+        let cancel = format!("/api/v1/evals/runs/{}/cancel", run["id"]);
+        let cancelled = app.call(http::Method::POST, &cancel).bearer(&ada.token).send().await.expect(200);
+        assert_eq!(cancelled["status"], "cancelled");
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        let later = app.end_of_run(ada, &run).await;
+        assert_eq!((&later["status"], &later["completed"]), (&json!("cancelled"), &cancelled["completed"]));
+        assert!(gateway.upstream.arrivals().len() <= 16, "nothing more is asked");
+        app.call(http::Method::POST, &cancel).bearer(&ada.token).send().await.expect_error(409, "conflict");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn judges_keep_to_the_rate_limit_and_go_on_when_it_opens() {
+    let gateway = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
+    let (app, ada) = (&gateway.app, &gateway.ada);
+    let texts: Vec<String> = (0..110).map(|number| format!("text {number}")).collect();
+    answered(app, ada, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    gateway.upstream.always(verdict(r#"{"score": 1}"#));
+    app.begin_a_minute();
+    let config = json!({"provider": "openai", "model": "gpt-4o", "criteria": "any"});
+    let eval = app.eval(ada, "llm", "judge", config).await;
+    let path = format!("/api/v1/evals/{}/run", eval["id"]);
+    let run = app.post(&path, json!({"limit": 110})).bearer(&ada.token).send().await.expect(202);
+    gateway.upstream.wait_for_requests(100, std::time::Duration::from_secs(20)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(gateway.upstream.requests().len(), 100);
+    app.app.clock.advance(61_000);
+    let run = app.end_of_run(ada, &run).await;
+    assert_eq!(
+        (&run["status"], &run["passed"], &run["errors"]),
+        (&json!("completed"), &json!(110), &json!(0)),
+        "{run}"
+    );
+}
+
+on_both!(only_so_many_runs_may_wait, |app| async move {
+    let ada = app.signup("acme").await;
+    let ids = answered(&app, &ada, &["x"]).await;
+    let config = json!({"provider": "sandbox", "model": "m", "criteria": "any"});
+    let eval = app.eval(&ada, "llm", "judge", config).await;
+    // The sandbox answers at once, so the open runs are made by hand.
+    let org = ada.org_id.parse().unwrap();
+    let mut tx = app.app.db.begin().await.unwrap();
+    for _ in 0..100 {
+        let run = gateway_store::evals::NewRun {
+            id: app.app.new_number(),
+            org,
+            eval_id: eval["id"].as_i64().unwrap(),
+            dataset: None,
+            begun_by: "manual",
+            definition: &json!({}),
+            target: None,
+            created_by: "test",
+            now: app.app.clock.now(),
+        };
+        gateway_store::evals::insert_run(&mut tx, &run).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let path = format!("/api/v1/evals/{}/run", eval["id"]);
+    app.post(&path, json!({"log_ids": ids})).bearer(&ada.token).send().await.expect_error(409, "conflict");
+});

@@ -1,0 +1,241 @@
+//! Jobs in the background: leases, retries, bounds, and what is left when a node goes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use gateway::app::App;
+use gateway::jobs::{self, Context, Done, Failure, Job};
+use gateway_core::ids::{JobId, OrgId};
+use gateway_store::StoreError;
+use gateway_store::jobs as store;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::on_both;
+use crate::support::{Account, TestApp};
+
+/// A job that does as its fields say and leaves traces under its mark.
+#[derive(Clone, Serialize, Deserialize)]
+struct Probe {
+    mark: Uuid,
+    fails: usize,
+    takes_ms: u64,
+    key: Option<String>,
+}
+
+#[derive(Clone, Default)]
+struct Trace {
+    begun: usize,
+    running: usize,
+    most: usize,
+    ended: usize,
+    given_up: Vec<String>,
+}
+
+static TRACES: LazyLock<Mutex<HashMap<Uuid, Trace>>> = LazyLock::new(Mutex::default);
+
+fn trace(mark: Uuid) -> Trace {
+    TRACES.lock().unwrap().get(&mark).cloned().unwrap_or_default()
+}
+
+fn note<T>(mark: Uuid, change: impl FnOnce(&mut Trace) -> T) -> T {
+    change(TRACES.lock().unwrap().entry(mark).or_default())
+}
+
+/// Counts as running until it is dropped, however that happens.
+struct Running(Uuid);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        note(self.0, |trace| trace.running -= 1);
+    }
+}
+
+impl Job for Probe {
+    const NAME: &'static str = "probe";
+    const SLOTS: usize = 8;
+    const PER_ORG: i64 = 2;
+    const ATTEMPTS: i64 = 3;
+
+    fn only_one(&self) -> Option<String> {
+        self.key.clone()
+    }
+
+    async fn run(&self, _: &Context<'_>) -> Result<Done, Failure> {
+        let begun = note(self.mark, |trace| {
+            trace.begun += 1;
+            trace.running += 1;
+            trace.most = trace.most.max(trace.running);
+            trace.begun
+        });
+        let _running = Running(self.mark);
+        tokio::time::sleep(Duration::from_millis(self.takes_ms)).await;
+        if begun <= self.fails {
+            return Err(Failure(format!("failure {begun}")));
+        }
+        note(self.mark, |trace| trace.ended += 1);
+        Ok(Done::Finished)
+    }
+
+    async fn give_up(&self, _: &Context<'_>, why: &str) -> Result<(), StoreError> {
+        note(self.mark, |trace| trace.given_up.push(why.to_owned()));
+        Ok(())
+    }
+}
+
+fn probe() -> Probe {
+    Probe { mark: Uuid::new_v4(), fails: 0, takes_ms: 0, key: None }
+}
+
+fn org(account: &Account) -> OrgId {
+    account.org_id.parse().unwrap()
+}
+
+fn work(app: &Arc<App>) {
+    app.spawn(jobs::work::<Probe>(Arc::clone(app)));
+}
+
+async fn enqueue(app: &App, org: OrgId, job: &Probe) -> bool {
+    let mut tx = app.db.begin().await.unwrap();
+    let queued = jobs::enqueue(app, &mut tx, org, job).await.unwrap();
+    let added = queued.added;
+    tx.commit().await.unwrap();
+    queued.committed(app);
+    added
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("within 10 s: {what}");
+}
+
+/// Waits until no job is left.
+async fn until_empty(app: &TestApp) {
+    for _ in 0..500 {
+        if store::count(&app.app.db, Probe::NAME).await.unwrap() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("jobs are left after 10 s");
+}
+
+on_both!(a_job_runs_once_its_transaction_is_committed_and_not_before, |app| async move {
+    let ada = app.signup("acme").await;
+    work(&app.app);
+    let (kept, undone) = (probe(), probe());
+    let mut tx = app.app.db.begin().await.unwrap();
+    let queued = jobs::enqueue(&app.app, &mut tx, org(&ada), &undone).await.unwrap();
+    drop(tx);
+    queued.committed(&app.app);
+    assert!(enqueue(&app.app, org(&ada), &kept).await);
+    until("the job has run", || trace(kept.mark).ended == 1).await;
+    until_empty(&app).await;
+    assert_eq!((trace(kept.mark).begun, trace(undone.mark).begun), (1, 0));
+});
+
+on_both!(a_failed_job_is_tried_again_up_to_its_bound_and_then_given_up, |app| async move {
+    let ada = app.signup("acme").await;
+    work(&app.app);
+    let recovers = Probe { fails: 1, ..probe() };
+    let hopeless = Probe { fails: usize::MAX, ..probe() };
+    enqueue(&app.app, org(&ada), &recovers).await;
+    enqueue(&app.app, org(&ada), &hopeless).await;
+    until("both are through", || {
+        trace(recovers.mark).ended == 1 && !trace(hopeless.mark).given_up.is_empty()
+    })
+    .await;
+    until_empty(&app).await;
+    assert_eq!(trace(recovers.mark).begun, 2);
+    assert!(trace(recovers.mark).given_up.is_empty());
+    assert_eq!(trace(hopeless.mark).begun, 3);
+    assert_eq!(trace(hopeless.mark).given_up, ["failure 3"]);
+});
+
+on_both!(no_more_jobs_of_one_organization_run_at_once_than_allowed, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    work(&app.app);
+    let (many, few) = (Probe { takes_ms: 60, ..probe() }, Probe { takes_ms: 60, ..probe() });
+    for _ in 0..6 {
+        enqueue(&app.app, org(&ada), &many).await;
+    }
+    enqueue(&app.app, org(&eve), &few).await;
+    until("the other organization is served beside", || trace(few.mark).ended == 1).await;
+    assert!(trace(many.mark).ended < 6, "a queue of one organization held up another");
+    until("all have run", || trace(many.mark).ended == 6).await;
+    assert_eq!(trace(many.mark).most, 2);
+});
+
+on_both!(what_may_be_there_only_once_is_not_enqueued_twice, |app| async move {
+    let ada = app.signup("acme").await;
+    let job = Probe { key: Some("k".into()), ..probe() };
+    assert!(enqueue(&app.app, org(&ada), &job).await);
+    assert!(!enqueue(&app.app, org(&ada), &job).await);
+    assert!(enqueue(&app.app, org(&ada), &Probe { key: Some("other".into()), ..job.clone() }).await);
+    work(&app.app);
+    until_empty(&app).await;
+    assert_eq!(trace(job.mark).ended, 2);
+    assert!(enqueue(&app.app, org(&ada), &job).await, "once it is done, its like may come again");
+});
+
+on_both!(a_job_whose_holder_is_gone_is_taken_when_the_lease_ends, |app| async move {
+    let ada = app.signup("acme").await;
+    let job = probe();
+    enqueue(&app.app, org(&ada), &job).await;
+    let now = app.app.clock.now();
+    let (db, name) = (&app.app.db, Probe::NAME);
+    let first = store::claim(db, name, 2, "gone", now, now.plus(30_000)).await.unwrap().unwrap();
+    assert_eq!(first.attempts, 1);
+    assert_eq!(store::claim(db, name, 2, "other", now, now.plus(30_000)).await.unwrap(), None);
+    work(&app.app);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(trace(job.mark).begun, 0, "the lease is not over");
+    app.app.clock.advance(30_001);
+    until("it was taken over", || trace(job.mark).ended == 1).await;
+    until_empty(&app).await;
+    assert!(!store::renew(db, first.id, "gone", now).await.unwrap());
+});
+
+on_both!(of_many_who_claim_at_once_each_gets_another_job, |app| async move {
+    let ada = app.signup("acme").await;
+    for _ in 0..5 {
+        enqueue(&app.app, org(&ada), &probe()).await;
+    }
+    let now = app.app.clock.now();
+    let claims = (0..12).map(|number| {
+        let db = app.app.db.clone();
+        tokio::spawn(async move {
+            store::claim(&db, Probe::NAME, 100, &format!("h{number}"), now, now.plus(30_000)).await.unwrap()
+        })
+    });
+    let mut ids: Vec<JobId> = Vec::new();
+    for claim in claims.collect::<Vec<_>>() {
+        ids.extend(claim.await.unwrap().map(|claimed| claimed.id));
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 5);
+});
+
+on_both!(a_job_that_stopping_cut_short_is_done_after_the_next_start, |app| async move {
+    let ada = app.signup("acme").await;
+    work(&app.app);
+    let (short, long) = (Probe { takes_ms: 500, ..probe() }, Probe { takes_ms: 60_000, ..probe() });
+    enqueue(&app.app, org(&ada), &short).await;
+    enqueue(&app.app, org(&ada), &long).await;
+    until("both are under way", || trace(short.mark).running + trace(long.mark).running == 2).await;
+    let (config, data) = app.stop().await;
+    assert_eq!(trace(short.mark).ended, 1, "what is nearly done is let finish");
+    assert_eq!((trace(long.mark).running, trace(long.mark).ended), (0, 0));
+    let again = TestApp::start(config, data).await;
+    work(&again.app);
+    until("it was begun again at once", || trace(long.mark).begun == 2).await;
+    let claimed = store::next_due(&again.app.db, Probe::NAME).await.unwrap();
+    assert!(claimed.is_some_and(|due| due > again.app.clock.now()), "it is held again");
+});

@@ -1,0 +1,75 @@
+//! Evals and datasets to begin with.
+
+use std::time::Duration;
+
+use gateway_core::datasets::Content;
+use gateway_core::ids::{CaseId, DatasetId};
+use gateway_store::datasets::{self, Dataset};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Account, TestApp};
+
+impl TestApp {
+    /// Defines an eval and answers it.
+    pub async fn eval(&self, by: &Account, kind: &str, evaluator: &str, config: Value) -> Value {
+        let body = json!({"name": evaluator, "type": kind, "evaluator": evaluator, "config": config});
+        self.post("/api/v1/evals", body).bearer(&by.token).send().await.expect(201)
+    }
+
+    /// Has an eval run, waits for its end and answers the run.
+    pub async fn eval_run(&self, by: &Account, eval: &Value, body: Value) -> Value {
+        let path = format!("/api/v1/evals/{}/run", eval["id"]);
+        let run = self.post(&path, body).bearer(&by.token).send().await.expect(202);
+        self.end_of_run(by, &run).await
+    }
+
+    /// The run once nothing more happens to it.
+    pub async fn end_of_run(&self, by: &Account, run: &Value) -> Value {
+        let path = format!("/api/v1/evals/runs/{}", run["id"]);
+        for _ in 0..1_500 {
+            let run = self.get(&path).bearer(&by.token).send().await.expect(200);
+            if run["finished_at"].is_string() {
+                return run;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the run did not end within 30 s");
+    }
+
+    pub async fn run_results(&self, by: &Account, run: &Value) -> Value {
+        let path = format!("/api/v1/evals/runs/{}/results?limit=200", run["id"]);
+        self.get(&path).bearer(&by.token).send().await.expect(200)
+    }
+
+    /// A dataset with these cases, straight in the store.
+    pub async fn dataset(&self, of: &Account, cases: &[Value]) -> String {
+        let (org, now) = (of.org_id.parse().unwrap(), self.app.clock.now());
+        let dataset = Dataset {
+            id: self.app.new_id::<DatasetId>(),
+            name: "capitals".into(),
+            description: String::new(),
+            current_version: 0,
+            case_count: i64::try_from(cases.len()).unwrap(),
+            created_at: now,
+            updated_at: now,
+        };
+        let cases =
+            cases.iter().map(|case| (self.app.new_id::<CaseId>(), Content::from_value(case).unwrap()));
+        let mut tx = self.app.db.begin().await.unwrap();
+        datasets::insert(&mut tx, org, &dataset).await.unwrap();
+        datasets::add_cases(&mut tx, &dataset, cases.collect(), now).await.unwrap();
+        tx.commit().await.unwrap();
+        dataset.id.to_string()
+    }
+
+    /// Freezes the working copy as the next version.
+    pub async fn freeze(&self, of: &Account, dataset: &str) {
+        let org = of.org_id.parse().unwrap();
+        let id = DatasetId(dataset.parse::<Uuid>().unwrap());
+        let mut tx = self.app.db.begin().await.unwrap();
+        let held = datasets::hold(&mut tx, org, id).await.unwrap().unwrap();
+        datasets::freeze(&mut tx, &held, None, "test", self.app.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+}
