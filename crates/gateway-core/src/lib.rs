@@ -12,6 +12,7 @@ pub mod embed;
 pub mod evaluators;
 pub mod events;
 pub mod exports;
+pub mod hash;
 pub mod ids;
 pub mod limits;
 pub mod llm;

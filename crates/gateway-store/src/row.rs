@@ -6,7 +6,8 @@ use std::str::FromStr;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{
-    AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId,
+    OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
 };
 use gateway_core::time::Timestamp;
 use serde::Serialize;

@@ -33,8 +33,8 @@ use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
 use crate::prompts::Prompts;
+use crate::proxy::clients::Clients;
 use crate::proxy::pulse::Pulses;
-use crate::proxy::upstream::Clients;
 use crate::proxy::{Worker, target};
 use crate::vault::Vault;
 

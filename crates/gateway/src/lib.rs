@@ -15,6 +15,7 @@ pub mod jobs;
 pub mod log;
 pub mod metrics;
 mod outgoing;
+mod patience;
 pub mod problem;
 pub mod prompts;
 pub mod proxy;

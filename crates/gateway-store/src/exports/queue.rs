@@ -45,7 +45,7 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
             }
         }
     }
-    QUEUE.run(tx, owed).await
+    QUEUE.run(tx, owed.into_iter()).await
 }
 
 /// Enabled exports that have something to deliver now and are no other node's.

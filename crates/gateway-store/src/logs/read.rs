@@ -93,7 +93,7 @@ impl LogFilter {
             && after_id.is_none_or(|after| row.id > after)
             && (words.is_empty() || {
                 let found = of_bodies(&row.request, &row.response, row.response_is_stream);
-                words.iter().all(|word| found.contains(word))
+                words.iter().all(|word| found.split(' ').any(|found| found == word))
             })
     }
 }

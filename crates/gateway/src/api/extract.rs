@@ -12,7 +12,8 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::ids::{
-    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId, WebhookId,
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, KeyId, OrgId, PlayId, RubricId, SkillId,
+    TeamId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;

@@ -80,9 +80,9 @@ impl Budgets {
 }
 
 /// Writes rows to the store, and counts what they cost.
-pub async fn write(app: &App, rows: &[LogRow]) -> Result<(), StoreError> {
+pub async fn write(app: &App, rows: &[LogRow], pause: Duration) -> Result<(), StoreError> {
     let _turn = app.budgets.gate.lock().await;
-    let fresh = logs::write_batch(&app.logs, rows).await?;
+    let fresh = logs::write_at_ease(&app.logs, rows, pause).await?;
     app.budgets.stored(rows, &fresh, app.clock.now());
     Ok(())
 }

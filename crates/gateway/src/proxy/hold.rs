@@ -11,9 +11,10 @@ use gateway_core::llm::usage::{Kind, Meter};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use tokio::time::Instant;
 
+use super::pool::Answer;
 use super::tee::{SILENCE, Source};
 use super::upstream::{Answered, Failed};
 
@@ -64,7 +65,7 @@ pub async fn hold(
 }
 
 /// The next piece; None at the end.
-pub async fn next_piece(incoming: &mut Incoming, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
+pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
     loop {
         if incoming.is_end_stream() {
             return Ok(None);

@@ -9,9 +9,11 @@ mod body;
 mod budget;
 mod cached;
 mod call;
+pub mod clients;
 mod headers;
 mod hold;
 mod local;
+mod pool;
 pub mod pulse;
 pub mod record;
 mod reshape;
@@ -40,9 +42,10 @@ use ask::Origin;
 use body::{Inbound, Payload};
 use cached::{Found, Keeper, Keeping};
 use call::{Call, Hop, Way};
+use clients::Clients;
 use record::Record;
 use tee::Tee;
-use upstream::{Answered, Clients, Failed};
+use upstream::{Answered, Failed};
 
 /// What one worker thread has for itself: connections to providers, and a lane of the log spool.
 pub struct Worker {

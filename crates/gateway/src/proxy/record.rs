@@ -66,7 +66,8 @@ pub struct Record {
     attempt_open: bool,
     attempts_made: usize,
     status: StatusCode,
-    upstream_ms: Option<f64>,
+    /// From the beginning of the latest attempt to the provider's head.
+    upstream_took: Option<Duration>,
     ttft_ms: Option<i64>,
     meter: Option<Meter>,
     cache: Option<&'static str>,
@@ -145,7 +146,7 @@ impl Record {
             attempt_open: false,
             attempts_made: 0,
             status: StatusCode::BAD_GATEWAY,
-            upstream_ms: None,
+            upstream_took: None,
             ttft_ms: None,
             meter: None,
             cache: None,
@@ -267,7 +268,7 @@ impl Record {
     /// The provider's head has come: from here on its body is metered.
     pub fn answered(&mut self, status: StatusCode, kind: Kind) {
         self.status = status;
-        self.upstream_ms = self.attempt_began.map(|began| began.elapsed().as_secs_f64() * 1_000.0);
+        self.upstream_took = self.attempt_began.map(|began| began.elapsed());
         self.response_is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
         self.stream |= self.response_is_stream;
         self.meter = Some(Meter::new(self.target.shape, kind));
@@ -362,10 +363,16 @@ impl Record {
 
     /// The time spent here and at the provider until its head came.
     pub fn server_timing(&self) -> String {
-        let total = self.started.elapsed().as_secs_f64() * 1_000.0;
-        let upstream = self.upstream_ms.unwrap_or(0.0);
+        let upstream = self.upstream_took.unwrap_or_default();
+        let gateway = self.started.elapsed().saturating_sub(upstream);
+        // Milliseconds with three places, out of whole microseconds: formatting floats takes longer.
+        let parts = |time: Duration| (time.as_millis(), time.subsec_micros() % 1_000);
+        let ((gateway, gateway_part), (upstream, upstream_part)) = (parts(gateway), parts(upstream));
         let mut text = String::with_capacity(48);
-        let _ = write!(text, "gateway;dur={:.3}, upstream;dur={upstream:.3}", (total - upstream).max(0.0));
+        let _ = write!(
+            text,
+            "gateway;dur={gateway}.{gateway_part:03}, upstream;dur={upstream}.{upstream_part:03}"
+        );
         text
     }
 
