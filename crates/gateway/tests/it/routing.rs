@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::{Backend, Proxied};
-use crate::upstream::{Refusing, Reply, Upstream};
+use crate::upstream::{Refusing, Reply, Signal, Upstream};
 
 const GOOD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
 const CLAUDE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
@@ -484,6 +484,32 @@ async fn when_every_credential_is_rejected_the_callers_sees_the_last_answer() {
     assert_eq!(answer.header("x-gateway-attempts"), Some("2"));
     it.upstream.always(good());
     call_mine(&it, None).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_call_whose_other_credential_was_put_aside_meanwhile_is_not_made_without_one() {
+    let it = Proxied::start().await;
+    it.provider("mine", "openai", with_keys([1, 1])).await;
+    it.upstream.always(good());
+    let (mut of_a, mut of_b) = (None, None);
+    for session in (0..64).map(|number| format!("s{number}")) {
+        call_mine(&it, Some(&session)).await.expect(200);
+        let used = keys_used(&it.upstream).pop().unwrap();
+        *(if used == "a" { &mut of_a } else { &mut of_b }) = Some(session);
+    }
+    let (of_a, of_b) = (of_a.unwrap(), of_b.unwrap());
+    let go = Signal::new();
+    it.upstream.push(Reply::json(401, "{}").hold_head(&go));
+    let call = it.post("mine", "/v1/chat/completions", r#"{"model":"m"}"#).header("x-gateway-session", &of_a);
+    let waiting = tokio::spawn(call.send());
+    it.upstream.wait_for_requests(65, Duration::from_secs(10)).await;
+    it.upstream.push(Reply::json(401, "{}"));
+    call_mine(&it, Some(&of_b)).await.expect(200);
+    go.give();
+    let answer = waiting.await.unwrap();
+    answer.expect(401);
+    assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
+    assert_eq!(keys_used(&it.upstream)[64..], ["a", "b", "a"]);
 }
 
 #[tokio::test]
