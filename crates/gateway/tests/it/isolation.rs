@@ -34,6 +34,7 @@ struct Things {
     play: String,
     skill: String,
     rubric: String,
+    budget: String,
 }
 
 impl Things {
@@ -71,6 +72,12 @@ impl Things {
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
+            budget: make(
+                below("budgets"),
+                json!({"scope": "org", "period": "daily", "hard_limit_usd": 9}),
+                "/id",
+            )
+            .await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
@@ -97,6 +104,7 @@ impl Things {
             "playId" => &self.play,
             "skillId" => &self.skill,
             "rubricId" => &self.rubric,
+            "budgetId" => &self.budget,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .to_owned()
@@ -118,7 +126,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        call = call.json(any_body());
+        // Budgets refuse fields that they do not know.
+        call = call.json(if path.contains("/budgets") { json!({"hard_limit_usd": 1}) } else { any_body() });
     }
     let call = if with_key { call.key(&by.api_key) } else { call.bearer(&by.token) };
     let answer = call.send().await;
@@ -155,8 +164,8 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything of an organization that lists show, but for what reading itself changes.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below =
-        ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below = ["", "/members", "/teams", "/apps", "/providers", "/budgets"]
+        .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
         "/api/v1/skills/rubric",
@@ -189,6 +198,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
         &theirs.play,
         &theirs.dataset,
         &theirs.rubric,
+        &theirs.budget,
     ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
