@@ -41,6 +41,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
     set_keys(tx, budget).await
 }
 
+/// Without its keys: see `set_keys`.
 pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
     let (team, app, key) = columns(budget.scope);
     tx.exec(
@@ -58,11 +59,12 @@ pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
             budget.hard_limit
         ],
     )
-    .await?;
-    set_keys(tx, budget).await
+    .await
+    .map(|_| ())
 }
 
-async fn set_keys(tx: &mut Tx, budget: &Budget) -> Result<(), StoreError> {
+/// Replaces the keys that it counts.
+pub async fn set_keys(tx: &mut Tx, budget: &Budget) -> Result<(), StoreError> {
     tx.exec("DELETE FROM budget_keys WHERE budget_id = $1", args![budget.id]).await?;
     for key in &budget.keys {
         tx.exec("INSERT INTO budget_keys (budget_id, key_id) VALUES ($1, $2)", args![budget.id, *key])

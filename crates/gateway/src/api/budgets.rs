@@ -193,10 +193,14 @@ async fn update(
     let name = change.scope.unwrap_or(was.scope);
     let same_id = change.scope_id.as_ref().is_none_or(|id| *id == was.scope_id);
     // The same scope keeps the keys that took the place of the first one.
-    if name != was.scope || !same_id {
+    let moves = name != was.scope || !same_id;
+    if moves {
         (budget.scope, budget.keys) = find_scope(&mut tx, org, name, change.scope_id.as_deref()).await?;
     }
     store::update(&mut tx, org, &budget).await?;
+    if moves {
+        store::set_keys(&mut tx, &budget).await?;
+    }
     orgs::touch(&mut tx, org, app.clock.now()).await?;
     tx.commit().await?;
     let known = budgets::changed(&app, org).await?;

@@ -38,6 +38,7 @@ struct Things {
     webhook: String,
     delivery: String,
     export: String,
+    budget: String,
 }
 
 impl Things {
@@ -84,6 +85,12 @@ impl Things {
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
+            budget: make(
+                below("budgets"),
+                json!({"scope": "org", "period": "daily", "hard_limit_usd": 9}),
+                "/id",
+            )
+            .await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
@@ -113,6 +120,7 @@ impl Things {
             "webhookId" => &self.webhook,
             "deliveryId" => &self.delivery,
             "exportId" => &self.export,
+            "budgetId" => &self.budget,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .to_owned()
@@ -134,7 +142,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        call = call.json(any_body());
+        // Budgets refuse fields that they do not know.
+        call = call.json(if path.contains("/budgets") { json!({"hard_limit_usd": 1}) } else { any_body() });
     }
     let call = if with_key { call.key(&by.api_key) } else { call.bearer(&by.token) };
     let answer = call.send().await;
@@ -173,8 +182,8 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything of an organization that lists show, but for what reading itself changes.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below =
-        ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below = ["", "/members", "/teams", "/apps", "/providers", "/budgets"]
+        .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
         "/api/v1/webhooks",
@@ -211,6 +220,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
         &theirs.play,
         &theirs.dataset,
         &theirs.rubric,
+        &theirs.budget,
     ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }

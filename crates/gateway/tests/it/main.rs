@@ -16,6 +16,7 @@ mod apps;
 mod ask;
 mod auth;
 mod bodies;
+mod budgets;
 mod cache;
 mod cli;
 mod dataset_files;

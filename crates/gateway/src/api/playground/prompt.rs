@@ -52,7 +52,9 @@ pub(super) async fn conversation(
     let found = prompts::find(&app.db, caller.org.id, name, prompt.version).await?;
     let found = found.ok_or_else(|| Problem::field("prompt", "there is no such prompt or version"))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
-    let rendered = template.render(&prompt.variables.unwrap_or_default()).map_err(|error| unrendered("prompt.variables", error))?;
+    let rendered = template
+        .render(&prompt.variables.unwrap_or_default())
+        .map_err(|error| unrendered("prompt.variables", error))?;
     let said = |role: &str| json!({"role": role, "content": rendered});
     let messages = match messages {
         None => vec![said("user")],
