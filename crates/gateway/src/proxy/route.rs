@@ -125,17 +125,27 @@ pub async fn walk(
         let first = call.hops[0].target.name.clone();
         call.hops.retain(|hop| hop.target.name == first);
     }
-    let last = call.hops.len() - 1;
-    for at in 0..last {
+    let end = call.hops.len() - 1;
+    // Those that have been failing come last: never in the way of the others, but better than nothing.
+    let mut failing = Vec::new();
+    for at in 0..=end {
         call.enter(at);
-        if !walk.is_closed(call) {
+        if at < end && !walk.is_closed(call) {
             record.passed_over(call.hop(), "passed over: it has been failing (circuit open)");
+            failing.push(at);
             continue;
         }
+        let is_last = at == end && failing.is_empty();
+        match walk.at_target(call, &mut payload, record, is_last).await {
+            Err(failed) if !is_last && walk.goes_on(call, &failed) => record.attempt_failed(&failed),
+            ended => return ended,
+        }
+    }
+    let last = failing.pop().unwrap_or(end);
+    for at in failing {
+        call.enter(at);
         match walk.at_target(call, &mut payload, record, false).await {
-            Err(failed) if walk.judge(call, &failed).next && walk.time_is_left() => {
-                record.attempt_failed(&failed);
-            }
+            Err(failed) if walk.goes_on(call, &failed) => record.attempt_failed(&failed),
             ended => return ended,
         }
     }
@@ -339,6 +349,11 @@ impl Walk<'_> {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
         let chance = (mix(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
         pause(again, chance).max(failed.retry_after.unwrap_or_default())
+    }
+
+    /// Is it worth while to try another target?
+    fn goes_on(&self, call: &Call, failed: &Failed) -> bool {
+        self.judge(call, failed).next && self.time_is_left()
     }
 
     fn time_is_left(&self) -> bool {
