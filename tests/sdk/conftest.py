@@ -77,7 +77,7 @@ UPSTREAMS = {
     "anthropic": ("anthropic", "claude-sonnet-4-5"),
     "gemini": ("gemini", "gemini-2.5-flash"),
     "cohere": ("cohere", "command-a-03-2025"),
-    "bedrock": ("bedrock", "us.amazon.nova-pro-v1"),
+    "bedrock": ("bedrock", "us.amazon.nova-pro-v1:0"),
 }
 KINDS = {"openai": "openai", "groq": "openai"} | {
     name: name for name in ("anthropic", "gemini", "cohere", "bedrock")
@@ -126,7 +126,7 @@ def world():
         providers = {name: stack.enter_context(Provider(kind)) for name, kind in KINDS.items()}
         settings = {}
         for name, provider in providers.items():
-            key = "AKIDEXAMPLE:secret" if name == "bedrock" else f"sk-{KINDS[name]}"
+            key = "AKIAIOSFODNN7EXAMPLE:secret" if name == "bedrock" else f"sk-{KINDS[name]}"
             settings[f"GATEWAY_PROVIDER_{name.upper()}_BASE_URL"] = provider.url
             settings[f"GATEWAY_PROVIDER_{name.upper()}_API_KEY"] = key
         gateway = stack.enter_context(Gateway(**settings))

@@ -338,7 +338,7 @@ def cohere_stream(_body, said):
 
 
 def bedrock_says(body, headers):
-    need(headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"), "signature")
+    need(headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/"), "signature")
     roles = [message["role"] for message in body["messages"]]
     need(roles[0] == "user" and all(one != other for one, other in zip(roles, roles[1:])), "roles")
     blocks = [block for message in body["messages"] for block in message["content"]]
