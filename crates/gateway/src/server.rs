@@ -203,8 +203,9 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     let path = request.uri().path();
     let is_proxied = request.headers().contains_key(PROVIDER) && !context.api.claims(path);
     let family = if is_proxied { Family::Proxy } else { api::family_of(path) };
-    let mut response = match caught(&request_id, route(context, peer, is_proxied, &request_id, request)).await
-    {
+    // On the heap, since the future of a proxied request is large and would be moved with every one around it.
+    let routed = Box::pin(route(context, peer, is_proxied, &request_id, request));
+    let mut response = match caught(&request_id, routed).await {
         Ok(response) => finish(response, family),
         Err(problem) => problem.render(family),
     };
