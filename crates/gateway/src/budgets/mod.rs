@@ -96,10 +96,8 @@ pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, Stor
     let budgets = store::all(&app.db, org).await?;
     let now = app.clock.now();
     let starts = budgets.iter().map(|budget| budget.period.start_of(now)).min().unwrap_or(now);
-    let whole = match budgets.iter().any(|budget| matches!(budget.scope, Scope::Org(_))) {
-        true => logs::spend_of_all(&app.logs, org, starts).await?,
-        false => Vec::new(),
-    };
+    let has_whole = budgets.iter().any(|budget| matches!(budget.scope, Scope::Org(_)));
+    let whole = if has_whole { logs::spend_of_all(&app.logs, org, starts).await? } else { Vec::new() };
     let ids = ids(&budgets);
     let parts =
         if ids.is_empty() { Vec::new() } else { logs::spend_of(&app.logs, org, starts, &ids).await? };

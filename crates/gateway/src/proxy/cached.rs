@@ -85,7 +85,7 @@ pub async fn look(
         return Found::Nothing;
     }
     let bases: Vec<Option<String>> =
-        call.hops.iter().map(|hop| hop.target.base.as_ref().map(|base| base.to_string())).collect();
+        call.hops.iter().map(|hop| hop.target.base.as_ref().map(ToString::to_string)).collect();
     let targets: Vec<KeyTarget<'_>> = call
         .hops
         .iter()

@@ -413,9 +413,10 @@ impl Record {
     fn row(&mut self, status: u16, error_code: Option<String>, metered: &Metered) -> LogRow {
         let is_hit = self.cache == Some("hit");
         let (usage, usage_estimated) = if is_hit { (self.used.take(), false) } else { self.usage(metered) };
-        let (cost_usd, unpriced) = match is_hit {
-            true => (Some(rust_decimal::Decimal::ZERO), false),
-            false => self.cost(metered, usage.as_ref()),
+        let (cost_usd, unpriced) = if is_hit {
+            (Some(rust_decimal::Decimal::ZERO), false)
+        } else {
+            self.cost(metered, usage.as_ref())
         };
         let level = match status {
             _ if error_code.as_deref() == Some("client_closed") => Level::Warn,

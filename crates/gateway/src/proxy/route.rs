@@ -43,9 +43,10 @@ pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> Outcome<()> {
         let target = target::resolve(app, identity, PROVIDER.as_str(), &call.provider)?;
         let model = call.asked_model.clone();
         // Who does not say what it speaks speaks to the provider as it is.
-        let way = match call.format_is_set {
-            true => way_there(call, &target, model.as_deref(), PROVIDER.as_str())?,
-            false => Way::AsItCame,
+        let way = if call.format_is_set {
+            way_there(call, &target, model.as_deref(), PROVIDER.as_str())?
+        } else {
+            Way::AsItCame
         };
         Hop { target, model, way, weight: 1, named: true }
     };
@@ -209,7 +210,7 @@ impl Walk<'_> {
                 return Err(failed);
             }
             again += 1;
-            let wait = self.wait(again, &failed, record.id());
+            let wait = wait(again, &failed, record.id());
             if (wait > PATIENCE && !is_last) || Instant::now() + wait >= self.ends_at {
                 return Err(failed);
             }
@@ -247,7 +248,7 @@ impl Walk<'_> {
         let body = match payload.outbound(call) {
             Ok(Some(body)) => body,
             Ok(None) => return Err(Failed::timeout("the request has been sent already")),
-            Err(problem) => return Err(self.untranslatable(call, problem)),
+            Err(problem) => return Err(untranslatable(call, problem)),
         };
         let answered = if call.target().is_sandbox() {
             local::answer(call, self.head, body, limit, self.app.clock.now()).await?
@@ -263,20 +264,6 @@ impl Walk<'_> {
             return Ok(answered);
         }
         reshape::reshape(call, answered, &record.naming(), ends_at).await
-    }
-
-    /// What cannot be said to the target that the caller named is the caller's affair; what cannot be said to another
-    /// one leaves that one out.
-    fn untranslatable(&self, call: &Call, problem: Problem) -> Failed {
-        let why = format!("the request cannot be translated: {}", problem.message);
-        if call.hop().target.name == call.provider || call.hops.len() == 1 {
-            Failed {
-                callers_fault: Some(Box::new(problem)),
-                ..Failed::of(llm::failure::Outcome::Garbage, why)
-            }
-        } else {
-            Failed { status: None, ..Failed::answered(404, why) }
-        }
     }
 
     fn judge(&self, call: &Call, failed: &Failed) -> Failure {
@@ -345,12 +332,6 @@ impl Walk<'_> {
         }
     }
 
-    fn wait(&self, again: u32, failed: &Failed, id: i64) -> Duration {
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-        let chance = (mix(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
-        pause(again, chance).max(failed.retry_after.unwrap_or_default())
-    }
-
     /// Is it worth while to try another target?
     fn goes_on(&self, call: &Call, failed: &Failed) -> bool {
         self.judge(call, failed).next && self.time_is_left()
@@ -359,6 +340,24 @@ impl Walk<'_> {
     fn time_is_left(&self) -> bool {
         Instant::now() < self.ends_at
     }
+}
+
+/// What cannot be said to the target that the caller named is the caller's affair; what cannot be said to another
+/// one leaves that one out.
+fn untranslatable(call: &Call, problem: Problem) -> Failed {
+    let why = format!("the request cannot be translated: {}", problem.message);
+    if call.hop().target.name == call.provider || call.hops.len() == 1 {
+        Failed { callers_fault: Some(Box::new(problem)), ..Failed::of(llm::failure::Outcome::Garbage, why) }
+    } else {
+        Failed { status: None, ..Failed::answered(404, why) }
+    }
+}
+
+/// How long to wait before the next attempt at the same target.
+fn wait(again: u32, failed: &Failed, id: i64) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    let chance = (mix(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
+    pause(again, chance).max(failed.retry_after.unwrap_or_default())
 }
 
 /// The same for all requests of a session, so that they meet the same account and its prompt cache. Answers that can
