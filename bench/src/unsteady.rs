@@ -306,9 +306,10 @@ pub(crate) fn check(body: &[u8], request: u64, streams: bool) -> Outcome<Tag> {
         return Err(Failure::new(format!("it is the answer to request {}", tag.request)));
     }
     let sent = if streams { events(tag).concat() } else { plain(tag) };
-    match body == sent.as_bytes() {
-        true => Ok(tag),
-        false => Err(Failure::new(format!("it is not what provider {} sent", tag.provider))),
+    if body == sent.as_bytes() {
+        Ok(tag)
+    } else {
+        Err(Failure::new(format!("it is not what provider {} sent", tag.provider)))
     }
 }
 

@@ -170,8 +170,7 @@ fn request(key: &str, number: u64, streams: bool) -> Vec<u8> {
     let stream = if streams { ",\"stream\":true" } else { "" };
     let body = format!(
         "{{\"model\":\"model-0\",\"messages\":[{{\"role\":\"user\",\"content\":\
-         \"request-number-{number:0width$}\"}}]{stream}}}",
-        width = SEQUENCE_DIGITS
+         \"request-number-{number:0SEQUENCE_DIGITS$}\"}}]{stream}}}"
     );
     directing(post("/v1/chat/completions", key, &body).as_bytes(), DIRECTIVES)
 }

@@ -66,9 +66,10 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
             }
             let mut out = Vec::new();
             stream.finish(&mut out);
-            match length > events.len() && memchr::memmem::find(&out, b"error").is_none() {
-                true => Ok(()),
-                false => Err(Failure::new("a stream was not translated")),
+            if length > events.len() && memchr::memmem::find(&out, b"error").is_none() {
+                Ok(())
+            } else {
+                Err(Failure::new("a stream was not translated"))
             }
         })?;
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use gateway_core::time::DAY;
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::check::fields;
-use crate::support::{Account, Answer, Backend, Proxied, TestApp};
+use crate::support::{Account, Answer, Backend, Call, Proxied, TestApp};
 use crate::upstream::Reply;
 
 /// 10 + 100 tokens of gpt-4o: 0.001025 USD.
@@ -28,7 +29,8 @@ async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
 
 async fn get(app: &TestApp, by: &Account, id: &Value) -> Value {
     let path = format!("{}/{}", path(by), id.as_str().unwrap());
-    app.get(&path).bearer(&by.token).send().await.expect(200)
+    // By key: a token does not outlive the days that some tests let pass.
+    app.get(&path).key(&by.api_key).send().await.expect(200)
 }
 
 fn near(value: &Value, usd: f64) -> bool {
@@ -37,6 +39,12 @@ fn near(value: &Value, usd: f64) -> bool {
 
 fn ask() -> Value {
     json!({"model": "gpt-4o", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]})
+}
+
+/// The same call with another key.
+fn ask_with(it: &Proxied, key: &str) -> Call {
+    let call = it.app.call(Method::POST, "/v1/chat/completions").key(key);
+    call.header("x-gateway-provider", "openai").json(ask())
 }
 
 async fn started(backend: Backend) -> Proxied {
@@ -250,9 +258,9 @@ async fn each_scope_counts_its_own_and_all_apply_together() {
             let made = create(&it.app, &it.ada, body).await.expect(201);
             assert_eq!((&made["scope"], &made["scope_id"]), (&json!(scope), id));
             // Spending from before the budget counts, so all but the first are spent already.
-            let first = it.chat(&ask()).key(&key.raw).send().await;
+            let first = ask_with(&it, &key.raw).send().await;
             assert_eq!(first.status, if scope == "team" { 200 } else { 403 }, "{scope}");
-            it.chat(&ask()).key(&key.raw).send().await.expect_error(403, "budget_exceeded");
+            ask_with(&it, &key.raw).send().await.expect_error(403, "budget_exceeded");
             let other = it.chat(&ask()).send().await;
             assert_eq!((other.status.as_u16(), other.header("x-gateway-budget-remaining")), (200, None));
             assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST), "{scope}");
@@ -261,7 +269,7 @@ async fn each_scope_counts_its_own_and_all_apply_together() {
                 let fresh = it.app.post(&format!("{}/rotate", key.path()), json!({})).bearer(&it.ada.token);
                 let fresh = fresh.send().await.expect(201);
                 let raw = fresh["raw_key"].as_str().unwrap();
-                it.chat(&ask()).key(raw).send().await.expect_error(403, "budget_exceeded");
+                ask_with(&it, raw).send().await.expect_error(403, "budget_exceeded");
             }
             let one = format!("{}/{}", path(&it.ada), made["id"].as_str().unwrap());
             it.app.delete(&one).bearer(&it.ada.token).send().await.expect(200);
@@ -269,7 +277,7 @@ async fn each_scope_counts_its_own_and_all_apply_together() {
         let eve = it.app.signup("evil").await;
         create(&it.app, &it.ada, org_budget(0.0)).await.expect(201);
         it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-        it.chat(&ask()).key(&eve.api_key).send().await.expect(200);
+        ask_with(&it, &eve.api_key).send().await.expect(200);
     }
 }
 
@@ -286,6 +294,7 @@ async fn failures_cached_answers_and_unpriced_models_cost_nothing() {
             (Some("HIT"), true)
         );
         let unpriced = json!({"model": "nobody-knows", "messages": [{"role": "user", "content": "hi"}]});
+        it.upstream.push(Reply::json(200, &ANSWER.replace("gpt-4o", "nobody-knows")));
         it.chat(&unpriced).send().await.expect(200);
         it.upstream.always(Reply::json(400, r#"{"error":{"message":"no"}}"#));
         assert_eq!(it.chat(&ask()).send().await.status, 400);

@@ -49,7 +49,7 @@ async fn the_same_question_is_answered_once_and_then_from_the_cache() {
         paid["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0) || paid["cost_usd"].is_string(),
         "{paid}"
     );
-    assert_eq!(free["cost_usd"].to_string().trim_matches('"').parse::<f64>().unwrap(), 0.0);
+    assert_eq!(free["cost_usd"].as_f64().map(|cost| cost > 0.0), Some(false));
     assert_eq!(
         (&free["attempts"], &free["status"], &free["error_code"]),
         (&json!([]), &json!(200), &Value::Null)
