@@ -119,7 +119,8 @@ on_both!(protobuf_and_gzip_say_the_same, |app| async move {
 
 on_both!(a_span_that_is_sent_twice_is_one_row, |app| async move {
     let ada = app.signup("acme").await;
-    let all = batch(&[span(&app, 1), span(&app, 2), span(&app, 1)]);
+    let one = span(&app, 1);
+    let all = batch(&[one.clone(), span(&app, 2), one]);
     send_json(&app, &ada, &all).await.expect(200);
     rows(&app, &ada, 2).await;
     send_json(&app, &ada, &all).await.expect(200);
