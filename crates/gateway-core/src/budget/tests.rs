@@ -1,3 +1,5 @@
+//! Tests of periods, limits and what a call may cost.
+
 use super::*;
 use crate::pricing::PriceTable;
 use uuid::Uuid;

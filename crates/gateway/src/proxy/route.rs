@@ -308,12 +308,12 @@ impl Walk<'_> {
     fn went_wrong(&self, call: &Call, failed: &Failed, judged: Failure) {
         let (org, now, name) = (self.identity.org.id, self.app.clock.now(), &call.target().name);
         match judged.fault {
-            // What was never sent says nothing of the target.
-            Fault::Target if failed.was_sent() => self.app.pulses.failed(org, name, call.model(), now),
+            Fault::Target => self.app.pulses.failed(org, name, call.model(), now),
+            // It answered; what was never sent says nothing of it.
             Fault::Caller | Fault::Credential if failed.status.is_some() => {
                 self.app.pulses.lives(org, name, call.model(), now);
             }
-            _ => {}
+            Fault::Caller | Fault::Credential => {}
         }
         if judged.fault == Fault::Caller {
             return;
@@ -346,11 +346,9 @@ impl Walk<'_> {
 /// one leaves that one out.
 fn untranslatable(call: &Call, problem: Problem) -> Failed {
     let why = format!("the request cannot be translated: {}", problem.message);
-    if call.hop().target.name == call.provider || call.hops.len() == 1 {
-        Failed { callers_fault: Some(Box::new(problem)), ..Failed::of(llm::failure::Outcome::Garbage, why) }
-    } else {
-        Failed { status: None, ..Failed::answered(404, why) }
-    }
+    let failed = Failed::of(llm::failure::Outcome::Untranslatable, why);
+    let is_named = call.hop().target.name == call.provider || call.hops.len() == 1;
+    Failed { callers_fault: is_named.then(|| Box::new(problem)), ..failed }
 }
 
 /// How long to wait before the next attempt at the same target.

@@ -109,11 +109,6 @@ impl Failed {
         Self::of(Outcome::Connect, message)
     }
 
-    /// An answer that nobody gave stands for a request that could not be put into words.
-    pub fn was_sent(&self) -> bool {
-        self.status.is_some() || !matches!(self.outcome, Outcome::Status { .. })
-    }
-
     pub fn timed_out(&self) -> bool {
         self.outcome == Outcome::Timeout
     }

@@ -60,6 +60,8 @@ mod reshape;
 mod roles;
 mod rotation;
 mod routing;
+mod routing_choice;
+mod routing_health;
 mod sessions;
 mod skills;
 mod skills_judge;

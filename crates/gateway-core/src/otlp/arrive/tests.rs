@@ -1,3 +1,5 @@
+//! Tests of spans that become rows.
+
 use serde_json::json;
 
 use super::*;

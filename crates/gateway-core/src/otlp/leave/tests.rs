@@ -1,3 +1,5 @@
+//! Tests of rows that become spans.
+
 use serde_json::{Map, json};
 
 use super::*;

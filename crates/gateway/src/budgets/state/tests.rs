@@ -1,3 +1,5 @@
+//! Tests of what is held, settled and counted.
+
 use super::*;
 use gateway_core::budget::{Period, Scope};
 use gateway_core::logs::first_log_id;

@@ -1,6 +1,7 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
+pub mod chain;
 pub mod check;
 pub mod client;
 pub mod data;
