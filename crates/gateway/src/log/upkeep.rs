@@ -42,7 +42,7 @@ pub async fn run(app: Arc<App>) {
 
 async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
     while !app.is_stopping() {
-        let done = logs::index_at_ease(&app.logs, INDEX_ROWS, watch.tempo(app).pause).await?;
+        let done = logs::index_at_ease(&app.quiet_logs, INDEX_ROWS, watch.tempo(app).pause()).await?;
         if i64::try_from(done).is_ok_and(|done| done < INDEX_ROWS) {
             break;
         }
@@ -55,5 +55,5 @@ async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
 async fn sweep(app: &App, now: Timestamp) -> Result<u64, StoreError> {
     let overrides = orgs::log_retentions(&app.db).await?;
     verdicts::sweep(&app.db, now, app.config.log_retention_days, &overrides).await?;
-    logs::sweep(&app.logs, now, app.config.log_retention_days, &overrides).await
+    logs::sweep(&app.quiet_logs, now, app.config.log_retention_days, &overrides).await
 }
