@@ -8,9 +8,12 @@
     reason = "Cargo gives a build script its parameters in the environment"
 )]
 
+#[path = "src/console/walk.rs"]
+mod walk;
+
 use std::error::Error;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, fs, io};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-env-changed=GATEWAY_REQUIRE_CONSOLE");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/console/walk.rs");
     println!("cargo::rerun-if-changed={}", fixture.display());
     if is_embedded {
         // A path that is not there would make every build a new one; its parent tells when it appears.
@@ -41,28 +45,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// An expression of type `&[(&str, &[u8])]`: every file below the directory by its path there.
 fn table(directory: Option<&PathBuf>) -> io::Result<String> {
-    let mut files = Vec::new();
-    if let Some(directory) = directory {
-        collect(&directory.canonicalize()?, "", &mut files)?;
-    }
-    files.sort();
+    let files = match directory {
+        Some(directory) => walk::walk(&directory.canonicalize()?)?,
+        None => Vec::new(),
+    };
     let mut text = String::from("&[\n");
     for (name, path) in files {
         let _ = writeln!(text, "    ({name:?}, include_bytes!({path:?})),");
     }
     text.push_str("]\n");
     Ok(text)
-}
-
-fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        if entry.file_type()?.is_dir() {
-            collect(&entry.path(), &format!("{name}/"), files)?;
-        } else {
-            files.push((name, entry.path()));
-        }
-    }
-    Ok(())
 }

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::choose::{Encoding, has_tag, preferred};
 use super::response;
+use super::walk::walk;
 
 /// Names below `assets/` carry a hash of their content, so what a name once meant it means for ever.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
@@ -66,22 +67,9 @@ impl File {
     }
 }
 
-/// Every file below a directory, by its path there.
+/// The files of a directory by their path there.
 pub fn read(directory: &Path) -> io::Result<HashMap<String, Bytes>> {
-    let mut contents = HashMap::new();
-    let mut waiting = vec![(directory.to_path_buf(), String::new())];
-    while let Some((place, prefix)) = waiting.pop() {
-        for entry in fs::read_dir(place)? {
-            let entry = entry?;
-            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            if entry.file_type()?.is_dir() {
-                waiting.push((entry.path(), format!("{name}/")));
-            } else {
-                contents.insert(name, fs::read(entry.path())?.into());
-            }
-        }
-    }
-    Ok(contents)
+    walk(directory)?.into_iter().map(|(name, path)| Ok((name, fs::read(path)?.into()))).collect()
 }
 
 /// Brings `app.js`, `app.js.br` and `app.js.gz` together as one file.

@@ -5,6 +5,7 @@
 mod choose;
 mod files;
 mod page;
+mod walk;
 
 use std::collections::HashMap;
 use std::path::Path;
