@@ -104,7 +104,13 @@ on_both!(head_tells_the_length_and_sends_nothing, |app| async move {
 #[tokio::test]
 async fn every_path_that_is_no_file_is_a_page_of_the_console() {
     let console = fixture();
-    for path in ["/console/", "/console/logs", "/console/prompts/a/b.c", "/console/index.html"] {
+    for path in [
+        "/console/",
+        "/console/logs",
+        "/console/prompts/a/b.c",
+        "/console/index.html",
+        "/console/.vite/manifest.json",
+    ] {
         let got = ask(&console, path).await;
         assert_eq!((got.status, got.header("cache-control")), (200, Some("no-cache")), "{path}");
         assert!(got.body.contains("<title>Console</title>"), "{path}");
