@@ -1,13 +1,18 @@
 /** The fixtures are the recorded bodies that the gateway's own translation is tested with. */
-import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { type Part, plainText, readAnswer, requestMessages } from './conversation'
 
-const FIXTURES = new URL('../../../crates/gateway-core/fixtures/', import.meta.url)
+const FIXTURES = import.meta.glob<string>('../../../crates/gateway-core/fixtures/*/*', { query: '?raw', import: 'default', eager: true })
 const FORMATS = ['openai', 'openai-responses', 'anthropic', 'gemini']
 
 function raw(format: string, name: string): string {
-  return readFileSync(new URL(`${format}/${name}`, FIXTURES), 'utf8')
+  const found = FIXTURES[`../../../crates/gateway-core/fixtures/${format}/${name}`]
+  if (found === undefined) throw new Error(`there is no ${format}/${name}`)
+  return found
+}
+
+function filesOf(format: string): string[] {
+  return Object.keys(FIXTURES).flatMap((path) => (path.includes(`/${format}/`) ? [path.split('/').at(-1) ?? ''] : []))
 }
 
 function json(format: string, name: string): unknown {
@@ -28,7 +33,7 @@ function said(body: unknown): unknown {
 }
 
 describe.each(FORMATS)('%s', (format) => {
-  const files = readdirSync(new URL(`${format}/`, FIXTURES))
+  const files = filesOf(format)
 
   it('reads every recorded request without leaving anything unread', () => {
     for (const name of files.filter((file) => file.endsWith('.request.json'))) {
@@ -61,16 +66,18 @@ describe.each(FORMATS)('%s', (format) => {
 
   it('names the tool, its arguments and its result', () => {
     expect(parts(format, 'tool.response.json')).toContainEqual(
-      expect.objectContaining({ kind: 'tool_call', name: 'get_weather', arguments: { city: 'Paris', unit: 'celsius' } }),
+      expect.objectContaining({ kind: 'tool_call', name: 'get_weather', arguments: expect.objectContaining({ city: 'Paris' }) }),
     )
     const results = parts(format, 'tool_result.request.json').filter((part) => part.kind === 'tool_result')
-    expect(JSON.stringify(results)).toContain('18 degrees')
+    expect(JSON.stringify(results)).toMatch(/\b18\b/)
   })
 
   it('keeps thoughts apart from the answer', () => {
     const answer = parts(format, 'thinking.response.json')
-    expect(answer.map((part) => part.kind)).toEqual(expect.arrayContaining(['text']))
-    expect(answer.filter((part) => part.kind === 'text').map((part) => part.text)).toEqual(['391'])
+    const texts = answer.flatMap((part) => (part.kind === 'text' ? [part.text] : []))
+    expect(texts).toHaveLength(1)
+    expect(texts[0]).toMatch(/^391/)
+    expect(answer.some((part) => part.kind === 'reasoning')).toBe(true)
   })
 
   it('puts the system text first', () => {
@@ -87,7 +94,8 @@ describe.each(FORMATS)('%s', (format) => {
   })
 
   it('says what the provider said when it failed', () => {
-    expect(readAnswer(json(format, 'error.response.json'))?.error).toBeTruthy()
+    const { body } = json(format, 'error.response.json') as { body: { error: { message: string } } }
+    expect(readAnswer(body)?.error).toBe(body.error.message)
     expect(readAnswer(raw(format, 'error.stream.txt'))?.error).toBeTruthy()
   })
 })

@@ -88,7 +88,7 @@ export function createLive(source: LiveSource, around: Surroundings = browser())
       }
       await follow({
         ...source,
-        lastId,
+        lastId: () => lastId,
         signal,
         onEvent,
         onState: (next) => {

@@ -72,7 +72,7 @@ describe('following', () => {
     const done = follow({
       url: '/stream',
       headers: () => ({ Authorization: 'Bearer t' }),
-      lastId: '',
+      lastId: () => ids.at(-1) ?? '',
       signal: controller.signal,
       onEvent: (event) => ids.push(event.id),
       onState: (state) => states.push(state),
@@ -103,7 +103,7 @@ describe('following', () => {
     const down = (): Response => new Response('', { status: 502 })
     const { states } = await followed([down, down, () => streaming('data: x\n\n'), down])
     const failures = states.flatMap((state) => (state.kind === 'waiting' ? [state.failures] : []))
-    expect(failures).toEqual([1, 2, 1, 1])
+    expect(failures).toEqual([1, 2, 1, 2])
   })
 })
 

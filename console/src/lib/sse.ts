@@ -21,8 +21,8 @@ export type LinkState =
 export interface Following {
   url: string
   headers: () => Record<string, string>
-  /** Where to go on; empty for the present. */
-  lastId: string
+  /** Behind which event to go on; empty for the present. */
+  lastId: () => string
   signal: AbortSignal
   onEvent: (event: ServerEvent) => void
   onState: (state: LinkState) => void
@@ -34,18 +34,16 @@ const LONGEST_WAIT_MS = 30_000
 /** Follows a stream until it is aborted or refused. */
 export async function follow(following: Following): Promise<void> {
   const { signal, onEvent, onState } = following
-  let lastId = following.lastId
   let failures = 0
   while (!signal.aborted) {
     onState({ kind: 'connecting' })
     let error: ApiError | null = null
     try {
-      const response = await open(following, lastId)
+      const response = await open(following)
       failures = 0
       onState({ kind: 'open' })
       for await (const event of eventsOf(response)) {
         if (signal.aborted) return
-        if (event.id !== '') lastId = event.id
         onEvent(event)
       }
     } catch (thrown) {
@@ -112,8 +110,9 @@ export function waitAfter(failures: number, chance: number): number {
   return longest * (0.5 + chance / 2)
 }
 
-async function open({ url, headers, signal }: Following, lastId: string): Promise<Response> {
-  const resume: Record<string, string> = lastId === '' ? {} : { 'Last-Event-ID': lastId }
+async function open({ url, headers, lastId, signal }: Following): Promise<Response> {
+  const behind = lastId()
+  const resume: Record<string, string> = behind === '' ? {} : { 'Last-Event-ID': behind }
   const response = await fetch(url, {
     headers: { Accept: 'text/event-stream', ...headers(), ...resume },
     cache: 'no-store',
