@@ -132,7 +132,7 @@ export async function openPage(browser, gateway, { person, size = 'wide', theme 
     [person ? JSON.stringify({ token: person.token, email: person.email }) : null, JSON.stringify(prefs)],
   )
   const page = await context.newPage()
-  page.on('console', (message) => message.type() === 'error' && problems.push(message.text()))
+  page.on('console', (message) => message.type() === 'error' && problems.push(`${message.text()} ${message.location().url}`))
   page.on('pageerror', (error) => problems.push(String(error)))
   page.on('request', (request) => {
     if (!request.url().startsWith(gateway.url) && !/^(data|blob):/.test(request.url())) problems.push(`request to ${request.url()}`)
@@ -174,12 +174,13 @@ export async function expectAccessible(page, name) {
   assert.deepEqual(found, [], `axe on ${name}`)
 }
 
-/** Before and after all tests of a file: a gateway and a browser. */
-export function setUp(env) {
+/** Before and after all tests of a file: a gateway and a browser; then `prepare` makes what its tests share. */
+export function setUp(env, prepare) {
   const shared = { gateway: null, browser: null }
   before(async () => {
     shared.gateway = await startGateway(env)
     shared.browser = await launch()
+    await prepare?.(shared)
   })
   after(async () => {
     await shared.browser?.close()

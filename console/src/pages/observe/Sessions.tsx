@@ -22,7 +22,7 @@ export function Sessions() {
     'get',
     '/api/v1/sessions',
     { params: { query: { user, provider, from: range.from, to: range.to, limit: 100 } } },
-    { pageParamName: 'cursor', initialPageParam: undefined, getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined, placeholderData: (before) => before },
+    { pageParamName: 'cursor', initialPageParam: null, getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined, placeholderData: (before) => before },
   )
   const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
   const filters: Filter[] = [

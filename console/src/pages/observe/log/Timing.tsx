@@ -7,13 +7,12 @@ import type { LogDetail } from './copyAs'
 type Attempt = LogDetail['attempts'][number]
 
 const COLUMNS: readonly Column<Attempt & { number: number }>[] = [
-  { key: 'number', header: '#', cell: (attempt) => attempt.number },
-  { key: 'target', header: 'Target', cell: (attempt) => <code>{targetOf(attempt)}</code> },
+  { key: 'target', header: 'Target', cell: (attempt) => <code className="whitespace-nowrap">{targetOf(attempt)}</code> },
   { key: 'status', header: 'Status', cell: (attempt) => (attempt.status === null ? <span className="text-err">no answer</span> : <HttpStatus status={attempt.status} />) },
   { key: 'start', header: 'Began', number: true, cell: (attempt) => duration(attempt.start_ms) },
   { key: 'ttft', header: 'First token', number: true, cell: (attempt) => duration(attempt.ttft_ms) },
   { key: 'latency', header: 'Took', number: true, cell: (attempt) => duration(attempt.latency_ms) },
-  { key: 'error', header: 'Error', cell: (attempt) => <span className="text-muted">{attempt.error ?? NONE}</span> },
+  { key: 'error', header: 'Error', className: 'min-w-52 py-1 text-xs text-muted', cell: (attempt) => attempt.error ?? NONE },
 ]
 
 /** Where the time went: the gateway, then each attempt, with the waits between them. */
@@ -34,7 +33,7 @@ export function Timing({ log }: { log: LogDetail }) {
 }
 
 function spansOf(log: LogDetail): Span[] {
-  const whole: Span = { label: 'gateway', colorName: 'gateway', startMs: 0, lengthMs: log.latency_ms, failed: false }
+  const whole: Span = { label: 'gateway', colorName: null, startMs: 0, lengthMs: log.latency_ms, failed: false }
   return [
     whole,
     ...log.attempts.map((attempt) => {
