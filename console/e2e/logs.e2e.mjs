@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { call, chat, inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
+import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 
 let person
 const shared = setUp({}, async ({ gateway }) => {
@@ -168,4 +168,69 @@ test('a request becomes a test case, and is judged by an eval', async () => {
   await page.getByRole('dialog', { name: 'Evaluate this request' }).getByRole('button', { name: 'Run' }).click()
   await waitFor('the run', async () => /\/evals\/runs\/\d+/.test(page.url()))
   page.clean()
+})
+
+test('seven tabs are live, over one stream', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
+  let streams = 0
+  const tabs = [page]
+  for (let at = 1; at < 7; at++) tabs.push(await page.context().newPage())
+  for (const tab of tabs) tab.on('request', (request) => request.url().includes('/logs/stream') && streams++)
+  await Promise.all(tabs.map((tab) => tab.goto('/console/logs')))
+  for (const tab of tabs) await tab.getByText('Live', { exact: true }).waitFor()
+  await chat(shared.gateway, person.key, { text: 'Seen in every tab' })
+  for (const tab of tabs) await tab.getByText('Seen in every tab').waitFor()
+  assert.equal(streams, 1, 'one stream for the whole browser')
+  await page.close()
+  await chat(shared.gateway, person.key, { text: 'The next tab took over' })
+  for (const tab of tabs.slice(1)) await tab.getByText('The next tab took over').waitFor()
+})
+
+test('a stream that breaks off is taken up again without a hole', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs' })
+  await page.getByText('Live', { exact: true }).waitFor()
+  await page.context().setOffline(true)
+  await page.route('**/logs/stream', (route) => route.abort())
+  await chat(shared.gateway, person.key, { text: 'While the line was cut' })
+  await page.unroute('**/logs/stream')
+  await page.context().setOffline(false)
+  await page.getByText('While the line was cut').waitFor({ timeout: 30_000 })
+})
+
+test('a viewer sees what needs another role, and why', async () => {
+  const viewer = await joinAs(shared.gateway, person, 'viewer')
+  const sent = await chat(shared.gateway, person.key, { text: 'For a viewer' })
+  const page = await openPage(shared.browser, shared.gateway, { person: viewer, path: `/logs?log=${sent.logId}` })
+  const button = page.getByRole('button', { name: 'Dataset' })
+  await button.waitFor()
+  await waitFor('the role', async () => (await button.getAttribute('aria-disabled')) === 'true')
+  assert.match(await button.getAttribute('title'), /Needs the role member; you are viewer/)
+  await page.goto('/console/start')
+  await page.getByRole('button', { name: 'Create another key' }).waitFor()
+  assert.equal(await page.getByRole('button', { name: 'Create another key' }).getAttribute('aria-disabled'), 'true')
+  page.clean()
+})
+
+test('without the plan the tab of verdicts says what it would show, and an owner can switch', async () => {
+  const owner = await signUp(shared.gateway)
+  const sent = await chat(shared.gateway, owner.key, { text: 'On the free plan' })
+  const page = await openPage(shared.browser, shared.gateway, { person: owner, path: `/logs?log=${sent.logId}&tab=evals` })
+  await page.getByRole('heading', { name: /Enterprise plan/ }).waitFor()
+  await inspect(page, 'log-plan')
+  await page.getByRole('button', { name: 'Switch to Enterprise' }).click()
+  await page.getByRole('heading', { name: 'No verdict yet' }).waitFor()
+  page.clean()
+})
+
+test('an old tab after an upgrade starts anew instead of breaking', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
+  await page.getByRole('heading', { name: 'Account' }).waitFor()
+  let gone = true
+  await page.route('**/assets/Usage-*.js', (route) => (gone ? route.fulfill({ status: 404 }) : route.continue()))
+  const reloaded = page.waitForEvent('load')
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Usage' }).click()
+  await reloaded
+  gone = false
+  await page.goto('/console/usage')
+  await page.getByRole('heading', { name: 'Usage' }).waitFor()
 })

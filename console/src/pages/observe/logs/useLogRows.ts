@@ -60,6 +60,8 @@ export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
       staleTime: Number.POSITIVE_INFINITY,
       // Coming back to a question is asking it again.
       gcTime: 0,
+      // Rows never change, and comparing a hundred thousand of them with each new page takes long.
+      structuralSharing: false,
       refetchOnWindowFocus: false,
       ...(anew.asked === asked && { placeholderData: keepPreviousData }),
     },
