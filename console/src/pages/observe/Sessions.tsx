@@ -32,7 +32,7 @@ export function Sessions() {
   const set = (name: string, value: string | undefined) => void navigate({ to: '/sessions', search: { ...search, [name]: value } })
   const clear = () => void navigate({ to: '/sessions', search: {} })
   const columns: Column<Session>[] = [
-    { key: 'id', header: 'Session', className: 'max-w-56 truncate', cell: (row) => <code title={row.id}>{row.id}</code> },
+    { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
     { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NONE },
     { key: 'started', header: 'Started', cell: (row) => <time dateTime={row.started_at} title={time(row.started_at, zone, 'full')} className="whitespace-nowrap">{ago(row.started_at, now)}</time> },
     { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at)) },
