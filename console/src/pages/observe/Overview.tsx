@@ -1,0 +1,4 @@
+import { Page } from '@/ui'
+export function Overview() {
+  return <Page title="Overview">…</Page>
+}

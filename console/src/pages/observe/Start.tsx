@@ -1,0 +1,4 @@
+import { Page } from '@/ui'
+export function Start() {
+  return <Page title="First steps">…</Page>
+}
