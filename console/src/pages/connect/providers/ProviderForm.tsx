@@ -2,6 +2,7 @@ import { useState } from 'react'
 import { client, take } from '@/api/client'
 import { useMe } from '@/api/me'
 import { refresh } from '@/api/query'
+import { headersOf } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
 import { Button, Dialog, ErrorLine, Field, Input, SecretInput, Select, TextArea, toast } from '@/ui'
 import { type Credential, CredentialList, credentialsBody } from './CredentialList'
@@ -90,9 +91,4 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
       {Object.keys(save.fields).every((field) => !KNOWN_FIELDS.includes(field)) && <ErrorLine error={save.error} />}
     </Dialog>
   )
-}
-
-function headersOf(text: string): Record<string, string> {
-  const lines = text.split('\n').filter((line) => line.includes(':'))
-  return Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf(':')).trim(), line.slice(line.indexOf(':') + 1).trim()]))
 }
