@@ -24,7 +24,7 @@ test('a credential is stored, tested, replaced and removed, and never shown', as
   sink.body = '{"error":{"message":"Incorrect API key provided"}}'
   await card.getByRole('button', { name: 'Test openai' }).click()
   await card.getByText(/failed/).waitFor()
-  await card.getByText('401').waitFor()
+  await card.getByText('401', { exact: true }).waitFor()
   assert.equal(sink.seen.at(-1).headers.authorization, 'Bearer sk-wrong-secret')
   await inspect(page, 'provider-failed')
 

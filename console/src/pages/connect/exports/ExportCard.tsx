@@ -83,7 +83,7 @@ function Enabled({ config }: { config: Config }) {
   const checked = wanted ?? config.enabled
   return (
     <span title={reason ?? change.error?.message}>
-      <Switch checked={checked} disabled={reason !== null} hint={reason ?? change.error?.message} label={checked ? 'on' : 'paused'} onChange={(event) => change.run(event.target.checked)} />
+      <Switch checked={checked} disabled={reason !== null} aria-description={reason ?? undefined} hint={change.error?.message} label={checked ? 'on' : 'paused'} onChange={(event) => change.run(event.target.checked)} />
     </span>
   )
 }

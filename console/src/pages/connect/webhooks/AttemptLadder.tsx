@@ -26,7 +26,7 @@ export function AttemptLadder({ delivery }: { delivery: Schemas['Delivery'] }) {
         {ticks.map((ms) => (
           <g key={ms}>
             <line x1={x(ms)} x2={x(ms)} y1={LINE - 3} y2={LINE + 3} className="stroke-line-strong" />
-            <text x={x(ms)} y={HEIGHT - 6} textAnchor={ms === 0 ? 'start' : 'middle'} className="fill-muted text-[11px]">
+            <text x={x(ms)} y={HEIGHT - 6} textAnchor={ms === 0 ? 'start' : x(ms) > width - 24 ? 'end' : 'middle'} className="fill-muted text-[11px]">
               {ms === 0 ? 'event' : `+${duration(ms).replace('.00', '').replace('.0', '')}`}
             </text>
           </g>

@@ -46,11 +46,11 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
         <Field label="Event type" quiet className="w-44">
           <Select value={search.type ?? ''} onChange={(event) => set({ type: event.target.value || undefined })} options={[{ value: '', label: 'Any event' }, ...EVENT_TYPES, 'webhook.test']} />
         </Field>
-        <Rate rows={rows} />
         <Button needs="admin" busy={retryAll.busy} blocked={rows.length === 0 ? 'There is nothing to send again' : !isFiltered && failed === 0 && 'None of these has failed'} icon={<RotateCw size={14} aria-hidden />} onClick={retryAll.run}>
           Retry all {what}
           {search.type && ` ${search.type}`}
         </Button>
+        <Rate rows={rows} />
       </div>
       {retryAll.error && (
         <div className="px-4 pb-2">
@@ -69,7 +69,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
         ) : (
           <Rows rows={rows} selected={search.delivery ?? null} onOpen={(row) => set({ delivery: row.id })} />
         )}
-        {rows.length > 0 && <Pager shown={rows.length} what="deliveries" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
+        {rows.length > 0 && <Pager shown={rows.length} what={rows.length === 1 ? 'delivery' : 'deliveries'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
       </div>
     </Docked>
   )
@@ -80,7 +80,7 @@ function Rate({ rows }: { rows: Delivery[] }) {
   const ended = rows.filter((row) => row.status !== 'pending')
   const delivered = ended.filter((row) => row.status === 'delivered').length
   return (
-    <p className="min-w-0 flex-1 text-right text-xs text-muted max-sm:hidden">
+    <p className="ml-auto text-xs whitespace-nowrap text-muted">
       {ended.length > 0 && (
         <>
           <b className="text-sm text-fg tabular-nums">{percent(delivered / ended.length)}</b> of {plural(ended.length, 'delivery', 'deliveries')} arrived
@@ -94,12 +94,12 @@ function Rows({ rows, selected, onOpen }: { rows: Delivery[]; selected: string |
   const { zone } = usePrefs()
   const now = useNow(5_000)
   const columns: Column<Delivery>[] = [
-    { key: 'at', header: 'Time', cell: (row) => <time title={time(row.created_at, zone, 'full')}>{time(row.created_at, zone)}</time> },
+    { key: 'at', header: 'Time', className: 'whitespace-nowrap', cell: (row) => <time title={time(row.created_at, zone, 'full')}>{time(row.created_at, zone)}</time> },
     { key: 'event', header: 'Event', cell: (row) => <code>{row.event_type}</code> },
     { key: 'status', header: 'Status', cell: (row) => <Status tone={DELIVERY_TONE[row.status]}>{row.status}</Status> },
     { key: 'attempts', header: 'Attempts', number: true, from: 'sm', cell: (row) => row.attempts.length },
     { key: 'code', header: 'Last answer', from: 'sm', cell: (row) => <LastAnswer row={row} /> },
-    { key: 'next', header: 'Next attempt', from: 'xl', cell: (row) => (row.next_attempt_at === null ? <span className="text-muted">–</span> : <time title={time(row.next_attempt_at, zone, 'full')}>{ago(row.next_attempt_at, now)}</time>) },
+    { key: 'next', header: 'Next attempt', from: 'xl', className: 'whitespace-nowrap', cell: (row) => (row.next_attempt_at === null ? <span className="text-muted">–</span> : <time title={time(row.next_attempt_at, zone, 'full')}>{ago(row.next_attempt_at, now)}</time>) },
   ]
   return <Table label="Deliveries" columns={columns} rows={rows} rowKey={(row) => row.id} selected={selected} onOpen={onOpen} />
 }
