@@ -64,7 +64,7 @@ function Detail({ webhookId }: { webhookId: string }) {
       actions={
         <>
           <Button needs="admin" busy={test.busy} icon={<FlaskConical size={14} aria-hidden />} onClick={test.run}>
-            Send test event
+            <span className="max-sm:sr-only">Send test event</span>
           </Button>
           <Menu trigger={<Button square aria-label="More actions" icon={<EllipsisVertical size={16} aria-hidden />} />}>
             <MenuItem needs="admin" icon={<Pencil size={14} aria-hidden />} onSelect={() => setOpen('edit')}>
