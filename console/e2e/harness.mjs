@@ -17,8 +17,8 @@ const WIDTHS = { wide: { width: 1280, height: 800 }, narrow: { width: 390, heigh
 
 function findBinary() {
   const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target')
-  const found = [process.env.GATEWAY_BIN, join(target, 'debug/gateway'), join(target, 'release/gateway')].find((path) => path && existsSync(path))
-  assert.ok(found, 'no gateway binary: build one, or name it in GATEWAY_BIN')
+  const found = [process.env.GATEWAY_BINARY, join(target, 'debug/gateway'), join(target, 'release/gateway')].find((path) => path && existsSync(path))
+  assert.ok(found, 'no gateway binary: build one, or name it in GATEWAY_BINARY')
   return found
 }
 

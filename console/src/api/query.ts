@@ -30,3 +30,8 @@ export function refresh(...paths: string[]): Promise<void> {
     predicate: ({ queryKey: [, path] }) => typeof path === 'string' && paths.some((prefix) => path.startsWith(prefix)),
   })
 }
+
+/** For what should be seen soon after it happens: asked again while the tab is seen, and what is there stays meanwhile. */
+export function polled(every = 15_000) {
+  return { refetchInterval: every, placeholderData: <T>(before: T | undefined) => before, meta: { quiet: true } }
+}

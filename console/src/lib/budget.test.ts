@@ -1,17 +1,15 @@
-import { expect, it } from 'vitest'
+import { expect, test } from 'vitest'
 import { periodStart, projected } from './budget'
 
-it('knows when a period began', () => {
-  const start = (period: 'daily' | 'weekly' | 'monthly', resets_at: string): string => new Date(periodStart({ period, resets_at })).toISOString()
-  expect(start('daily', '2026-11-16T00:00:00Z')).toBe('2026-11-15T00:00:00.000Z')
-  expect(start('weekly', '2026-11-16T00:00:00Z')).toBe('2026-11-09T00:00:00.000Z')
-  expect(start('monthly', '2026-03-01T00:00:00Z')).toBe('2026-02-01T00:00:00.000Z')
-  expect(start('monthly', '2027-01-01T00:00:00Z')).toBe('2026-12-01T00:00:00.000Z')
+test('a month is as long as it is', () => {
+  expect(new Date(periodStart({ period: 'monthly', resets_at: '2026-03-01T00:00:00Z' })).toISOString()).toBe('2026-02-01T00:00:00.000Z')
+  expect(new Date(periodStart({ period: 'monthly', resets_at: '2027-01-01T00:00:00Z' })).toISOString()).toBe('2026-12-01T00:00:00.000Z')
 })
 
-it('draws the line on to the end of the period, unless it is too short', () => {
-  const spending = { period: 'daily', spent_usd: 3, resets_at: '2026-11-16T00:00:00Z' } as const
-  expect(projected(spending, Date.parse('2026-11-15T06:00:00Z'))).toBeCloseTo(12)
-  expect(projected(spending, Date.parse('2026-11-15T00:05:00Z'))).toBeNull()
-  expect(projected(spending, Date.parse('2026-11-17T00:00:00Z'))).toBeNull()
+test('half of the time with ten dollars makes twenty', () => {
+  expect(projected({ period: 'daily', resets_at: '2026-11-16T00:00:00Z', spent_usd: 10 }, Date.parse('2026-11-15T12:00:00Z'))).toBeCloseTo(20)
+})
+
+test('in the first minutes nothing is foretold', () => {
+  expect(projected({ period: 'weekly', resets_at: '2026-11-16T00:00:00Z', spent_usd: 10 }, Date.parse('2026-11-09T01:00:00Z'))).toBeNull()
 })

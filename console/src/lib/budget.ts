@@ -1,26 +1,20 @@
-/** How a budget will end, going by how it went so far. */
+/** Will it hold? */
+import type { components } from '@/api/schema'
 
-export interface Spending {
-  period: 'daily' | 'weekly' | 'monthly'
-  spent_usd: number
-  resets_at: string
+type Budget = components['schemas']['Budget']
+
+/** When the period began; months are as long as they are. All in UTC. */
+export function periodStart(budget: Pick<Budget, 'period' | 'resets_at'>): number {
+  const end = new Date(budget.resets_at)
+  if (budget.period === 'daily') return end.getTime() - 86_400_000
+  if (budget.period === 'weekly') return end.getTime() - 7 * 86_400_000
+  return Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, end.getUTCDate())
 }
 
-const DAY_MS = 86_400_000
-/** Before this share of the period has passed, a projection would say more about chance than about habit. */
-const TOO_EARLY = 0.02
-
-/** When the current period began. Months are those of the calendar, in UTC. */
-export function periodStart({ period, resets_at }: Pick<Spending, 'period' | 'resets_at'>): number {
-  const end = new Date(resets_at)
-  if (period === 'daily') return end.getTime() - DAY_MS
-  if (period === 'weekly') return end.getTime() - 7 * DAY_MS
-  return Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, 1)
-}
-
-/** What will be spent when the period ends, if it goes on like this; null while it is too early to tell. */
-export function projected(spending: Spending, now: number): number | null {
-  const start = periodStart(spending)
-  const share = (now - start) / (Date.parse(spending.resets_at) - start)
-  return share < TOO_EARLY || share > 1 ? null : spending.spent_usd / share
+/** What will have been spent by the end, if it goes on as it did so far; null while it is too early to tell. */
+export function projected(budget: Pick<Budget, 'period' | 'resets_at' | 'spent_usd'>, now: number): number | null {
+  const start = periodStart(budget)
+  const length = Date.parse(budget.resets_at) - start
+  const passed = (now - start) / length
+  return passed < 0.02 || passed > 1 ? null : budget.spent_usd / passed
 }

@@ -1,20 +1,24 @@
 /** What a person likes, kept in this browser. */
 import { useSyncExternalStore } from 'react'
 
+import type { Zone } from './format'
+
 export type Density = 'comfortable' | 'compact' | 'dense'
 
 export interface Prefs {
   theme: 'system' | 'light' | 'dark'
-  zone: 'local' | 'utc'
+  zone: Zone
   density: Density
   nav: 'open' | 'closed'
   drawerWidth: number
+  /** Of the logs. */
+  hiddenColumns: readonly string[]
 }
 
 export const ROW_HEIGHT: Record<Density, number> = { comfortable: 36, compact: 30, dense: 26 }
 
 const KEY = 'console.prefs'
-const DEFAULTS: Prefs = { theme: 'system', zone: 'local', density: 'compact', nav: 'open', drawerWidth: 560 }
+const DEFAULTS: Prefs = { theme: 'system', zone: 'local', density: 'compact', nav: 'open', drawerWidth: 560, hiddenColumns: [] }
 const listeners = new Set<() => void>()
 let prefs: Prefs = load()
 

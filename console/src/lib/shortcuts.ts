@@ -33,6 +33,12 @@ export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement && !['checkbox', 'radio', 'button', 'range'].includes(target.type)
 }
 
+/** Space and Enter belong to what has the focus, where that does something with them. */
+function isPressed(event: KeyboardEvent): boolean {
+  const pressing = event.key === ' ' || event.key === 'Enter'
+  return pressing && event.target instanceof Element && event.target.closest('button, a, summary, tr, [role=tab], [role=slider], [role=separator], [role=checkbox]') !== null
+}
+
 function find(name: string): ((event: KeyboardEvent) => void) | undefined {
   for (let at = layers.length - 1; at >= 0; at--) {
     const found = layers[at]?.bindings[name]
@@ -49,7 +55,7 @@ function onKey(event: KeyboardEvent): void {
   const modal = document.querySelector('[role=dialog][data-modal=true], [role=alertdialog]')
   if (modal && !modal.contains(event.target as Node | null)) return
   if (modal && !mod) return
-  if (isTyping(event.target) && !mod) return
+  if (!mod && (isTyping(event.target) || isPressed(event))) return
   const pair = leader && event.timeStamp - leader.at < SEQUENCE_MS ? `${leader.key} ${event.key}` : null
   leader = null
   const action = (pair && find(pair)) || find(mod ? `mod+${event.key.toLowerCase()}` : event.key)

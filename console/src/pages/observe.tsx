@@ -1,6 +1,9 @@
 /** The routes of this area, each with its page in `pages/observe/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '@/routes'
+import { readLogsSearch, type LogsSearch } from './observe/logs/search'
+import { readSessionSearch, readSessionsSearch, type SessionSearch, type SessionsSearch } from './observe/sessions/search'
+import { readUsageSearch, type UsageSearch } from './observe/usage/search'
 
 const startRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -12,10 +15,34 @@ const overviewRoute = createRoute({
   path: '/',
   component: lazyRouteComponent(() => import('./observe/Overview'), 'Overview'),
 })
+const logsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/logs',
+  validateSearch: (search: Record<string, unknown>): LogsSearch => readLogsSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Logs'), 'Logs'),
+})
+const sessionsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/sessions',
+  validateSearch: (search: Record<string, unknown>): SessionsSearch => readSessionsSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Sessions'), 'Sessions'),
+})
+const sessionRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/sessions/$sessionId',
+  validateSearch: (search: Record<string, unknown>): SessionSearch => readSessionSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Session'), 'Session'),
+})
+const usageRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/usage',
+  validateSearch: (search: Record<string, unknown>): UsageSearch => readUsageSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Usage'), 'Usage'),
+})
 const accountRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/account',
   component: lazyRouteComponent(() => import('./observe/Account'), 'Account'),
 })
 
-export const observeRoutes = [overviewRoute, startRoute, accountRoute] as const
+export const observeRoutes = [overviewRoute, startRoute, logsRoute, sessionsRoute, sessionRoute, usageRoute, accountRoute] as const

@@ -2,6 +2,7 @@ import { CircleHelp, CircleUser, LogOut, Menu as MenuIcon, Monitor, Moon, PanelL
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { signOut } from '@/api/auth'
 import { useMe } from '@/api/me'
+import { zoneName } from '@/lib/format'
 import { cycleTheme, setPrefs, usePrefs } from '@/lib/prefs'
 import type { RangeSearch } from '@/lib/range'
 import { MOD } from '@/lib/shortcuts'
@@ -47,12 +48,6 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
       </div>
     </header>
   )
-}
-
-export function zoneName(zone: 'local' | 'utc'): string {
-  if (zone === 'utc') return 'UTC'
-  const part = new Intl.DateTimeFormat(undefined, { timeZoneName: 'short' }).formatToParts(new Date()).find((piece) => piece.type === 'timeZoneName')
-  return part?.value ?? 'Local'
 }
 
 function Account({ onHelp }: { onHelp(): void }) {

@@ -1,5 +1,6 @@
 import { CalendarClock } from 'lucide-react'
 import { useState } from 'react'
+import { time, zoneName, type Zone } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { DEFAULT_SPAN, SPANS, SPAN_NAMES, type RangeSearch, type Span } from '@/lib/range'
 import { Button } from './Button'
@@ -30,7 +31,7 @@ export function DateRange({ value, onChange }: DateRangeProps) {
       trigger={
         <Button icon={<CalendarClock size={14} aria-hidden />}>
           <span className="sr-only">Time range: </span>
-          <span className="max-w-56 truncate max-sm:hidden">{nameOf(value, utc)}</span>
+          <span className="max-w-56 truncate max-sm:hidden">{nameOf(value, zone)}</span>
           <span className="sm:hidden">{fixed ? 'Custom' : (value.range ?? DEFAULT_SPAN)}</span>
         </Button>
       }
@@ -56,7 +57,7 @@ export function DateRange({ value, onChange }: DateRangeProps) {
           <Field label="From">
             <Input type="datetime-local" name="from" step={60} required defaultValue={toInput(value.from, utc)} />
           </Field>
-          <Field label="To" hint={utc ? 'Times are UTC' : `Times are ${Intl.DateTimeFormat().resolvedOptions().timeZone}`}>
+          <Field label="To" hint={`Times are ${zoneName(zone)}`}>
             <Input type="datetime-local" name="to" step={60} required defaultValue={toInput(value.to, utc)} />
           </Field>
           <Button type="submit">Apply</Button>
@@ -66,10 +67,12 @@ export function DateRange({ value, onChange }: DateRangeProps) {
   )
 }
 
-function nameOf(value: RangeSearch, utc: boolean): string {
+function nameOf(value: RangeSearch, zone: Zone): string {
   if (!value.from || !value.to) return SPAN_NAMES[value.range ?? DEFAULT_SPAN]
-  const format = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', ...(utc && { timeZone: 'UTC' }) })
-  return format.formatRange(new Date(value.from), new Date(value.to))
+  const day = (at: string) => time(at, zone, 'day')
+  const minute = (at: string) => time(at, zone, 'minute')
+  const end = day(value.from) === day(value.to) ? minute(value.to) : `${day(value.to)} ${minute(value.to)}`
+  return `${day(value.from)} ${minute(value.from)} – ${end}`
 }
 
 /** `datetime-local` knows no zone: its text is read and written in the one that is shown. */

@@ -54,7 +54,7 @@ export function Section({ title, aside, children, className, flush }: SectionPro
           {aside}
         </header>
       )}
-      <div className={flush ? undefined : 'p-3'}>{children}</div>
+      <div className={flush ? undefined : title ? 'px-3 pt-1 pb-3' : 'p-3'}>{children}</div>
     </section>
   )
 }

@@ -1,5 +1,5 @@
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { useEffect, useRef, type KeyboardEvent, type ReactNode, type UIEvent } from 'react'
+import { useEffect, useId, useRef, type KeyboardEvent, type ReactNode, type UIEvent } from 'react'
 import { cx } from '@/lib/cx'
 
 export interface GridColumn<Row> {
@@ -20,19 +20,25 @@ interface VirtualTableProps<Row> {
   /** How many there are in all, when more can be loaded: -1 for "not known". */
   rowCount?: number
   selected?: number | string | null
+  /** A click, or Enter on the row that was walked to. */
   onOpen(row: Row): void
+  /** The arrow keys went to this row. */
+  onMove(row: Row): void
   /** Near the end of what is loaded. */
   onEnd?: () => void
   /** True while the first row is in sight. */
   onTop?: (top: boolean) => void
   /** Rows that just came, to be tinted for a moment. */
   fresh?: (row: Row) => boolean
+  /** Each new value brings the first row into sight. */
+  topKey?: number
   footer?: ReactNode
 }
 
 /** A grid of any number of rows, of which only those in sight exist. */
 export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
-  const { label, columns, rows, rowId, rowHeight, selected, onOpen, onEnd, onTop, fresh, footer } = props
+  const { label, columns, rows, rowId, rowHeight, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer } = props
+  const name = useId()
   const scroller = useRef<HTMLDivElement>(null)
   const virtual = useVirtualizer({
     count: rows.length,
@@ -60,15 +66,26 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
     // Only when another row is chosen: new rows on top must not move what is read.
   }, [selected])
 
+  useEffect(() => {
+    if (topKey) scroller.current?.scrollTo({ top: 0 })
+  }, [topKey])
+
   const keys = (event: KeyboardEvent) => {
+    if (event.target !== scroller.current) return
+    const current = rows[at]
+    if (event.key === 'Enter' && current !== undefined) {
+      event.preventDefault()
+      onOpen(current)
+      return
+    }
     const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 300) / rowHeight) - 2)
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }
     const step = steps[event.key]
-    if (step === undefined || event.target !== scroller.current) return
+    if (step === undefined) return
     const row = rows[Math.min(rows.length - 1, Math.max(0, (at < 0 ? (step > 0 ? -1 : 0) : at) + step))]
     if (row !== undefined) {
       event.preventDefault()
-      onOpen(row)
+      onMove(row)
     }
   }
 
@@ -79,6 +96,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
       aria-label={label}
       aria-rowcount={props.rowCount ?? rows.length + 1}
       aria-colcount={columns.length}
+      aria-activedescendant={at >= 0 && items.some((item) => item.index === at) ? `${name}-${String(selected)}` : undefined}
       tabIndex={0}
       className="min-h-0 flex-1 overflow-auto bg-surface focus-visible:-outline-offset-2"
       onKeyDown={keys}
@@ -100,6 +118,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
             return (
               <div
                 key={id}
+                id={`${name}-${id}`}
                 role="row"
                 aria-rowindex={item.index + 2}
                 aria-selected={id === selected}

@@ -2,6 +2,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { signOut, switchOrg } from '@/api/auth'
 import { useMe } from '@/api/me'
 import { useSession } from '@/api/session'
+import { time, zoneName } from '@/lib/format'
 import { setPrefs, usePrefs, type Density, type Prefs } from '@/lib/prefs'
 import { Badge, Button, Field, Page, Section, Select, toastError } from '@/ui'
 
@@ -32,7 +33,7 @@ export function Account() {
               <Select value={prefs.theme} onChange={(event) => setPrefs({ theme: event.target.value as Prefs['theme'] })} options={[{ value: 'system', label: 'System' }, { value: 'light', label: 'Light' }, { value: 'dark', label: 'Dark' }]} />
             </Field>
             <Field label="Times">
-              <Select value={prefs.zone} onChange={(event) => setPrefs({ zone: event.target.value as Prefs['zone'] })} options={[{ value: 'local', label: 'My zone' }, { value: 'utc', label: 'UTC' }]} />
+              <Select value={prefs.zone} onChange={(event) => setPrefs({ zone: event.target.value as Prefs['zone'] })} options={[{ value: 'local', label: zoneName('local') }, { value: 'utc', label: 'UTC' }]} />
             </Field>
             <Field label="Rows">
               <Select value={prefs.density} onChange={(event) => setPrefs({ density: event.target.value as Density })} options={[{ value: 'comfortable', label: 'Comfortable' }, { value: 'compact', label: 'Compact' }, { value: 'dense', label: 'Dense' }]} />
@@ -64,7 +65,7 @@ export function Account() {
           <p className="text-muted">
             Signed in until{' '}
             <time className="text-fg" dateTime={session ? new Date(session.expiresAt).toISOString() : undefined}>
-              {session ? new Date(session.expiresAt).toLocaleString() : ''}
+              {time(session?.expiresAt, prefs.zone)} {zoneName(prefs.zone)}
             </time>
             . Signing out revokes the session on the server, in every tab.
           </p>
