@@ -47,8 +47,9 @@ pub fn preferred<'a>(
             None => of("identity").or_else(|| of("*").filter(|(_, weight)| *weight == 0)).map_or(1, |w| w.1),
         }
     };
+    let allowed = |encoding: Encoding| encoding == Encoding::Identity || weight(encoding) > 0;
     // `max_by_key` takes the last of equals.
-    forms.iter().rev().max_by_key(|(encoding, _)| weight(*encoding))
+    forms.iter().rev().filter(|form| allowed(form.0)).max_by_key(|form| weight(form.0))
 }
 
 /// Names and weights in thousandths; what cannot be read weighs nothing.
