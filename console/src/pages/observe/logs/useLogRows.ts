@@ -15,7 +15,6 @@ const PAGE = 200
 const MOST_LIVE = 5000
 /** Words of new rows are indexed a moment after the rows are there. */
 const SEARCH_WAIT_MS = 1500
-const NOTHING: Pick<Newer, 'shown' | 'waiting'> = { shown: [], waiting: [] }
 
 interface Newer {
   /** The question that these rows answer. */
@@ -24,14 +23,26 @@ interface Newer {
   shown: readonly LogRow[]
   /** Waiting above it. */
   waiting: readonly LogRow[]
+  /** Those of `shown` that came last. */
+  latest: ReadonlySet<number>
+  /** How many have come in all, shown or waiting. */
+  arrived: number
 }
+const NOTHING: Newer = { name: '', shown: [], waiting: [], latest: new Set(), arrived: 0 }
+
 type Change = { name: string } & ({ rows: readonly LogRow[]; hold: boolean } | { show: true })
 
 function reduce(before: Newer, change: Change): Newer {
-  const state = before.name === change.name ? before : { name: change.name, shown: [], waiting: [] }
-  if ('show' in change) return { ...state, shown: mergeNewestFirst(state.waiting, state.shown), waiting: [] }
-  const sorted = change.rows.toSorted((a, b) => b.id - a.id)
-  return change.hold ? { ...state, waiting: mergeNewestFirst(sorted, state.waiting).slice(0, MOST_LIVE) } : { ...state, shown: mergeNewestFirst(sorted, state.shown) }
+  const state = before.name === change.name ? before : { ...NOTHING, name: change.name }
+  if ('show' in change) return { ...state, shown: mergeNewestFirst(state.waiting, state.shown), waiting: [], latest: idsOf(state.waiting) }
+  const rows = change.rows.toSorted((a, b) => b.id - a.id)
+  const arrived = state.arrived + rows.length
+  if (change.hold) return { ...state, arrived, waiting: mergeNewestFirst(rows, state.waiting).slice(0, MOST_LIVE) }
+  return { ...state, arrived, shown: mergeNewestFirst(rows, state.shown), latest: idsOf(rows) }
+}
+
+function idsOf(rows: readonly LogRow[]): ReadonlySet<number> {
+  return new Set(rows.map((row) => row.id))
 }
 
 export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
@@ -45,8 +56,8 @@ export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
   const asked = JSON.stringify([filter, q, from, to, range])
   const query = { ...filter, q, from: bounds.from, ...(live ? {} : { to: bounds.to }) }
   const name = JSON.stringify([query, anew.times])
-  const [newer, change] = useReducer(reduce, { name, shown: [], waiting: [] })
-  const { shown, waiting } = newer.name === name ? newer : NOTHING
+  const [newer, change] = useReducer(reduce, NOTHING)
+  const { shown, waiting, latest, arrived } = newer.name === name ? newer : NOTHING
   const beginAnew = () => setAnew((now) => ({ asked, times: now.times + 1 }))
 
   const list = api.useInfiniteQuery(
@@ -96,5 +107,5 @@ export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
     if (connected) catchUp()
   }, [connected, name])
 
-  return { list, rows, waiting, live, state, bounds, showWaiting: () => change({ name, show: true }) }
+  return { list, rows, waiting, latest, arrived, live, state, bounds, showWaiting: () => change({ name, show: true }) }
 }
