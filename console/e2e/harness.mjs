@@ -210,7 +210,7 @@ export async function inspect(page, name) {
     await page.setViewportSize(viewport)
     for (const theme of ['light', 'dark']) {
       await page.emulateMedia({ colorScheme: theme })
-      await page.waitForTimeout(150)
+      await page.waitForTimeout(100)
       await page.screenshot({ path: join(artefacts, `${name}-${size}-${theme}.png`) })
       await expectAccessible(page, `${name} ${size} ${theme}`)
     }
@@ -223,7 +223,7 @@ export async function inspect(page, name) {
 
 export async function expectAccessible(page, name) {
   // Injected by the test protocol, not by the page: the policy of the page stays as it is.
-  await page.evaluate(axeSource)
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axeSource)
   const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] }))
   const found = violations.map((violation) => `${violation.impact}: ${violation.id}: ${violation.nodes.map((node) => `${node.html.slice(0, 160)} ${node.any[0]?.message ?? ''}`).join('\n    ')}`)
   assert.deepEqual(found, [], `axe on ${name}`)
