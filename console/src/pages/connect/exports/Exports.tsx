@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
+import { polled } from '@/api/query'
 import { Button, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards } from '@/ui'
 import { ExportCard } from './ExportCard'
 import { ExportForm } from './ExportForm'
@@ -13,7 +14,7 @@ const ABOUT = 'An export sends log rows to a tool of yours as they are made: as 
 export function Exports() {
   const me = useMe()
   const [open, setOpen] = useState<{ config: Schemas['ExportConfig'] | null } | null>(null)
-  const options = { ...inPages, refetchInterval: 10_000, enabled: me.has('integrations') }
+  const options = { ...inPages, ...polled(10_000), enabled: me.has('integrations') }
   const list = api.useInfiniteQuery('get', '/api/v1/exports', { params: { query: { limit: 50 } } }, options)
   const configs = list.data?.pages.flatMap((page) => page.exports) ?? []
   const create = (

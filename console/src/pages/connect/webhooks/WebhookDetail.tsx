@@ -3,7 +3,7 @@ import { EllipsisVertical, FlaskConical, Pencil, RotateCw, ShieldCheck, Trash2 }
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { polled, refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Button, ConfirmDialog, ErrorLine, ErrorPanel, Menu, MenuItem, Page, PlanGate, SkeletonRows, Snippets, Dialog, toast } from '@/ui'
 import { Deliveries } from './Deliveries'
@@ -27,7 +27,7 @@ function Detail({ webhookId }: { webhookId: string }) {
   const navigate = useNavigate()
   const [open, setOpen] = useState<Open>(null)
   const path = { path: { webhookId } }
-  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}', { params: path }, { refetchInterval: 5_000 })
+  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}', { params: path }, { ...polled(5_000), placeholderData: undefined })
   const close = (): void => setOpen(null)
   const test = useAction(async () => {
     await take(client.POST('/api/v1/webhooks/{webhookId}/test', { params: path }))

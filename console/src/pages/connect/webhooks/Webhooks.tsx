@@ -5,6 +5,7 @@ import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
+import { polled } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Badge, Button, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
@@ -16,7 +17,7 @@ const ABOUT = 'A webhook posts events to an address of yours: a key was rotated,
 export function Webhooks() {
   const me = useMe()
   const [creating, setCreating] = useState(false)
-  const options = { ...inPages, refetchInterval: 15_000, enabled: me.has('webhooks') }
+  const options = { ...inPages, ...polled(15_000), enabled: me.has('webhooks') }
   const list = api.useInfiniteQuery('get', '/api/v1/webhooks', { params: { query: { limit: 50 } } }, options)
   const webhooks = list.data?.pages.flatMap((page) => page.webhooks) ?? []
   const create = (

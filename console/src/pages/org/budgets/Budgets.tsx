@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { api, client, take, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
+import { polled, refresh } from '@/api/query'
 import { Button, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonCards, toast } from '@/ui'
 import { BudgetCard } from './BudgetCard'
 import { BudgetForm } from './BudgetForm'
@@ -17,7 +17,7 @@ export function Budgets() {
   const names = useScopeNames()
   const [editing, setEditing] = useState<{ budget: Budget | null } | null>(null)
   const [removing, setRemoving] = useState<Budget | null>(null)
-  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId }, query: { limit: 50 } } }, { ...inPages, refetchInterval: 60_000 })
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId }, query: { limit: 50 } } }, { ...inPages, ...polled(60_000) })
   const budgets = list.data?.pages.flatMap((page) => page.budgets) ?? []
   const create = (
     <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ budget: null })}>
