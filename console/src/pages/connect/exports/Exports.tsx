@@ -5,7 +5,8 @@ import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
 import { polled } from '@/api/query'
-import { Button, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards } from '@/ui'
+import { apiSnippet } from '@/lib/snippets'
+import { Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards } from '@/ui'
 import { ExportCard } from './ExportCard'
 import { ExportForm } from './ExportForm'
 
@@ -30,7 +31,7 @@ export function Exports() {
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the exports" onRetry={() => void list.refetch()} />
         ) : configs.length === 0 ? (
-          <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create}>
+          <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/exports', { name: 'traces', kind: 'otlp', endpoint: 'https://otel.example.com' })} />}>
             {ABOUT}
           </Empty>
         ) : (

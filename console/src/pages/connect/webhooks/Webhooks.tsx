@@ -8,7 +8,8 @@ import { inPages } from '@/api/pages'
 import { polled } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { Badge, Button, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { apiSnippet } from '@/lib/snippets'
+import { Badge, Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { WebhookForm } from './WebhookForm'
 import { WebhookState } from './WebhookState'
 
@@ -33,7 +34,7 @@ export function Webhooks() {
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the webhooks" onRetry={() => void list.refetch()} />
         ) : webhooks.length === 0 ? (
-          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create}>
+          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/webhooks', { url: 'https://example.com/hooks', events: ['key.revoke', 'budget.exceeded'] })} />}>
             {ABOUT}
           </Empty>
         ) : (
