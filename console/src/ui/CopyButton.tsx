@@ -32,7 +32,7 @@ export function CopyButton({ value, label = 'Copy', text, size = 'sm', kind = 'g
         kind={kind}
         size={size}
         square={!text}
-        aria-label={text ? undefined : label}
+        aria-label={text && !label.startsWith(text) ? undefined : label}
         title={label}
         icon={copied ? <Check size={14} className={kind === 'primary' ? undefined : 'text-ok'} aria-hidden /> : <Copy size={14} aria-hidden />}
         onClick={() => void copy()}
