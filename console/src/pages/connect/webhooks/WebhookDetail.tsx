@@ -64,8 +64,14 @@ function Detail({ webhookId }: { webhookId: string }) {
     <Page
       fixed
       title={hostOf(webhook.url)}
-      beside={<WebhookState webhook={webhook} />}
-      about={<span className="block max-w-[80ch] truncate font-mono text-xs">{webhook.url}</span>}
+      about={
+        <span className="flex flex-wrap items-center gap-x-3">
+          <span className="min-w-0 truncate font-mono text-xs">{webhook.url}</span>
+          <span className="text-fg">
+            <WebhookState webhook={webhook} />
+          </span>
+        </span>
+      }
       actions={
         <>
           <Button needs="admin" busy={test.busy} icon={<FlaskConical size={14} aria-hidden />} onClick={test.run}>
