@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 
-const shared = setUp()
+const shared = setUp('provider')
 
 test('somebody is invited, joins, is given a role and removed', async () => {
   const owner = await signUp(shared.gateway)
@@ -84,13 +84,21 @@ test('a budget is set, shows what was spent, and refuses when it is', async () =
   const dialog = page.getByRole('dialog', { name: 'Set budget' })
   await dialog.getByRole('status').getByText('Set at least one limit').waitFor()
   await dialog.getByLabel('Soft limit, USD').fill('3')
-  await dialog.getByLabel('Hard limit, USD').fill('2')
+  await dialog.getByLabel('Hard limit, USD').fill('0.02')
   await dialog.getByRole('status').getByText('The soft limit lies above the hard one').waitFor()
-  await dialog.getByLabel('Soft limit, USD').fill('1')
+  await dialog.getByLabel('Soft limit, USD').fill('0.005')
   await inspect(page, 'budget-form')
   await dialog.getByRole('button', { name: 'Set budget' }).click()
   await page.getByText('within limits').waitFor()
-  await page.getByText('of $2.00 monthly').waitFor()
+  await page.getByText('of $0.02 monthly').waitFor()
+
+  const spend = { model: 'gpt-4o', headers: { 'X-Gateway-Provider': 'openai' } }
+  assert.equal((await chat(shared.gateway, owner.key, spend)).status, 200)
+  const spent = async () => (await call(shared.gateway, owner.token, 'GET', `/api/v1/orgs/${owner.org.id}/budgets`)).budgets[0].spent_usd
+  await waitFor('the cost', async () => (await spent()) > 0.005)
+  await page.reload()
+  await page.getByText('soft limit reached').waitFor()
+  await inspect(page, 'budgets')
 
   await page.getByRole('button', { name: /^Edit the budget/ }).click()
   const edit = page.getByRole('dialog', { name: 'Edit budget' })
@@ -98,7 +106,7 @@ test('a budget is set, shows what was spent, and refuses when it is', async () =
   await edit.getByLabel('Hard limit, USD').fill('0')
   await edit.getByRole('button', { name: 'Save budget' }).click()
   await page.getByText('spent: requests are refused').waitFor()
-  await inspect(page, 'budgets')
+  await inspect(page, 'budgets-spent')
   assert.equal((await chat(shared.gateway, owner.key)).status, 403)
   await page.getByRole('button', { name: /^Delete the budget/ }).click()
   await page.getByRole('dialog').getByRole('button', { name: 'Delete budget' }).click()

@@ -7,7 +7,8 @@ import { inPages } from '@/api/pages'
 import { refresh } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { Button, ConfirmDialog, Empty, ErrorPanel, Menu, MenuItem, Page, Pager, Section, SkeletonRows, Table, toast, type Column } from '@/ui'
+import { apiSnippet } from '@/lib/snippets'
+import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Menu, MenuItem, Page, Pager, Section, SkeletonRows, Table, toast, type Column } from '@/ui'
 import { AppForm } from './AppForm'
 
 type App = Schemas['Application']
@@ -67,7 +68,7 @@ export function Apps() {
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the applications" onRetry={() => void list.refetch()} />
       ) : apps.length === 0 ? (
-        <Empty icon={<Boxes size={24} aria-hidden />} title="No apps yet" action={create}>
+        <Empty icon={<Boxes size={24} aria-hidden />} title="No apps yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/apps`, { name: 'Checkout' })} />}>
           Give each program an app and its keys to it: then you see what each one uses, and can limit it.
         </Empty>
       ) : (

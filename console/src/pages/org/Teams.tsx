@@ -6,8 +6,9 @@ import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
 import { refresh } from '@/api/query'
 import { plural } from '@/lib/format'
+import { apiSnippet } from '@/lib/snippets'
 import { useAction } from '@/lib/useAction'
-import { Button, Checkbox, ConfirmDialog, Dialog, Empty, ErrorLine, ErrorPanel, Field, Input, Page, Pager, SkeletonCards, toast } from '@/ui'
+import { Button, Checkbox, Code, ConfirmDialog, Dialog, Empty, ErrorLine, ErrorPanel, Field, Input, Page, Pager, SkeletonCards, toast } from '@/ui'
 
 type Team = Schemas['Team']
 
@@ -34,7 +35,7 @@ export function Teams() {
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the teams" onRetry={() => void list.refetch()} />
       ) : teams.length === 0 ? (
-        <Empty icon={<Building2 size={24} aria-hidden />} title="No teams yet" action={create}>
+        <Empty icon={<Building2 size={24} aria-hidden />} title="No teams yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/teams`, { name: 'Search' })} />}>
           A team groups people and applications, so that what they use is added up and can be limited.
         </Empty>
       ) : (

@@ -4,7 +4,9 @@ import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
-import { Button, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards } from '@/ui'
+import { polled } from '@/api/query'
+import { apiSnippet } from '@/lib/snippets'
+import { Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards } from '@/ui'
 import { ExportCard } from './ExportCard'
 import { ExportForm } from './ExportForm'
 
@@ -13,7 +15,7 @@ const ABOUT = 'An export sends log rows to a tool of yours as they are made: as 
 export function Exports() {
   const me = useMe()
   const [open, setOpen] = useState<{ config: Schemas['ExportConfig'] | null } | null>(null)
-  const options = { ...inPages, refetchInterval: 10_000, enabled: me.has('integrations') }
+  const options = { ...inPages, ...polled(10_000), enabled: me.has('integrations') }
   const list = api.useInfiniteQuery('get', '/api/v1/exports', { params: { query: { limit: 50 } } }, options)
   const configs = list.data?.pages.flatMap((page) => page.exports) ?? []
   const create = (
@@ -29,7 +31,7 @@ export function Exports() {
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the exports" onRetry={() => void list.refetch()} />
         ) : configs.length === 0 ? (
-          <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create}>
+          <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/exports', { name: 'traces', kind: 'otlp', endpoint: 'https://otel.example.com' })} />}>
             {ABOUT}
           </Empty>
         ) : (

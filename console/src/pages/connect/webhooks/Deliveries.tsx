@@ -2,7 +2,7 @@ import { RotateCw } from 'lucide-react'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { api, client, take, type Schemas } from '@/api/client'
 import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
+import { polled, refresh } from '@/api/query'
 import { ago, percent, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
@@ -19,7 +19,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
   const search = useSearch({ from: '/shell/webhooks/$webhookId' })
   const navigate = useNavigate({ from: '/webhooks/$webhookId' })
   const filter = { status: search.status, type: search.type }
-  const list = api.useInfiniteQuery('get', '/api/v1/webhooks/{webhookId}/deliveries', { params: { path: { webhookId }, query: { ...filter, limit: 50 } } }, { ...inPages, refetchInterval: 5_000 })
+  const list = api.useInfiniteQuery('get', '/api/v1/webhooks/{webhookId}/deliveries', { params: { path: { webhookId }, query: { ...filter, limit: 50 } } }, { ...inPages, ...polled(5_000) })
   const rows = list.data?.pages.flatMap((page) => page.deliveries) ?? []
   const set = (change: Partial<typeof search>): void => void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
   const retryAll = useAction(async () => {

@@ -1,7 +1,7 @@
 import { RotateCw } from 'lucide-react'
 import { useState } from 'react'
 import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { polled, refresh } from '@/api/query'
 import { duration, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
@@ -16,7 +16,7 @@ export function DeliveryDrawer({ webhookId, deliveryId }: { webhookId: string; d
   const { zone } = usePrefs()
   const [tab, setTab] = useState<Tab>('attempts')
   const params = { path: { webhookId, deliveryId } }
-  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}', { params }, { refetchInterval: 2_000 })
+  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}', { params }, { ...polled(2_000), placeholderData: undefined })
   const retry = useAction(async () => {
     await take(client.POST('/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}/retry', { params }))
     await refresh('/api/v1/webhooks')

@@ -1,10 +1,10 @@
 /** One webhook: what it was told, whether it heard it, and another try where it did not. */
-import { EllipsisVertical, FlaskConical, Pencil, RotateCw, ShieldCheck, Trash2 } from 'lucide-react'
+import { EllipsisVertical, FlaskConical, Pencil, Power, RotateCw, ShieldCheck, Trash2 } from 'lucide-react'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
-import { useAction } from '@/lib/useAction'
+import { polled, refresh } from '@/api/query'
+import { type Action, useAction } from '@/lib/useAction'
 import { Button, ConfirmDialog, ErrorLine, ErrorPanel, Menu, MenuItem, Page, PlanGate, SkeletonRows, Snippets, Dialog, toast } from '@/ui'
 import { Deliveries } from './Deliveries'
 import { RotateSecret } from './RotateSecret'
@@ -27,12 +27,17 @@ function Detail({ webhookId }: { webhookId: string }) {
   const navigate = useNavigate()
   const [open, setOpen] = useState<Open>(null)
   const path = { path: { webhookId } }
-  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}', { params: path }, { refetchInterval: 5_000 })
+  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}', { params: path }, { ...polled(5_000), placeholderData: undefined })
   const close = (): void => setOpen(null)
   const test = useAction(async () => {
     await take(client.POST('/api/v1/webhooks/{webhookId}/test', { params: path }))
     await refresh('/api/v1/webhooks')
     toast('A test event is on its way')
+  })
+  const activate = useAction(async (active: boolean) => {
+    await take(client.PUT('/api/v1/webhooks/{webhookId}', { params: path, body: { active } }))
+    await refresh('/api/v1/webhooks')
+    toast(active ? 'The webhook is active again' : 'The webhook is off')
   })
   const remove = async (): Promise<void> => {
     await take(client.DELETE('/api/v1/webhooks/{webhookId}', { params: path }))
@@ -59,8 +64,14 @@ function Detail({ webhookId }: { webhookId: string }) {
     <Page
       fixed
       title={hostOf(webhook.url)}
-      beside={<WebhookState webhook={webhook} />}
-      about={<span className="block max-w-[80ch] truncate font-mono text-xs">{webhook.url}</span>}
+      about={
+        <span className="flex flex-wrap items-center gap-x-3">
+          <span className="min-w-0 truncate font-mono text-xs">{webhook.url}</span>
+          <span className="text-fg">
+            <WebhookState webhook={webhook} />
+          </span>
+        </span>
+      }
       actions={
         <>
           <Button needs="admin" busy={test.busy} icon={<FlaskConical size={14} aria-hidden />} onClick={test.run}>
@@ -70,6 +81,11 @@ function Detail({ webhookId }: { webhookId: string }) {
             <MenuItem needs="admin" icon={<Pencil size={14} aria-hidden />} onSelect={() => setOpen('edit')}>
               Edit…
             </MenuItem>
+            {webhook.active && (
+              <MenuItem needs="admin" icon={<Power size={14} aria-hidden />} onSelect={() => activate.run(false)}>
+                Switch off
+              </MenuItem>
+            )}
             <MenuItem needs="admin" icon={<RotateCw size={14} aria-hidden />} onSelect={() => setOpen('secret')}>
               Replace secret…
             </MenuItem>
@@ -83,12 +99,12 @@ function Detail({ webhookId }: { webhookId: string }) {
         </>
       }
     >
-      {test.error && (
+      {(test.error ?? activate.error) && (
         <div className="px-4 pb-2">
-          <ErrorLine error={test.error} />
+          <ErrorLine error={test.error ?? activate.error} />
         </div>
       )}
-      {!webhook.active && <Inactive webhook={webhook} />}
+      {!webhook.active && <Inactive webhook={webhook} activate={activate} />}
       <Deliveries webhookId={webhookId} />
       {open === 'edit' && <WebhookForm webhook={webhook} onClose={close} />}
       {open === 'secret' && <RotateSecret webhookId={webhookId} onClose={close} />}
@@ -105,21 +121,15 @@ function Detail({ webhookId }: { webhookId: string }) {
 }
 
 /** Off, by a person or by the gateway, with the way back. */
-function Inactive({ webhook }: { webhook: Schemas['Webhook'] }) {
-  const activate = useAction(async () => {
-    await take(client.PUT('/api/v1/webhooks/{webhookId}', { params: { path: { webhookId: webhook.id } }, body: { active: true } }))
-    await refresh('/api/v1/webhooks')
-    toast('The webhook is active again')
-  })
+function Inactive({ webhook, activate }: { webhook: Schemas['Webhook']; activate: Action<[boolean]> }) {
   return (
     <div className="mx-4 mb-2 flex flex-wrap items-center gap-2 rounded-sm border border-line bg-warn-soft px-3 py-2">
       <p className="min-w-0 flex-1">
         {webhook.deactivated_reason === null ? 'This webhook is off: events are not sent to it.' : `The gateway switched it off: ${webhook.deactivated_reason}. Events since then were not sent.`}
       </p>
-      <Button size="sm" needs="admin" busy={activate.busy} onClick={activate.run}>
+      <Button size="sm" needs="admin" busy={activate.busy} onClick={() => activate.run(true)}>
         Reactivate
       </Button>
-      <ErrorLine error={activate.error} />
     </div>
   )
 }

@@ -5,9 +5,11 @@ import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
+import { polled } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { Badge, Button, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { apiSnippet } from '@/lib/snippets'
+import { Badge, Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { WebhookForm } from './WebhookForm'
 import { WebhookState } from './WebhookState'
 
@@ -16,7 +18,7 @@ const ABOUT = 'A webhook posts events to an address of yours: a key was rotated,
 export function Webhooks() {
   const me = useMe()
   const [creating, setCreating] = useState(false)
-  const options = { ...inPages, refetchInterval: 15_000, enabled: me.has('webhooks') }
+  const options = { ...inPages, ...polled(15_000), enabled: me.has('webhooks') }
   const list = api.useInfiniteQuery('get', '/api/v1/webhooks', { params: { query: { limit: 50 } } }, options)
   const webhooks = list.data?.pages.flatMap((page) => page.webhooks) ?? []
   const create = (
@@ -32,7 +34,7 @@ export function Webhooks() {
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the webhooks" onRetry={() => void list.refetch()} />
         ) : webhooks.length === 0 ? (
-          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create}>
+          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/webhooks', { url: 'https://example.com/hooks', events: ['key.revoke', 'budget.exceeded'] })} />}>
             {ABOUT}
           </Empty>
         ) : (

@@ -4,8 +4,9 @@ import { useState } from 'react'
 import { api, client, take, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
-import { Button, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonCards, toast } from '@/ui'
+import { polled, refresh } from '@/api/query'
+import { apiSnippet } from '@/lib/snippets'
+import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonCards, toast } from '@/ui'
 import { BudgetCard } from './BudgetCard'
 import { BudgetForm } from './BudgetForm'
 import { useScopeNames } from './useScopeNames'
@@ -17,7 +18,7 @@ export function Budgets() {
   const names = useScopeNames()
   const [editing, setEditing] = useState<{ budget: Budget | null } | null>(null)
   const [removing, setRemoving] = useState<Budget | null>(null)
-  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId }, query: { limit: 50 } } }, { ...inPages, refetchInterval: 60_000 })
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId }, query: { limit: 50 } } }, { ...inPages, ...polled(60_000) })
   const budgets = list.data?.pages.flatMap((page) => page.budgets) ?? []
   const create = (
     <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ budget: null })}>
@@ -36,7 +37,7 @@ export function Budgets() {
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the budgets" onRetry={() => void list.refetch()} />
       ) : budgets.length === 0 ? (
-        <Empty icon={<Wallet size={24} aria-hidden />} title="No budgets yet" action={create}>
+        <Empty icon={<Wallet size={24} aria-hidden />} title="No budgets yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/budgets`, { scope: 'org', period: 'monthly', soft_limit_usd: 80, hard_limit_usd: 100 })} />}>
           A budget limits what the organization, a team, an app or a key spends in a day, a week or a month.
         </Empty>
       ) : (
