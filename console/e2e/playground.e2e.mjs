@@ -24,7 +24,7 @@ const answer = (page, number) => page.getByRole('region', { name: `Answer ${numb
 
 async function withSlowModel() {
   const person = await signUp(shared.gateway)
-  await call(shared.gateway, person.token, 'POST', `/api/v1/orgs/${person.org.id}/providers`, { provider: 'slow', kind: 'openai', base_url: `http://127.0.0.1:${upstream.address().port}/v1`, api_key: 'none', models: ['slow-1'] })
+  await call(shared.gateway, person.token, 'POST', `/api/v1/orgs/${person.org.id}/providers`, { name: 'slow', kind: 'openai', base_url: `http://127.0.0.1:${upstream.address().port}/v1`, api_key: 'none', models: ['slow-1'] })
   return person
 }
 
@@ -36,7 +36,7 @@ test('an answer arrives word by word, and can be stopped', async () => {
   assert.equal(await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('aria-disabled'), 'true')
   await column(page, 1).getByLabel('Provider').selectOption('slow')
   await column(page, 1).getByLabel('Model').fill('slow-1')
-  await page.getByLabel('Message 1').fill('Tell me slowly')
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('Tell me slowly')
   await page.keyboard.press('Control+Enter')
   const one = await waitFor('the call', () => slow.answers.shift())
   one.say('First ')
@@ -61,7 +61,7 @@ test('an answer arrives word by word, and can be stopped', async () => {
 test('several models side by side: one fails and does not disturb the others; history and differences', async () => {
   const person = await withSlowModel()
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })
-  await page.getByLabel('Message 1').fill('Compare this')
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('Compare this')
   await page.getByRole('button', { name: 'Add column' }).click()
   await page.getByRole('button', { name: 'Add column' }).click()
   await column(page, 2).getByLabel('Model').fill('sandbox-large')
@@ -75,7 +75,7 @@ test('several models side by side: one fails and does not disturb the others; hi
   await page.getByText('3 of 3 finished').waitFor({ state: 'attached' })
   await inspect(page, 'playground')
 
-  await page.getByLabel('Message 1').fill('Another question')
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('Another question')
   await page.getByRole('button', { name: 'Run column 2' }).click()
   await answer(page, 2).getByText('Another question').waitFor()
   await page.getByRole('button', { name: 'Compare', exact: true }).click()
@@ -88,7 +88,7 @@ test('several models side by side: one fails and does not disturb the others; hi
   await history.getByRole('button', { name: /sandbox\/sandbox-large/ }).waitFor()
   await inspect(page, 'playground-history')
   await history.getByRole('button', { name: /models/ }).click()
-  await waitFor('the old question', async () => (await page.getByLabel('Message 1').inputValue()) === 'Compare this')
+  await waitFor('the old question', async () => (await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue()) === 'Compare this')
   await column(page, 3).getByText('failed').waitFor()
   const shared_url = page.url()
   assert.match(shared_url, /run=/)
@@ -102,7 +102,7 @@ test('a logged request and a prompt are opened here, and the words are kept as a
   const { logId } = await chat(shared.gateway, person.key, { text: 'From the logs' })
   await call(shared.gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'greeting', content: 'Greet {{customer}}.' })
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/playground?log=${logId}` })
-  await waitFor('the message', async () => (await page.getByLabel('Message 1').inputValue()) === 'From the logs')
+  await waitFor('the message', async () => (await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue()) === 'From the logs')
   await page.goto('/console/playground?prompt=support/greeting@1')
   await page.getByLabel('customer').fill('Ada')
   await page.getByRole('button', { name: 'Run', exact: true }).click()
@@ -122,12 +122,12 @@ test('a logged request and a prompt are opened here, and the words are kept as a
 test('messages are moved by keyboard, columns have settings of their own, and ten are the most', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })
-  await page.getByLabel('Message 1').fill('first')
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('first')
   await page.getByRole('button', { name: 'Add message' }).click()
-  await page.getByLabel('Message 2').fill('second')
+  await page.getByRole('textbox', { name: 'Message 2', exact: true }).fill('second')
   await page.getByRole('button', { name: 'Move message 2 up' }).focus()
   await page.keyboard.press('Enter')
-  assert.equal(await page.getByLabel('Message 1').inputValue(), 'second')
+  assert.equal(await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue(), 'second')
   await page.getByRole('button', { name: 'More of column 1' }).click()
   await page.getByRole('menuitem', { name: 'Own settings' }).click()
   await column(page, 1).getByLabel('Max tokens').fill('2')
@@ -143,7 +143,7 @@ test('a viewer may look but not run, and is told so', async () => {
   const owner = await signUp(shared.gateway)
   const viewer = await joinAs(shared.gateway, owner, 'viewer')
   const page = await openPage(shared.browser, shared.gateway, { person: viewer, path: '/playground' })
-  await page.getByLabel('Message 1').fill('May I?')
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('May I?')
   await waitFor('the reason', async () => (await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('title')) === 'Needs the role member; you are viewer')
   await page.keyboard.press('Control+Enter')
   await page.getByText('The answer will stand here.').waitFor()

@@ -2,6 +2,8 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import type { RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'
+import { readDatasetSearch, readDatasetsSearch, type DatasetSearch, type DatasetsSearch } from './build/datasets/search'
+import { readEvalsSearch, readRunSearch, type EvalsSearch, type RunSearch } from './build/evals/search'
 import { readPlaygroundSearch, type PlaygroundSearch } from './build/playground/search'
 import { readPromptSearch, readPromptsSearch, type PromptSearch, type PromptsSearch } from './build/prompts/search'
 
@@ -23,5 +25,34 @@ const playgroundRoute = createRoute({
   validateSearch: (search: RawSearch): PlaygroundSearch => readPlaygroundSearch(search),
   component: lazyRouteComponent(() => import('./build/playground/Playground'), 'Playground'),
 })
+const datasetsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/datasets',
+  validateSearch: (search: RawSearch): DatasetsSearch => readDatasetsSearch(search),
+  component: lazyRouteComponent(() => import('./build/datasets/Datasets'), 'Datasets'),
+})
+const datasetRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/datasets/$datasetId',
+  validateSearch: (search: RawSearch): DatasetSearch => readDatasetSearch(search),
+  component: lazyRouteComponent(() => import('./build/datasets/Dataset'), 'DatasetPage'),
+})
+const evalsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/evals',
+  validateSearch: (search: RawSearch): EvalsSearch => readEvalsSearch(search),
+  component: lazyRouteComponent(() => import('./build/evals/Evals'), 'Evals'),
+})
+const evalRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/evals/$evalId',
+  component: lazyRouteComponent(() => import('./build/evals/Eval'), 'EvalPage'),
+})
+const runRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/evals/runs/$runId',
+  validateSearch: (search: RawSearch): RunSearch => readRunSearch(search),
+  component: lazyRouteComponent(() => import('./build/evals/Run'), 'RunPage'),
+})
 
-export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute] as const
+export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute] as const
