@@ -54,7 +54,11 @@ test('an answer arrives word by word, and can be stopped', async () => {
   await answer(page, 1).getByText('Never').waitFor()
   await page.keyboard.press('Escape')
   await column(page, 1).getByText('stopped').waitFor()
-  await waitFor('the call to end', () => slow.closed === 1)
+  await waitFor('the call to end', () => {
+    two.say('ignored ')
+    return slow.closed === 1
+  })
+  assert.equal(await answer(page, 1).innerText(), 'Never ')
   page.clean()
 })
 
@@ -70,7 +74,7 @@ test('several models side by side: one fails and does not disturb the others; hi
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await column(page, 1).getByText('finished').waitFor()
   await column(page, 2).getByText('finished').waitFor()
-  await column(page, 3).getByText('failed').waitFor()
+  await column(page, 3).getByText('failed', { exact: true }).waitFor()
   await column(page, 3).getByRole('alert').waitFor()
   await page.getByText('3 of 3 finished').waitFor({ state: 'attached' })
   await inspect(page, 'playground')
@@ -89,7 +93,7 @@ test('several models side by side: one fails and does not disturb the others; hi
   await inspect(page, 'playground-history')
   await history.getByRole('button', { name: /models/ }).click()
   await waitFor('the old question', async () => (await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue()) === 'Compare this')
-  await column(page, 3).getByText('failed').waitFor()
+  await column(page, 3).getByText('failed', { exact: true }).waitFor()
   const shared_url = page.url()
   assert.match(shared_url, /run=/)
   await page.reload()

@@ -5,6 +5,7 @@ import { shellRoute } from '@/routes'
 import { readDatasetSearch, readDatasetsSearch, type DatasetSearch, type DatasetsSearch } from './build/datasets/search'
 import { readEvalsSearch, readRunSearch, type EvalsSearch, type RunSearch } from './build/evals/search'
 import { readPlaygroundSearch, type PlaygroundSearch } from './build/playground/search'
+import { readShelfSearch, readSkillSearch, readSkillsSearch, type ShelfSearch, type SkillSearch, type SkillsSearch } from './build/skills/search'
 import { readPromptSearch, readPromptsSearch, type PromptSearch, type PromptsSearch } from './build/prompts/search'
 
 const promptsRoute = createRoute({
@@ -54,5 +55,28 @@ const runRoute = createRoute({
   validateSearch: (search: RawSearch): RunSearch => readRunSearch(search),
   component: lazyRouteComponent(() => import('./build/evals/Run'), 'RunPage'),
 })
+const skillsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/skills',
+  validateSearch: (search: RawSearch): SkillsSearch => readSkillsSearch(search),
+  component: lazyRouteComponent(() => import('./build/skills/Skills'), 'Skills'),
+})
+const rubricRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/skills/rubric',
+  component: lazyRouteComponent(() => import('./build/skills/Rubric'), 'Rubric'),
+})
+const skillRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/skills/$skillId',
+  validateSearch: (search: RawSearch): SkillSearch => readSkillSearch(search),
+  component: lazyRouteComponent(() => import('./build/skills/Skill'), 'SkillPage'),
+})
+const shelfRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/shelf',
+  validateSearch: (search: RawSearch): ShelfSearch => readShelfSearch(search),
+  component: lazyRouteComponent(() => import('./build/skills/Shelf'), 'Shelf'),
+})
 
-export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute] as const
+export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, skillsRoute, rubricRoute, skillRoute, shelfRoute] as const

@@ -88,7 +88,7 @@ export function Playground() {
           <div className="grid items-start gap-4 lg:grid-cols-[minmax(280px,360px)_minmax(0,1fr)]">
             <Question setup={setup} onChange={setSetup} />
             <div className="flex min-w-0 flex-col gap-3">
-              <div className="grid gap-3 lg:auto-cols-[minmax(300px,1fr)] lg:grid-flow-col lg:overflow-x-auto lg:pb-1">
+              <div className="relative grid gap-3 lg:auto-cols-[minmax(300px,1fr)] lg:grid-flow-col lg:overflow-x-auto lg:pb-1">
                 {shown.map((column) => (
                   <ColumnCard
                     key={column.id}

@@ -89,10 +89,9 @@ export function problemOf(setup: Setup): string | null {
 
 /** The words that go to every model. */
 export function questionOf(setup: Setup): Pick<Schemas['PlaygroundRunRequest'], 'messages' | 'prompt'> {
-  const messages = setup.messages.filter((message) => message.content !== '').map(({ role, content }) => ({ role, content }))
-  if (!setup.prompt) return { messages }
+  if (!setup.prompt) return { messages: setup.messages.filter((message) => message.content !== '').map(({ role, content }) => ({ role, content })) }
   const { namespace, slug, version, values } = setup.prompt
-  return { prompt: { namespace, slug, version, variables: values }, ...(messages.length > 0 && { messages }) }
+  return { prompt: { namespace, slug, version, variables: values } }
 }
 
 export function targetOf(setup: Setup, column: ColumnSetup): Schemas['CompareTarget'] {
