@@ -1,21 +1,23 @@
 # `make` alone lists the targets. A line `target: ## text` is the target's documentation.
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
-HAS_CONSOLE := $(wildcard console/package.json)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint bench clean-services
+.PHONY: help run build console test lint bench clean-services
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / $(if $(HAS_CONSOLE),,&& !/^console:/) { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 run: build ## Build the release binary and serve on 127.0.0.1:8080, data in ./data
 	@exec $(TARGET_DIR)/release/gateway serve
 
-build: ## Build the release binary
+build: console ## Build the release binary with the web console in it
 	$(CARGO) build --release -p gateway
 
-test: ## Run every test; brings its own PostgreSQL, Redis and Python packages
+console: ## Build the web console; needs Node.js 20, and is left out without it
+	@scripts/console build
+
+test: ## Run every test; brings its own PostgreSQL, Redis, Chromium and Python packages
 	@scripts/test
 
 lint: ## Check formatting, lints and the walls between the crates
@@ -28,14 +30,3 @@ bench: ## Measure the release binary beside nginx
 
 clean-services: ## Remove servers and directories that a killed test run left behind
 	@scripts/services clean
-
-ifneq ($(HAS_CONSOLE),)
-.PHONY: console
-build: console
-console: ## Build the web console; needs Node.js, and is left out without it
-	@if command -v npm >/dev/null 2>&1; then \
-		cd console && npm ci --no-audit --no-fund && npm run build; \
-	else \
-		echo "Node.js is missing: the gateway is built without the web console"; \
-	fi
-endif

@@ -10,6 +10,7 @@ pub mod cache;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod console;
 pub mod evals;
 pub mod health;
 pub mod jobs;

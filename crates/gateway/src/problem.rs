@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::limits::Verdict;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -61,6 +61,14 @@ impl Problem {
     /// The same words whether the thing is absent or another organization's.
     pub fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is no such resource in this organization")
+    }
+
+    /// The path is ours, but not with this method.
+    pub fn method_not_allowed(allowed: Option<HeaderValue>) -> Self {
+        let message = "this path does not take that method; see the Allow header";
+        let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        problem.headers.extend(allowed.map(|allowed| (ALLOW, allowed)));
+        problem
     }
 
     pub fn conflict(message: impl Into<Cow<'static, str>>) -> Self {

@@ -26,6 +26,7 @@ use tracing::Instrument as _;
 use crate::api::{self, Api};
 use crate::app::{App, StartError};
 use crate::auth::{self, Denied, Identity};
+use crate::console::{self, Console};
 use crate::patience::Patient;
 use crate::problem::{Family, Outcome, Problem, rate_headers};
 use crate::proxy::clients::Clients;
@@ -63,9 +64,9 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// Serves until the app is asked to stop, then finishes what is in flight. Connections are spread over worker threads,
 /// each with a runtime of its own: a proxied request never changes threads, and a busy management call holds up none.
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
-    let api = Arc::new(Api::new(Arc::clone(&app)));
+    let (api, console) = (Arc::new(Api::new(Arc::clone(&app))), Arc::new(Console::load()));
     let mut workers: Vec<WorkerThread> =
-        (0..app.config.workers).filter_map(|lane| WorkerThread::start(lane, &app, &api)).collect();
+        (0..app.config.workers).filter_map(|lane| WorkerThread::start(lane, &app, &api, &console)).collect();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -100,15 +101,16 @@ struct WorkerThread {
 }
 
 impl WorkerThread {
-    fn start(lane: usize, app: &Arc<App>, api: &Arc<Api>) -> Option<Self> {
+    fn start(lane: usize, app: &Arc<App>, api: &Arc<Api>, console: &Arc<Console>) -> Option<Self> {
         let (sockets, incoming) = mpsc::channel(1024);
         let (end, ended) = oneshot::channel();
         let connections = Arc::new(AtomicUsize::new(0));
-        let (app, api, open) = (Arc::clone(app), Arc::clone(api), Arc::clone(&connections));
+        let (app, api, console) = (Arc::clone(app), Arc::clone(api), Arc::clone(console));
+        let open = Arc::clone(&connections);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let run = move || match runtime {
             Ok(runtime) => {
-                runtime.block_on(work(lane, app, api, incoming, open));
+                runtime.block_on(work(lane, app, api, console, incoming, open));
                 // What was cut off leaves its row when the runtime goes; only then is the worker at its end.
                 drop(runtime);
                 let _ = end.send(());
@@ -134,6 +136,7 @@ async fn work(
     lane: usize,
     app: Arc<App>,
     api: Arc<Api>,
+    console: Arc<Console>,
     mut incoming: mpsc::Receiver<(std::net::TcpStream, SocketAddr)>,
     open: Arc<AtomicUsize>,
 ) {
@@ -147,7 +150,7 @@ async fn work(
         .keep_alive_interval(HEADER_TIMEOUT)
         .keep_alive_timeout(HEADER_TIMEOUT);
     let patience = app.config.proxy_timeout.min(WRITE_STALL);
-    let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
+    let context = Arc::new(Context { app, api, console, worker: Worker { lane, clients: Clients::new() } });
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         let arrived = tokio::select! {
@@ -194,6 +197,7 @@ async fn work(
 struct Context {
     app: Arc<App>,
     api: Arc<Api>,
+    console: Arc<Console>,
     worker: Worker,
 }
 
@@ -201,7 +205,8 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     let given = callers_request_id(request.headers());
     let request_id = given.unwrap_or_else(|| context.app.new_request_id());
     let path = request.uri().path();
-    let is_proxied = request.headers().contains_key(PROVIDER) && !context.api.claims(path);
+    let is_ours = context.api.claims(path) || console::claims(path);
+    let is_proxied = request.headers().contains_key(PROVIDER) && !is_ours;
     let family = if is_proxied { Family::Proxy } else { api::family_of(path) };
     // On the heap, since the future of a proxied request is large and would be moved with every one around it.
     let routed = Box::pin(route(context, peer, is_proxied, &request_id, request));
@@ -233,7 +238,7 @@ fn span(request_id: &HeaderValue) -> tracing::Span {
     tracing::error_span!("request", id = %request_id.to_str().unwrap_or_default())
 }
 
-/// Authentication, then routing.
+/// Authentication, then routing. The files of the console have nothing to hide.
 async fn route(
     context: &Context,
     peer: SocketAddr,
@@ -241,8 +246,11 @@ async fn route(
     request_id: &HeaderValue,
     request: Request<Incoming>,
 ) -> Outcome<Response> {
-    let Context { app, api, worker } = context;
+    let Context { app, api, console, worker } = context;
     let path = request.uri().path();
+    if console::claims(path) {
+        return console.answer(request.method(), request.uri(), request.headers());
+    }
     let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
     let identity = if home || api::is_public(path, app.config.public_docs) {
         None
@@ -257,7 +265,7 @@ async fn route(
         });
     }
     if home {
-        return Ok(redirect("/console"));
+        return Ok(redirect(console::HOME));
     }
     let mut response = if api.claims(path) {
         manage(app, api, peer, identity.as_ref(), request_id, request).await?
@@ -302,14 +310,7 @@ fn finish(mut response: Response, family: Family) -> Response {
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,
         None if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            let allowed = response.headers().get(ALLOW).cloned();
-            let mut problem = Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "this path does not take that method; see the Allow header",
-            );
-            problem.headers.extend(allowed.map(|allowed| (ALLOW, allowed)));
-            problem
+            Problem::method_not_allowed(response.headers().get(ALLOW).cloned())
         }
         None => return response,
     };

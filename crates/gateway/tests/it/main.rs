@@ -19,6 +19,7 @@ mod bodies;
 mod budgets;
 mod cache;
 mod cli;
+mod console;
 mod dataset_files;
 mod datasets;
 mod docs;

@@ -1,0 +1,83 @@
+/** What every chart has around it: a title, the value beside it, a legend, and the same numbers as a table. */
+import { Table2, ChartColumn } from 'lucide-react'
+import { type ReactNode, useId, useState } from 'react'
+
+export interface LegendItem {
+  name: string
+  color: string
+  value?: string
+}
+
+interface Props {
+  title: string
+  /** Beside the title: the total, or what the pointer is on. */
+  value?: ReactNode
+  legend?: LegendItem[]
+  /** Header and rows of the table form. */
+  table: { header: string[]; rows: string[][] }
+  children: ReactNode
+}
+
+export function ChartFrame({ title, value, legend = [], table, children }: Props): ReactNode {
+  const [asTable, setAsTable] = useState(false)
+  const id = useId()
+  const label = asTable ? `Show ${title} as a chart` : `View ${title} as a table`
+  return (
+    <figure className="card min-w-0 p-3" aria-labelledby={id}>
+      <div className="mb-2 flex min-h-6 items-start gap-2">
+        <h3 id={id} className="text-sm font-medium">
+          {title}
+        </h3>
+        <div className="min-w-0 flex-1 truncate text-right text-xs text-muted tabular-nums">{value}</div>
+        <button type="button" className="btn btn-ghost btn-icon btn-sm -my-0.5" aria-label={label} aria-pressed={asTable} title={label} onClick={() => setAsTable(!asTable)}>
+          {asTable ? <ChartColumn size={14} aria-hidden /> : <Table2 size={14} aria-hidden />}
+        </button>
+      </div>
+      {asTable ? <FigureTable title={title} {...table} /> : children}
+      {legend.length > 0 && !asTable && <Legend items={legend} />}
+    </figure>
+  )
+}
+
+function Legend({ items }: { items: LegendItem[] }): ReactNode {
+  return (
+    <ul className="mt-2 flex flex-wrap gap-x-3 gap-y-1 text-xs text-muted">
+      {items.map((item) => (
+        <li key={item.name} className="flex min-w-0 items-center gap-1.5">
+          <span className="size-2 shrink-0 rounded-[2px]" style={{ background: item.color }} />
+          <span className="truncate">{item.name}</span>
+          {item.value !== undefined && <span className="text-fg tabular-nums">{item.value}</span>}
+        </li>
+      ))}
+    </ul>
+  )
+}
+
+function FigureTable({ title, header, rows }: { title: string; header: string[]; rows: string[][] }): ReactNode {
+  return (
+    <div className="max-h-56 overflow-auto" tabIndex={0} role="region" aria-label={`${title}, as a table`}>
+      <table className="table">
+        <thead>
+          <tr>
+            {header.map((name, at) => (
+              <th key={name} scope="col" className={at > 0 ? 'num' : undefined}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row[0]}>
+              {row.map((cell, at) => (
+                <td key={header[at]} className={at > 0 ? 'num' : 'whitespace-nowrap'}>
+                  {cell}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}

@@ -1,0 +1,164 @@
+/** The pieces that messages are made of. Every format names them differently, so each is told by what it carries. */
+import { isRecord } from '../../api/error'
+
+export type Part =
+  | { kind: 'text'; text: string }
+  | { kind: 'reasoning'; text: string }
+  | { kind: 'refusal'; text: string }
+  /** `url` is a data URL, which may be shown, or an address, which must not be loaded. */
+  | { kind: 'image'; url: string | null; mime: string | null }
+  | { kind: 'audio'; url: string | null; transcript: string | null }
+  | { kind: 'file'; name: string | null; mime: string | null }
+  | { kind: 'tool_call'; id: string | null; name: string; arguments: unknown }
+  | { kind: 'tool_result'; id: string | null; name: string | null; content: Part[]; failed: boolean }
+  | { kind: 'other'; value: unknown }
+
+type Block = Record<string, unknown>
+
+export function text(value: string): Part {
+  return { kind: 'text', text: value }
+}
+
+/** A string, one block or a list of blocks. */
+export function partsOf(content: unknown): Part[] {
+  if (content == null || content === '') return []
+  if (typeof content === 'string') return [text(content)]
+  if (Array.isArray(content)) return content.flatMap((block: unknown) => partsOf(block))
+  return isRecord(content) ? blockParts(content) : [{ kind: 'other', value: content }]
+}
+
+/** Thoughts that stand beside the content, as several OpenAI-shaped providers have them. */
+export function reasoningOf(message: Block): Part[] {
+  const given = message['reasoning_content'] ?? message['reasoning']
+  return typeof given === 'string' && given !== '' ? [{ kind: 'reasoning', text: given }] : []
+}
+
+function blockParts(block: Block): Part[] {
+  switch (block['type']) {
+    case 'text':
+    case 'input_text':
+    case 'output_text':
+      return typeof block['text'] === 'string' && block['text'] !== '' ? [text(block['text'])] : []
+    case 'refusal':
+      return [{ kind: 'refusal', text: string(block['refusal']) ?? '' }]
+    case 'thinking':
+      return thought(string(block['thinking']))
+    case 'redacted_thinking':
+      return thought('(hidden by the provider)')
+    case 'reasoning':
+      return thought([...textsOf(block['summary']), ...textsOf(block['content'])].join('\n\n'))
+    case 'image_url':
+    case 'input_image':
+      return [image(block['image_url'])]
+    case 'image':
+      return [sourceImage(block)]
+    case 'input_audio':
+      return [inputAudio(block)]
+    case 'document':
+    case 'file':
+    case 'input_file':
+      return [file(block)]
+    case 'function':
+    case 'custom':
+      return [functionCall(block)]
+    case 'function_call':
+    case 'custom_tool_call':
+      return [toolCall(block['call_id'], block['name'], block['arguments'] ?? block['input'])]
+    case 'tool_use':
+    case 'server_tool_use':
+      return [toolCall(block['id'], block['name'], block['input'])]
+    case 'tool_result':
+      return [toolResult(block['tool_use_id'], null, block['content'], block['is_error'] === true)]
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return [toolResult(block['call_id'], null, block['output'], false)]
+    default:
+      return untypedParts(block)
+  }
+}
+
+/** Gemini and Bedrock name the kind by the field that is there. */
+function untypedParts(block: Block): Part[] {
+  const { functionCall: call, functionResponse: answer, toolUse, toolResult: result, inlineData, fileData } = block
+  if (isRecord(call)) return [toolCall(call['id'], call['name'], call['args'])]
+  if (isRecord(answer)) return [toolResult(answer['id'], answer['name'], answer['response'], false)]
+  if (isRecord(toolUse)) return [toolCall(toolUse['toolUseId'], toolUse['name'], toolUse['input'])]
+  if (isRecord(result)) return [toolResult(result['toolUseId'], null, result['content'], result['status'] === 'error')]
+  if (isRecord(inlineData)) return [media(string(inlineData['mimeType']), string(inlineData['data']))]
+  if (isRecord(fileData)) return [{ kind: 'file', name: string(fileData['fileUri']), mime: string(fileData['mimeType']) }]
+  if (isRecord(block['reasoningContent'])) return thought(textsOf(block['reasoningContent']['reasoningText']).join('\n'))
+  if (typeof block['text'] === 'string') {
+    if (block['text'] === '') return []
+    return [{ kind: block['thought'] === true ? 'reasoning' : 'text', text: block['text'] }]
+  }
+  // A signature without a thought says nothing to a reader.
+  if (typeof block['thoughtSignature'] === 'string') return []
+  return [{ kind: 'other', value: 'json' in block ? block['json'] : block }]
+}
+
+function functionCall(block: Block): Part {
+  const called = isRecord(block['function']) ? block['function'] : isRecord(block['custom']) ? block['custom'] : block
+  return toolCall(block['id'], called['name'], called['arguments'] ?? called['input'])
+}
+
+/** Arguments come as JSON or as its text; a text that is none is kept. */
+function toolCall(id: unknown, name: unknown, given: unknown): Part {
+  let read = given
+  if (typeof given === 'string') {
+    try {
+      read = JSON.parse(given === '' ? '{}' : given)
+    } catch {
+      read = given
+    }
+  }
+  return { kind: 'tool_call', id: string(id), name: string(name) ?? 'tool', arguments: read ?? {} }
+}
+
+function toolResult(id: unknown, name: unknown, content: unknown, failed: boolean): Part {
+  const parts = isRecord(content) && content['type'] === undefined ? [{ kind: 'other' as const, value: content }] : partsOf(content)
+  return { kind: 'tool_result', id: string(id), name: string(name), content: parts, failed }
+}
+
+function image(given: unknown): Part {
+  const url = isRecord(given) ? string(given['url']) : string(given)
+  return { kind: 'image', url, mime: url === null ? null : (/^data:([^;,]+)/.exec(url)?.[1] ?? null) }
+}
+
+/** Anthropic's blocks have a source; Bedrock's have a format and bytes. */
+function sourceImage(block: Block): Part {
+  const source = isRecord(block['source']) ? block['source'] : {}
+  const data = string(source['data'])
+  return data === null ? image(source['url']) : media(string(source['media_type']), data)
+}
+
+function media(mime: string | null, data: string | null): Part {
+  const url = data === null ? null : `data:${mime ?? 'application/octet-stream'};base64,${data}`
+  if (mime?.startsWith('audio/')) return { kind: 'audio', url, transcript: null }
+  if (mime?.startsWith('image/')) return { kind: 'image', url, mime }
+  return { kind: 'file', name: null, mime }
+}
+
+function inputAudio(block: Block): Part {
+  const audio = isRecord(block['input_audio']) ? block['input_audio'] : {}
+  const data = string(audio['data'])
+  return { kind: 'audio', url: data === null ? null : `data:audio/${string(audio['format']) ?? 'wav'};base64,${data}`, transcript: null }
+}
+
+function file(block: Block): Part {
+  const inner = isRecord(block['file']) ? block['file'] : isRecord(block['source']) ? block['source'] : {}
+  const name = [block['title'], block['filename'], inner['filename'], block['file_id'], inner['file_id'], inner['url']]
+  return { kind: 'file', name: name.map(string).find((found) => found !== null) ?? null, mime: string(inner['media_type']) }
+}
+
+function thought(value: string | null): Part[] {
+  return value ? [{ kind: 'reasoning', text: value }] : []
+}
+
+function textsOf(list: unknown): string[] {
+  const items: unknown[] = Array.isArray(list) ? list : list === undefined ? [] : [list]
+  return items.flatMap((item) => (isRecord(item) && typeof item['text'] === 'string' ? [item['text']] : []))
+}
+
+function string(value: unknown): string | null {
+  return typeof value === 'string' ? value : null
+}

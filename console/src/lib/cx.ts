@@ -1,0 +1,4 @@
+/** Class names, those that hold. */
+export function cx(...names: (string | false | null | undefined)[]): string {
+  return names.filter(Boolean).join(' ')
+}

@@ -1,0 +1,79 @@
+import { expect, it } from 'vitest'
+import { ago, bytes, change, compact, duration, money, percent, plural, time, whole } from './format'
+
+it('shortens numbers', () => {
+  const cases: [number | null, string][] = [
+    [null, '–'],
+    [0, '0'],
+    [842, '842'],
+    [0.25, '0.3'],
+    [999.99, '1 k'],
+    [1_000, '1 k'],
+    [1_234, '1.2 k'],
+    [99_960, '100 k'],
+    [999_960, '1 M'],
+    [34_000_000, '34 M'],
+    [-1_500, '-1.5 k'],
+    [2.5e9, '2.5 B'],
+  ]
+  for (const [value, text] of cases) expect(compact(value), String(value)).toBe(text)
+  expect(whole(1_234_567)).toBe('1,234,567')
+})
+
+it('shows small amounts of money with two digits that mean something', () => {
+  const cases: [number | null, string][] = [
+    [null, '–'],
+    [0, '$0'],
+    [1_234.5, '$1,234.50'],
+    [1, '$1.00'],
+    [0.42, '$0.42'],
+    [0.123456, '$0.123'],
+    [0.042, '$0.042'],
+    [0.0042, '$0.0042'],
+    [0.0000035, '$0.0000035'],
+    [1e-9, '<$0.00000001'],
+    [-0.5, '−$0.5'],
+  ]
+  for (const [value, text] of cases) expect(money(value), String(value)).toBe(text)
+})
+
+it('tells durations in the unit that fits', () => {
+  const cases: [number | null, string][] = [
+    [null, '–'],
+    [0, '0 ms'],
+    [0.42, '0.4 ms'],
+    [842, '842 ms'],
+    [999.7, '1.00 s'],
+    [1_240, '1.24 s'],
+    [12_340, '12.3 s'],
+    [59_990, '1 min'],
+    [184_000, '3 min 4 s'],
+    [7_500_000, '2 h 5 min'],
+    [273_600_000, '3 d 4 h'],
+  ]
+  for (const [value, text] of cases) expect(duration(value), String(value)).toBe(text)
+})
+
+it('tells shares, changes, sizes and counts', () => {
+  expect([0, 0.0004, 0.123, 1, Number.NaN].map(percent)).toEqual(['0%', '<0.1%', '12.3%', '100%', '–'])
+  expect([change(112, 100), change(97, 100), change(100, 100), change(5, 0), change(null, 5)]).toEqual(['+12%', '−3%', '0%', null, null])
+  expect([18, 1_536, 262_144, 5 * 2 ** 40].map(bytes)).toEqual(['18 B', '1.5 KiB', '256 KiB', '5120 GiB'])
+  expect([plural(1, 'key'), plural(3, 'key'), plural(2, 'entry', 'entries')]).toEqual(['1 key', '3 keys', '2 entries'])
+})
+
+it('tells time in the zone that was chosen, and names it where nothing may be left open', () => {
+  const at = '2026-11-15T14:03:21.042Z'
+  expect(time(at, 'utc', 'time')).toBe('14:03:21')
+  expect(time(at, 'utc', 'short')).toBe('15 Nov 2026, 14:03')
+  expect(time(at, 'utc', 'full')).toBe('15 Nov 2026, 14:03:21.042 UTC')
+  expect(time('2026-11-15T00:03:21Z', 'utc', 'minute')).toBe('00:03')
+  expect(time('nonsense', 'utc')).toBe('–')
+})
+
+it('tells how long ago something was', () => {
+  const now = Date.parse('2026-11-15T12:00:00Z')
+  const back = (seconds: number): string => ago(now - seconds * 1000, now)
+  expect([3, 45, 300, 7_200, 86_400 * 3].map(back)).toEqual(['just now', '45 s ago', '5 min ago', '2 h ago', '3 d ago'])
+  expect(back(-10_800)).toBe('in 3 h')
+  expect(ago(null, now)).toBe('–')
+})

@@ -1,0 +1,156 @@
+/** Numbers, money and time as people read them. What is not known is a dash, never a zero. */
+
+export type Zone = 'local' | 'utc'
+
+export const NONE = '–'
+
+const WHOLE = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 })
+const UNITS: [number, string][] = [
+  [1e12, 'T'],
+  [1e9, 'B'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+]
+
+/** `842`, `1.2 k`, `34 M`. */
+export function compact(value: number | null | undefined): string {
+  if (value == null) return NONE
+  // What would be rounded up to a thousand belongs to the next unit.
+  const unit = UNITS.find(([size]) => Math.abs(value) >= size * 0.99995)
+  if (!unit) return Number.isInteger(value) ? String(value) : value.toFixed(1)
+  const scaled = value / unit[0]
+  return `${scaled.toFixed(Math.abs(scaled) < 99.95 ? 1 : 0).replace(/\.0$/, '')} ${unit[1]}`
+}
+
+/** `12,345`. */
+export function whole(value: number | null | undefined): string {
+  return value == null ? NONE : WHOLE.format(value)
+}
+
+/** `$1,234.50`, `$0.042`, `$0.0000035`: two digits that mean something, however small the amount. */
+export function money(usd: number | null | undefined): string {
+  if (usd == null) return NONE
+  const size = Math.abs(usd)
+  if (size === 0) return '$0'
+  const sign = usd < 0 ? '−' : ''
+  if (size < 1e-8) return `${sign}<$0.00000001`
+  const digits = size >= 1 ? 2 : size >= 0.1 ? 3 : Math.min(9, 1 - Math.floor(Math.log10(size)))
+  const fixed = size.toLocaleString('en-US', { minimumFractionDigits: size >= 1 ? 2 : 0, maximumFractionDigits: digits })
+  return `${sign}$${fixed}`
+}
+
+/** `0.4 ms`, `842 ms`, `1.24 s`, `3 min 4 s`, `2 h 5 min`, `3 d 4 h`. */
+export function duration(ms: number | null | undefined): string {
+  if (ms == null) return NONE
+  if (ms < 10 && !Number.isInteger(ms)) return `${ms.toFixed(1)} ms`
+  if (ms < 999.5) return `${Math.round(ms)} ms`
+  if (ms < 9_995) return `${(ms / 1000).toFixed(2)} s`
+  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`
+  const seconds = Math.round(ms / 1000)
+  if (seconds < 3_600) return pair(seconds, 60, 'min', 1, 's')
+  if (seconds < 86_400) return pair(seconds, 3_600, 'h', 60, 'min')
+  return pair(seconds, 86_400, 'd', 3_600, 'h')
+}
+
+function pair(seconds: number, big: number, bigName: string, small: number, smallName: string): string {
+  const rest = Math.floor((seconds % big) / small)
+  return `${Math.floor(seconds / big)} ${bigName}${rest > 0 ? ` ${rest} ${smallName}` : ''}`
+}
+
+/** `12.3%` of a share between 0 and 1. */
+export function percent(share: number | null | undefined): string {
+  if (share == null || Number.isNaN(share)) return NONE
+  const value = share * 100
+  if (value > 0 && value < 0.1) return '<0.1%'
+  return `${value.toFixed(1).replace(/\.0$/, '')}%`
+}
+
+/** `+12%`, `−3%`; null when there was nothing before to compare with. */
+export function change(now: number | null | undefined, before: number | null | undefined): string | null {
+  if (now == null || before == null || before === 0) return null
+  const value = Math.round((now / before - 1) * 100)
+  return `${value > 0 ? '+' : value < 0 ? '−' : ''}${Math.abs(value)}%`
+}
+
+/** `18 B`, `1.5 KiB`. */
+export function bytes(size: number | null | undefined): string {
+  if (size == null) return NONE
+  if (size < 1024) return `${size} B`
+  const power = Math.min(3, Math.floor(Math.log2(size) / 10))
+  return `${(size / 1024 ** power).toFixed(1).replace(/\.0$/, '')} ${['B', 'KiB', 'MiB', 'GiB'][power]}`
+}
+
+/** `1 key`, `3 keys`, `2 entries`. */
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${whole(count)} ${count === 1 ? one : many}`
+}
+
+const STYLES = {
+  /** 14:03:21 */
+  time: { hour: '2-digit', minute: '2-digit', second: '2-digit' },
+  /** 14:03 */
+  minute: { hour: '2-digit', minute: '2-digit' },
+  /** 15 Nov */
+  day: { day: 'numeric', month: 'short' },
+  /** 15 Nov 2026 */
+  date: { day: 'numeric', month: 'short', year: 'numeric' },
+  /** 15 Nov 2026, 14:03 */
+  short: { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit' },
+  /** 15 Nov 2026, 14:03:21.042 GMT+1: for tooltips, where nothing may be left open */
+  full: {
+    day: 'numeric',
+    month: 'short',
+    year: 'numeric',
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    fractionalSecondDigits: 3,
+    timeZoneName: 'short',
+  },
+} as const satisfies Record<string, Intl.DateTimeFormatOptions>
+
+export type TimeStyle = keyof typeof STYLES
+
+const formatters = new Map<string, Intl.DateTimeFormat>()
+
+/** A point in time in the zone that the person chose. */
+export function time(at: string | number | Date | null | undefined, zone: Zone, style: TimeStyle = 'short'): string {
+  if (at == null) return NONE
+  const date = new Date(at)
+  if (Number.isNaN(date.getTime())) return NONE
+  const name = `${zone} ${style}`
+  let formatter = formatters.get(name)
+  if (!formatter) {
+    const options = { ...STYLES[style], hourCycle: 'h23', ...(zone === 'utc' ? { timeZone: 'UTC' } : {}) } as const
+    formatter = new Intl.DateTimeFormat('en-GB', options)
+    formatters.set(name, formatter)
+  }
+  return formatter.format(date)
+}
+
+/** `UTC`, or the name of this browser's zone. */
+export function zoneName(zone: Zone): string {
+  return zone === 'utc' ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone
+}
+
+/** For pages with charts: where days begin, in words. */
+export function zoneNote(zone: Zone): string {
+  const name = zoneName(zone)
+  return name === 'UTC' ? 'All times are UTC' : `Times are shown in ${name}; days begin at midnight UTC`
+}
+
+/** `just now`, `5 min ago`, `in 3 h`. */
+export function ago(at: string | number | Date | null | undefined, now: number): string {
+  if (at == null) return NONE
+  const distance = now - new Date(at).getTime()
+  if (Math.abs(distance) < 10_000) return 'just now'
+  const text = rough(Math.abs(distance) / 1000)
+  return distance > 0 ? `${text} ago` : `in ${text}`
+}
+
+function rough(seconds: number): string {
+  if (seconds < 59.5) return `${Math.round(seconds)} s`
+  if (seconds < 3_570) return `${Math.round(seconds / 60)} min`
+  if (seconds < 84_600) return `${Math.round(seconds / 3_600)} h`
+  return `${Math.round(seconds / 86_400)} d`
+}

@@ -1,0 +1,30 @@
+/** Which rows are meant. */
+import type { components } from '@/api/schema'
+
+type LogRow = components['schemas']['LogRow']
+
+export interface LogFilter {
+  provider?: string
+  model?: string
+  level?: LogRow['level']
+  status?: string
+  source?: LogRow['source']
+  key_id?: string
+  session_id?: string
+  user?: string
+}
+
+/** The same rule as the server's: a status is a number or a class. */
+export function matches(row: LogRow, filter: LogFilter): boolean {
+  const status = filter.status && (/^\dxx$/.test(filter.status) ? String(row.status).startsWith(filter.status.slice(0, 1)) : row.status === Number(filter.status))
+  return (
+    status !== false &&
+    (!filter.provider || row.provider === filter.provider) &&
+    (!filter.model || row.model === filter.model) &&
+    (!filter.level || row.level === filter.level) &&
+    (!filter.source || row.source === filter.source) &&
+    (!filter.key_id || row.key_id === filter.key_id) &&
+    (!filter.session_id || row.session_id === filter.session_id) &&
+    (!filter.user || row.user === filter.user)
+  )
+}

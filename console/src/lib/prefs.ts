@@ -1,0 +1,63 @@
+/** What a person likes, kept in this browser. */
+import { useSyncExternalStore } from 'react'
+
+import type { Zone } from './format'
+
+export type Density = 'comfortable' | 'compact' | 'dense'
+
+export interface Prefs {
+  theme: 'system' | 'light' | 'dark'
+  zone: Zone
+  density: Density
+  nav: 'open' | 'closed'
+  drawerWidth: number
+  /** Of the logs. */
+  hiddenColumns: readonly string[]
+}
+
+export const ROW_HEIGHT: Record<Density, number> = { comfortable: 36, compact: 30, dense: 26 }
+
+const KEY = 'console.prefs'
+const DEFAULTS: Prefs = { theme: 'system', zone: 'local', density: 'compact', nav: 'open', drawerWidth: 560, hiddenColumns: [] }
+const listeners = new Set<() => void>()
+let prefs: Prefs = load()
+
+// Another tab of the same browser changed something.
+globalThis.addEventListener?.('storage', (event) => {
+  if (event.key === KEY) adopt(load())
+})
+
+export function usePrefs(): Prefs {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    () => prefs,
+  )
+}
+
+export function setPrefs(change: Partial<Prefs>): void {
+  const next = { ...prefs, ...change }
+  localStorage.setItem(KEY, JSON.stringify(next))
+  adopt(next)
+}
+
+export function cycleTheme(): void {
+  const order: Prefs['theme'][] = ['system', 'light', 'dark']
+  setPrefs({ theme: order[(order.indexOf(prefs.theme) + 1) % order.length] ?? 'system' })
+}
+
+function adopt(next: Prefs): void {
+  prefs = next
+  document.documentElement.dataset['theme'] = next.theme
+  for (const listener of listeners) listener()
+}
+
+function load(): Prefs {
+  try {
+    return { ...DEFAULTS, ...(JSON.parse(localStorage.getItem(KEY) ?? '{}') as Partial<Prefs>) }
+  } catch {
+    return DEFAULTS
+  }
+}

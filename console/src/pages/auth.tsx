@@ -1,0 +1,30 @@
+/** Pages about the person: signing in and up need no session, the account does. */
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { text } from '@/lib/search'
+import { rootRoute, shellRoute } from '@/routes'
+
+const loginRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/login',
+  validateSearch: (search: Record<string, unknown>): { next?: string } => ({ next: text(search['next']) }),
+  component: lazyRouteComponent(() => import('./auth/Login'), 'Login'),
+})
+const signupRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/signup',
+  component: lazyRouteComponent(() => import('./auth/Signup'), 'Signup'),
+})
+const inviteRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/invite/$token',
+  component: lazyRouteComponent(() => import('./auth/Invite'), 'Invite'),
+})
+
+const accountRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/account',
+  component: lazyRouteComponent(() => import('./auth/Account'), 'Account'),
+})
+
+export const authRoutes = [loginRoute, signupRoute, inviteRoute] as const
+export const accountRoutes = [accountRoute] as const

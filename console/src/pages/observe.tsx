@@ -1,0 +1,43 @@
+/** The routes of this area, each with its page in `pages/observe/`. */
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '@/routes'
+import { readLogsSearch, type LogsSearch } from './observe/logs/search'
+import { readSessionSearch, readSessionsSearch, type SessionSearch, type SessionsSearch } from './observe/sessions/search'
+import { readUsageSearch, type UsageSearch } from './observe/usage/search'
+
+const startRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/start',
+  component: lazyRouteComponent(() => import('./observe/Start'), 'Start'),
+})
+const overviewRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/',
+  component: lazyRouteComponent(() => import('./observe/Overview'), 'Overview'),
+})
+const logsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/logs',
+  validateSearch: (search: Record<string, unknown>): LogsSearch => readLogsSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Logs'), 'Logs'),
+})
+const sessionsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/sessions',
+  validateSearch: (search: Record<string, unknown>): SessionsSearch => readSessionsSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Sessions'), 'Sessions'),
+})
+const sessionRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/sessions/$sessionId',
+  validateSearch: (search: Record<string, unknown>): SessionSearch => readSessionSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Session'), 'Session'),
+})
+const usageRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/usage',
+  validateSearch: (search: Record<string, unknown>): UsageSearch => readUsageSearch(search),
+  component: lazyRouteComponent(() => import('./observe/Usage'), 'Usage'),
+})
+
+export const observeRoutes = [overviewRoute, startRoute, logsRoute, sessionsRoute, sessionRoute, usageRoute] as const

@@ -1,0 +1,109 @@
+import { useNavigate } from '@tanstack/react-router'
+import { api } from '@/api/client'
+import { polled } from '@/api/query'
+import { TimeChart } from '@/charts/TimeChart'
+import { compact, duration, money, percent, plural, zoneNote } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { INTERVAL_MS, type Range } from '@/lib/range'
+import { startsOf, statusSeries, topSeries } from '@/lib/series'
+import { useRange } from '@/lib/useRange'
+import { ErrorPanel, Page, Skeleton, SkeletonCards } from '@/ui'
+import { Components } from './overview/Components'
+import { FirstRun } from './overview/FirstRun'
+import { Figures } from './overview/Figures'
+import { NewestErrors, TopModels } from './overview/Tables'
+
+/** Is it healthy, what does it cost, what changed. */
+export function Overview() {
+  const ever = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1 } } }, { refetchInterval: (query) => (query.state.data?.logs.length === 0 ? 5000 : false) })
+  const range = useRange()
+  const { zone } = usePrefs()
+  return (
+    <Page title="Overview" about={zoneNote(zone)}>
+      <Components />
+      {ever.isError ? (
+        <ErrorPanel error={ever.error} what="the overview" onRetry={() => void ever.refetch()} />
+      ) : !ever.data ? (
+        <Loading />
+      ) : ever.data.logs.length === 0 ? (
+        <FirstRun />
+      ) : (
+        <Board range={range} />
+      )}
+    </Page>
+  )
+}
+
+function Board({ range }: { range: Range }) {
+  const navigate = useNavigate()
+  const { zone } = usePrefs()
+  const { from, to, interval } = range
+  const byStatus = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'status' } } }, polled())
+  const byModel = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'model' } } }, polled())
+  const failed = [byStatus, byModel].filter((query) => query.isError)
+  if (failed[0]) return <ErrorPanel error={failed[0].error} what="the usage" onRetry={() => failed.forEach((query) => void query.refetch())} />
+  if (!byStatus.data || !byModel.data) return <Loading />
+
+  const buckets = byStatus.data.buckets
+  const models = byModel.data.buckets
+  const iso = (at: number) => new Date(at).toISOString()
+  const shared = {
+    zone,
+    step: INTERVAL_MS[interval],
+    starts: startsOf(buckets),
+    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end) } }),
+    onRange: (begin: number, end: number) => void navigate({ to: '/', search: { from: iso(begin), to: iso(end) } }),
+  }
+  const total = (pick: (bucket: (typeof buckets)[number]) => number | null) => buckets.reduce((sum, bucket) => sum + (pick(bucket) ?? 0), 0)
+  const requests = total((bucket) => bucket.requests)
+  return (
+    <>
+      <Figures range={range} />
+      <div className="grid gap-4 lg:grid-cols-2">
+        <TimeChart {...shared} title="Requests" kind="bars" series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
+        <TimeChart {...shared} title="Cost" kind="bars" starts={startsOf(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
+        <TimeChart
+          {...shared}
+          title="Latency"
+          kind="lines"
+          series={[
+            { name: 'p50', color: 'var(--series-1)', values: buckets.map((bucket) => bucket.p50_ms) },
+            { name: 'p95', color: 'var(--series-3)', values: buckets.map((bucket) => bucket.p95_ms) },
+          ]}
+          format={duration}
+        />
+        <TimeChart
+          {...shared}
+          title="Tokens"
+          kind="bars"
+          series={[
+            { name: 'in', color: 'var(--series-2)', values: buckets.map((bucket) => bucket.prompt_tokens) },
+            { name: 'out', color: 'var(--series-4)', values: buckets.map((bucket) => bucket.completion_tokens) },
+          ]}
+          format={compact}
+          summary={compact(total((bucket) => bucket.total_tokens))}
+        />
+      </div>
+      <div className="grid items-start gap-4 lg:grid-cols-2">
+        <TopModels range={range} />
+        <NewestErrors range={range} />
+      </div>
+    </>
+  )
+}
+
+function Loading() {
+  return (
+    <>
+      <SkeletonCards cards={6} className="h-[92px]" />
+      <div className="grid gap-4 lg:grid-cols-2">
+        {[1, 2, 3, 4].map((at) => (
+          <div key={at} className="card h-[246px] p-3">
+            <Skeleton className="h-4 w-24" />
+            <Skeleton className="mt-4 h-40 w-full" />
+          </div>
+        ))}
+      </div>
+    </>
+  )
+}

@@ -1,0 +1,80 @@
+import { getRouteApi, useNavigate } from '@tanstack/react-router'
+import { MessagesSquare } from 'lucide-react'
+import { api, type Schemas } from '@/api/client'
+import { ago, compact, duration, money, NONE, time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { useNow } from '@/lib/useNow'
+import { useRange } from '@/lib/useRange'
+import { Badge, Code, Empty, ErrorPanel, FilterChips, FilterMenu, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column, type Filter } from '@/ui'
+
+const route = getRouteApi('/shell/sessions')
+type Session = Schemas['Session']
+
+/** Requests that belong together, as somebody lived through them. */
+export function Sessions() {
+  const search = route.useSearch()
+  const navigate = useNavigate()
+  const range = useRange()
+  const { zone } = usePrefs()
+  const now = useNow(15_000)
+  const { user, provider } = search
+  const list = api.useInfiniteQuery(
+    'get',
+    '/api/v1/sessions',
+    { params: { query: { user, provider, from: range.from, to: range.to, limit: 100 } } },
+    { pageParamName: 'cursor', initialPageParam: null, getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined, placeholderData: (before) => before },
+  )
+  const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
+  const filters: Filter[] = [
+    { name: 'user', label: 'User', value: user },
+    { name: 'provider', label: 'Provider', value: provider },
+  ]
+  const set = (name: string, value: string | undefined) => void navigate({ to: '/sessions', search: { ...search, [name]: value } })
+  const clear = () => void navigate({ to: '/sessions', search: {} })
+  const columns: Column<Session>[] = [
+    { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
+    { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NONE },
+    { key: 'started', header: 'Started', cell: (row) => <time dateTime={row.started_at} title={time(row.started_at, zone, 'full')} className="whitespace-nowrap">{ago(row.started_at, now)}</time> },
+    { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at)) },
+    { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
+    { key: 'models', header: 'Models', className: 'max-w-60 truncate', from: 'lg', cell: (row) => <code title={row.models.join(', ')}>{row.models.join(', ')}</code> },
+    { key: 'tokens', header: 'Tokens', number: true, from: 'md', cell: (row) => compact(row.total_tokens) },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => money(row.cost_usd) },
+    { key: 'errors', header: 'Errors', number: true, from: 'sm', cell: (row) => (row.errors > 0 ? <Badge tone="err">{row.errors}</Badge> : '0') },
+  ]
+  return (
+    <Page title="Sessions" about="Requests with the same X-Gateway-Session, or of one key and user less than 30 minutes apart" actions={<FilterMenu filters={filters} onChange={set} />}>
+      {(user || provider) && (
+        <div className="flex flex-wrap gap-1">
+          <FilterChips filters={filters} onChange={set} />
+        </div>
+      )}
+      {list.isError ? (
+        <ErrorPanel error={list.error} what="the sessions" onRetry={() => void list.refetch()} />
+      ) : !list.data ? (
+        <Section flush>
+          <SkeletonRows rows={10} />
+        </Section>
+      ) : rows.length === 0 ? (
+        user || provider ? <NoMatch what="sessions" chips={<FilterChips filters={filters} onChange={set} />} onClear={clear} /> : <None />
+      ) : (
+        <Section flush>
+          <Table label="Sessions" columns={columns} rows={rows} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/sessions/$sessionId', params: { sessionId: row.id } })} />
+          <Pager shown={rows.length} what="sessions" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+        </Section>
+      )}
+    </Page>
+  )
+}
+
+function None() {
+  return (
+    <Empty
+      icon={<MessagesSquare size={24} aria-hidden />}
+      title="No sessions in this range"
+      more={<Code label="A header on each request" code={'-H "X-Gateway-Session: conversation-42" -H "X-Gateway-User: ada"'} />}
+    >
+      Name the session and the user in a header, and what one person lived through can be read from beginning to end.
+    </Empty>
+  )
+}

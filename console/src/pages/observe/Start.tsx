@@ -1,0 +1,53 @@
+import { Link } from '@tanstack/react-router'
+import { useState } from 'react'
+import { useFirstKey } from '@/api/firstKey'
+import { Page } from '@/ui'
+import type { LogTab } from './log/tabs'
+import { WithLogDrawer } from './log/LogDrawer'
+import { Arrival } from './start/Arrival'
+import { Next } from './start/Next'
+import { Step } from './start/Step'
+import { TryIt } from './start/TryIt'
+import { useArrival } from './start/useArrival'
+import { YourKey } from './start/YourKey'
+
+/** From nothing to the first request on the screen, without reading anything else. */
+export function Start() {
+  const key = useFirstKey()
+  const [stored, setStored] = useState(false)
+  const [copied, setCopied] = useState(false)
+  const [closed, setClosed] = useState(false)
+  const [tab, setTab] = useState<LogTab>('conversation')
+  const arrival = useArrival(key)
+  const row = arrival.row
+  return (
+    <WithLogDrawer logId={closed ? undefined : row?.id} tab={tab} onTab={setTab} onClose={() => setClosed(true)}>
+      <div className="overflow-y-auto">
+        <Page
+          title="First steps"
+          about="Send one request through the gateway and watch it arrive. It needs no account at any provider."
+          actions={
+            <Link to="/" className="btn">
+              Skip to console
+            </Link>
+          }
+        >
+          <ol className="mx-auto flex w-full max-w-[860px] flex-col gap-4">
+            <Step number={1} title="Your key" done={stored || copied || row !== null}>
+              <YourKey stored={stored} onStored={() => setStored(true)} />
+            </Step>
+            <Step number={2} title="Send a request" done={copied || row !== null}>
+              <TryIt rawKey={key} onCopied={() => setCopied(true)} />
+            </Step>
+            <Step number={3} title="It arrives" done={row !== null}>
+              <Arrival arrival={arrival} onOpen={() => setClosed(false)} />
+            </Step>
+            <Step number={4} title="What next" done={false}>
+              <Next />
+            </Step>
+          </ol>
+        </Page>
+      </div>
+    </WithLogDrawer>
+  )
+}

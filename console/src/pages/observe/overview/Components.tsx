@@ -1,0 +1,23 @@
+import { api } from '@/api/client'
+import { ApiError, isRecord } from '@/api/error'
+import { Status } from '@/ui'
+
+/** The parts of the gateway, only when one of them is not well. */
+export function Components() {
+  const health = api.useQuery('get', '/healthz', {}, { refetchInterval: 15_000, retry: false, meta: { quiet: true } })
+  // A gateway that is not well answers 503, with the same body.
+  const failed: unknown = health.error
+  const body = health.data?.components ?? (failed instanceof ApiError && isRecord(failed.details['components']) ? failed.details['components'] : {})
+  const ill = Object.entries(body).flatMap(([name, component]) => (isRecord(component) && component['status'] !== 'ok' ? [{ name, status: String(component['status']) }] : []))
+  if (ill.length === 0) return null
+  return (
+    <section role="alert" className="card flex flex-wrap items-center gap-x-4 gap-y-1 border-warn px-3 py-2">
+      <h2 className="text-sm">Not everything is well</h2>
+      {ill.map(({ name, status }) => (
+        <Status key={name} tone={status === 'down' ? 'err' : 'warn'}>
+          {name.replaceAll('_', ' ')}: {status}
+        </Status>
+      ))}
+    </section>
+  )
+}

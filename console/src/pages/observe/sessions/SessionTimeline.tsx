@@ -1,0 +1,173 @@
+import { useMemo, useState, type PointerEvent } from 'react'
+import { api, type Schemas } from '@/api/client'
+import type { LogRow } from '@/api/logs'
+import { colorOf, ERROR_COLOR } from '@/charts/colors'
+import { useWidth } from '@/charts/useWidth'
+import { clipped } from '@/charts/Waterfall'
+import { duration, money, time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { compress, instantAt, placeOf } from '@/lib/timeline'
+import { Button, ErrorPanel, SkeletonRows, Status, Table, type Column } from '@/ui'
+
+type Event = Schemas['Event']
+
+interface SessionTimelineProps {
+  sessionId: string
+  requests: readonly LogRow[]
+  onOpen(logId: number): void
+}
+
+const ROW = 22
+const AXIS = 20
+
+/** Each request as a bar, its attempts below it; silence is shortened, dragging zooms. The table says the same in words. */
+export function SessionTimeline({ sessionId, requests, onOpen }: SessionTimelineProps) {
+  const [zoom, setZoom] = useState<{ from: number; to: number } | null>(null)
+  const lines = useMemo(() => linesOf(requests).filter((line) => !zoom || (line.end >= zoom.from && line.start <= zoom.to)), [requests, zoom])
+  return (
+    <div className="flex flex-col gap-4 p-4">
+      <div className="flex min-h-7 items-center gap-2 text-xs text-muted">
+        <span className="flex-1">Drag to zoom; silence is drawn short.</span>
+        {zoom && (
+          <Button size="sm" onClick={() => setZoom(null)}>
+            Show all
+          </Button>
+        )}
+      </div>
+      <Drawing lines={lines} zoom={zoom} onZoom={setZoom} onOpen={onOpen} />
+      <Events sessionId={sessionId} onOpen={onOpen} />
+    </div>
+  )
+}
+
+interface Line {
+  id: number
+  label: string
+  start: number
+  end: number
+  color: string
+  nested: boolean
+  words: string
+}
+
+function linesOf(requests: readonly LogRow[]): Line[] {
+  return requests
+    .toSorted((a, b) => a.id - b.id)
+    .flatMap((row) => {
+      const start = Date.parse(row.created_at)
+      const request: Line = {
+        id: row.id,
+        label: row.model ?? row.provider,
+        start,
+        end: start + row.latency_ms,
+        color: row.status >= 400 ? ERROR_COLOR : colorOf(row.provider),
+        nested: false,
+        words: `${row.provider}/${row.model ?? ''}: ${row.status} in ${duration(row.latency_ms)}`,
+      }
+      if (row.attempts.length < 2) return [request]
+      return [
+        request,
+        ...row.attempts.map((attempt) => ({
+          id: row.id,
+          label: attempt.provider,
+          start: start + attempt.start_ms,
+          end: start + attempt.start_ms + attempt.latency_ms,
+          color: attempt.status === null || attempt.status >= 400 ? ERROR_COLOR : colorOf(attempt.provider),
+          nested: true,
+          words: `${attempt.provider}/${attempt.model ?? ''}: ${attempt.error ?? attempt.status ?? 'no answer'} in ${duration(attempt.latency_ms)}`,
+        })),
+      ]
+    })
+}
+
+interface DrawingProps {
+  lines: readonly Line[]
+  zoom: { from: number; to: number } | null
+  onZoom(zoom: { from: number; to: number }): void
+  onOpen(logId: number): void
+}
+
+function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
+  const { zone } = usePrefs()
+  const [ref, width] = useWidth<HTMLDivElement>(640)
+  const [drag, setDrag] = useState<{ from: number; to: number } | null>(null)
+  const clip = (at: number) => (zoom ? Math.min(zoom.to, Math.max(zoom.from, at)) : at)
+  const stretches = useMemo(() => compress(lines.map((line) => ({ start: clip(line.start), end: clip(line.end) }))), [lines, zoom])
+  const left = width < 480 ? 76 : 150
+  const x = (at: number) => left + placeOf(clip(at), stretches) * (width - left - 4)
+  const height = lines.length * ROW + AXIS
+  const place = (event: PointerEvent) => Math.min(1, Math.max(0, (event.clientX - (ref.current?.getBoundingClientRect().left ?? 0) - left) / (width - left - 4)))
+  const finish = () => {
+    if (drag && Math.abs(drag.to - drag.from) > 0.01) {
+      const [from, to] = [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]
+      onZoom({ from: instantAt(from, stretches), to: instantAt(to, stretches) })
+    }
+    setDrag(null)
+  }
+  const first = stretches[0]?.from
+  return (
+    <div ref={ref} className="max-h-[480px] overflow-y-auto" role="region" aria-label="Timeline" tabIndex={0}>
+      <svg
+        width={width}
+        height={height}
+        role="img"
+        aria-label={`Timeline of ${lines.length} calls`}
+        className="block cursor-crosshair touch-pan-y select-none"
+        onPointerDown={(event) => event.button === 0 && setDrag({ from: place(event), to: place(event) })}
+        onPointerMove={(event) => drag && setDrag({ ...drag, to: place(event) })}
+        onPointerUp={finish}
+        onPointerLeave={() => setDrag(null)}
+      >
+        {stretches
+          .filter((stretch) => stretch.gap)
+          .map((stretch) => (
+            <g key={stretch.from}>
+              <rect x={left + stretch.left * (width - left - 4)} width={(stretch.right - stretch.left) * (width - left - 4)} height={height - AXIS} className="fill-sunken" />
+              <text x={left + ((stretch.left + stretch.right) / 2) * (width - left - 4)} y={height - 6} textAnchor="middle" className="fill-muted text-[11px]">
+                {duration(stretch.to - stretch.from)}
+              </text>
+            </g>
+          ))}
+        {drag && <rect x={left + Math.min(drag.from, drag.to) * (width - left - 4)} width={Math.abs(drag.to - drag.from) * (width - left - 4)} height={height} className="fill-accent opacity-15" />}
+        {lines.map((line, at) => (
+          <g key={`${line.id} ${at}`} className="cursor-pointer" onClick={() => onOpen(line.id)}>
+            <title>{line.words}</title>
+            <rect x={0} y={at * ROW} width={width} height={ROW} fill="transparent" />
+            <text x={line.nested ? 12 : 0} y={at * ROW + 15} className={line.nested ? 'fill-muted font-mono text-[11px]' : 'fill-fg font-mono text-[11px]'}>
+              {clipped(line.label, left - (line.nested ? 20 : 8))}
+            </text>
+            <rect x={x(line.start)} width={Math.max(3, x(line.end) - x(line.start))} y={at * ROW + (line.nested ? 8 : 5)} height={line.nested ? 6 : 12} fill={line.color} />
+          </g>
+        ))}
+        {first !== undefined && (
+          <text x={left} y={height - 6} className="fill-muted text-[11px] tabular-nums">
+            {time(first, zone, 'time')}
+          </text>
+        )}
+      </svg>
+    </div>
+  )
+}
+
+const TONE = { request: 'muted', fallback: 'warn', cache_hit: 'accent', error: 'err', response: 'ok' } as const
+
+function Events({ sessionId, onOpen }: { sessionId: string; onOpen(logId: number): void }) {
+  const { zone } = usePrefs()
+  const timeline = api.useQuery('get', '/api/v1/sessions/{sessionId}/timeline', { params: { path: { sessionId } } })
+  const columns: Column<Event & { number: number }>[] = [
+    { key: 'at', header: 'Time', cell: (event) => <time dateTime={event.at} title={time(event.at, zone, 'full')} className="whitespace-nowrap text-muted">{time(event.at, zone, 'time')}</time> },
+    { key: 'type', header: 'Event', cell: (event) => <Status tone={TONE[event.type]}>{event.type.replace('_', ' ')}</Status> },
+    { key: 'target', header: 'Target', className: 'max-w-64 truncate', cell: (event) => <code>{event.model ? `${event.provider}/${event.model}` : event.provider}</code> },
+    { key: 'status', header: 'Status', number: true, from: 'sm', cell: (event) => event.status ?? '' },
+    { key: 'latency', header: 'Took', number: true, from: 'sm', cell: (event) => (event.latency_ms == null ? '' : duration(event.latency_ms)) },
+    { key: 'cost', header: 'Cost', number: true, from: 'md', cell: (event) => (event.cost_usd == null ? '' : money(event.cost_usd)) },
+    { key: 'error', header: 'Error', className: 'max-w-64 truncate', from: 'md', cell: (event) => event.error ?? '' },
+  ]
+  if (timeline.isError) return <ErrorPanel error={timeline.error} what="the timeline" onRetry={() => void timeline.refetch()} />
+  if (!timeline.data) return <SkeletonRows rows={6} />
+  return (
+    <div className="card">
+      <Table label="Events" columns={columns} rows={timeline.data.events.map((event, number) => ({ ...event, number }))} rowKey={(event) => event.number} onOpen={(event) => onOpen(event.log_id)} />
+    </div>
+  )
+}

@@ -1,0 +1,70 @@
+import { useState } from 'react'
+import { api } from '@/api/client'
+import { copyText } from '@/lib/clipboard'
+import { useShortcuts } from '@/lib/shortcuts'
+import { maskKey, requestSnippets } from '@/lib/snippets'
+import { Field, Radio, Select, Snippets, toast, type Snippet } from '@/ui'
+
+const SANDBOX = { provider: 'sandbox', model: 'sandbox-small' }
+
+/** The request, ready to be pasted: the right address, the real key, a provider that needs no account. */
+export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied(): void }) {
+  const [own, setOwn] = useState(false)
+  const [chosen, setChosen] = useState('')
+  const [language, setLanguage] = useState('curl')
+  const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
+  const offered = (providers.data?.providers ?? []).filter((provider) => provider.name !== 'sandbox' && provider.models.length > 0).sort((a, b) => Number(b.configured) - Number(a.configured))
+  const provider = offered.find((one) => one.name === chosen) ?? offered[0]
+  const target = own && provider ? { provider: provider.name, model: provider.models[0]?.id ?? '' } : SANDBOX
+  const choice = { origin: location.origin, key: rawKey, ...target }
+  const snippets: Snippet[] = [...requestSnippets(choice), ownTool(choice)]
+
+  useShortcuts({
+    c: () => {
+      const snippet = snippets.find((one) => one.name === language) ?? snippets[0]
+      if (!snippet) return
+      void copyText(snippet.copy?.() ?? snippet.code).then((done) => {
+        if (!done) return
+        toast(`Copied ${snippet.name}`)
+        onCopied()
+      })
+    },
+  })
+
+  return (
+    <div className="flex min-w-0 flex-col gap-3">
+      <fieldset className="flex flex-wrap items-center gap-x-5 gap-y-2">
+        <legend className="sr-only">Provider</legend>
+        <Radio name="target" label="With the sandbox, inside the gateway" checked={!own} onChange={() => setOwn(false)} />
+        <Radio name="target" label="With my provider" checked={own} onChange={() => setOwn(true)} />
+      </fieldset>
+      {own && provider && (
+        <div className="flex flex-wrap items-end gap-3">
+          <Field label="Provider" className="w-56">
+            <Select value={provider.name} onChange={(event) => setChosen(event.target.value)} options={offered.map((one) => ({ value: one.name, label: one.configured ? `${one.name} (credential stored)` : one.name }))} />
+          </Field>
+          <p className="max-w-[52ch] pb-1 text-xs text-muted">
+            {provider.configured
+              ? 'The gateway adds the credential that is stored for it.'
+              : 'No credential is stored for it yet: add one under Providers, or send your own along, as the SDK does anyway.'}
+          </p>
+        </div>
+      )}
+      <Snippets label="Language" snippets={snippets} onCopied={onCopied} onChange={setLanguage} />
+      <p className="text-xs text-muted">
+        The key is masked here and whole in what you copy. <kbd className="kbd">c</kbd> copies.
+      </p>
+    </div>
+  )
+}
+
+/** What has to be entered where a tool asks for it. */
+function ownTool({ origin, key, provider }: { origin: string; key: string | null; provider: string }): Snippet {
+  const write = (shown: string) => `Base URL   ${origin}/v1\nAPI key    ${shown}\nHeader     X-Gateway-Key: ${shown}\nHeader     X-Gateway-Provider: ${provider}`
+  return {
+    name: 'Your own tool',
+    code: write(key === null ? 'YOUR_KEY' : maskKey(key)),
+    copy: () => write(key ?? 'YOUR_KEY'),
+    note: 'Any client that speaks the OpenAI, Anthropic or Gemini API works: set the base URL and send the two headers. X-Gateway-Format translates between them.',
+  }
+}

@@ -1,0 +1,60 @@
+import { Link } from '@tanstack/react-router'
+import type { Schemas } from '@/api/client'
+import { Meter } from '@/charts/Bars'
+import { projected } from '@/lib/budget'
+import { ago, money } from '@/lib/format'
+import { useNow } from '@/lib/useNow'
+import { Badge, ErrorPanel, Section, SkeletonRows } from '@/ui'
+
+type Budget = Schemas['Budget']
+
+interface BudgetsProps {
+  budgets: readonly Budget[] | undefined
+  error: unknown
+  onRetry(): void
+}
+
+/** Each budget with what is spent and where it will end. */
+export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
+  const now = useNow(60_000)
+  if (error) return <ErrorPanel error={error} what="the budgets" onRetry={onRetry} />
+  return (
+    <Section title="Budgets" flush aside={<Link to="/org/budgets" className="text-xs text-accent underline">Manage</Link>}>
+      {!budgets ? (
+        <SkeletonRows rows={2} />
+      ) : budgets.length === 0 ? (
+        <p className="px-3 pt-1 pb-4 text-muted">No budget is set: nothing limits what can be spent.</p>
+      ) : (
+        <ul className="grid gap-x-6 px-3 pb-2 md:grid-cols-2">
+          {budgets.map((budget) => (
+            <BudgetLine key={budget.id} budget={budget} now={now} />
+          ))}
+        </ul>
+      )}
+    </Section>
+  )
+}
+
+function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
+  const limit = budget.hard_limit_usd ?? budget.soft_limit_usd ?? 0
+  const end = projected(budget, now)
+  const over = limit > 0 && budget.spent_usd >= limit
+  const heading = limit > 0 && end !== null && end > limit
+  return (
+    <li className="py-2">
+      <div className="flex flex-wrap items-baseline gap-2">
+        <span className="font-medium">
+          {budget.scope === 'org' ? 'Organization' : budget.scope}, {budget.period}
+        </span>
+        {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">will not hold</Badge>}
+        <span className="ml-auto tabular-nums">
+          {money(budget.spent_usd)} of {money(limit)}
+        </span>
+      </div>
+      <Meter share={limit === 0 ? 0 : budget.spent_usd / limit} color={over ? 'var(--err)' : heading ? 'var(--warn)' : 'var(--series-1)'} {...(budget.soft_limit_usd !== null && limit > 0 && { mark: budget.soft_limit_usd / limit })} />
+      <p className="mt-1 text-xs text-muted">
+        {end === null ? 'Too early to tell where it ends' : `About ${money(end)} by the end`}, starts anew {ago(budget.resets_at, now)}
+      </p>
+    </li>
+  )
+}

@@ -1,0 +1,105 @@
+import { useQueries } from '@tanstack/react-query'
+import { useNavigate } from '@tanstack/react-router'
+import { api, type Schemas } from '@/api/client'
+import { polled } from '@/api/query'
+import { colorsOf, OTHER_COLOR } from '@/charts/colors'
+import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
+import { money } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { INTERVAL_MS, type Range } from '@/lib/range'
+import { OTHER, startsOf, topSeries } from '@/lib/series'
+import { ErrorPanel, Skeleton } from '@/ui'
+import type { Group } from './search'
+
+type Row = Schemas['BreakdownRow']
+const NAMED = 5
+
+interface CostChartProps {
+  range: Range
+  by: Group
+  rows: readonly Row[]
+  budgets: readonly Schemas['Budget'][]
+}
+
+/**
+ * Cost over time, stacked. The API groups a series by provider and model; keys, teams and applications are filters of
+ * it, so the biggest of them are asked for one by one. Users and prompts are neither: there the whole is drawn.
+ */
+export function CostChart({ range, by, rows, budgets }: CostChartProps) {
+  const { zone } = usePrefs()
+  const navigate = useNavigate()
+  const { from, to, interval } = range
+  const grouped = by === 'provider' ? 'provider' : 'model'
+  const whole = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, polled(60_000))
+  const filter = FILTER[by]
+  const biggest = filter ? rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, NAMED) : []
+  const parts = useQueries({
+    queries: biggest.map((row) => ({
+      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, ...filter?.(row.key ?? '') } } }),
+      staleTime: 60_000,
+    })),
+  })
+  if (whole.isError) return <ErrorPanel error={whole.error} what="the chart" onRetry={() => void whole.refetch()} />
+  if (!whole.data || parts.some((part) => !part.data)) {
+    return (
+      <div className="card h-[246px] p-3">
+        <Skeleton className="h-4 w-24" />
+        <Skeleton className="mt-4 h-40 w-full" />
+      </div>
+    )
+  }
+  const buckets = whole.data.buckets
+  const total = buckets.reduce((sum, bucket) => sum + (bucket.cost_usd ?? 0), 0)
+  const series: TimeSeries[] =
+    by === 'model' || by === 'provider'
+      ? topSeries(buckets, (sums) => sums.cost_usd, NAMED)
+      : filter
+        ? withRest(biggest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
+        : [{ name: 'all', color: 'var(--series-1)', values: costs(buckets) }]
+  const iso = (at: number) => new Date(at).toISOString()
+  return (
+    <TimeChart
+      title="Cost"
+      kind="bars"
+      starts={startsOf(buckets)}
+      step={INTERVAL_MS[interval]}
+      series={series}
+      format={money}
+      zone={zone}
+      summary={money(total)}
+      marks={limits(budgets, interval)}
+      onPick={(begin, end) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end) } })}
+      onRange={(begin, end) => void navigate({ to: '/usage', search: { by, from: iso(begin), to: iso(end) } })}
+    />
+  )
+}
+
+const FILTER: Partial<Record<Group, (key: string) => { key_id?: string; team_id?: string; app_id?: string }>> = {
+  key: (key) => ({ key_id: key }),
+  team: (key) => ({ team_id: key }),
+  app: (key) => ({ app_id: key }),
+}
+
+function costs(buckets: readonly Schemas['Bucket'][]): number[] {
+  return buckets.map((bucket) => bucket.cost_usd ?? 0)
+}
+
+/** What the named ones leave of the whole. */
+function withRest(named: readonly { name: string; values: number[] }[], whole: readonly number[]): TimeSeries[] {
+  const colors = colorsOf(named.map((one) => one.name))
+  const rest = whole.map((value, at) => Math.max(0, value - named.reduce((sum, one) => sum + (one.values[at] ?? 0), 0)))
+  const series = named.map((one, at) => ({ ...one, color: colors[at] ?? OTHER_COLOR }))
+  return rest.some((value) => value > 1e-12) ? [...series, { name: OTHER, color: OTHER_COLOR, values: rest }] : series
+}
+
+/** A budget of the organization for just such a step is a line across the bars. */
+function limits(budgets: readonly Schemas['Budget'][], interval: Range['interval']) {
+  const period = interval === 'day' ? 'daily' : interval === 'week' ? 'weekly' : null
+  return budgets
+    .filter((budget) => budget.scope === 'org' && budget.period === period)
+    .flatMap((budget) => [
+      { name: 'soft limit', value: budget.soft_limit_usd, color: 'var(--warn)' },
+      { name: 'hard limit', value: budget.hard_limit_usd, color: 'var(--err)' },
+    ])
+    .flatMap(({ name, value, color }) => (value === null ? [] : [{ name, value, color }]))
+}

@@ -1,0 +1,57 @@
+import type { Schemas } from '@/api/client'
+import { Meter } from '@/charts/Bars'
+import { colorOf } from '@/charts/colors'
+import { compact, duration, money, percent } from '@/lib/format'
+import type { LogFilter } from '@/lib/logFilter'
+import { Section, Table, type Column } from '@/ui'
+import type { Group } from './search'
+
+type Row = Schemas['BreakdownRow']
+
+interface RankingProps {
+  by: Group
+  name: string
+  rows: readonly Row[]
+  onOpen(filter: LogFilter): void
+}
+
+/** Who spent most, with their share. Enter shows the requests, where the logs can be filtered by it. */
+export function Ranking({ by, name, rows, onOpen }: RankingProps) {
+  const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
+  const toFilter = LOGS_BY[by]
+  const columns: Column<Row>[] = [
+    {
+      key: 'name',
+      header: name,
+      className: 'max-w-64 min-w-40',
+      cell: (row) => (
+        <div className="pb-1">
+          <span className="block truncate" title={row.key ?? undefined}>{by === 'model' || by === 'provider' ? <code>{row.name}</code> : row.name}</span>
+          <Meter share={total === 0 ? 0 : (row.cost_usd ?? 0) / total} color={colorOf(row.name)} />
+        </div>
+      ),
+    },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : money(row.cost_usd)) },
+    { key: 'share', header: 'Share', number: true, from: 'sm', cell: (row) => percent(total === 0 ? null : (row.cost_usd ?? 0) / total) },
+    { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
+    { key: 'errors', header: 'Errors', number: true, from: 'md', cell: (row) => percent(row.requests === 0 ? null : row.errors / row.requests) },
+    { key: 'in', header: 'Tokens in', number: true, from: 'md', cell: (row) => compact(row.prompt_tokens) },
+    { key: 'out', header: 'Tokens out', number: true, from: 'md', cell: (row) => compact(row.completion_tokens) },
+    { key: 'cache', header: 'From cache', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
+    { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
+    { key: 'p95', header: 'p95', number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
+  ]
+  return (
+    <Section title={`By ${name.toLowerCase()}`} flush>
+      <Table label={`Usage by ${name.toLowerCase()}`} columns={columns} rows={rows} rowKey={(row) => row.key ?? row.name} onOpen={toFilter && ((row) => row.key !== null && onOpen(toFilter(row.key)))} />
+    </Section>
+  )
+}
+
+/** The groups that logs can be filtered by. */
+const LOGS_BY: Partial<Record<Group, (key: string) => LogFilter>> = {
+  model: (model) => ({ model }),
+  provider: (provider) => ({ provider }),
+  key: (key_id) => ({ key_id }),
+  user: (user) => ({ user }),
+}

@@ -1,0 +1,90 @@
+import { useNavigate } from '@tanstack/react-router'
+import { Download } from 'lucide-react'
+import { api, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { polled } from '@/api/query'
+import { toCsv } from '@/lib/csv'
+import { download } from '@/lib/download'
+import { compact, money, percent, plural } from '@/lib/format'
+import { useRange } from '@/lib/useRange'
+import { Button, Empty, ErrorPanel, Section, Select, Skeleton, SkeletonRows } from '@/ui'
+import { Budgets } from './Budgets'
+import { CostChart } from './CostChart'
+import { Ranking } from './Ranking'
+import { GROUPS, type Group } from './search'
+
+const NAMES: Record<Group, string> = { model: 'Model', provider: 'Provider', key: 'Key', team: 'Team', app: 'Application', user: 'User', prompt: 'Prompt' }
+
+export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
+  const me = useMe()
+  const navigate = useNavigate()
+  const range = useRange()
+  const { from, to } = range
+  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by } } }, polled(60_000))
+  const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, polled(60_000))
+  // While another grouping is on its way the one before stays, and must not be taken for the new one.
+  const rows = breakdown.data?.by === by ? breakdown.data.rows : null
+
+  const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(rows ?? [], by))
+  return (
+    <div className="flex flex-col gap-4 pt-4">
+      <div className="flex flex-wrap items-center gap-2">
+        <label className="flex items-center gap-2">
+          <span className="text-muted">Group by</span>
+          <Select className="w-36" value={by} onChange={(event) => onBy(event.target.value as Group)} options={GROUPS.map((group) => ({ value: group, label: NAMES[group] }))} />
+        </label>
+        <Totals rows={rows} />
+        <Button className="ml-auto" icon={<Download size={14} aria-hidden />} blocked={!rows?.length && 'There is nothing to download'} onClick={exportCsv}>
+          CSV
+        </Button>
+      </div>
+      {breakdown.isError ? (
+        <ErrorPanel error={breakdown.error} what="the usage" onRetry={() => void breakdown.refetch()} />
+      ) : !rows ? (
+        <>
+          <div className="card h-[246px] p-3">
+            <Skeleton className="h-4 w-24" />
+            <Skeleton className="mt-4 h-40 w-full" />
+          </div>
+          <Section flush>
+            <SkeletonRows />
+          </Section>
+        </>
+      ) : rows.length === 0 ? (
+        <Empty title="Nothing was used in this range">Choose a longer range at the top. Costs appear here within seconds of a request.</Empty>
+      ) : (
+        <>
+          <CostChart range={range} by={by} rows={rows} budgets={budgets.data?.budgets ?? []} />
+          <Ranking by={by} name={NAMES[by]} rows={rows} onOpen={(filter) => void navigate({ to: '/logs', search: filter })} />
+        </>
+      )}
+      <Budgets budgets={budgets.data?.budgets} error={budgets.error} onRetry={() => void budgets.refetch()} />
+    </div>
+  )
+}
+
+function Totals({ rows }: { rows: readonly Schemas['BreakdownRow'][] | null }) {
+  if (!rows) return null
+  const sum = (pick: (row: Schemas['BreakdownRow']) => number | null) => rows.reduce((total, row) => total + (pick(row) ?? 0), 0)
+  const unpriced = rows.filter((row) => row.unpriced > 0)
+  return (
+    <p className="text-muted">
+      <b className="text-fg tabular-nums">{money(sum((row) => row.cost_usd))}</b> for {plural(sum((row) => row.requests), 'request')}, {compact(sum((row) => row.total_tokens))} tokens
+      {unpriced.length > 0 && (
+        <span className="text-warn" title={unpriced.map((row) => row.name).join(', ')}>
+          {' '}
+          · {plural(sum((row) => row.unpriced), 'request')} without a price ({unpriced[0]?.name}
+          {unpriced.length > 1 && ` and ${unpriced.length - 1} more`})
+        </span>
+      )}
+    </p>
+  )
+}
+
+function csvOf(rows: readonly Schemas['BreakdownRow'][], by: Group): string {
+  const header = [by, 'name', 'requests', 'errors', 'error_share', 'prompt_tokens', 'completion_tokens', 'total_tokens', 'cost_usd', 'unpriced', 'cache_hits', 'p50_ms', 'p95_ms']
+  return toCsv(
+    header,
+    rows.map((row) => [row.key, row.name, row.requests, row.errors, percent(row.requests === 0 ? null : row.errors / row.requests), row.prompt_tokens, row.completion_tokens, row.total_tokens, row.cost_usd, row.unpriced, row.cache_hits, row.p50_ms, row.p95_ms]),
+  )
+}

@@ -1,0 +1,53 @@
+import { MOD } from '@/lib/shortcuts'
+import { Dialog } from '@/ui'
+import { NAV } from './nav'
+
+const ANYWHERE: readonly [string, string][] = [
+  [`${MOD}K`, 'Search or jump to a page, log, session or key'],
+  [`${MOD}B`, 'Open or close the navigation'],
+  ['?', 'This list'],
+]
+const LOGS: readonly [string, string][] = [
+  ['j / k', 'Next or previous row'],
+  ['Enter', 'Open the row'],
+  ['Esc', 'Close the drawer'],
+  ['f', 'Drawer over the full width'],
+  ['1 – 6', 'Tabs of the drawer'],
+  ['c', 'Copy the request as curl'],
+  ['p', 'Open it in the playground'],
+  ['/', 'Search'],
+  ['Space', 'Pause or go on with the live tail'],
+]
+
+export function Help({ onClose }: { onClose(): void }) {
+  const pages = NAV.flatMap((group) => group.items)
+    .filter((item) => item.key)
+    .map((item): [string, string] => [`g ${item.key}`, item.name])
+  return (
+    <Dialog open onClose={onClose} title="Keyboard shortcuts" size="lg">
+      <div className="grid gap-6 pb-4 sm:grid-cols-3" role="group" aria-label="Shortcuts" tabIndex={0}>
+        <List title="Anywhere" keys={ANYWHERE} />
+        <List title="Go to" keys={pages} />
+        <List title="Logs" keys={LOGS} />
+      </div>
+    </Dialog>
+  )
+}
+
+function List({ title, keys }: { title: string; keys: readonly [string, string][] }) {
+  return (
+    <section>
+      <h3 className="pb-2 text-xs text-muted">{title}</h3>
+      <dl className="flex flex-col gap-1.5">
+        {keys.map(([key, what]) => (
+          <div key={key} className="flex items-baseline gap-2">
+            <dt className="w-16 shrink-0">
+              <kbd className="kbd">{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  )
+}

@@ -1,0 +1,108 @@
+import { useNavigate } from '@tanstack/react-router'
+import { Activity, KeyRound, MessagesSquare, Moon, Rocket, Search, UserRound, type LucideIcon } from 'lucide-react'
+import { Dialog as Radix } from 'radix-ui'
+import { useId, useMemo, useState, type KeyboardEvent } from 'react'
+import { cycleTheme } from '@/lib/prefs'
+import { NAV } from './nav'
+
+interface Entry {
+  name: string
+  hint: string
+  icon: LucideIcon
+  run(): void
+}
+
+/** Pages by name, and whatever was pasted: a log id, a key's prefix, a session, a word. */
+export function Palette({ onClose }: { onClose(): void }) {
+  const navigate = useNavigate()
+  const [text, setText] = useState('')
+  const [at, setAt] = useState(0)
+  const list = useId()
+  const entries = useMemo(() => {
+    const go = (to: string, search: Record<string, string> = {}) => () => void navigate({ to, search: search as never })
+    const pages: Entry[] = NAV.flatMap((group) => group.items.map((item) => ({ name: item.name, hint: group.name, icon: item.icon, run: go(item.to) })))
+    const rest: Entry[] = [
+      { name: 'First steps', hint: 'Key, snippet, first request', icon: Rocket, run: go('/start') },
+      { name: 'Change theme', hint: 'System, light, dark', icon: Moon, run: cycleTheme },
+    ]
+    const asked = text.trim()
+    const words = asked.toLowerCase()
+    return [...jumps(asked, go), ...[...pages, ...rest].filter((entry) => `${entry.name} ${entry.hint}`.toLowerCase().includes(words)), ...searches(asked, go)]
+  }, [text, navigate])
+  const chosen = Math.min(at, entries.length - 1)
+  const run = (entry: Entry | undefined) => {
+    onClose()
+    entry?.run()
+  }
+  const keys = (event: KeyboardEvent) => {
+    const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0
+    if (step !== 0) {
+      event.preventDefault()
+      setAt((chosen + step + entries.length) % Math.max(1, entries.length))
+    } else if (event.key === 'Enter') {
+      event.preventDefault()
+      run(entries[chosen])
+    }
+  }
+  return (
+    <Radix.Root open onOpenChange={(next) => !next && onClose()}>
+      <Radix.Portal>
+        <Radix.Overlay className="scrim" />
+        <Radix.Content data-modal="true" aria-describedby={undefined} className="fixed top-[10vh] left-1/2 z-50 flex max-h-[70vh] w-[min(560px,calc(100vw-24px))] -translate-x-1/2 flex-col rounded-md border border-line bg-raised shadow-float">
+          <Radix.Title className="sr-only">Search or jump</Radix.Title>
+          <div className="flex items-center gap-2 border-b border-line px-3">
+            <Search size={16} className="text-muted" aria-hidden />
+            <input
+              className="h-11 w-full bg-transparent text-base outline-none"
+              placeholder="Page, log id, key prefix, session, words…"
+              role="combobox"
+              aria-label="Search or jump"
+              aria-expanded
+              aria-controls={list}
+              aria-activedescendant={`${list}-${chosen}`}
+              spellCheck={false}
+              autoComplete="off"
+              autoFocus
+              value={text}
+              onChange={(event) => {
+                setText(event.target.value)
+                setAt(0)
+              }}
+              onKeyDown={keys}
+            />
+          </div>
+          <div id={list} role="listbox" aria-label="Results" className="overflow-y-auto p-1">
+            {entries.map((entry, index) => (
+              <div key={`${entry.name} ${entry.hint}`} id={`${list}-${index}`} role="option" aria-selected={index === chosen} className="popup-item" onClick={() => run(entry)} onMouseMove={() => setAt(index)}>
+                <entry.icon size={15} className="shrink-0 text-muted" aria-hidden />
+                <span className="truncate">{entry.name}</span>
+                <span className="ml-auto shrink-0 text-xs text-muted">{entry.hint}</span>
+              </div>
+            ))}
+            {entries.length === 0 && <p className="px-3 py-4 text-muted">Nothing of that name</p>}
+          </div>
+        </Radix.Content>
+      </Radix.Portal>
+    </Radix.Root>
+  )
+}
+
+type Go = (to: string, search?: Record<string, string>) => () => void
+
+/** What a pasted id can only mean. */
+function jumps(asked: string, go: Go): Entry[] {
+  if (/^\d{6,}$/.test(asked)) return [{ name: `Log ${asked}`, hint: 'Open', icon: Activity, run: go('/logs', { log: asked }) }]
+  if (/^sk-gateway-[0-9a-f]{1,8}/.test(asked)) return [{ name: `Key ${asked.slice(0, 19)}`, hint: 'Open', icon: KeyRound, run: go('/keys', { q: asked.slice(0, 19) }) }]
+  if (/^auto-\d+$/.test(asked)) return [{ name: `Session ${asked}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${asked}`) }]
+  return []
+}
+
+/** What any text can mean. */
+function searches(asked: string, go: Go): Entry[] {
+  if (asked.length < 2) return []
+  return [
+    { name: `Logs with “${asked}”`, hint: 'Words in bodies', icon: Search, run: go('/logs', { q: asked }) },
+    { name: `Session ${asked}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${encodeURIComponent(asked)}`) },
+    { name: `Requests of user ${asked}`, hint: 'Logs', icon: UserRound, run: go('/logs', { user: asked }) },
+  ]
+}

@@ -1,0 +1,50 @@
+import type { ReactNode } from 'react'
+import { cx } from '@/lib/cx'
+
+export type Tone = 'ok' | 'warn' | 'err' | 'accent' | 'muted'
+
+const TONE: Record<Tone, string> = {
+  ok: 'text-ok bg-ok-soft',
+  warn: 'text-warn bg-warn-soft',
+  err: 'text-err bg-err-soft',
+  accent: 'text-accent bg-accent-soft',
+  muted: 'text-muted bg-sunken',
+}
+const DOT: Record<Tone, string> = { ok: 'bg-ok', warn: 'bg-warn', err: 'bg-err', accent: 'bg-accent', muted: 'bg-muted' }
+
+/** A word on a tinted ground. */
+export function Badge({ tone = 'muted', children, title }: { tone?: Tone; children: ReactNode; title?: string }) {
+  return (
+    <span title={title} className={cx('inline-flex items-center gap-1 rounded-full px-2 text-xs leading-5 font-medium whitespace-nowrap', TONE[tone])}>
+      {children}
+    </span>
+  )
+}
+
+/** A dot and a word: never the colour alone. */
+export function Status({ tone, children, title }: { tone: Tone; children: ReactNode; title?: string }) {
+  return (
+    <span title={title} className="inline-flex items-center gap-1.5 whitespace-nowrap">
+      <span className={cx('size-2 shrink-0 rounded-full', DOT[tone])} aria-hidden />
+      {children}
+    </span>
+  )
+}
+
+export function statusTone(status: number): Tone {
+  if (status >= 500) return 'err'
+  if (status >= 400) return 'warn'
+  return status >= 200 && status < 400 ? 'ok' : 'muted'
+}
+
+/** `● 502 error` */
+export function HttpStatus({ status, code, short }: { status: number; code?: string | null; short?: boolean }) {
+  const tone = statusTone(status)
+  const word = tone === 'ok' ? 'ok' : (code ?? (status >= 500 ? 'error' : 'refused'))
+  return (
+    <Status tone={tone} title={`${status} ${word}`}>
+      <span className="tabular-nums">{status}</span>
+      <span className={short ? 'sr-only' : tone === 'ok' ? 'text-muted' : undefined}>{word}</span>
+    </Status>
+  )
+}

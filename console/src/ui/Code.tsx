@@ -1,0 +1,66 @@
+import { useState, type ReactNode } from 'react'
+import { CopyButton } from './CopyButton'
+import { Tabs } from './Tabs'
+
+interface CodeProps {
+  code: string
+  /** What is copied, where that differs from what is shown: a masked key. */
+  copy?: () => string
+  label?: string
+}
+
+/** A text in monospace with a button that copies it. */
+export function Code({ code, copy, label = 'Code' }: CodeProps) {
+  return (
+    <div className="flex items-start rounded-md border border-line bg-sunken">
+      <Listing code={code} label={label} />
+      <div className="p-1.5">
+        <CopyButton value={copy ?? code} label={`Copy ${label.toLowerCase()}`} />
+      </div>
+    </div>
+  )
+}
+
+function Listing({ code, label }: { code: string; label: string }) {
+  return (
+    <pre className="min-w-0 flex-1 overflow-x-auto p-3 leading-relaxed" role="region" tabIndex={0} aria-label={label}>
+      {code}
+    </pre>
+  )
+}
+
+export interface Snippet {
+  name: string
+  code: string
+  copy?: () => string
+  note?: ReactNode
+}
+
+/** The same in several languages. */
+export function Snippets({ label, snippets, onCopied, onChange }: { label: string; snippets: readonly Snippet[]; onCopied?: () => void; onChange?: (name: string) => void }) {
+  const [chosen, setChosen] = useState(snippets[0]?.name ?? '')
+  const current = snippets.find((snippet) => snippet.name === chosen) ?? snippets[0]
+  return (
+    <Tabs
+      label={label}
+      value={current?.name ?? ''}
+      aside={current && <CopyButton value={current.copy ?? current.code} label={`Copy ${current.name}`} text="Copy" onCopied={onCopied} />}
+      onChange={(name) => {
+        setChosen(name)
+        onChange?.(name)
+      }}
+      items={snippets.map((snippet) => ({
+        value: snippet.name,
+        label: snippet.name,
+        content: (
+          <div className="flex flex-col gap-2 pt-3">
+            <div className="rounded-md border border-line bg-sunken">
+              <Listing code={snippet.code} label={snippet.name} />
+            </div>
+            {snippet.note && <p className="text-xs text-muted">{snippet.note}</p>}
+          </div>
+        ),
+      }))}
+    />
+  )
+}

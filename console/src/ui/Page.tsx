@@ -1,0 +1,60 @@
+import { useEffect, type ReactNode } from 'react'
+import { cx } from '@/lib/cx'
+
+interface PageProps {
+  title: string
+  /** Beside the title: a badge, a count. */
+  beside?: ReactNode
+  /** One sentence on what this page is for. */
+  about?: ReactNode
+  actions?: ReactNode
+  /** The page fills the window and scrolls inside, as tables with a drawer do. */
+  fixed?: boolean
+  children: ReactNode
+}
+
+/** The frame of every page: its title (of the tab as well), its actions, its content. */
+export function Page({ title, beside, about, actions, fixed, children }: PageProps) {
+  useEffect(() => {
+    document.title = `${title} · Gateway`
+  }, [title])
+  return (
+    <div className={cx('flex min-w-0 flex-1 flex-col', fixed ? 'min-h-0' : 'mx-auto w-full max-w-[1440px] gap-4 p-4')}>
+      <header className={cx('flex flex-wrap items-center gap-x-3 gap-y-2', fixed && 'px-4 pt-3 pb-2')}>
+        <div className="min-w-0 flex-1 basis-56">
+          <div className="flex items-center gap-2">
+            <h1 className="truncate text-xl">{title}</h1>
+            {beside}
+          </div>
+          {about && <p className="text-muted">{about}</p>}
+        </div>
+        {actions && <div className="flex flex-wrap items-center gap-2">{actions}</div>}
+      </header>
+      {children}
+    </div>
+  )
+}
+
+interface SectionProps {
+  title?: ReactNode
+  aside?: ReactNode
+  children: ReactNode
+  className?: string
+  /** Tables and charts go to the edge. */
+  flush?: boolean
+}
+
+/** A card with a small heading. */
+export function Section({ title, aside, children, className, flush }: SectionProps) {
+  return (
+    <section className={cx('card min-w-0', className)}>
+      {(title || aside) && (
+        <header className="flex min-h-10 flex-wrap items-center gap-2 px-3 pt-1.5">
+          <h2 className="min-w-0 flex-1 text-sm">{title}</h2>
+          {aside}
+        </header>
+      )}
+      <div className={flush ? undefined : title ? 'px-3 pt-1 pb-3' : 'p-3'}>{children}</div>
+    </section>
+  )
+}

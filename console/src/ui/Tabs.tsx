@@ -1,0 +1,40 @@
+import { Tabs as Radix } from 'radix-ui'
+import type { ReactNode } from 'react'
+
+export interface TabItem<T extends string> {
+  value: T
+  label: ReactNode
+  content: ReactNode
+}
+
+interface TabsProps<T extends string> {
+  label: string
+  value: T
+  onChange(value: T): void
+  items: readonly TabItem<T>[]
+  /** At the right end of the row of tabs. */
+  aside?: ReactNode
+}
+
+/** Tabs whose state its owner keeps, in the URL where somebody might share it. Arrows move between them. */
+export function Tabs<T extends string>({ label, value, onChange, items, aside }: TabsProps<T>) {
+  return (
+    <Radix.Root value={value} onValueChange={(next) => onChange(next as T)} className="flex min-h-0 flex-col">
+      <div className="flex items-center gap-2 border-b border-line">
+        <Radix.List aria-label={label} className="flex min-w-0 flex-1 overflow-x-auto overflow-y-hidden px-2">
+          {items.map((item) => (
+            <Radix.Trigger key={item.value} value={item.value} className="tab">
+              {item.label}
+            </Radix.Trigger>
+          ))}
+        </Radix.List>
+        {aside && <div className="pr-2">{aside}</div>}
+      </div>
+      {items.map((item) => (
+        <Radix.Content key={item.value} value={item.value} className="min-h-0">
+          {item.content}
+        </Radix.Content>
+      ))}
+    </Radix.Root>
+  )
+}

@@ -1,0 +1,143 @@
+import { useVirtualizer } from '@tanstack/react-virtual'
+import { useEffect, useId, useRef, type KeyboardEvent, type ReactNode, type UIEvent } from 'react'
+import { cx } from '@/lib/cx'
+
+export interface GridColumn<Row> {
+  key: string
+  header: string
+  cell(row: Row): ReactNode
+  /** A track of the CSS grid: `90px`, `minmax(120px, 1fr)`. */
+  width: string
+  number?: boolean
+}
+
+interface VirtualTableProps<Row> {
+  label: string
+  columns: readonly GridColumn<Row>[]
+  rows: readonly Row[]
+  rowId(row: Row): number | string
+  rowHeight: number
+  /** How many there are in all, when more can be loaded: -1 for "not known". */
+  rowCount?: number
+  selected?: number | string | null
+  /** A click, or Enter on the row that was walked to. */
+  onOpen(row: Row): void
+  /** The arrow keys went to this row. */
+  onMove(row: Row): void
+  /** Near the end of what is loaded. */
+  onEnd?: () => void
+  /** True while the first row is in sight. */
+  onTop?: (top: boolean) => void
+  /** Rows that just came, to be tinted for a moment. */
+  fresh?: (row: Row) => boolean
+  /** Each new value brings the first row into sight. */
+  topKey?: number
+  footer?: ReactNode
+}
+
+/** A grid of any number of rows, of which only those in sight exist. */
+export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
+  const { label, columns, rows, rowId, rowHeight, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer } = props
+  const name = useId()
+  const scroller = useRef<HTMLDivElement>(null)
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => rowHeight,
+    overscan: 12,
+    getItemKey: (at) => {
+      const row = rows[at]
+      return row === undefined ? at : rowId(row)
+    },
+  })
+  useEffect(() => virtual.measure(), [rowHeight, virtual])
+
+  const items = virtual.getVirtualItems()
+  const last = items.at(-1)?.index ?? -1
+  useEffect(() => {
+    if (rows.length > 0 && last >= rows.length - 20) onEnd?.()
+  }, [last, rows.length, onEnd])
+
+  const at = rows.findIndex((row) => rowId(row) === selected)
+  const template = columns.map((column) => column.width).join(' ')
+
+  useEffect(() => {
+    if (at >= 0) virtual.scrollToIndex(at, { align: 'auto' })
+    // Only when another row is chosen: new rows on top must not move what is read.
+  }, [selected])
+
+  useEffect(() => {
+    if (topKey) scroller.current?.scrollTo({ top: 0 })
+  }, [topKey])
+
+  const keys = (event: KeyboardEvent) => {
+    if (event.target !== scroller.current) return
+    const current = rows[at]
+    if (event.key === 'Enter' && current !== undefined) {
+      event.preventDefault()
+      onOpen(current)
+      return
+    }
+    const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 300) / rowHeight) - 2)
+    const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }
+    const step = steps[event.key]
+    if (step === undefined) return
+    const row = rows[Math.min(rows.length - 1, Math.max(0, (at < 0 ? (step > 0 ? -1 : 0) : at) + step))]
+    if (row !== undefined) {
+      event.preventDefault()
+      onMove(row)
+    }
+  }
+
+  return (
+    <div
+      ref={scroller}
+      role="grid"
+      aria-label={label}
+      aria-rowcount={props.rowCount ?? rows.length + 1}
+      aria-colcount={columns.length}
+      aria-activedescendant={at >= 0 && items.some((item) => item.index === at) ? `${name}-${String(selected)}` : undefined}
+      tabIndex={0}
+      className="min-h-0 flex-1 overflow-auto bg-surface focus-visible:-outline-offset-2"
+      onKeyDown={keys}
+      onScroll={(event: UIEvent<HTMLDivElement>) => onTop?.(event.currentTarget.scrollTop < rowHeight)}
+    >
+      <div className="w-max min-w-full">
+        <div role="row" aria-rowindex={1} className="sticky top-0 z-10 grid border-b border-line bg-surface text-xs font-medium text-muted" style={{ gridTemplateColumns: template }}>
+          {columns.map((column) => (
+            <div key={column.key} role="columnheader" className={cx('truncate px-2 py-1.5', column.number && 'text-right')}>
+              {column.header}
+            </div>
+          ))}
+        </div>
+        <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>
+          {items.map((item) => {
+            const row = rows[item.index]
+            if (row === undefined) return null
+            const id = rowId(row)
+            return (
+              <div
+                key={id}
+                id={`${name}-${id}`}
+                role="row"
+                aria-rowindex={item.index + 2}
+                aria-selected={id === selected}
+                data-row={id}
+                className={cx('absolute inset-x-0 top-0 grid cursor-pointer items-center border-b border-line', id === selected ? 'bg-accent-soft' : 'hover:bg-sunken', fresh?.(row) && 'tint')}
+                style={{ gridTemplateColumns: template, height: item.size, transform: `translateY(${item.start}px)` }}
+                onClick={() => onOpen(row)}
+              >
+                {columns.map((column) => (
+                  <div key={column.key} role="gridcell" className={cx('truncate px-2', column.number && 'text-right')}>
+                    {column.cell(row)}
+                  </div>
+                ))}
+              </div>
+            )
+          })}
+        </div>
+        {footer}
+      </div>
+    </div>
+  )
+}
