@@ -1,53 +1,22 @@
 //! Log rows on their way to destinations: all of those that are owed, whatever the destinations do.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Read as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use flate2::read::GzDecoder;
-use gateway_core::logs::{LogRow, Source};
-use gateway_core::otlp::proto::{Any, ExportTraceServiceRequest, Span};
+use gateway_core::logs::{Attempt, LogRow, Source};
+use gateway_core::otlp::proto::{Any, Span};
 use gateway_store::logs::write_batch;
-use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::receiver::{PATIENCE, is_signed_by};
+use crate::support::receiver::{PATIENCE, attribute, is_signed_by, otlp, receiver, spans, webhook};
 use crate::support::rows::{row, with};
 use crate::support::{Account, Backend, Proxied, TestApp, fresh_config};
 use crate::upstream::{Reply, Request, Signal, Upstream};
 
-async fn receiver(reply: Reply) -> Upstream {
-    let upstream = Upstream::start().await;
-    upstream.always(reply);
-    upstream
-}
-
-fn otlp(upstream: &Upstream) -> Value {
-    json!({"name": "collector", "kind": "otlp", "endpoint": upstream.url()})
-}
-
-fn webhook(upstream: &Upstream) -> Value {
-    json!({"name": "hook", "kind": "webhook", "endpoint": upstream.url(), "secret": "abc"})
-}
-
-/// The spans in a request, which is packed.
-fn spans(request: &Request) -> Vec<Span> {
-    assert_eq!(request.header("content-encoding"), Some("gzip"));
-    assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
-    let mut plain = Vec::new();
-    GzDecoder::new(&request.body[..]).read_to_end(&mut plain).unwrap();
-    let message = ExportTraceServiceRequest::decode(&plain[..]).unwrap();
-    message.resource_spans.into_iter().flat_map(|r| r.scope_spans).flat_map(|s| s.spans).collect()
-}
-
-fn attribute(span: &Span, name: &str) -> Option<Any> {
-    span.attributes.iter().find(|pair| pair.key == name)?.value.clone()?.value
-}
-
 fn log_id(span: &Span) -> Option<i64> {
-    match attribute(span, "gateway.log_id")? {
+    match attribute(&span.attributes, "gateway.log_id")? {
         Any::Int(id) => Some(id),
         _ => None,
     }
@@ -95,9 +64,11 @@ async fn arrives_as_a_span(backend: Backend) {
     assert_eq!(log_id(span), Some(crate::support::log_id(&answered)));
     assert_eq!((span.name.as_str(), hex::encode(&span.trace_id).as_str()), ("chat gpt-4o", trace));
     assert_eq!(hex::encode(&span.parent_span_id), "b7ad6b7169203331");
-    assert_eq!(attribute(span, "gen_ai.usage.input_tokens"), Some(Any::Int(11)));
-    assert_eq!(attribute(span, "user.id"), Some(Any::String("ada".into())));
-    let Some(Any::String(said)) = attribute(span, "gen_ai.output.messages") else { panic!("{span:?}") };
+    assert_eq!(attribute(&span.attributes, "gen_ai.usage.input_tokens"), Some(Any::Int(11)));
+    assert_eq!(attribute(&span.attributes, "user.id"), Some(Any::String("ada".into())));
+    let Some(Any::String(said)) = attribute(&span.attributes, "gen_ai.output.messages") else {
+        panic!("{span:?}")
+    };
     assert!(said.contains("general greeting"));
     let status = proxied.app.export_status(&proxied.ada, &id, "delivered", |s| s["delivered"] == 1).await;
     assert_eq!((&status["lag"], &status["last_error"]), (&json!(0), &Value::Null));
@@ -164,7 +135,7 @@ on_both!(bodies_leave_only_when_the_organization_allows_it, |app| async move {
     app.write(&[row(&ada, app.app.clock.now())]).await;
     for request in upstream.wait_for_requests(2, PATIENCE).await {
         if request.target() == "/v1/traces" {
-            assert_eq!(attribute(&spans(&request)[0], "gen_ai.input.messages"), None);
+            assert_eq!(attribute(&spans(&request)[0].attributes, "gen_ai.input.messages"), None);
         } else {
             let row = request.json()["data"]["traces"][0].clone();
             assert_eq!((&row["request"], &row["response"]), (&Value::Null, &Value::Null));
@@ -222,21 +193,24 @@ on_both!(what_waits_during_a_pause_is_sent_after_it, |app| async move {
     assert_eq!(ids.len(), 1, "the same rows are the same batch");
 });
 
+const MANY: usize = 50_000;
+/// Such a destination is given up on after this long.
+const LONGEST: Duration = Duration::from_secs(180);
+
 on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = Upstream::start().await;
     let id = app.export(&ada, &otlp(&upstream)).await;
-    let rows = many(&ada, &app, 20_000);
+    let rows = many(&ada, &app, MANY);
     let expected: HashSet<i64> = rows.iter().map(|row| row.id).collect();
-    for number in 0..300 {
-        let reply = match number % 4 {
+    // Every second answer at first; then every second stretch of time.
+    for number in 0..40 {
+        upstream.push(match number % 4 {
             0 => Reply::new(503),
             1 => Reply::refuse().then_reset(),
             _ => Reply::new(200),
-        };
-        upstream.push(reply);
+        });
     }
-    upstream.always(Reply::new(200));
     let writing = async {
         // Not in order, as requests end.
         let (late, early): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|row| row.id % 3 == 0);
@@ -244,22 +218,37 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
             write_batch(&app.app.logs, batch).await.unwrap();
         }
     };
-    let ticking = async {
-        loop {
-            // Back-off takes its time; the clock is made to take less.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            app.app.clock.advance(2_000);
+    let failing = async {
+        for stretch in 0.. {
+            let fails = if stretch % 4 == 0 { Reply::new(500) } else { Reply::refuse().then_reset() };
+            upstream.always(if stretch % 2 == 0 { fails } else { Reply::new(200) });
+            for _ in 0..4 {
+                // Back-off takes its time; the clock is made to take less.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                app.app.clock.advance(2_000);
+            }
         }
     };
     let watching = async {
         writing.await;
-        app.export_status(&ada, &id, "done", |s| s["delivered"] == 20_000 && s["lag"] == 0).await
+        let began = Instant::now();
+        loop {
+            // The session does not live to see the end of so many hours.
+            let path = format!("/api/v1/exports/{id}");
+            let status = app.get(&path).key(&ada.api_key).send().await.expect(200)["status"].clone();
+            if status["delivered"] == MANY && status["lag"] == 0 {
+                return status;
+            }
+            assert!(began.elapsed() < LONGEST, "not all rows arrived: {status}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     };
     let status = tokio::select! {
         status = watching => status,
-        () = ticking => unreachable!("it ticks for ever"),
+        () = failing => unreachable!("it goes on for ever"),
     };
-    assert!(status["failed"].as_i64().unwrap() > 10, "{status}");
+    assert!(status["failed"].as_i64().unwrap() > 20, "{status}");
+    assert_eq!(status["dropped"], 0);
     let mut arrived: BTreeMap<i64, usize> = BTreeMap::new();
     let mut largest = 0;
     for request in upstream.requests() {
@@ -273,6 +262,62 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
     assert!(missing.is_empty(), "{} rows never came", missing.len());
     assert_eq!(arrived.len(), expected.len(), "and no others did");
     assert_eq!(largest, 512);
+});
+
+on_both!(attempts_are_spans_below_the_call, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::new(200)).await;
+    app.export(&ada, &otlp(&upstream)).await;
+    let one = with(row(&ada, app.app.clock.now()), |row| {
+        let second = Attempt { provider: "groq".into(), start_ms: 60, ..row.attempts[0].clone() };
+        row.attempts[0].status = Some(503);
+        row.attempts.push(second);
+    });
+    app.write(std::slice::from_ref(&one)).await;
+    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    let [call, first, second] = &spans(&request)[..] else { panic!("three spans") };
+    assert_eq!(log_id(call), Some(one.id));
+    for (attempt, provider, number) in [(first, "openai", 1), (second, "groq", 2)] {
+        assert_eq!((&attempt.parent_span_id, &attempt.trace_id), (&call.span_id, &call.trace_id));
+        assert_eq!(attempt.name, format!("attempt {provider}"));
+        assert_eq!(attribute(&attempt.attributes, "gateway.attempt"), Some(Any::Int(number)));
+    }
+    assert_eq!(attribute(&first.attributes, "error.type"), Some(Any::String("503".into())));
+});
+
+on_both!(what_authenticates_us_is_hidden_when_a_destination_repeats_it, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::json(
+        401,
+        r#"{"got": "Bearer t0p-s3cret", "token": "t0p-s3cret", "key": "k3y-t00"}"#,
+    ))
+    .await;
+    let mut body = otlp(&upstream);
+    body["headers"] = json!({"Authorization": "Bearer t0p-s3cret", "X-Key": "k3y-t00"});
+    let id = app.export(&ada, &body).await;
+    app.write(&[row(&ada, app.app.clock.now())]).await;
+    let status = app.export_status(&ada, &id, "failing", |s| s["failed"].as_i64() > Some(0)).await;
+    let error = status["last_error"].as_str().unwrap();
+    assert!(error.contains("401") && error.contains("token"), "{error}");
+    assert!(!error.contains("s3cret") && !error.contains("k3y"), "{error}");
+});
+
+on_both!(nobodys_dead_destinations_can_take_all_places, |app| async move {
+    let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
+    let (dead, alive) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    for number in 0..100 {
+        let mut body = webhook(&dead);
+        body["name"] = json!(format!("hook {number}"));
+        app.export(&eve, &body).await;
+    }
+    let refused = app.post("/api/v1/exports", webhook(&dead)).bearer(&eve.token).send().await;
+    refused.expect_error(409, "conflict");
+    app.write(&[row(&eve, app.app.clock.now())]).await;
+    dead.wait_for_requests(8, PATIENCE).await;
+    let id = app.export(&ada, &webhook(&alive)).await;
+    app.write(&[row(&ada, app.app.clock.now())]).await;
+    app.export_status(&ada, &id, "delivered", |s| s["delivered"] == 1).await;
+    assert_eq!(dead.arrivals().len(), 8, "so many of one organization at once, and no more");
 });
 
 on_both!(deleting_an_export_stops_what_it_is_delivering, |app| async move {
