@@ -138,6 +138,8 @@ pub struct Owed {
     pub log_id: i64,
     /// None: the row itself; else a verdict on it.
     pub verdict: Option<EvaluationResult>,
+    /// The bytes that the row's bodies take.
+    pub size: i64,
 }
 
 /// What waits for an export, in order of the rows, up to a number.
@@ -150,7 +152,8 @@ pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<Owed>, St
             let content: Option<String> = row.get("content")?;
             let verdict = content.map(|text| serde_json::from_str(&text)).transpose();
             let verdict = verdict.map_err(|error| StoreError::Other(error.to_string()))?;
-            Ok(Owed { log_id: row.get("log_id")?, verdict })
+            let size = if verdict.is_none() { row.get::<Option<i64>>("size")?.unwrap_or(0) } else { 0 };
+            Ok(Owed { log_id: row.get("log_id")?, verdict, size })
         })
         .collect()
 }

@@ -102,11 +102,12 @@ fn has_room(under_way: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> b
 async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore>) -> ExportId {
     let node = Node { app: &app, lease: &lease, makers: &makers };
     let mut watch = Watch::new(&app);
-    let mut width = 1;
+    let mut pace = Pace { width: 1, is_late: false };
     while !app.is_stopping() {
-        match node.deliver(id, width, watch.patient_tempo(&app)).await {
-            Ok(true) => width = (width * 2).min(WIDEST),
-            Ok(false) => break,
+        let tempo = if pace.is_late { Tempo::SWIFT } else { watch.patient_tempo(&app) };
+        match node.deliver(id, pace.width, tempo).await {
+            Ok(Some(next)) => pace = next,
+            Ok(None) => break,
             Err(error) => {
                 tracing::debug!(%error, export = %id, "an export waits");
                 break;
@@ -124,6 +125,14 @@ struct Node<'a> {
     app: &'a Arc<App>,
     lease: &'a str,
     makers: &'a Semaphore,
+}
+
+/// How the next batches leave.
+struct Pace {
+    /// So many at once.
+    width: usize,
+    /// They have waited for too long to wait for others.
+    is_late: bool,
 }
 
 /// An export's turn, and how its batches are made.
@@ -145,37 +154,40 @@ struct Delivered {
 }
 
 impl Node<'_> {
-    /// Delivers up to `width` batches; true when more is waiting and can be sent at once.
-    async fn deliver(&self, id: ExportId, width: usize, tempo: Tempo) -> Result<bool, StoreError> {
+    /// Delivers up to `width` batches, or a small one where others come first. Answers how it goes on when more is waiting and
+    /// can be sent now.
+    async fn deliver(&self, id: ExportId, width: usize, tempo: Tempo) -> Result<Option<Pace>, StoreError> {
         let (app, now) = (self.app, self.app.clock.now());
         let Some(turn) = exports::claim(&app.logs, id, self.lease, now, now.plus(LEASE)).await? else {
-            return Ok(false);
+            return Ok(None);
         };
         let Some(org) = orgs::find(&app.db, turn.export.org_id).await? else {
             exports::delete_all_of(&app.logs, turn.export.org_id).await?;
-            return Ok(false);
+            return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
             exports::discard_waiting(&app.logs, id, "the plan does not include exports").await?;
-            return Ok(false);
+            return Ok(None);
         }
-        let width = if tempo.is_swift() { width } else { 1 };
-        let most = turn.batch * i64::try_from(width).unwrap_or(1);
+        let most = match tempo.is_swift() {
+            true => turn.batch * i64::try_from(width).unwrap_or(1),
+            false => turn.batch.min(BATCH_ROWS_AT_EASE),
+        };
         let waiting = exports::waiting(&app.logs, id, most).await?;
-        let oldest = waiting.first().map_or(now, |owed| log_id_time(owed.log_id));
-        let tempo = if now.0 - oldest.0 > LATE { Tempo::SWIFT } else { tempo };
+        let is_late = waiting.first().is_some_and(|owed| now.0 - log_id_time(owed.log_id).0 > LATE);
         let content = org.settings.log_bodies && app.config.log_bodies;
         let task = Task { export: Arc::new(turn.export.clone()), turn, content, tempo };
-        let is_full = count(waiting.len()) >= most;
-        let batches = self.cut(&task, waiting).await?;
+        let mut is_more = count(waiting.len()) >= most;
+        let mut batches = cut(&task, waiting);
+        is_more |= batches.len() > width;
+        batches.truncate(width);
         let sending = async {
             let mut sent = futures_util::stream::iter(batches)
                 .map(|batch| self.send(&task, batch))
                 .buffer_unordered(width);
             let mut failure = None;
             while let Some(delivered) = sent.next().await {
-                let delivered = delivered?;
-                if let Some(failed) = self.settle(&task, delivered).await? {
+                if let Some(failed) = self.settle(&task, delivered?).await? {
                     failure.get_or_insert(failed);
                 }
             }
@@ -184,37 +196,14 @@ impl Node<'_> {
         let failure = tokio::select! {
             failure = sending => failure?,
             // Deleted, switched off or changed: whoever asked for it must not see another byte.
-            () = changed(app, id, task.turn.export.revision) => return Ok(false),
+            () = changed(app, id, task.turn.export.revision) => return Ok(None),
         };
         match failure {
-            None => Ok(is_full),
-            Some(failed) => self.note_failure(&task, &failed).await,
-        }
-    }
-
-    /// What waits, cut into batches that may each go into one request.
-    async fn cut(&self, task: &Task, waiting: Vec<Owed>) -> Result<Vec<Vec<Owed>>, StoreError> {
-        let mut sizes = HashMap::new();
-        if task.content {
-            let ids = rows_of(&waiting);
-            sizes.extend(logs::body_sizes(&self.app.logs, task.export.org_id, &ids).await?);
-        }
-        let most =
-            if task.tempo.is_swift() { task.turn.batch } else { task.turn.batch.min(BATCH_ROWS_AT_EASE) };
-        let (mut batches, mut batch, mut room) = (Vec::new(), Vec::new(), BATCH_BYTES);
-        for owed in waiting {
-            let size = sizes.get(&owed.log_id).copied().filter(|_| owed.verdict.is_none()).unwrap_or(0);
-            if !batch.is_empty() && (size > room || count(batch.len()) >= most) {
-                batches.push(std::mem::take(&mut batch));
-                room = BATCH_BYTES;
+            None => Ok(is_more.then_some(Pace { width: (width * 2).min(WIDEST), is_late })),
+            Some(failed) => {
+                Ok(self.note_failure(&task, &failed).await?.then_some(Pace { width: 1, is_late }))
             }
-            room -= size;
-            batch.push(owed);
         }
-        if !batch.is_empty() {
-            batches.push(batch);
-        }
-        Ok(batches)
     }
 
     async fn send(&self, task: &Task, taken: Vec<Owed>) -> Result<Delivered, StoreError> {
@@ -300,6 +289,25 @@ impl Node<'_> {
         exports::failed(&self.app.logs, export.id, self.lease, &said(sent), retry_at, next_batch).await?;
         Ok(too_large)
     }
+}
+
+/// What waits, cut into batches that may each go into one request.
+fn cut(task: &Task, waiting: Vec<Owed>) -> Vec<Vec<Owed>> {
+    let most = task.turn.batch;
+    let (mut batches, mut batch, mut room) = (Vec::new(), Vec::new(), BATCH_BYTES);
+    for owed in waiting {
+        let size = if task.content { owed.size } else { 0 };
+        if !batch.is_empty() && (size > room || count(batch.len()) >= most) {
+            batches.push(std::mem::take(&mut batch));
+            room = BATCH_BYTES;
+        }
+        room -= size;
+        batch.push(owed);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
 }
 
 fn rows_of(owed: &[Owed]) -> Vec<i64> {
