@@ -1,17 +1,13 @@
 //! Log rows as spans. A row is one span of a model call; the attempts of a row that had several are spans below it. All ids
 //! follow from the row, so that a row that is sent twice is the same span twice.
 
-use prost::{Message as _, encode_length_delimiter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::content::{answer_body, answered, asked};
 use super::names::{self, Name};
-use super::proto::{
-    Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, Resource, ResourceSpans, STATUS_ERROR, Scope,
-    ScopeSpans, Span, Status,
-};
+use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
 use super::{Place, read_traceparent};
 use crate::ids::OrgId;
 use crate::llm::paths::{Operation, operation};
@@ -20,15 +16,8 @@ use crate::logs::{Attempt, LogRow, Source};
 use crate::time::Timestamp;
 use crate::totals::{cost_units, usd};
 
-/// The name under which the gateway appears.
-const NAME: &str = "gateway";
 /// The parent's span id in the flags says that the trace is sampled.
 const SAMPLED: u32 = 1;
-
-/// Fields of the messages around spans.
-const RESOURCE_SPANS: u8 = 1;
-const SCOPE_SPANS: u8 = 2;
-const SPANS: u8 = 2;
 
 /// Of an explanation, this much is told.
 const EXPLANATION: usize = 2_000;
@@ -51,44 +40,6 @@ impl EvaluationResult {
         let beginning: String = why.chars().take(EXPLANATION).collect();
         Self { explanation: Some(beginning).filter(|why| !why.trim().is_empty()), ..self }
     }
-}
-
-/// A request to a destination that grows span by span, as bytes: spans of many rows are never in memory as such.
-#[derive(Default)]
-pub struct Batch(Vec<u8>);
-
-impl Batch {
-    pub fn add(&mut self, span: &Span) {
-        begin(SPANS, span.encoded_len(), &mut self.0);
-        // Only a buffer that cannot grow has no room.
-        let _ = span.encode(&mut self.0);
-    }
-
-    /// The beginning of the message, which tells how long it is and who sends it, and the spans that follow.
-    pub fn finish(self, org: OrgId, version: &str) -> (Vec<u8>, Vec<u8>) {
-        let mut attributes = Attributes::default();
-        attributes.text(&names::SERVICE, NAME);
-        attributes.text(&names::SERVICE_VERSION, version);
-        attributes.text(&names::ORG, &org.to_string());
-        let scope = Scope { name: NAME.into(), version: version.into() };
-        let (spans, schema_url) = (Vec::new(), names::SCHEMA_URL.to_owned());
-        let scope = ScopeSpans { scope: Some(scope), spans, schema_url: schema_url.clone() }.encode_to_vec();
-        let resource = Some(Resource { attributes: attributes.0 });
-        let resource = ResourceSpans { resource, scope_spans: Vec::new(), schema_url }.encode_to_vec();
-        // Fields of a message may stand in any order: what is long comes last, and is not copied.
-        let mut inner = Vec::new();
-        begin(SCOPE_SPANS, scope.len() + self.0.len(), &mut inner);
-        let mut head = Vec::new();
-        begin(RESOURCE_SPANS, resource.len() + inner.len() + scope.len() + self.0.len(), &mut head);
-        head.extend([resource, inner, scope].concat());
-        (head, self.0)
-    }
-}
-
-/// The beginning of a message inside another: which field it is, with the kind of all messages (2), and its length.
-fn begin(field: u8, length: usize, out: &mut Vec<u8>) {
-    out.push((field << 3) | 2);
-    let _ = encode_length_delimiter(length, out);
 }
 
 /// The spans of a row. `content`: with what was said, where it was kept.
@@ -385,14 +336,14 @@ fn nanoseconds(at: Timestamp) -> u64 {
 }
 
 #[derive(Default)]
-struct Attributes(Vec<KeyValue>);
+pub(super) struct Attributes(pub(super) Vec<KeyValue>);
 
 impl Attributes {
     fn push(&mut self, key: String, value: Any) {
         self.0.push(KeyValue { key, value: Some(AnyValue { value: Some(value) }) });
     }
 
-    fn text(&mut self, name: &Name, text: &str) {
+    pub(super) fn text(&mut self, name: &Name, text: &str) {
         self.push(name.written.into(), Any::String(text.to_owned()));
     }
 

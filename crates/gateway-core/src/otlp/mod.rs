@@ -2,6 +2,7 @@
 //! attributes stand in one table.
 
 pub mod arrive;
+pub mod batch;
 pub mod bounds;
 mod content;
 pub mod leave;

@@ -29,6 +29,7 @@ mod eval_results;
 mod eval_runs;
 mod evals;
 mod export_delivery;
+mod export_outage;
 mod export_verdicts;
 mod exports;
 mod isolation;

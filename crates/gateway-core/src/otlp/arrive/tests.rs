@@ -4,7 +4,8 @@ use prost::Message as _;
 use serde_json::json;
 
 use super::*;
-use crate::otlp::leave::{Batch, spans};
+use crate::otlp::batch::Batch;
+use crate::otlp::leave::spans;
 use crate::time::DAY;
 
 const NOW: Timestamp = Timestamp(1_794_700_000_000);

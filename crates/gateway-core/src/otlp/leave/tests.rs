@@ -1,10 +1,12 @@
 //! Tests of rows that become spans.
 
+use prost::Message as _;
 use serde_json::{Map, json};
 
 use super::*;
 use crate::llm::Shape;
 use crate::logs::{Level, Stored, Tokens};
+use crate::otlp::batch::Batch;
 use crate::otlp::proto::{Any, ExportTraceServiceRequest};
 
 fn row() -> LogRow {

@@ -130,6 +130,20 @@ pub fn attribute(attributes: &[KeyValue], name: &str) -> Option<Any> {
     attributes.iter().find(|pair| pair.key == name)?.value.clone()?.value
 }
 
+/// The row that a span is of.
+pub fn row_of(span: &Span) -> Option<i64> {
+    match attribute(&span.attributes, "gateway.log_id")? {
+        Any::Int(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// The log ids that a webhook destination was sent, over all requests.
+pub fn traces(requests: &[Request]) -> Vec<i64> {
+    let rows = |request: &Request| request.json()["data"]["traces"].as_array().unwrap().clone();
+    requests.iter().flat_map(rows).map(|row| row["id"].as_i64().unwrap()).collect()
+}
+
 /// Do the headers of this request carry a signature by the secret? Checked over the raw bytes.
 pub fn is_signed_by(request: &Request, secret: &str) -> bool {
     let bytes = match secret.strip_prefix("whsec_") {
