@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -13,6 +14,7 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Postgres, SqlSafeStr, Sqlite, Transaction};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::StoreError;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
@@ -39,13 +41,18 @@ pub struct Db(Pool);
 
 #[derive(Clone)]
 enum Pool {
-    Sqlite { write: SqlitePool, read: SqlitePool },
+    Sqlite { write: SqlitePool, read: SqlitePool, turn: Turn },
     Postgres(PgPool),
 }
+
+/// Whose turn it is to write to a file, in the order in which they came: SQLite's own lock goes to whoever looks first.
+type Turn = Arc<Mutex<()>>;
 
 /// A transaction. Dropped without `commit`, it leaves no trace.
 pub struct Tx {
     open: Open,
+    /// Given back after the transaction.
+    _turn: Option<OwnedMutexGuard<()>>,
     /// How long it rests before each statement on SQLite, whose work is done on this machine's cores.
     pause: Duration,
 }
@@ -85,7 +92,7 @@ impl Db {
     /// Opens `sqlite://path` or `postgres://…`. Does not touch the schema: see `migrate`.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         if let Some(path) = url.strip_prefix("sqlite://") {
-            open_sqlite(Path::new(path)).await.map(Db)
+            open_sqlite(Path::new(path), Turn::default()).await.map(Db)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             open_postgres(url).await.map(Db)
         } else {
@@ -101,7 +108,17 @@ impl Db {
             Pool::Sqlite { write, .. } => {
                 let state = write.connect_options();
                 let file = state.get_filename().with_extension("logs.db");
-                open_sqlite(&file).await.map(Db)
+                open_sqlite(&file, Turn::default()).await.map(Db)
+            }
+        }
+    }
+
+    /// The same database over connections of its own. Those of SQLite are threads, which take after the one that opens them.
+    pub async fn again(&self) -> Result<Self, StoreError> {
+        match &self.0 {
+            Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
+            Pool::Sqlite { write, turn, .. } => {
+                open_sqlite(write.connect_options().get_filename(), Arc::clone(turn)).await.map(Db)
             }
         }
     }
@@ -152,11 +169,15 @@ impl Db {
 
     /// A writing transaction. On SQLite it is the only one while it lasts, so it cannot fail half way for a lock.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        let open = match &self.0 {
-            Pool::Sqlite { write, .. } => Open::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
-            Pool::Postgres(pool) => Open::Postgres(in_time(pool.begin()).await?),
+        let (open, turn) = match &self.0 {
+            Pool::Sqlite { write, turn, .. } => {
+                let turn = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(turn).lock_owned());
+                let turn = turn.await.map_err(|_| StoreError::Unavailable("others are writing".into()))?;
+                (Open::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?), Some(turn))
+            }
+            Pool::Postgres(pool) => (Open::Postgres(in_time(pool.begin()).await?), None),
         };
-        Ok(Tx { open, pause: Duration::ZERO })
+        Ok(Tx { open, _turn: turn, pause: Duration::ZERO })
     }
 
     /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
@@ -177,7 +198,7 @@ impl Db {
 
     pub async fn close(&self) {
         match &self.0 {
-            Pool::Sqlite { write, read } => {
+            Pool::Sqlite { write, read, .. } => {
                 read.close().await;
                 write.close().await;
             }
@@ -270,7 +291,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Resul
     }
 }
 
-async fn open_sqlite(path: &Path) -> Result<Pool, StoreError> {
+async fn open_sqlite(path: &Path, turn: Turn) -> Result<Pool, StoreError> {
     let shown = path.display();
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -281,6 +302,8 @@ async fn open_sqlite(path: &Path) -> Result<Pool, StoreError> {
         .foreign_keys(true);
     let write = SqlitePoolOptions::new()
         .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_with(
             options.clone().pragma("wal_autocheckpoint", WAL_PAGES).pragma("cache_size", WRITER_CACHE),
@@ -292,7 +315,7 @@ async fn open_sqlite(path: &Path) -> Result<Pool, StoreError> {
         .min_connections(0)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_lazy_with(options.read_only(true).create_if_missing(false));
-    Ok(Pool::Sqlite { write, read })
+    Ok(Pool::Sqlite { write, read, turn })
 }
 
 async fn open_postgres(url: &str) -> Result<Pool, StoreError> {

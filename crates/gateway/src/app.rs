@@ -14,6 +14,7 @@ use gateway_store::shared::Shared;
 use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::runtime::Handle;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use uuid::{ContextV7, Uuid};
@@ -22,6 +23,7 @@ use crate::auth::Access;
 use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
+use crate::background::Background;
 use crate::budgets::{self, Budgets};
 use crate::cache::{Cache, Second};
 use crate::clock::Clock;
@@ -44,6 +46,8 @@ pub struct App {
     pub db: Db,
     /// Log rows, apart from the rest.
     pub logs: Db,
+    /// The same, over connections that step back behind those of callers.
+    pub quiet_logs: Db,
     pub access: Access,
     pub attempts: Attempts,
     /// What may still be spent, for the organizations that have budgets.
@@ -53,7 +57,9 @@ pub struct App {
     pub vault: Vault,
     pub started: Instant,
     /// Where everything runs that may wait for the database.
-    pub runtime: tokio::runtime::Handle,
+    pub runtime: Handle,
+    /// Where everything runs that nobody waits for.
+    background: Background,
     /// The built-in providers as the operator set them up.
     pub providers: target::Operators,
     /// For calls to providers that no worker thread makes.
@@ -99,6 +105,8 @@ pub enum StartError {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Crypto(&'static str),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
 }
 
 /// Rows that a follower may be behind before it has to ask the store.
@@ -112,6 +120,8 @@ impl App {
         make_data_dir(&config)?;
         let db = Db::open(config.database_url.expose_secret()).await?;
         let logs = migrate_all(&db, clock.now()).await?;
+        let background = Background::start().map_err(StartError::Thread)?;
+        let quiet_logs = open_quietly(&background, &logs).await?;
         let prices = crate::config::load_prices(config.prices_file.as_deref())?;
         // The last lane is for rows that are not a worker's.
         let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes)
@@ -124,7 +134,8 @@ impl App {
         let app = Arc::new(Self {
             shared,
             cache,
-            runtime: tokio::runtime::Handle::current(),
+            runtime: Handle::current(),
+            background,
             providers: target::operators(&config.providers),
             worker: Worker { lane: config.workers, clients: Clients::new() },
             prices,
@@ -155,10 +166,11 @@ impl App {
             clock,
             db,
             logs,
+            quiet_logs,
         });
         app.spawn(housekeeping(Arc::clone(&app)));
-        app.spawn(log::writer::run(Arc::clone(&app)));
-        app.spawn(log::upkeep::run(Arc::clone(&app)));
+        app.spawn_behind(log::writer::run(Arc::clone(&app)));
+        app.spawn_behind(log::upkeep::run(Arc::clone(&app)));
         app.spawn(budgets::run(Arc::clone(&app)));
         if app.shared.is_some() {
             app.spawn(stay_connected(Arc::clone(&app)));
@@ -189,9 +201,18 @@ impl App {
 
     /// Starts a task on the main runtime that stopping waits for.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(&self.runtime, task);
+    }
+
+    /// The same for what nobody waits for.
+    pub fn spawn_behind(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(&self.background.handle, task);
+    }
+
+    fn spawn_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn_on(task, &self.runtime);
+        tasks.spawn_on(task, runtime);
     }
 
     /// Resolves when the service is asked to stop.
@@ -218,6 +239,7 @@ impl App {
         if tokio::time::timeout(patience, all).await.is_err() {
             tracing::warn!("some background tasks did not end in time");
         }
+        self.quiet_logs.close().await;
         self.logs.close().await;
         self.db.close().await;
     }
@@ -242,6 +264,13 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
         }
     }
     Ok(logs)
+}
+
+/// The log's database once more, opened by a thread that steps back.
+async fn open_quietly(background: &Background, logs: &Db) -> Result<Db, StoreError> {
+    let logs = logs.clone();
+    let opened = background.handle.spawn(async move { logs.again().await }).await;
+    opened.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
 }
 
 async fn housekeeping(app: Arc<App>) {

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod api;
 pub mod app;
 pub mod auth;
+mod background;
 pub mod budgets;
 pub mod cache;
 pub mod cli;

@@ -71,8 +71,11 @@ impl<'a> Reader<'a> {
             Some(b'{') => self.object(depth, without),
             Some(b'[') => self.array(depth),
             Some(b'"') => {
-                let text = self.string()?;
-                quote(&mut self.out, &text);
+                match self.string()? {
+                    // It has no escapes, so it needs none.
+                    Cow::Borrowed(text) => quote_plain(&mut self.out, text),
+                    Cow::Owned(text) => quote(&mut self.out, &text),
+                }
                 Ok(())
             }
             Some(b'-' | b'0'..=b'9') => self.number(),
@@ -146,16 +149,18 @@ impl<'a> Reader<'a> {
         let bytes = self.text.as_bytes();
         let start = self.at;
         let (mut end, mut escaped) = (start + 1, false);
+        // Most of a request is its texts, so they are searched and not walked.
         loop {
-            match bytes.get(end) {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    escaped = true;
-                    end += 2;
-                }
-                Some(0x20..) => end += 1,
-                _ => return Err(CanonicalError::NotJson),
+            let rest = bytes.get(end..).ok_or(CanonicalError::NotJson)?;
+            end += memchr::memchr2(b'"', b'\\', rest).ok_or(CanonicalError::NotJson)?;
+            if bytes[end] == b'"' {
+                break;
             }
+            escaped = true;
+            end += 2;
+        }
+        if bytes[start..end].iter().min().is_some_and(|least| *least < 0x20) {
+            return Err(CanonicalError::NotJson);
         }
         self.at = end + 1;
         if escaped {
@@ -229,13 +234,22 @@ impl<'a> Reader<'a> {
 /// Quotes a text with the fewest escapes that JSON allows.
 fn quote(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
         }
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+fn quote_plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
     out.push(b'"');
 }
 

@@ -18,7 +18,7 @@ use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND, Timestamp};
 use gateway_store::budgets::Notice;
 use gateway_store::db::Dialect;
-use gateway_store::{StoreError, budgets as store, events, logs};
+use gateway_store::{Db, StoreError, budgets as store, events, logs};
 use tokio::sync::{Mutex, Notify};
 
 use crate::app::App;
@@ -80,9 +80,9 @@ impl Budgets {
 }
 
 /// Writes rows to the store, and counts what they cost.
-pub async fn write(app: &App, rows: &[LogRow], pause: Duration) -> Result<(), StoreError> {
+pub async fn write(app: &App, logs: &Db, rows: &[LogRow], pause: Duration) -> Result<(), StoreError> {
     let _turn = app.budgets.gate.lock().await;
-    let fresh = logs::write_at_ease(&app.logs, rows, pause).await?;
+    let fresh = logs::write_at_ease(logs, rows, pause).await?;
     app.budgets.stored(rows, &fresh, app.clock.now());
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Delivers log rows, and verdicts on them, to exports. An export is one node's at a time, under a lease; what is owed stands
 //! in the store until the destination has it, so neither a restart nor an outage of a destination loses or skips a row.
 //!
-//! A destination that keeps up is sent several batches at once, a failing one a single batch at ever longer intervals. While
-//! many requests pass through the proxy, batches are made in small steps with pauses.
+//! A destination that keeps up is sent several batches at once, a failing one a single batch at ever longer intervals. All of it
+//! runs on threads that step back; while many requests pass through the proxy, batches are made in small steps with pauses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ const SWEEP_EVERY: i64 = 10 * MINUTE;
 
 /// Runs until the service stops, then waits for the batches that are under way.
 pub async fn run(app: Arc<App>) {
-    if app.logs.dialect() == Dialect::Sqlite
-        && let Err(error) = exports::release_all(&app.logs).await
+    if app.quiet_logs.dialect() == Dialect::Sqlite
+        && let Err(error) = exports::release_all(&app.quiet_logs).await
     {
         tracing::debug!(%error, "exports of the run before wait for their lease to end");
     }
@@ -61,7 +61,7 @@ pub async fn run(app: Arc<App>) {
     let mut under_way = HashMap::new();
     let mut next_sweep = app.clock.now();
     while !app.is_stopping() {
-        let due = exports::due(&app.logs, &lease, app.clock.now()).await.unwrap_or_default();
+        let due = exports::due(&app.quiet_logs, &lease, app.clock.now()).await.unwrap_or_default();
         for (org, id) in due {
             if has_room(&under_way, org, id) {
                 under_way.insert(id, org);
@@ -70,7 +70,7 @@ pub async fn run(app: Arc<App>) {
         }
         let now = app.clock.now();
         if now >= next_sweep {
-            let _ = exports::sweep(&app.logs).await;
+            let _ = exports::sweep(&app.quiet_logs).await;
             next_sweep = now.plus(SWEEP_EVERY);
         }
         let pause = tokio::time::sleep(TICK);
@@ -104,7 +104,7 @@ async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore
     let mut watch = Watch::new(&app);
     let mut pace = Pace { width: 1, is_late: false };
     while !app.is_stopping() {
-        let tempo = if pace.is_late { Tempo::SWIFT } else { watch.patient_tempo(&app) };
+        let tempo = if pace.is_late { Tempo::Swift } else { watch.patient_tempo(&app) };
         match node.deliver(id, pace.width, tempo).await {
             Ok(Some(next)) => pace = next,
             Ok(None) => break,
@@ -114,7 +114,7 @@ async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore
             }
         }
     }
-    if let Err(error) = exports::release(&app.logs, id, &lease).await {
+    if let Err(error) = exports::release(&app.quiet_logs, id, &lease).await {
         tracing::debug!(%error, export = %id, "an export is another's once its lease has ended");
     }
     id
@@ -158,22 +158,22 @@ impl Node<'_> {
     /// can be sent now.
     async fn deliver(&self, id: ExportId, width: usize, tempo: Tempo) -> Result<Option<Pace>, StoreError> {
         let (app, now) = (self.app, self.app.clock.now());
-        let Some(turn) = exports::claim(&app.logs, id, self.lease, now, now.plus(LEASE)).await? else {
+        let Some(turn) = exports::claim(&app.quiet_logs, id, self.lease, now, now.plus(LEASE)).await? else {
             return Ok(None);
         };
         let Some(org) = orgs::find(&app.db, turn.export.org_id).await? else {
-            exports::delete_all_of(&app.logs, turn.export.org_id).await?;
+            exports::delete_all_of(&app.quiet_logs, turn.export.org_id).await?;
             return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
-            exports::discard_waiting(&app.logs, id, "the plan does not include exports").await?;
+            exports::discard_waiting(&app.quiet_logs, id, "the plan does not include exports").await?;
             return Ok(None);
         }
-        let most = match tempo.is_swift() {
-            true => turn.batch * i64::try_from(width).unwrap_or(1),
-            false => turn.batch.min(BATCH_ROWS_AT_EASE),
+        let most = match tempo {
+            Tempo::AtEase(_) => turn.batch.min(BATCH_ROWS_AT_EASE),
+            Tempo::Swift | Tempo::Pressed => turn.batch * i64::try_from(width).unwrap_or(1),
         };
-        let waiting = exports::waiting(&app.logs, id, most).await?;
+        let waiting = exports::waiting(&app.quiet_logs, id, most).await?;
         let is_late = waiting.first().is_some_and(|owed| now.0 - log_id_time(owed.log_id).0 > LATE);
         let content = org.settings.log_bodies && app.config.log_bodies;
         let task = Task { export: Arc::new(turn.export.clone()), turn, content, tempo };
@@ -215,7 +215,7 @@ impl Node<'_> {
             if found == 0 {
                 return Ok(Delivered { taken, found, sent: None });
             }
-            (batch::encode(self.app, &task.export, contents, task.tempo.pause).await, found)
+            (batch::encode(self.app, &task.export, contents, task.tempo.pause()).await, found)
         };
         let sent = match message {
             Err(why) => Sent::failed(why),
@@ -226,14 +226,17 @@ impl Node<'_> {
 
     /// The rows as far as they are still there, and the verdicts whose rows are.
     async fn read(&self, task: &Task, taken: &[Owed]) -> Result<Contents, StoreError> {
-        let (logs, org) = (&self.app.logs, task.export.org_id);
+        let (logs, org) = (&self.app.quiet_logs, task.export.org_id);
         let ids = rows_of(taken);
-        let step = if task.tempo.is_swift() { ids.len().max(1) } else { READ_AT_EASE };
+        let step = match task.tempo {
+            Tempo::AtEase(_) => READ_AT_EASE,
+            Tempo::Swift | Tempo::Pressed => ids.len().max(1),
+        };
         let mut rows = Vec::with_capacity(ids.len());
         for ids in ids.chunks(step) {
             rows.extend(logs::of_ids(logs, org, ids, task.content).await?);
-            if !task.tempo.is_swift() {
-                tokio::time::sleep(task.tempo.pause).await;
+            if let Tempo::AtEase(pause) = task.tempo {
+                tokio::time::sleep(pause).await;
             }
         }
         let judged: Vec<i64> =
@@ -275,7 +278,7 @@ impl Node<'_> {
             }
             Some(sent) => return Ok(Some((sent, taken.len()))),
         }
-        exports::progressed(&self.app.logs, id, &progress, self.app.clock.now()).await?;
+        exports::progressed(&self.app.quiet_logs, id, &progress, self.app.clock.now()).await?;
         Ok(None)
     }
 
@@ -286,7 +289,8 @@ impl Node<'_> {
         let wait = if too_large { 0 } else { wait_after(tries + 1, sent.retry_after_ms, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
         let retry_at = self.app.clock.now().plus(wait);
-        exports::failed(&self.app.logs, export.id, self.lease, &said(sent), retry_at, next_batch).await?;
+        exports::failed(&self.app.quiet_logs, export.id, self.lease, &said(sent), retry_at, next_batch)
+            .await?;
         Ok(too_large)
     }
 }
@@ -331,7 +335,7 @@ async fn changed(app: &App, id: ExportId, revision: i64) {
     loop {
         // What changes on this node is told; what changes on another is looked up.
         let _ = tokio::time::timeout(LOOK_EVERY, here.changed()).await;
-        match exports::revision(&app.logs, id).await {
+        match exports::revision(&app.quiet_logs, id).await {
             Ok(Some(found)) if found == revision => {}
             Ok(_) => return,
             Err(error) => tracing::debug!(%error, "a delivery goes on unwatched"),

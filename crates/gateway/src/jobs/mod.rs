@@ -135,7 +135,7 @@ pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
     app.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(app)));
     app.spawn(judge_skill::schedule(Arc::clone(app)));
     app.spawn(deliver_webhook::run(Arc::clone(app)));
-    app.spawn(deliver_export::run(Arc::clone(app)));
+    app.spawn_behind(deliver_export::run(Arc::clone(app)));
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! How fast the log's background work goes. Requests come first: while many of them pass, rows are moved in small steps
-//! with pauses between them, and wait on disk meanwhile. When it is quiet, or too many wait, it goes as fast as it can.
+//! with pauses between them, and wait on disk meanwhile. When it is quiet, it goes as fast as it can; when too many wait,
+//! they come first themselves.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,28 +16,36 @@ const PAUSE: Duration = Duration::from_millis(2);
 const SHARE: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tempo {
-    /// The wait before each step; none when there is no need to hold back.
-    pub pause: Duration,
+pub enum Tempo {
+    /// With this wait before each step.
+    AtEase(Duration),
+    /// There is no need to hold back.
+    Swift,
+    /// Load is no excuse any more.
+    Pressed,
 }
 
 impl Tempo {
-    pub const SWIFT: Self = Self { pause: Duration::ZERO };
-
-    pub fn is_swift(self) -> bool {
-        self.pause.is_zero()
+    pub fn pause(self) -> Duration {
+        match self {
+            Self::AtEase(pause) => pause,
+            Self::Swift | Self::Pressed => Duration::ZERO,
+        }
     }
 
     /// The more rows wait, the shorter the pauses.
     fn of(rate: f64, backlog: u64, spool_bytes: u64) -> Self {
         let bearable = spool_bytes / SHARE;
-        if rate < BUSY || backlog >= bearable {
-            return Self::SWIFT;
+        if backlog >= bearable {
+            return Self::Pressed;
+        }
+        if rate < BUSY {
+            return Self::Swift;
         }
         let room = u32::try_from((bearable - backlog) * 4 / bearable.max(1)).unwrap_or(4);
         // The timer counts whole milliseconds.
         let pause = (PAUSE * (room + 1) / 4).clamp(Duration::from_millis(1), PAUSE);
-        Self { pause }
+        Self::AtEase(pause)
     }
 }
 
@@ -80,9 +89,10 @@ mod tests {
     #[test]
     fn pauses_are_made_under_load_and_end_when_too_much_waits() {
         let spool = 1_u64 << 30;
-        assert!(Tempo::of(10.0, 0, spool).is_swift());
-        assert_eq!(Tempo::of(5_000.0, 0, spool).pause, PAUSE);
-        assert_eq!(Tempo::of(5_000.0, 50 << 20, spool).pause, Duration::from_millis(1));
-        assert!(Tempo::of(5_000.0, 64 << 20, spool).is_swift());
+        assert_eq!(Tempo::of(10.0, 0, spool), Tempo::Swift);
+        assert_eq!(Tempo::of(5_000.0, 0, spool), Tempo::AtEase(PAUSE));
+        assert_eq!(Tempo::of(5_000.0, 50 << 20, spool), Tempo::AtEase(Duration::from_millis(1)));
+        assert_eq!(Tempo::of(5_000.0, 64 << 20, spool), Tempo::Pressed);
+        assert_eq!(Tempo::of(10.0, 64 << 20, spool), Tempo::Pressed);
     }
 }

@@ -42,7 +42,7 @@ pub async fn run(app: Arc<App>) {
 
 async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
     while !app.is_stopping() {
-        let done = logs::index_at_ease(&app.logs, INDEX_ROWS, watch.tempo(app).pause).await?;
+        let done = logs::index_at_ease(&app.quiet_logs, INDEX_ROWS, watch.tempo(app).pause()).await?;
         if i64::try_from(done).is_ok_and(|done| done < INDEX_ROWS) {
             break;
         }
@@ -56,5 +56,5 @@ async fn sweep(app: &App, now: Timestamp) -> Result<u64, StoreError> {
     let overrides = orgs::log_retentions(&app.db).await?;
     let days = app.config.log_retention_days;
     let judged = verdicts::sweep(&app.db, now, days, &overrides).await?;
-    Ok(judged + logs::sweep(&app.logs, now, days, &overrides).await?)
+    Ok(judged + logs::sweep(&app.quiet_logs, now, days, &overrides).await?)
 }

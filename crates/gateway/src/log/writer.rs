@@ -45,7 +45,7 @@ pub async fn run(app: Arc<App>) {
             Ok(()) if stopping => return,
             Ok(()) => {
                 retry = FIRST_RETRY;
-                let tick = if watch.tempo(&app).is_swift() { TICK } else { BUSY_TICK };
+                let tick = if matches!(watch.tempo(&app), Tempo::AtEase(_)) { BUSY_TICK } else { TICK };
                 let _ = tokio::time::timeout(tick, app.stopping()).await;
             }
             Err(error) if stopping => {
@@ -69,17 +69,17 @@ enum DrainError {
     Store(#[from] StoreError),
 }
 
-async fn drain(app: &App, progress: &mut Progress, watch: &mut Watch) -> Result<(), DrainError> {
+async fn drain(app: &Arc<App>, progress: &mut Progress, watch: &mut Watch) -> Result<(), DrainError> {
     let stranded = app.spool.take_stranded();
     if !stranded.is_empty() {
-        if let Err(error) = budgets::write(app, &stranded, Duration::ZERO).await {
+        if let Err(error) = budgets::write(app, &app.quiet_logs, &stranded, Duration::ZERO).await {
             app.spool.put_back(stranded);
             return Err(error.into());
         }
         sample(app, &stranded).await?;
     }
     for segment in app.spool.readable()? {
-        let tempo = |watch: &mut Watch| if app.is_stopping() { Tempo::SWIFT } else { watch.tempo(app) };
+        let tempo = |watch: &mut Watch| if app.is_stopping() { Tempo::Pressed } else { watch.tempo(app) };
         while move_some(app, progress, &segment, tempo(watch)).await? {}
     }
     Ok(())
@@ -87,21 +87,23 @@ async fn drain(app: &App, progress: &mut Progress, watch: &mut Watch) -> Result<
 
 /// Moves the next rows of a segment; false when there are none left for now.
 async fn move_some(
-    app: &App,
+    app: &Arc<App>,
     progress: &mut Progress,
     segment: &Readable,
     tempo: Tempo,
 ) -> Result<bool, DrainError> {
     let done = progress.0.get(&segment.path).copied().unwrap_or(0);
-    let (at_once, batch_rows) =
-        if tempo.is_swift() { (READ_BYTES, BATCH_ROWS) } else { (READ_BYTES_AT_EASE, BATCH_ROWS_AT_EASE) };
+    let (at_once, batch_rows) = match tempo {
+        Tempo::AtEase(_) => (READ_BYTES_AT_EASE, BATCH_ROWS_AT_EASE),
+        Tempo::Swift | Tempo::Pressed => (READ_BYTES, BATCH_ROWS),
+    };
     let from_disk = |most: u64| match read_from(&segment.path, done, at_once.min(most))? {
         (rows, _) if rows.is_empty() && at_once < READ_BYTES.min(most) => {
             read_from(&segment.path, done, READ_BYTES.min(most))
         }
         found => Ok(found),
     };
-    let (rows, length) = match app.spool.at_hand(&segment.path, done, batch_rows) {
+    let (mut rows, length) = match app.spool.at_hand(&segment.path, done, batch_rows) {
         AtHand::Rows(rows, length) => (rows, length),
         AtHand::Further(bytes) => from_disk(bytes)?,
         AtHand::Nothing => from_disk(u64::MAX)?,
@@ -112,14 +114,25 @@ async fn move_some(
         }
         return Ok(false);
     }
-    for batch in rows.chunks(batch_rows) {
-        budgets::write(app, batch, tempo.pause).await?;
-        tell_followers(app, batch);
-        sample(app, batch).await?;
+    while !rows.is_empty() {
+        let batch: Vec<LogRow> = rows.drain(..rows.len().min(batch_rows)).collect();
+        let stored = store(Arc::clone(app), batch, tempo);
+        match tempo {
+            // Off the threads that step back, or the requests would let the disk fill up.
+            Tempo::Pressed => app.runtime.spawn(stored).await.map_err(std::io::Error::other)??,
+            Tempo::AtEase(_) | Tempo::Swift => stored.await?,
+        }
     }
     app.spool.moved(length);
     progress.0.insert(segment.path.clone(), done + length);
     Ok(true)
+}
+
+async fn store(app: Arc<App>, rows: Vec<LogRow>, tempo: Tempo) -> Result<(), DrainError> {
+    let logs = if tempo == Tempo::Pressed { &app.logs } else { &app.quiet_logs };
+    budgets::write(&app, logs, &rows, tempo.pause()).await?;
+    tell_followers(&app, &rows);
+    sample(&app, &rows).await
 }
 
 /// Rows are given to the evals of live traffic while the spool still has them, so that a crash skips none. What the

@@ -29,8 +29,9 @@ pub struct Pool {
     idle: Arc<Idle>,
 }
 
-/// The connections to each host, with the time since when nobody has used them; the latest used last.
-type Links = HashMap<Authority, Vec<(Box<Link>, Instant)>>;
+/// The connections to each host, with the time since when nobody has used them; the latest used last. By its name, because
+/// an `Authority` is hashed letter by letter.
+type Links = HashMap<String, Vec<(Box<Link>, Instant)>>;
 
 /// Connections that wait for a request.
 struct Idle {
@@ -107,7 +108,7 @@ impl Idle {
     /// The connection that was used last, of those that can be used still.
     fn take(&self, authority: &Authority) -> Option<Box<Link>> {
         let mut links = self.lock();
-        let waiting = links.get_mut(authority)?;
+        let waiting = links.get_mut(authority.as_str())?;
         while let Some((mut link, since)) = waiting.pop() {
             if since.elapsed() < self.limit && link.is_open() {
                 return Some(link);
@@ -116,12 +117,15 @@ impl Idle {
         None
     }
 
-    fn put(&self, authority: Authority, mut link: Box<Link>) {
+    fn put(&self, authority: &Authority, mut link: Box<Link>) {
         if !link.is_open() {
             return;
         }
         let mut links = self.lock();
-        let waiting = links.entry(authority).or_default();
+        let waiting = match links.get_mut(authority.as_str()) {
+            Some(waiting) => waiting,
+            None => links.entry(authority.as_str().to_owned()).or_default(),
+        };
         if waiting.len() < self.most {
             waiting.push((link, Instant::now()));
         }
@@ -254,7 +258,7 @@ impl Answer {
 
     fn give_back(&mut self) {
         if let (Some(link), Some((idle, authority))) = (self.link.take(), self.home.take()) {
-            idle.put(authority, link);
+            idle.put(&authority, link);
         }
     }
 }

@@ -1,0 +1,40 @@
+//! Threads that step back: for work that no caller waits for, such as moving log rows into the store. A core that they and
+//! the requests both want goes to the requests. Threads that they start, as SQLite's connections do, step back as well.
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+pub struct Background {
+    pub handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Background {
+    pub fn start() -> std::io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("background")
+            .on_thread_start(step_back)
+            .enable_all()
+            .build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+/// The last owner may be a task, which may not wait for the threads to end.
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Leaves about nine tenths of a core to others that want it too. Where it is refused, the work is done all the same.
+#[cfg(target_os = "linux")]
+fn step_back() {
+    let _ = rustix::process::setpriority_process(None, 10);
+}
+
+/// Elsewhere priorities are those of whole processes.
+#[cfg(not(target_os = "linux"))]
+fn step_back() {}
