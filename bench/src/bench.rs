@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::nginx::{self, Nginx};
 use crate::pinning::{PinChoice, Pins, parse_list, spread_out};
 use crate::process::{Process, TempDir, command, find_program, lines};
-use crate::procfs;
+use crate::procfs::{self, CpuSample};
 use crate::report;
 use crate::scenarios;
 use crate::target::{Kind, Target};
@@ -207,6 +207,22 @@ impl Bench {
     /// Puts a load on a target, then waits until the target has done what it put off.
     pub(crate) fn measure(&self, target: &Target, load: &Load<'_>) -> Outcome<Measured> {
         self.wait_for_calm()?;
+        let (report, before) = self.put_on(target, load)?;
+        let patience = Duration::from_secs_f64((4.0 * report.seconds).max(10.0));
+        let settled = self.settle(target, patience)?;
+        let all = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
+        Ok(Measured { cpu_with_rest: all / report.total.max(1.0), settled, load: report })
+    }
+
+    /// Puts a load on a target that has other work to do, and does not wait for its end.
+    pub(crate) fn measure_now(&self, target: &Target, load: &Load<'_>) -> Outcome<Measured> {
+        let (report, before) = self.put_on(target, load)?;
+        let all = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
+        Ok(Measured { cpu_with_rest: all / report.total.max(1.0), settled: false, load: report })
+    }
+
+    /// What the load generator says at its end, and the CPU that the target had used before.
+    fn put_on(&self, target: &Target, load: &Load<'_>) -> Outcome<(LoadReport, CpuSample)> {
         let before = procfs::cpu(&target.pids);
         let mut process = self.start_load(target, load)?;
         let said = process.child().stdout.take().map(lines);
@@ -220,10 +236,7 @@ impl Bench {
         let line = said.into_iter().flatten().next().unwrap_or_default();
         let report = serde_json::from_str(&line).ok().as_ref().and_then(LoadReport::from_json);
         let report = report.ok_or_else(|| Failure::new(format!("the load generator said: {line}")))?;
-        let patience = Duration::from_secs_f64((4.0 * report.seconds).max(10.0));
-        let settled = self.settle(target, patience)?;
-        let all = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
-        Ok(Measured { cpu_with_rest: all / report.total.max(1.0), settled, load: report })
+        Ok((report, before))
     }
 
     /// Starts a load generator; the caller reads its output and waits for it.

@@ -1,4 +1,4 @@
-//! A blocking HTTP call for what is not measured: signing up, asking for health.
+//! Blocking HTTP calls for what is not measured: signing up, asking for health, setting things up.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -41,4 +41,26 @@ pub(crate) fn post_json(addr: SocketAddr, path: &str, body: &str) -> Outcome<(u1
     let text = String::from_utf8_lossy(&body);
     let value = serde_json::from_str(&text).context(format!("POST {path} answered {status} {text}"))?;
     Ok((status, value))
+}
+
+/// The management API, as the holder of a key.
+pub(crate) struct Api<'a> {
+    pub(crate) addr: SocketAddr,
+    pub(crate) key: &'a str,
+}
+
+impl Api<'_> {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Outcome<serde_json::Value> {
+        let request = format!(
+            "{method} /api/v1{path} HTTP/1.1\r\nHost: {}\r\nX-Gateway-Key: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.addr,
+            self.key,
+            body.len()
+        );
+        let (status, answer) = call(self.addr, &request)?;
+        let text = String::from_utf8_lossy(&answer);
+        let value = serde_json::from_str(&text).ok().filter(|_| (200..300).contains(&status));
+        value.ok_or_else(|| Failure::new(format!("{method} {path} answered {status} {text}")))
+    }
 }

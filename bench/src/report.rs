@@ -45,6 +45,8 @@ pub(crate) enum Goal {
     Above(f64),
     /// Less than this.
     Below(f64),
+    /// This or more.
+    AtLeast(f64),
 }
 
 impl Row {
@@ -71,6 +73,7 @@ impl Row {
             (Goal::Ratio(most), Some(Against::Ratio(ratio))) => Some(ratio.median <= most),
             (Goal::Above(most), Some(Against::Difference(difference))) => Some(difference.median <= most),
             (Goal::Below(limit), _) => Some(self.gateway?.median < limit),
+            (Goal::AtLeast(limit), _) => Some(self.gateway?.median >= limit),
             _ => None,
         }
     }
@@ -252,6 +255,7 @@ fn goal_text(goal: Goal, unit: &str) -> String {
         Goal::Ratio(most) => format!("<= {most}x nginx"),
         Goal::Above(most) => format!("<= nginx + {most} {unit}"),
         Goal::Below(limit) => format!("< {limit} {unit}"),
+        Goal::AtLeast(limit) => format!(">= {limit} {unit}"),
     }
 }
 
@@ -285,6 +289,8 @@ mod tests {
         assert_eq!(row(difference, Goal::Above(50.0)).met(), Some(false));
         assert_eq!(row(None, Goal::Below(20.0)).met(), Some(false));
         assert_eq!(row(None, Goal::Below(20.1)).met(), Some(true));
+        assert_eq!(row(None, Goal::AtLeast(20.0)).met(), Some(true));
+        assert_eq!(row(None, Goal::AtLeast(20.1)).met(), Some(false));
     }
 
     #[test]

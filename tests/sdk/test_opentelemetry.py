@@ -101,3 +101,50 @@ def test_what_we_export_is_read_by_the_messages_of_opentelemetry(call, client):
     assert attributes["gateway.log_id"].int_value == int(raw.headers["X-Gateway-Log-Id"])
     assert "Where is the walrus?" in attributes["gen_ai.input.messages"].string_value
     assert span.end_time_unix_nano >= span.start_time_unix_nano > 0
+
+
+def spans_in(requests):
+    for _, _, body in requests:
+        message = ExportTraceServiceRequest.FromString(gzip.decompress(body))
+        for resource in message.resource_spans:
+            for scope in resource.scope_spans:
+                yield from scope.spans
+
+
+def test_verdicts_are_events_below_the_call_that_they_are_on(call, client):
+    with Receiver() as receiver:
+        made = call("POST", "/exports", {"name": "verdicts", "kind": "otlp", "endpoint": receiver.url})
+        definition = {"type": "static", "evaluator": "contains", "config": {"value": "walrus"}}
+        judge = call("POST", "/evals", {"name": "finds it", "sample_rate": 1} | definition)
+        raw = client.chat.completions.with_raw_response.create(
+            model="sandbox-1", messages=[{"role": "user", "content": "Where is the walrus?"}]
+        )
+        log_id = int(raw.headers["X-Gateway-Log-Id"])
+        verdict = {"subject_type": "log", "subject_id": log_id, "source": "ragas", "score": 0.25}
+        call("POST", "/eval-results", verdict | {"details": {"reason": "not grounded"}})
+        deadline = time.monotonic() + 20
+        while True:
+            spans = list(spans_in(receiver.requests))
+            judged = {span.name: span for span in spans if span.events}
+            if len(judged) == 2:
+                break
+            assert time.monotonic() < deadline, f"only {sorted(judged)} came"
+            time.sleep(0.05)
+        call("DELETE", f"/exports/{made['id']}")
+        call("DELETE", f"/evals/{judge['id']}")
+
+    def number(span, name):
+        return {pair.key: pair.value.int_value for pair in span.attributes}.get(name)
+
+    (row,) = [span for span in spans if number(span, "gateway.log_id") == log_id]
+    for name, score, label in [("finds it", 1.0, "passed"), ("ragas", 0.25, "failed")]:
+        span = judged[f"evaluate {name}"]
+        assert (span.trace_id, span.parent_span_id) == (row.trace_id, row.span_id)
+        (event,) = span.events
+        assert event.name == "gen_ai.evaluation.result"
+        assert event.time_unix_nano >= row.start_time_unix_nano
+        attributes = {pair.key: pair.value for pair in event.attributes}
+        assert attributes["gen_ai.evaluation.name"].string_value == name
+        assert attributes["gen_ai.evaluation.score.value"].double_value == score
+        assert attributes["gen_ai.evaluation.score.label"].string_value == label
+    assert attributes["gen_ai.evaluation.explanation"].string_value == "not grounded"

@@ -1,6 +1,5 @@
 //! Static evaluations: ten runs over a thousand rows each, from the first order to the last run's end.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -9,7 +8,7 @@ use crate::answers::Script;
 use crate::bench::{Bench, Load};
 use crate::cli::LoadMode;
 use crate::failure::{Failure, Outcome};
-use crate::plain::call;
+use crate::plain::Api;
 use crate::report::{Goal, Row, Section};
 use crate::request;
 use crate::stats::Spread;
@@ -68,25 +67,4 @@ fn ten_runs(bench: &Bench, api: &Api<'_>, eval: &Value) -> Outcome<f64> {
         }
     }
     Ok(begun.elapsed().as_secs_f64() * 1_000.0)
-}
-
-struct Api<'a> {
-    addr: SocketAddr,
-    key: &'a str,
-}
-
-impl Api<'_> {
-    fn ask(&self, method: &str, path: &str, body: &str) -> Outcome<Value> {
-        let request = format!(
-            "{method} /api/v1{path} HTTP/1.1\r\nHost: {}\r\nX-Gateway-Key: {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            self.addr,
-            self.key,
-            body.len()
-        );
-        let (status, answer) = call(self.addr, &request)?;
-        let text = String::from_utf8_lossy(&answer);
-        let value = serde_json::from_str(&text).ok().filter(|_| (200..300).contains(&status));
-        value.ok_or_else(|| Failure::new(format!("{method} {path} answered {status} {text}")))
-    }
 }

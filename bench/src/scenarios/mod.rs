@@ -5,6 +5,7 @@ mod big_prompt;
 mod cache_hit;
 mod chaos;
 mod evals;
+mod export;
 mod fixed_rate;
 mod import;
 mod memory;
@@ -26,7 +27,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> Outcome<Section>,
 }
 
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 13] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -39,6 +40,7 @@ const SCENARIOS: [Scenario; 12] = [
     Scenario { id: "j", name: "chaos", run: chaos::run },
     Scenario { id: "k", name: "cache hit", run: cache_hit::run },
     Scenario { id: "l", name: "translation", run: translation::run },
+    Scenario { id: "m", name: "export", run: export::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
@@ -231,7 +233,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefghijkl");
+        assert_eq!(ids(&[]).unwrap(), "abcdefghijklm");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }

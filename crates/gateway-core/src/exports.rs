@@ -75,8 +75,12 @@ impl Periods {
         if row.source == Source::Otel {
             return self.is_open();
         }
-        let made = row.created_at.plus(row.latency_ms.max(0)).0;
-        self.0.iter().any(|(from, until)| made >= *from && until.is_none_or(|until| made < until))
+        self.cover_at(row.created_at.plus(row.latency_ms.max(0)))
+    }
+
+    /// Was the export enabled then?
+    pub fn cover_at(&self, at: Timestamp) -> bool {
+        self.0.iter().any(|(from, until)| at.0 >= *from && until.is_none_or(|until| at.0 < until))
     }
 }
 

@@ -14,7 +14,8 @@ use crate::{Db, StoreError, Tx};
 
 pub(crate) use queue::enqueue;
 pub use queue::{
-    Progress, Turn, claim, discard_waiting, due, failed, progressed, release_all, sweep, waiting,
+    Owed, Progress, Turn, claim, discard_waiting, due, enqueue_verdicts, failed, progressed, release,
+    release_all, sweep, waiting, wants_verdicts,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub struct ExportStatus {
     pub delivered: i64,
     pub failed: i64,
     pub dropped: i64,
-    /// Rows that wait.
+    /// What waits, counted up to a bound.
     pub lag: i64,
 }
 
@@ -53,7 +54,8 @@ macro_rules! select {
         concat!(
             "SELECT e.id, e.org_id, e.name, e.kind, e.endpoint, e.headers, e.secret, e.sources, e.enabled, e.periods, ",
             "e.revision, e.created_at, e.updated_at, e.last_success_at, e.last_error, e.delivered, e.failed, ",
-            "e.dropped, e.tries, e.batch, (SELECT COUNT(*) FROM export_queue q WHERE q.export_id = e.id) AS lag ",
+            "e.dropped, e.tries, e.batch, (SELECT COUNT(*) FROM (SELECT 1 FROM export_queue q ",
+            "WHERE q.export_id = e.id LIMIT 100000) waiting) AS lag ",
             "FROM exports e WHERE ",
             $rest
         )

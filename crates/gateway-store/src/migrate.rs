@@ -28,11 +28,13 @@ const STATE: &[(&str, &str)] = &[
     ("skills", include_str!("../migrations/0008_skills.sql")),
     ("webhooks", include_str!("../migrations/0009_webhooks.sql")),
     ("budgets", include_str!("../migrations/0010_budgets.sql")),
+    ("eval_retention", include_str!("../migrations/0012_eval_retention.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
     ("prompts", include_str!("../migrations/logs/0002_prompts.sql")),
     ("exports", include_str!("../migrations/logs/0003_exports.sql")),
+    ("outside", include_str!("../migrations/logs/0004_outside.sql")),
 ];
 
 impl Part {

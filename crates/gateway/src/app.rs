@@ -205,7 +205,7 @@ impl App {
     }
 
     /// The same for what nobody waits for.
-    fn spawn_behind(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_behind(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_on(&self.background.handle, task);
     }
 

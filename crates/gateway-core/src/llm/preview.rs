@@ -71,7 +71,8 @@ pub fn assistant_text(body: &[u8], is_event_stream: bool) -> Option<String> {
         .or_else(|| if is_event_stream { parse(&text).as_ref().and_then(answer) } else { fold_stream(&text) })
 }
 
-fn answer(body: &Value) -> Option<String> {
+/// The same of a body that is parsed already.
+pub(crate) fn answer(body: &Value) -> Option<String> {
     if let Some(pieces) = body.as_array() {
         // Gemini streams without `alt=sse` are one array of answers.
         return some(pieces.iter().filter_map(answer).collect());

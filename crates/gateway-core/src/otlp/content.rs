@@ -8,7 +8,7 @@ use super::names::{
     SYSTEM_INSTRUCTIONS,
 };
 use super::proto::{Any, AnyValue};
-use crate::llm::preview::{assistant_text, content, parse, texts};
+use crate::llm::preview::{answer, assistant_text, content, parse, texts};
 
 /// Messages that a sender may spread over attributes, at most.
 const MOST_MESSAGES: usize = 1_000;
@@ -52,9 +52,14 @@ fn message(role: &str, text: &str) -> Value {
     json!({"role": role, "parts": [{"type": "text", "content": text}]})
 }
 
-/// `gen_ai.output.messages` of a stored response.
-pub(super) fn answered(response: &[u8], is_stream: bool, finish_reason: &str) -> Option<String> {
-    let text = assistant_text(response, is_stream)?;
+/// `gen_ai.output.messages` of a stored response, which may be parsed already.
+pub(super) fn answered(
+    response: &[u8],
+    is_stream: bool,
+    parsed: Option<&Value>,
+    finish_reason: &str,
+) -> Option<String> {
+    let text = parsed.and_then(answer).or_else(|| assistant_text(response, is_stream))?;
     let parts = json!([{"type": "text", "content": text}]);
     Some(json!([{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]).to_string())
 }

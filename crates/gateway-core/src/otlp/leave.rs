@@ -1,15 +1,13 @@
 //! Log rows as spans. A row is one span of a model call; the attempts of a row that had several are spans below it. All ids
 //! follow from the row, so that a row that is sent twice is the same span twice.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::content::{answer_body, answered, asked};
 use super::names::{self, Name};
-use super::proto::{
-    Any, AnyValue, Array, Event, ExportTraceServiceRequest, KIND_CLIENT, KeyValue, Resource, ResourceSpans,
-    STATUS_ERROR, Scope, ScopeSpans, Span, Status,
-};
+use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
 use super::{Place, read_traceparent};
 use crate::ids::OrgId;
 use crate::llm::paths::{Operation, operation};
@@ -18,36 +16,29 @@ use crate::logs::{Attempt, LogRow, Source};
 use crate::time::Timestamp;
 use crate::totals::{cost_units, usd};
 
-/// The name under which the gateway appears.
-const NAME: &str = "gateway";
 /// The parent's span id in the flags says that the trace is sampled.
 const SAMPLED: u32 = 1;
 
-/// A verdict on a row, as an evaluation exports it.
-#[derive(Clone, Debug, PartialEq)]
+/// Of an explanation, this much is told.
+const EXPLANATION: usize = 2_000;
+
+/// A verdict on a row, as an export tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationResult {
     /// Tells it from others on the same row.
     pub id: String,
     pub name: String,
-    pub score: Option<f64>,
-    pub passed: Option<bool>,
+    pub score: f64,
+    pub passed: bool,
     pub explanation: Option<String>,
     pub at: Timestamp,
 }
 
-/// One request to a destination.
-pub fn request(org: OrgId, version: &str, spans: Vec<Span>) -> ExportTraceServiceRequest {
-    let mut attributes = Attributes::default();
-    attributes.text(&names::SERVICE, NAME);
-    attributes.text(&names::SERVICE_VERSION, version);
-    attributes.text(&names::ORG, &org.to_string());
-    let scope = Scope { name: NAME.into(), version: version.into() };
-    ExportTraceServiceRequest {
-        resource_spans: vec![ResourceSpans {
-            resource: Some(Resource { attributes: attributes.0 }),
-            scope_spans: vec![ScopeSpans { scope: Some(scope), spans, schema_url: names::SCHEMA_URL.into() }],
-            schema_url: names::SCHEMA_URL.into(),
-        }],
+impl EvaluationResult {
+    /// With the beginning of an explanation, where there is one.
+    pub fn explained(self, why: &str) -> Self {
+        let beginning: String = why.chars().take(EXPLANATION).collect();
+        Self { explanation: Some(beginning).filter(|why| !why.trim().is_empty()), ..self }
     }
 }
 
@@ -61,10 +52,23 @@ pub fn spans(row: &LogRow, content: bool) -> Vec<Span> {
     all
 }
 
-/// Verdicts on a row that may have left long ago: a span below it, with the event of the conventions.
-pub fn evaluation_spans(row: &LogRow, results: &[EvaluationResult]) -> Vec<Span> {
-    let place = place(row);
-    results.iter().map(|result| judged(row, place, result)).collect()
+/// A verdict on a row that may have left long ago: a span below it, with the event of the conventions. `content`: with its
+/// explanation, which may quote what was said.
+pub fn evaluation_span(row: &LogRow, result: &EvaluationResult, content: bool) -> Span {
+    let EvaluationResult { id, name, score, passed, explanation, at } = result;
+    let mut attributes = Attributes::default();
+    attributes.text(&names::EVALUATION_NAME, name);
+    attributes.number(&names::EVALUATION_SCORE, *score);
+    attributes.text(&names::EVALUATION_LABEL, if *passed { "passed" } else { "failed" });
+    attributes.maybe_text(&names::EVALUATION_EXPLANATION, explanation.as_deref().filter(|_| content));
+    attributes.count(&names::LOG_ID, row.id);
+    let event = Event {
+        time_unix_nano: nanoseconds(*at),
+        name: names::EVALUATION_EVENT.into(),
+        attributes: attributes.0,
+    };
+    let place = below(row, place(row), &format!("evaluation {id}"));
+    Span { name: format!("evaluate {name}"), events: vec![event], ..span(place, *at, 0) }
 }
 
 /// A span that tells nothing, to see whether a destination takes spans at all.
@@ -221,7 +225,7 @@ fn said(row: &LogRow, attributes: &mut Attributes) {
             reason = found;
         }
     }
-    let answered = answered(&row.response, row.response_is_stream, reason);
+    let answered = answered(&row.response, row.response_is_stream, answer.as_ref(), reason);
     attributes.maybe_text(&names::OUTPUT_MESSAGES, answered.as_deref());
 }
 
@@ -269,26 +273,6 @@ fn tried(row: &LogRow, call: Place, number: i64, attempt: &Attempt) -> Span {
         status: failed.then(|| error(why.clone())),
         ..span(below(row, call, &format!("attempt {number}")), row.created_at.plus(*start_ms), *latency_ms)
     }
-}
-
-fn judged(row: &LogRow, call: Place, result: &EvaluationResult) -> Span {
-    let EvaluationResult { id, name, score, passed, explanation, at } = result;
-    let mut attributes = Attributes::default();
-    attributes.text(&names::EVALUATION_NAME, name);
-    if let Some(score) = score {
-        attributes.number(&names::EVALUATION_SCORE, *score);
-    }
-    attributes
-        .maybe_text(&names::EVALUATION_LABEL, passed.map(|passed| if passed { "passed" } else { "failed" }));
-    attributes.maybe_text(&names::EVALUATION_EXPLANATION, explanation.as_deref());
-    attributes.count(&names::LOG_ID, row.id);
-    let event = Event {
-        time_unix_nano: nanoseconds(*at),
-        name: names::EVALUATION_EVENT.into(),
-        attributes: attributes.0,
-    };
-    let place = below(row, call, &format!("evaluation {id}"));
-    Span { name: format!("evaluate {name}"), events: vec![event], ..span(place, *at, 0) }
 }
 
 fn below(row: &LogRow, call: Place, what: &str) -> Place {
@@ -352,14 +336,14 @@ fn nanoseconds(at: Timestamp) -> u64 {
 }
 
 #[derive(Default)]
-struct Attributes(Vec<KeyValue>);
+pub(super) struct Attributes(pub(super) Vec<KeyValue>);
 
 impl Attributes {
     fn push(&mut self, key: String, value: Any) {
         self.0.push(KeyValue { key, value: Some(AnyValue { value: Some(value) }) });
     }
 
-    fn text(&mut self, name: &Name, text: &str) {
+    pub(super) fn text(&mut self, name: &Name, text: &str) {
         self.push(name.written.into(), Any::String(text.to_owned()));
     }
 

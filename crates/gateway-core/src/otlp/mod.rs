@@ -2,6 +2,8 @@
 //! attributes stand in one table.
 
 pub mod arrive;
+pub mod batch;
+pub mod bounds;
 mod content;
 pub mod leave;
 pub mod names;

@@ -4,7 +4,8 @@ mod results;
 mod runs;
 
 pub use results::{
-    Flip, NewResult, ResultRow, Tally, add_live, compare, judged_live, list as list_results, of_run, tally,
+    Flip, NewResult, ResultRow, Tally, add_live, compare, judged_live, list as list_results, of_run, on_rows,
+    tally,
 };
 pub use runs::{
     Item, ItemError, NewRun, Outcome, Run, RunFilter, Status, add_cases, add_rows, begin, cancel, count_open,

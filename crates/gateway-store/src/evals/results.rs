@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use gateway_core::ids::OrgId;
+use gateway_core::otlp::leave::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -101,6 +102,29 @@ pub async fn judged_live(db: &Db, eval: i64, log_ids: &[i64]) -> Result<HashSet<
     );
     let rows = db.all(AssertSqlSafe(sql), args![eval, numbers(log_ids.iter().copied())]).await?;
     rows.iter().map(|row| row.get("log_id")).collect()
+}
+
+/// Verdicts on log rows by their ids, each with its row, as exports tell them.
+pub async fn on_rows(db: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<(i64, EvaluationResult)>, StoreError> {
+    let sql = format!(
+        "SELECT r.id, r.log_id, r.score, r.passed, r.details, r.created_at, e.name FROM eval_results r \
+         JOIN evals e ON e.id = r.eval_id WHERE r.org_id = $1 AND r.log_id IS NOT NULL AND {} ORDER BY r.id",
+        among(db.dialect(), "r.id", 2)
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
+    rows.iter()
+        .map(|row| {
+            let result = EvaluationResult {
+                id: row.get::<i64>("id")?.to_string(),
+                name: row.get("name")?,
+                score: row.get("score")?,
+                passed: row.get("passed")?,
+                explanation: None,
+                at: row.get("created_at")?,
+            };
+            Ok((row.get("log_id")?, result.explained(&row.get::<String>("details")?)))
+        })
+        .collect()
 }
 
 const COLUMNS: &str = "id, eval_id, run_id, log_id, case_id, score, passed, details, created_at";

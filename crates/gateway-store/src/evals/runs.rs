@@ -259,8 +259,12 @@ pub async fn pending(db: &Db, run: i64, limit: i64) -> Result<Vec<Item>, StoreEr
 }
 
 /// Notes what became of some items; an item that was judged before stays as it was. False when the run is at its end.
-pub async fn record(db: &Db, run: &Run, outcomes: Vec<Outcome>, now: Timestamp) -> Result<bool, StoreError> {
-    let mut tx = db.begin().await?;
+pub async fn record(
+    tx: &mut Tx,
+    run: &Run,
+    outcomes: Vec<Outcome>,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
     let open = tx
         .exec("UPDATE eval_runs SET status = status WHERE id = $1 AND finished_at IS NULL", args![run.id])
         .await?;
@@ -290,9 +294,8 @@ pub async fn record(db: &Db, run: &Run, outcomes: Vec<Outcome>, now: Timestamp) 
         among(tx.dialect(), "position", 2)
     );
     tx.exec(AssertSqlSafe(sql), args![run.id, numbers(judged.iter().map(|result| result.position))]).await?;
-    insert_results(&mut tx, run.org_id, run.eval_id, Some(run.id), judged, now).await?;
-    count(&mut tx, run.id).await?;
-    tx.commit().await?;
+    insert_results(tx, run.org_id, run.eval_id, Some(run.id), judged, now).await?;
+    count(tx, run.id).await?;
     Ok(true)
 }
 

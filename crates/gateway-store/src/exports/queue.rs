@@ -1,4 +1,5 @@
-//! What destinations are owed: written with the rows, taken in batches by one node at a time, removed once delivered.
+//! What destinations are owed, rows and verdicts on them: written with the rows or after the verdicts, taken in batches by
+//! one node at a time, removed once delivered.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,6 +7,7 @@ use std::sync::LazyLock;
 use gateway_core::exports::Periods;
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::{LogRow, Source};
+use gateway_core::otlp::leave::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -48,17 +50,53 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
     QUEUE.run(tx, owed.into_iter()).await
 }
 
-/// Enabled exports that have something to deliver now and are no other node's.
-pub async fn due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<ExportId>, StoreError> {
+static VERDICTS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::new(
+        "INSERT INTO export_queue (export_id, log_id, verdict, content) VALUES",
+        "(?,?,?,?)",
+        "ON CONFLICT DO NOTHING",
+    )
+});
+
+/// Is there an export that verdicts which are made now go to?
+pub async fn wants_verdicts(logs: &Db, org: OrgId) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 AS one FROM exports WHERE org_id = $1 AND kind = 'otlp' AND enabled = 1 LIMIT 1";
+    Ok(logs.opt(sql, args![org]).await?.is_some())
+}
+
+/// Notes which exports are owed which verdicts, each with its row and the row's source. What is noted already stays.
+pub async fn enqueue_verdicts(
+    logs: &Db,
+    org: OrgId,
+    verdicts: &[(i64, Source, EvaluationResult)],
+) -> Result<(), StoreError> {
+    let mut tx = logs.begin().await?;
+    let sql = "SELECT id, sources, periods FROM exports WHERE org_id = $1 AND kind = 'otlp'";
+    let mut owed = Vec::new();
+    for row in &tx.all(sql, args![org]).await? {
+        let (export, sources): (ExportId, _) = (row.get("id")?, read_sources(row)?);
+        let periods: Periods = row.json("periods")?;
+        for (log_id, source, verdict) in verdicts {
+            if sources.contains(source) && periods.cover_at(verdict.at) {
+                owed.push(args![export, *log_id, &verdict.id, json(verdict)]);
+            }
+        }
+    }
+    VERDICTS.run(&mut tx, owed.into_iter()).await?;
+    tx.commit().await
+}
+
+/// Enabled exports that have something to deliver now and are no other node's, each with its organization.
+pub async fn due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<(OrgId, ExportId)>, StoreError> {
     let rows = logs
         .all(
-            "SELECT e.id FROM exports e WHERE e.enabled = 1 AND e.retry_at <= $2 \
+            "SELECT e.org_id, e.id FROM exports e WHERE e.enabled = 1 AND e.retry_at <= $2 \
              AND (e.leased_until IS NULL OR e.leased_until <= $2 OR e.lease = $1) \
              AND EXISTS (SELECT 1 FROM export_queue q WHERE q.export_id = e.id) ORDER BY e.retry_at",
             args![lease, now],
         )
         .await?;
-    rows.iter().map(|row| row.get("id")).collect()
+    rows.iter().map(|row| Ok((row.get("org_id")?, row.get("id")?))).collect()
 }
 
 /// An export that is this node's to deliver, as long as the lease lasts.
@@ -94,19 +132,37 @@ pub async fn claim(
         .transpose()
 }
 
-/// The rows that wait for an export, in order, up to a number.
-pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<i64>, StoreError> {
-    let rows = logs
-        .all("SELECT log_id FROM export_queue WHERE export_id = $1 ORDER BY log_id LIMIT $2", args![id, most])
-        .await?;
-    rows.iter().map(|row| row.get("log_id")).collect()
+/// What a destination is owed.
+#[derive(Debug, Clone)]
+pub struct Owed {
+    pub log_id: i64,
+    /// None: the row itself; else a verdict on it.
+    pub verdict: Option<EvaluationResult>,
+    /// The bytes that the row's bodies take.
+    pub size: i64,
+}
+
+/// What waits for an export, in order of the rows, up to a number.
+pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<Owed>, StoreError> {
+    let sql =
+        "SELECT log_id, content FROM export_queue WHERE export_id = $1 ORDER BY log_id, verdict LIMIT $2";
+    let rows = logs.all(sql, args![id, most]).await?;
+    rows.iter()
+        .map(|row| {
+            let content: Option<String> = row.get("content")?;
+            let verdict = content.map(|text| serde_json::from_str(&text)).transpose();
+            let verdict = verdict.map_err(|error| StoreError::Other(error.to_string()))?;
+            let size = if verdict.is_none() { row.get::<Option<i64>>("size")?.unwrap_or(0) } else { 0 };
+            Ok(Owed { log_id: row.get("log_id")?, verdict, size })
+        })
+        .collect()
 }
 
 /// What has become of a batch.
 #[derive(Debug, Clone, Default)]
 pub struct Progress<'a> {
     /// Off the queue, delivered or not.
-    pub done: &'a [i64],
+    pub done: &'a [Owed],
     pub delivered: i64,
     pub dropped: i64,
     /// What the destination had to say against it.
@@ -114,24 +170,35 @@ pub struct Progress<'a> {
     pub next_batch: i64,
 }
 
-/// Takes rows off the queue and notes how it went. An export that has gone meanwhile is no error.
+/// Takes things off the queue and notes how it went. An export that has gone meanwhile is no error.
 pub async fn progressed(
     logs: &Db,
     id: ExportId,
-    lease: &str,
     progress: &Progress<'_>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let Progress { done, delivered, dropped, error, next_batch } = progress;
     let mut tx = logs.begin().await?;
-    let sql =
-        format!("DELETE FROM export_queue WHERE export_id = $1 AND {}", among(tx.dialect(), "log_id", 2));
-    tx.exec(AssertSqlSafe(sql), args![id, numbers(done.iter().copied())]).await?;
+    let rows = numbers(done.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id));
+    let sql = format!(
+        "DELETE FROM export_queue WHERE export_id = $1 AND {} AND verdict = ''",
+        among(tx.dialect(), "log_id", 2)
+    );
+    tx.exec(AssertSqlSafe(sql), args![id, rows]).await?;
+    let (judged, verdicts): (Vec<i64>, Vec<&str>) =
+        done.iter().filter_map(|owed| Some((owed.log_id, owed.verdict.as_ref()?.id.as_str()))).unzip();
+    if !verdicts.is_empty() {
+        let sql = format!(
+            "DELETE FROM export_queue WHERE export_id = $1 AND {} AND {}",
+            among(tx.dialect(), "log_id", 2),
+            tx.dialect().one_of("verdict", 3)
+        );
+        tx.exec(AssertSqlSafe(sql), args![id, numbers(judged), json(&verdicts)]).await?;
+    }
     tx.exec(
-        "UPDATE exports SET delivered = delivered + $3, dropped = dropped + $4, last_error = $5, tries = 0, retry_at = 0, \
-         batch = $6, last_success_at = CASE WHEN $3 > 0 THEN $7 ELSE last_success_at END, \
-         leased_until = CASE WHEN lease = $2 THEN NULL ELSE leased_until END WHERE id = $1",
-        args![id, lease, *delivered, *dropped, *error, *next_batch, now],
+        "UPDATE exports SET delivered = delivered + $2, dropped = dropped + $3, last_error = $4, tries = 0, retry_at = 0, \
+         batch = $5, last_success_at = CASE WHEN $2 > 0 THEN $6 ELSE last_success_at END WHERE id = $1",
+        args![id, *delivered, *dropped, *error, *next_batch, now],
     )
     .await?;
     tx.commit().await
@@ -147,19 +214,25 @@ pub async fn failed(
     next_batch: i64,
 ) -> Result<(), StoreError> {
     logs.exec(
-        "UPDATE exports SET failed = failed + 1, last_error = $3, tries = tries + 1, retry_at = $4, batch = $5, \
-         leased_until = NULL WHERE id = $1 AND lease = $2",
+        "UPDATE exports SET failed = failed + 1, last_error = $3, tries = tries + 1, retry_at = $4, batch = $5 \
+         WHERE id = $1 AND lease = $2",
         args![id, lease, error, retry_at, next_batch],
     )
     .await
     .map(|_| ())
 }
 
+/// Lets others deliver the export.
+pub async fn release(logs: &Db, id: ExportId, lease: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE exports SET leased_until = NULL WHERE id = $1 AND lease = $2";
+    logs.exec(sql, args![id, lease]).await.map(|_| ())
+}
+
 /// Forgets what waits for an export whose organization may not export any more.
 pub async fn discard_waiting(logs: &Db, id: ExportId, why: &str) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
-    tx.exec("UPDATE exports SET last_error = $2, leased_until = NULL WHERE id = $1", args![id, why]).await?;
+    tx.exec("UPDATE exports SET last_error = $2 WHERE id = $1", args![id, why]).await?;
     tx.commit().await
 }
 

@@ -14,7 +14,7 @@ mod usage;
 mod words;
 mod write;
 
-pub use read::{Entry, LogFilter, body_sizes, find, known, list, list_after, of_ids};
+pub use read::{Entry, LogFilter, find, known, list, list_after, of_ids};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use spend::{DaySpend, spend_of, spend_of_all};
 pub use sweep::sweep;

@@ -136,17 +136,6 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, Store
     Ok(Some(entry))
 }
 
-/// How many bytes the bodies of these rows take, of those that are still there, in order of id.
-pub async fn body_sizes(logs: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<(i64, i64)>, StoreError> {
-    let sql = format!(
-        "SELECT r.id, CAST(COALESCE(LENGTH(b.request) + LENGTH(b.response), 0) AS BIGINT) AS size FROM log_rows r \
-         LEFT JOIN log_bodies b ON b.id = r.id WHERE r.org_id = $1 AND {} ORDER BY r.id",
-        among(logs.dialect(), "r.id", 2)
-    );
-    let rows = logs.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
-    rows.iter().map(|row| Ok((row.get("id")?, row.get("size")?))).collect()
-}
-
 /// Rows by their ids, in order, as far as they are still there.
 pub async fn of_ids(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
     let list = numbers(ids.iter().copied());

@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 
 use gateway_core::hash::Fast;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
-use gateway_core::logs::{LogRow, log_id_time};
+use gateway_core::logs::{LogRow, Source, log_id_time};
 use gateway_core::time::{DAY, HOUR};
 use gateway_core::totals::{Totals, digest};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, among, numbers};
-use super::write::clean;
+use super::write::{clean, source_name};
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
 
@@ -66,6 +66,8 @@ struct Dims {
     user: Option<String>,
     status: Option<i64>,
     prompt: Option<String>,
+    /// Only of spans that others sent in, and only in the cubes that spending is read from.
+    source: Option<&'static str>,
 }
 
 impl Dims {
@@ -74,6 +76,7 @@ impl Dims {
         let keys = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let users = matches!(cube, Cube::Users | Cube::UsersWhole);
         let prompt = rows.prompt.filter(|_| cube == Cube::Prompts);
+        let apart = rows.is_outside && matches!(cube, Cube::All | Cube::Keys);
         Self {
             cube,
             org: rows.org,
@@ -85,11 +88,12 @@ impl Dims {
             user: rows.user.filter(|_| users).map(clean),
             status: (!users && prompt.is_none()).then(|| i64::from(rows.status)),
             prompt: prompt.map(clean),
+            source: apart.then(|| source_name(Source::Otel)),
         }
     }
 
     fn id(&self) -> i64 {
-        let Self { cube, org, provider, model, key, app, team, user, status, prompt } = self;
+        let Self { cube, org, provider, model, key, app, team, user, status, prompt, source } = self;
         let (cube, org) = (cube.number().to_string(), org.to_string());
         let status = status.map(|status| status.to_string());
         let mut columns = vec![
@@ -103,14 +107,14 @@ impl Dims {
             user.as_deref(),
             status.as_deref(),
         ];
-        // Ids of lines from before there were prompts stay what they were.
-        columns.extend(prompt.as_deref().map(Some));
+        // Ids of lines from before there were these columns stay what they were; no line has both.
+        columns.extend(prompt.as_deref().or(*source).map(Some));
         digest(&columns)
     }
 
     fn columns(self, id: i64) -> Vec<Arg> {
-        let Self { cube, org, provider, model, key, app, team, user, status, prompt } = self;
-        args![id, org, cube.number(), provider, model, key, app, team, user, status, prompt]
+        let Self { cube, org, provider, model, key, app, team, user, status, prompt, source } = self;
+        args![id, org, cube.number(), provider, model, key, app, team, user, status, prompt, source]
     }
 }
 
@@ -128,6 +132,7 @@ struct Alike<'a> {
     user: Option<&'a str>,
     prompt: Option<&'a str>,
     status: u16,
+    is_outside: bool,
 }
 
 impl<'a> Alike<'a> {
@@ -143,6 +148,7 @@ impl<'a> Alike<'a> {
             user: row.user.as_deref(),
             prompt: row.prompt.as_ref().map(|prompt| prompt.name.as_str()),
             status: row.status,
+            is_outside: row.source == Source::Otel,
         }
     }
 }
@@ -227,9 +233,9 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
 
 static DIMS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO usage_dims (id, org_id, cube, provider, model, key_id, app_id, team_id, user_id, status, prompt) \
-         VALUES",
-        "(?,?,?,?,?,?,?,?,?,?,?)",
+        "INSERT INTO usage_dims (id, org_id, cube, provider, model, key_id, app_id, team_id, user_id, status, prompt, \
+         source) VALUES",
+        "(?,?,?,?,?,?,?,?,?,?,?,?)",
         "ON CONFLICT (id) DO NOTHING",
     )
 });

@@ -1,5 +1,5 @@
-//! What was spent, by day and by who spent it: read from the days of the roll-ups, which are written with the rows and
-//! count each of them once.
+//! What was spent through the gateway, by day and by who spent it: read from the days of the roll-ups, which are written
+//! with the rows and count each of them once. What others report of calls made elsewhere is left out.
 
 use gateway_core::budget::Spender;
 use gateway_core::ids::OrgId;
@@ -24,7 +24,7 @@ pub async fn spend_of_all(logs: &Db, org: OrgId, since: Timestamp) -> Result<Vec
     let rows = logs
         .all(
             "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
-             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND u.at >= $3",
+             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3",
             args![org, Cube::All.number(), since],
         )
         .await?;
@@ -42,13 +42,13 @@ pub async fn spend_of(
         Dialect::Sqlite => {
             "WITH wanted AS (SELECT value AS id FROM json_each('[\"' || replace($4, ',', '\",\"') || '\"]')) \
              SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
-             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND u.at >= $3 \
+             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
              AND (d.key_id IN (SELECT id FROM wanted) OR d.app_id IN (SELECT id FROM wanted) \
              OR d.team_id IN (SELECT id FROM wanted))"
         }
         Dialect::Postgres => {
             "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
-             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND u.at >= $3 \
+             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
              AND (d.key_id = ANY(string_to_array($4, ',')) OR d.app_id = ANY(string_to_array($4, ',')) \
              OR d.team_id = ANY(string_to_array($4, ',')))"
         }

@@ -25,6 +25,7 @@ use super::page;
 use super::route::{Area, Operation, Output};
 use super::skills::EvaluationView;
 use crate::app::App;
+use crate::jobs::export_verdicts::{self, ExportVerdicts};
 use crate::jobs::judge_skill;
 use crate::problem::{Outcome, Problem};
 
@@ -227,7 +228,17 @@ async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input
         external_ref: input.external_ref.unwrap_or_default(),
         created_at: app.clock.now(),
     };
-    verdicts::insert(&app.db, &verdict).await?;
+    let told = ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() }.wanted(app, org).await?;
+    if told.is_some() && export_verdicts::is_behind(app).await? {
+        return Err(Problem::unavailable());
+    }
+    let mut tx = app.db.begin().await?;
+    verdicts::insert(&mut tx, &verdict).await?;
+    let queued = export_verdicts::enqueue(app, &mut tx, org, told.as_ref()).await?;
+    tx.commit().await?;
+    if let Some(queued) = queued {
+        queued.committed(app);
+    }
     Ok(verdict.into())
 }
 

@@ -62,13 +62,13 @@ struct StatusView {
     last_success_at: Option<Timestamp>,
     /// What went wrong last; null once a delivery has succeeded again.
     last_error: Option<String>,
-    /// Rows that the destination has.
+    /// Rows and verdicts that the destination has.
     delivered: i64,
-    /// Deliveries that failed. Their rows are sent again.
+    /// Deliveries that failed. What was in them is sent again.
     failed: i64,
-    /// Rows that were given up: too large for the destination, refused by it one by one, or past their retention.
+    /// What was given up: too large for the destination, refused by it one by one, or past its retention.
     dropped: i64,
-    /// Rows that wait to be delivered.
+    /// Rows and verdicts that wait to be delivered, counted up to 100,000.
     lag: i64,
 }
 

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use gateway_core::logs::BODY_LIMIT;
 use gateway_core::otlp::arrive::{self, Sender};
+use gateway_core::otlp::bounds::{self, MOST_PARTS};
 use gateway_core::otlp::proto::{ExportTraceServiceRequest, ExportTraceServiceResponse, PartialSuccess};
 use gateway_core::time::DAY;
-use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use prost::Message as _;
 use serde_json::json;
 
@@ -96,6 +97,16 @@ fn unpack(packed: &[u8], limit: usize) -> Outcome<Bytes> {
 }
 
 fn decode(encoding: Encoding, body: &[u8]) -> Outcome<ExportTraceServiceRequest> {
+    let bounded = match encoding {
+        Encoding::Protobuf => bounds::protobuf_is_bounded(body),
+        Encoding::Json => bounds::json_is_bounded(body),
+    };
+    if !bounded {
+        let why = format!(
+            "the body holds more than {MOST_PARTS} spans, attributes and values; send smaller batches"
+        );
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why));
+    }
     match encoding {
         Encoding::Protobuf => ExportTraceServiceRequest::decode(body)
             .map_err(|error| Problem::bad_request(format!("the body is no OTLP protobuf: {error}"))),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::budget::{Budget, Kind, Spender};
 use gateway_core::ids::{BudgetId, OrgId};
-use gateway_core::logs::{LogRow, log_id_time};
+use gateway_core::logs::{LogRow, Source, log_id_time};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
 use gateway_store::budgets::Notice;
@@ -129,8 +129,12 @@ impl OrgBudgets {
         Ok((!held.lines.is_empty()).then_some(held))
     }
 
-    /// A row is in the store.
+    /// A row is in the store. What others report of calls made elsewhere is no spending of ours: whoever may report could
+    /// otherwise use up a budget.
     pub fn stored(&self, row: &LogRow, is_fresh: bool, now: Timestamp) {
+        if row.source == Source::Otel {
+            return;
+        }
         let cost = row.cost_usd.map_or(0, cost_units);
         let mut state = self.lock();
         state.roll(now);

@@ -1,205 +1,332 @@
-//! Delivers log rows to exports. One batch at a time per destination, under a lease; what is owed stands in the store until
-//! the destination has it, so neither a restart nor an outage of a destination loses or skips a row.
+//! Delivers log rows, and verdicts on them, to exports. An export is one node's at a time, under a lease; what is owed stands
+//! in the store until the destination has it, so neither a restart nor an outage of a destination loses or skips a row.
+//!
+//! A destination that keeps up is sent several batches at once, a failing one a single batch at ever longer intervals. All of it
+//! runs on threads that step back; while many requests pass through the proxy, batches are made in small steps with pauses.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use gateway_core::access::Entitlement;
-use gateway_core::exports::{BATCH_ROWS, wait_after};
-use gateway_core::ids::ExportId;
-use gateway_core::time::{MINUTE, SECOND, Timestamp};
+use gateway_core::exports::{BATCH_ROWS, Kind, wait_after};
+use gateway_core::ids::{ExportId, OrgId};
+use gateway_core::logs::{LogRow, log_id_time};
+use gateway_core::time::{MINUTE, SECOND};
 use gateway_store::db::Dialect;
-use gateway_store::exports::{self, Progress, Turn};
+use gateway_store::exports::{self, Export, Owed, Progress, Turn};
 use gateway_store::{StoreError, logs, orgs};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::outgoing::{ANSWER_BYTES, Sent, batch, post, random};
+use crate::log::tempo::{Tempo, Watch};
+use crate::outgoing::batch::{self, Contents};
+use crate::outgoing::{Sent, random};
 
 /// Rows wait for others at most this long before they leave.
 const TICK: Duration = Duration::from_millis(500);
-/// Destinations served at once.
-const OVERALL: usize = 64;
+/// Destinations served at once, of all organizations and of one: nobody's slow ones can take all places.
+const OVERALL: usize = 128;
+const PER_ORG: usize = 8;
+/// Batches at once to a destination that keeps up.
+const WIDEST: usize = 4;
+/// Batches that are made at once, since each may be some megabytes long.
+const MAKERS: usize = 4;
 /// Longer than a batch can take.
 const LEASE: i64 = 30 * SECOND;
 /// How often a delivery under way looks whether another node has changed its export.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bodies in one request; a single row may be larger.
 const BATCH_BYTES: i64 = 4 << 20;
+/// Rows in one request while requests come first, and how many of them are read at once.
+const BATCH_ROWS_AT_EASE: i64 = 64;
+const READ_AT_EASE: usize = 16;
+/// Rows that have waited for this long are sent as fast as possible, whatever else is going on.
+const LATE: i64 = 2 * MINUTE;
 const ERROR_CHARACTERS: usize = 500;
 const SWEEP_EVERY: i64 = 10 * MINUTE;
 
 /// Runs until the service stops, then waits for the batches that are under way.
 pub async fn run(app: Arc<App>) {
-    if app.logs.dialect() == Dialect::Sqlite
-        && let Err(error) = exports::release_all(&app.logs).await
+    if app.quiet_logs.dialect() == Dialect::Sqlite
+        && let Err(error) = exports::release_all(&app.quiet_logs).await
     {
         tracing::debug!(%error, "exports of the run before wait for their lease to end");
     }
     let lease = app.new_id::<uuid::Uuid>().to_string();
-    let mut batches = JoinSet::new();
-    let mut running = HashSet::new();
+    let makers = Arc::new(Semaphore::new(MAKERS));
+    let mut served = JoinSet::new();
+    let mut under_way = HashMap::new();
     let mut next_sweep = app.clock.now();
     while !app.is_stopping() {
-        let due = exports::due(&app.logs, &lease, app.clock.now()).await.unwrap_or_default();
-        for id in due {
-            if running.len() < OVERALL && running.insert(id) {
-                batches.spawn(serve(Arc::clone(&app), id, lease.clone()));
+        let due = exports::due(&app.quiet_logs, &lease, app.clock.now()).await.unwrap_or_default();
+        for (org, id) in due {
+            if has_room(&under_way, org, id) {
+                under_way.insert(id, org);
+                served.spawn(serve(Arc::clone(&app), id, lease.clone(), Arc::clone(&makers)));
             }
         }
         let now = app.clock.now();
         if now >= next_sweep {
-            let _ = exports::sweep(&app.logs).await;
+            let _ = exports::sweep(&app.quiet_logs).await;
             next_sweep = now.plus(SWEEP_EVERY);
         }
         let pause = tokio::time::sleep(TICK);
         tokio::pin!(pause);
         loop {
-            let served = tokio::select! {
+            let done = tokio::select! {
                 () = &mut pause => break,
                 () = app.stopping() => break,
-                Some(served) = batches.join_next() => served,
+                Some(done) = served.join_next() => done,
             };
-            if let Ok(id) = served {
-                running.remove(&id);
+            if let Ok(id) = done {
+                under_way.remove(&id);
             }
         }
         // A task that panicked has not said whose it was.
-        if batches.is_empty() {
-            running.clear();
+        if served.is_empty() {
+            under_way.clear();
         }
     }
-    while batches.join_next().await.is_some() {}
+    while served.join_next().await.is_some() {}
 }
 
-/// Delivers batch after batch while full ones are waiting; what is left waits for others to join it.
-async fn serve(app: Arc<App>, id: ExportId, lease: String) -> ExportId {
+fn has_room(under_way: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> bool {
+    let of_org = under_way.values().filter(|other| **other == org).count();
+    under_way.len() < OVERALL && of_org < PER_ORG && !under_way.contains_key(&id)
+}
+
+/// Delivers while there is enough to fill a batch; what is left waits for others to join it.
+async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore>) -> ExportId {
+    let node = Node { app: &app, lease: &lease, makers: &makers };
+    let mut watch = Watch::new(&app);
+    let mut pace = Pace { width: 1, is_late: false };
     while !app.is_stopping() {
-        match deliver(&app, id, &lease).await {
-            Ok(true) => {}
-            Ok(false) => break,
+        let tempo = if pace.is_late { Tempo::Swift } else { watch.patient_tempo(&app) };
+        match node.deliver(id, pace.width, tempo).await {
+            Ok(Some(next)) => pace = next,
+            Ok(None) => break,
             Err(error) => {
                 tracing::debug!(%error, export = %id, "an export waits");
                 break;
             }
         }
     }
+    if let Err(error) = exports::release(&app.quiet_logs, id, &lease).await {
+        tracing::debug!(%error, export = %id, "an export is another's once its lease has ended");
+    }
     id
 }
 
-/// Delivers one batch; true when more is waiting and can be sent at once.
-async fn deliver(app: &Arc<App>, id: ExportId, lease: &str) -> Result<bool, StoreError> {
-    let now = app.clock.now();
-    let Some(turn) = exports::claim(&app.logs, id, lease, now, now.plus(LEASE)).await? else {
-        return Ok(false);
-    };
-    let export = &turn.export;
-    let Some(org) = orgs::find(&app.db, export.org_id).await? else {
-        exports::delete_all_of(&app.logs, export.org_id).await?;
-        return Ok(false);
-    };
-    if !org.plan.includes(Entitlement::Integrations) {
-        exports::discard_waiting(&app.logs, id, "the plan does not include exports").await?;
-        return Ok(false);
-    }
-    let content = org.settings.log_bodies && app.config.log_bodies;
-    let waiting = exports::waiting(&app.logs, id, turn.batch).await?;
-    let all = waiting.len();
-    let taken = fitting(app, &turn, waiting, content).await?;
-    let more = count(all) >= turn.batch || taken.len() < all;
-    let rows = logs::of_ids(&app.logs, export.org_id, &taken, content).await?;
-    let (found, asked) = (count(rows.len()), count(taken.len()));
-    if found == 0 {
-        // Their retention was over before the destination took them.
-        let progress =
-            Progress { done: &taken, dropped: asked, next_batch: turn.batch, ..Progress::default() };
-        exports::progressed(&app.logs, id, lease, &progress, app.clock.now()).await?;
-        return Ok(more && asked > 0);
-    }
-    let message = batch::encode(app, export.clone(), rows, content).await;
-    let sent = match message {
-        Err(why) => Sent::failed(why),
-        Ok(message) => tokio::select! {
-            sent = post(app, &message.url, message.headers, message.body, ANSWER_BYTES) => sent,
+/// This node, as the one that delivers.
+struct Node<'a> {
+    app: &'a Arc<App>,
+    lease: &'a str,
+    makers: &'a Semaphore,
+}
+
+/// How the next batches leave.
+struct Pace {
+    /// So many at once.
+    width: usize,
+    /// They have waited for too long to wait for others.
+    is_late: bool,
+}
+
+/// An export's turn, and how its batches are made.
+struct Task {
+    turn: Turn,
+    export: Arc<Export>,
+    /// With what was said.
+    content: bool,
+    tempo: Tempo,
+}
+
+/// What became of a batch.
+struct Delivered {
+    taken: Vec<Owed>,
+    /// How many of them were still there.
+    found: i64,
+    /// None: there was nothing to send.
+    sent: Option<Sent>,
+}
+
+impl Node<'_> {
+    /// Delivers up to `width` batches, or a small one where others come first. Answers how it goes on when more is waiting and
+    /// can be sent now.
+    async fn deliver(&self, id: ExportId, width: usize, tempo: Tempo) -> Result<Option<Pace>, StoreError> {
+        let (app, now) = (self.app, self.app.clock.now());
+        let Some(turn) = exports::claim(&app.quiet_logs, id, self.lease, now, now.plus(LEASE)).await? else {
+            return Ok(None);
+        };
+        let Some(org) = orgs::find(&app.db, turn.export.org_id).await? else {
+            exports::delete_all_of(&app.quiet_logs, turn.export.org_id).await?;
+            return Ok(None);
+        };
+        if !org.plan.includes(Entitlement::Integrations) {
+            exports::discard_waiting(&app.quiet_logs, id, "the plan does not include exports").await?;
+            return Ok(None);
+        }
+        let most = match tempo {
+            Tempo::AtEase(_) => turn.batch.min(BATCH_ROWS_AT_EASE),
+            Tempo::Swift | Tempo::Pressed => turn.batch * i64::try_from(width).unwrap_or(1),
+        };
+        let waiting = exports::waiting(&app.quiet_logs, id, most).await?;
+        let is_late = waiting.first().is_some_and(|owed| now.0 - log_id_time(owed.log_id).0 > LATE);
+        let content = org.settings.log_bodies && app.config.log_bodies;
+        let task = Task { export: Arc::new(turn.export.clone()), turn, content, tempo };
+        let mut is_more = count(waiting.len()) >= most;
+        let mut batches = cut(&task, waiting);
+        is_more |= batches.len() > width;
+        batches.truncate(width);
+        let sending = async {
+            let mut sent = futures_util::stream::iter(batches)
+                .map(|batch| self.send(&task, batch))
+                .buffer_unordered(width);
+            let mut failure = None;
+            while let Some(delivered) = sent.next().await {
+                if let Some(failed) = self.settle(&task, delivered?).await? {
+                    failure.get_or_insert(failed);
+                }
+            }
+            Ok::<_, StoreError>(failure)
+        };
+        let failure = tokio::select! {
+            failure = sending => failure?,
             // Deleted, switched off or changed: whoever asked for it must not see another byte.
-            () = changed(app, id, export.revision) => return Ok(false),
-        },
-    };
-    let now = app.clock.now();
-    if sent.is_success() {
-        let (rejected, complaint) = batch::rejected(export.kind, &sent.body);
-        let next_batch = (turn.batch * 2).min(BATCH_ROWS);
-        let progress = Progress {
-            done: &taken,
-            delivered: found,
-            dropped: asked - found + rejected,
-            error: complaint.as_deref(),
-            next_batch,
+            () = changed(app, id, task.turn.export.revision) => return Ok(None),
         };
-        exports::progressed(&app.logs, id, lease, &progress, now).await?;
-        return Ok(more);
+        match failure {
+            None => Ok(is_more.then_some(Pace { width: (width * 2).min(WIDEST), is_late })),
+            Some(failed) => {
+                Ok(self.note_failure(&task, &failed).await?.then_some(Pace { width: 1, is_late }))
+            }
+        }
     }
-    refused(app, &turn, lease, &sent, &taken, now).await
+
+    async fn send(&self, task: &Task, taken: Vec<Owed>) -> Result<Delivered, StoreError> {
+        let (message, found) = {
+            // Never closed; and a batch more at once would be no harm.
+            let _place = self.makers.acquire().await.ok();
+            let contents = self.read(task, &taken).await?;
+            let found = count(contents.rows.len() + contents.verdicts.len());
+            if found == 0 {
+                return Ok(Delivered { taken, found, sent: None });
+            }
+            (batch::encode(self.app, &task.export, contents, task.tempo.pause()).await, found)
+        };
+        let sent = match message {
+            Err(why) => Sent::failed(why),
+            Ok(message) => message.send(self.app).await,
+        };
+        Ok(Delivered { taken, found, sent: Some(sent) })
+    }
+
+    /// The rows as far as they are still there, and the verdicts whose rows are.
+    async fn read(&self, task: &Task, taken: &[Owed]) -> Result<Contents, StoreError> {
+        let (logs, org) = (&self.app.quiet_logs, task.export.org_id);
+        let ids = rows_of(taken);
+        let step = match task.tempo {
+            Tempo::AtEase(_) => READ_AT_EASE,
+            Tempo::Swift | Tempo::Pressed => ids.len().max(1),
+        };
+        let mut rows = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(step) {
+            rows.extend(logs::of_ids(logs, org, ids, task.content).await?);
+            if let Tempo::AtEase(pause) = task.tempo {
+                tokio::time::sleep(pause).await;
+            }
+        }
+        let judged: Vec<i64> =
+            taken.iter().filter(|owed| owed.verdict.is_some()).map(|owed| owed.log_id).collect();
+        let mut verdicts = Vec::new();
+        // Only conventions of OpenTelemetry have a place for them.
+        if !judged.is_empty() && task.export.kind == Kind::Otlp {
+            let found = logs::of_ids(logs, org, &judged, false).await?;
+            let found: HashMap<i64, LogRow> = found.into_iter().map(|row| (row.id, row)).collect();
+            verdicts.extend(
+                taken
+                    .iter()
+                    .filter_map(|owed| Some((found.get(&owed.log_id)?.clone(), owed.verdict.clone()?))),
+            );
+        }
+        Ok(Contents { rows, verdicts, content: task.content })
+    }
+
+    /// Takes off the queue what has arrived, or never will; answers what has to be sent again.
+    async fn settle(&self, task: &Task, delivered: Delivered) -> Result<Option<(Sent, usize)>, StoreError> {
+        let Delivered { taken, found, sent } = delivered;
+        let (id, asked) = (task.export.id, count(taken.len()));
+        let mut progress = Progress { done: &taken, next_batch: task.turn.batch, ..Progress::default() };
+        let complaint;
+        match sent {
+            // The retention was over before the destination took them.
+            None => progress.dropped = asked,
+            Some(sent) if sent.is_success() => {
+                let rejected;
+                (rejected, complaint) = batch::rejected(task.export.kind, &sent.body);
+                (progress.delivered, progress.dropped) = (found, asked - found + rejected);
+                progress.error = complaint.as_deref();
+                progress.next_batch = (task.turn.batch * 2).min(BATCH_ROWS);
+            }
+            // It will not become smaller, and the others must not wait for it for ever.
+            Some(sent) if sent.status == Some(413) && asked == 1 => {
+                complaint = Some(said(&sent));
+                (progress.dropped, progress.error) = (1, complaint.as_deref());
+            }
+            Some(sent) => return Ok(Some((sent, taken.len()))),
+        }
+        exports::progressed(&self.app.quiet_logs, id, &progress, self.app.clock.now()).await?;
+        Ok(None)
+    }
+
+    /// True when smaller batches can be sent at once.
+    async fn note_failure(&self, task: &Task, (sent, length): &(Sent, usize)) -> Result<bool, StoreError> {
+        let Turn { export, tries, batch } = &task.turn;
+        let too_large = sent.status == Some(413);
+        let wait = if too_large { 0 } else { wait_after(tries + 1, sent.retry_after_ms, random()) };
+        let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
+        let retry_at = self.app.clock.now().plus(wait);
+        exports::failed(&self.app.quiet_logs, export.id, self.lease, &said(sent), retry_at, next_batch)
+            .await?;
+        Ok(too_large)
+    }
 }
 
-/// As many of the rows as may go into one request.
-async fn fitting(app: &App, turn: &Turn, waiting: Vec<i64>, content: bool) -> Result<Vec<i64>, StoreError> {
-    if !content {
-        return Ok(waiting);
-    }
-    let sizes = logs::body_sizes(&app.logs, turn.export.org_id, &waiting).await?;
-    let mut room = BATCH_BYTES;
-    let too_much = sizes.iter().skip_while(|(_, size)| {
+/// What waits, cut into batches that may each go into one request.
+fn cut(task: &Task, waiting: Vec<Owed>) -> Vec<Vec<Owed>> {
+    let most = task.turn.batch;
+    let (mut batches, mut batch, mut room) = (Vec::new(), Vec::new(), BATCH_BYTES);
+    for owed in waiting {
+        let size = if task.content { owed.size } else { 0 };
+        if !batch.is_empty() && (size > room || count(batch.len()) >= most) {
+            batches.push(std::mem::take(&mut batch));
+            room = BATCH_BYTES;
+        }
         room -= size;
-        room > 0
-    });
-    let first_id = sizes.first().map(|(id, _)| *id);
-    let end = too_much.map(|(id, _)| *id).find(|id| Some(*id) != first_id);
-    Ok(match end {
-        None => waiting,
-        Some(end) => waiting.into_iter().take_while(|id| *id < end).collect(),
-    })
+        batch.push(owed);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
 }
 
-async fn refused(
-    app: &App,
-    turn: &Turn,
-    lease: &str,
-    sent: &Sent,
-    taken: &[i64],
-    now: Timestamp,
-) -> Result<bool, StoreError> {
-    let id = turn.export.id;
-    let error = complaint(sent);
-    let too_large = sent.status == Some(413);
-    if too_large && taken.len() == 1 {
-        // It will not become smaller, and the others must not wait for it for ever.
-        let dropped = Progress {
-            done: taken,
-            dropped: 1,
-            error: Some(&error),
-            next_batch: turn.batch,
-            ..Progress::default()
-        };
-        exports::progressed(&app.logs, id, lease, &dropped, now).await?;
-        return Ok(true);
-    }
-    let wait = if too_large { 0 } else { wait_after(turn.tries + 1, sent.retry_after_ms, random()) };
-    let next_batch = if too_large { (count(taken.len()) / 2).max(1) } else { turn.batch };
-    exports::failed(&app.logs, id, lease, &error, now.plus(wait), next_batch).await?;
-    Ok(too_large)
+fn rows_of(owed: &[Owed]) -> Vec<i64> {
+    owed.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id).collect()
 }
 
 /// What went wrong, with what the destination said about it.
-fn complaint(sent: &Sent) -> String {
+fn said(sent: &Sent) -> String {
     let error = sent.error.clone().unwrap_or_default();
-    let said: String = String::from_utf8_lossy(&sent.body)
+    let answer: String = String::from_utf8_lossy(&sent.body)
         .chars()
         .filter(|c| !c.is_control())
         .take(ERROR_CHARACTERS)
         .collect();
-    if said.trim().is_empty() { error } else { format!("{error}: {}", said.trim()) }
+    if answer.trim().is_empty() { error } else { format!("{error}: {}", answer.trim()) }
 }
 
 /// Returns once the export is no longer what it was.
@@ -208,7 +335,7 @@ async fn changed(app: &App, id: ExportId, revision: i64) {
     loop {
         // What changes on this node is told; what changes on another is looked up.
         let _ = tokio::time::timeout(LOOK_EVERY, here.changed()).await;
-        match exports::revision(&app.logs, id).await {
+        match exports::revision(&app.quiet_logs, id).await {
             Ok(Some(found)) if found == revision => {}
             Ok(_) => return,
             Err(error) => tracing::debug!(%error, "a delivery goes on unwatched"),

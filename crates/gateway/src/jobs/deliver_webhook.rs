@@ -2,10 +2,12 @@
 //! receivers, so that a slow one holds up nobody else; when the node dies, another takes them over.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::ids::WebhookId;
+use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing;
 use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
 use gateway_core::webhooks::{PATIENCE, Verdict, judge, next_attempt};
@@ -20,9 +22,11 @@ use crate::auth::sealed_place;
 use crate::outgoing::{Sent, post, random, signed_headers};
 
 const TICK: Duration = Duration::from_millis(250);
-/// Attempts at once to one receiver, and to all of them.
+/// Attempts at once to one receiver, to those of one organization, and to all of them: nobody's slow receivers can take all
+/// places.
 const PER_RECEIVER: usize = 4;
-const OVERALL: usize = 64;
+const PER_ORG: usize = 16;
+const OVERALL: usize = 256;
 /// Longer than an attempt can take.
 const LEASE: i64 = 20 * SECOND;
 /// Of a receiver's answer, this much is kept.
@@ -37,7 +41,7 @@ pub async fn run(app: Arc<App>) {
     {
         tracing::debug!(%error, "deliveries of the run before wait for their lease to end");
     }
-    let mut node = Node { app: Arc::clone(&app), attempts: JoinSet::new(), busy: HashMap::new(), turn: 0 };
+    let mut node = Node { app: Arc::clone(&app), attempts: JoinSet::new(), busy: Busy::default(), turn: 0 };
     let mut next_sweep = app.clock.now();
     while !app.is_stopping() {
         if let Err(error) = node.look().await {
@@ -55,11 +59,45 @@ pub async fn run(app: Arc<App>) {
 struct Node {
     app: Arc<App>,
     /// Tasks of their own: one that waits for the database must not wait for this one, which may do so too.
-    attempts: JoinSet<WebhookId>,
-    /// Attempts under way by receiver.
-    busy: HashMap<WebhookId, usize>,
+    attempts: JoinSet<(OrgId, WebhookId)>,
+    busy: Busy,
     /// Whose turn it is to be first when there are more receivers than places.
     turn: usize,
+}
+
+/// Attempts under way.
+#[derive(Default)]
+struct Busy {
+    receivers: HashMap<WebhookId, usize>,
+    orgs: HashMap<OrgId, usize>,
+}
+
+impl Busy {
+    /// How many more there may be to this receiver.
+    fn room(&self, org: OrgId, webhook: WebhookId) -> usize {
+        let of_receiver = self.receivers.get(&webhook).copied().unwrap_or(0);
+        let of_org = self.orgs.get(&org).copied().unwrap_or(0);
+        PER_RECEIVER.saturating_sub(of_receiver).min(PER_ORG.saturating_sub(of_org))
+    }
+
+    fn begin(&mut self, org: OrgId, webhook: WebhookId) {
+        *self.receivers.entry(webhook).or_default() += 1;
+        *self.orgs.entry(org).or_default() += 1;
+    }
+
+    fn end(&mut self, org: OrgId, webhook: WebhookId) {
+        one_less(&mut self.receivers, webhook);
+        one_less(&mut self.orgs, org);
+    }
+}
+
+fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
 }
 
 impl Node {
@@ -71,15 +109,14 @@ impl Node {
             let first = self.turn % due.len();
             due.rotate_left(first);
         }
-        for (_, webhook) in due {
-            self.fill(webhook).await?;
+        for (org, webhook) in due {
+            self.fill(org, webhook).await?;
         }
         Ok(())
     }
 
-    async fn fill(&mut self, webhook: WebhookId) -> Result<(), StoreError> {
-        let busy = self.busy.get(&webhook).copied().unwrap_or(0);
-        let room = PER_RECEIVER.saturating_sub(busy).min(OVERALL.saturating_sub(self.attempts.len()));
+    async fn fill(&mut self, org: OrgId, webhook: WebhookId) -> Result<(), StoreError> {
+        let room = self.busy.room(org, webhook).min(OVERALL.saturating_sub(self.attempts.len()));
         if room == 0 {
             return Ok(());
         }
@@ -88,13 +125,13 @@ impl Node {
         let most = i64::try_from(room).unwrap_or(1);
         let taken = deliveries::claim(&self.app.db, webhook, most, &lease, now, now.plus(LEASE)).await?;
         for due in taken {
-            *self.busy.entry(webhook).or_default() += 1;
+            self.busy.begin(org, webhook);
             let (app, lease) = (Arc::clone(&self.app), lease.clone());
             self.attempts.spawn(async move {
                 if let Err(error) = attempt(&app, &due, &lease).await {
                     tracing::warn!(%error, delivery = %due.id, "an attempt could not be noted; it is made again");
                 }
-                due.webhook_id
+                (due.org_id, due.webhook_id)
             });
         }
         Ok(())
@@ -111,18 +148,13 @@ impl Node {
                 () = app.stopping() => return,
                 Some(finished) = self.attempts.join_next() => finished,
             };
-            let Ok(finished) = finished else {
+            let Ok((org, webhook)) = finished else {
                 // One that panicked has not said whose it was.
-                self.busy.clear();
+                self.busy = Busy::default();
                 continue;
             };
-            if let Some(busy) = self.busy.get_mut(&finished) {
-                *busy -= 1;
-                if *busy == 0 {
-                    self.busy.remove(&finished);
-                }
-            }
-            if let Err(error) = self.fill(finished).await {
+            self.busy.end(org, webhook);
+            if let Err(error) = self.fill(org, webhook).await {
                 tracing::debug!(%error, "a webhook waits");
             }
         }

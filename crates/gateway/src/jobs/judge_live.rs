@@ -11,6 +11,7 @@ use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
+use super::export_verdicts::{self, ExportVerdicts};
 use super::{Context, Done, Failure, Job};
 use crate::auth;
 use crate::evals::{self, NoVerdict};
@@ -26,6 +27,7 @@ pub struct Rows {
 
 /// Verdicts are kept as soon as there are so many, so that little is lost.
 const AT_ONCE: usize = 50;
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Job for JudgeLive {
     const NAME: &'static str = "judge_live";
@@ -63,6 +65,9 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     let metadata = Map::from_iter([("eval_id".to_owned(), json!(eval.id))]);
     let mut again = None;
     for ids in left.chunks(AT_ONCE) {
+        if export_verdicts::is_behind(app).await? {
+            return Ok(Done::Later(PAUSE));
+        }
         let mut results = Vec::new();
         let mut wait = None;
         for row in logs::of_ids(&app.logs, org, ids, true).await? {
@@ -87,9 +92,18 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
                 }
             }
         }
+        let told = ExportVerdicts {
+            results: results.iter().map(|result| result.id).collect(),
+            ..Default::default()
+        };
+        let told = told.wanted(app, org).await?;
         let mut tx = app.db.begin().await?;
         store::add_live(&mut tx, org, eval.id, results, app.clock.now()).await?;
+        let queued = export_verdicts::enqueue(app, &mut tx, org, told.as_ref()).await?;
         tx.commit().await?;
+        if let Some(queued) = queued {
+            queued.committed(app);
+        }
         if let Some(wait) = wait {
             return Ok(Done::Later(wait));
         }

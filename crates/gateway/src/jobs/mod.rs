@@ -5,6 +5,7 @@
 
 pub mod deliver_export;
 pub mod deliver_webhook;
+pub mod export_verdicts;
 pub mod judge_live;
 pub mod judge_skill;
 pub mod run_eval;
@@ -131,9 +132,10 @@ pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
     app.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
     app.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
     app.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(app)));
+    app.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(app)));
     app.spawn(judge_skill::schedule(Arc::clone(app)));
     app.spawn(deliver_webhook::run(Arc::clone(app)));
-    app.spawn(deliver_export::run(Arc::clone(app)));
+    app.spawn_behind(deliver_export::run(Arc::clone(app)));
     Ok(())
 }
 

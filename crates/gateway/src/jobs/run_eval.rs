@@ -13,6 +13,7 @@ use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::export_verdicts::{self, ExportVerdicts};
 use super::{Context, Done, Failure, Job};
 use crate::auth::{self, Identity};
 use crate::evals::target::{self, Case, Target};
@@ -54,6 +55,9 @@ impl Job for RunEval {
             if app.is_stopping() {
                 return Ok(Done::Later(Duration::ZERO));
             }
+            if export_verdicts::is_behind(app).await? {
+                return Ok(Done::Later(PAUSE));
+            }
             let items = store::pending(&app.db, run.id, work.at_once()).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
@@ -62,7 +66,7 @@ impl Job for RunEval {
                 let _ = tokio::time::timeout(pause, app.stopping()).await;
             }
             let (outcomes, wait) = work.judge(items).await?;
-            if !store::record(&app.db, &run, outcomes, app.clock.now()).await? {
+            if !record(context, &run, outcomes).await? {
                 return Ok(Done::Finished);
             }
             if let Some(wait) = wait {
@@ -77,6 +81,27 @@ impl Job for RunEval {
         let app = context.app;
         store::end(&app.db, context.org, self.run, Status::Failed, Some(why), app.clock.now()).await
     }
+}
+
+/// Notes what became of items, and has exports told of the verdicts on log rows. False when the run is at its end.
+async fn record(context: &Context<'_>, run: &Run, outcomes: Vec<Outcome>) -> Result<bool, StoreError> {
+    let app = context.app;
+    let judged = outcomes.iter().filter_map(|outcome| match outcome {
+        Outcome::Judged(result) => result.log_id.map(|_| result.id),
+        Outcome::Again { .. } | Outcome::Error { .. } => None,
+    });
+    let told = ExportVerdicts { results: judged.collect(), ..Default::default() };
+    let told = told.wanted(app, context.org).await?;
+    let mut tx = app.db.begin().await?;
+    if !store::record(&mut tx, run, outcomes, app.clock.now()).await? {
+        return Ok(false);
+    }
+    let queued = export_verdicts::enqueue(app, &mut tx, context.org, told.as_ref()).await?;
+    tx.commit().await?;
+    if let Some(queued) = queued {
+        queued.committed(app);
+    }
+    Ok(true)
 }
 
 /// Everything has been tried: a run that judged nothing has failed, and says why.

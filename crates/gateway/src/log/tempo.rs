@@ -62,6 +62,15 @@ impl Watch {
     }
 
     pub fn tempo(&mut self, app: &App) -> Tempo {
+        Tempo::of(self.rate(app), app.spool.backlog(), app.config.spool_bytes)
+    }
+
+    /// The tempo of work that can wait for longer than rows on disk can.
+    pub fn patient_tempo(&mut self, app: &App) -> Tempo {
+        Tempo::of(self.rate(app), 0, app.config.spool_bytes)
+    }
+
+    fn rate(&mut self, app: &App) -> f64 {
         let elapsed = self.at.elapsed();
         if elapsed >= WINDOW {
             let before = std::mem::replace(&mut self.appended, app.spool.appended.load(Ordering::Relaxed));
@@ -69,7 +78,7 @@ impl Watch {
             self.rate = f64::from(rows) / elapsed.as_secs_f64();
             self.at = Instant::now();
         }
-        Tempo::of(self.rate, app.spool.backlog(), app.config.spool_bytes)
+        self.rate
     }
 }
 

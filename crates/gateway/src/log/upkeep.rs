@@ -29,7 +29,7 @@ pub async fn run(app: Arc<App>) {
         match sweep(&app, now).await {
             // There may be more: go on at the next tick.
             Ok(removed) if removed > 0 => {
-                tracing::info!(removed, "log rows past their retention were removed");
+                tracing::info!(removed, "log rows and verdicts past their retention were removed");
             }
             Ok(_) => next_sweep = now.plus(SWEEP_EVERY),
             Err(error) => {
@@ -54,6 +54,7 @@ async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
 
 async fn sweep(app: &App, now: Timestamp) -> Result<u64, StoreError> {
     let overrides = orgs::log_retentions(&app.db).await?;
-    verdicts::sweep(&app.db, now, app.config.log_retention_days, &overrides).await?;
-    logs::sweep(&app.quiet_logs, now, app.config.log_retention_days, &overrides).await
+    let days = app.config.log_retention_days;
+    let judged = verdicts::sweep(&app.db, now, days, &overrides).await?;
+    Ok(judged + logs::sweep(&app.quiet_logs, now, days, &overrides).await?)
 }

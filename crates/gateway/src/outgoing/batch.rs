@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -11,8 +12,9 @@ use gateway_core::exports::{Kind, batch_id, otlp_endpoint};
 use gateway_core::ids::{EventId, OrgId};
 use gateway_core::log_view::LogDetail;
 use gateway_core::logs::LogRow;
-use gateway_core::otlp::leave;
-use gateway_core::otlp::proto::{ExportTraceServiceResponse, Span};
+use gateway_core::otlp::batch::Batch;
+use gateway_core::otlp::leave::{self, EvaluationResult};
+use gateway_core::otlp::proto::ExportTraceServiceResponse;
 use gateway_core::signing;
 use gateway_core::time::Timestamp;
 use gateway_store::exports::Export;
@@ -29,31 +31,98 @@ use crate::auth::sealed_place;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub struct Message {
-    pub url: String,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+    url: String,
+    headers: HeaderMap,
+    body: Bytes,
+    /// What its owner wants nobody else to see.
+    secrets: Vec<String>,
 }
 
-/// Makes the request for these rows, away from the threads that others wait for.
+/// Shorter parts of a header are no secrets, or would be found everywhere.
+const SHORTEST_SECRET: usize = 6;
+
+impl Message {
+    /// The rest of a message whose headers are those of the export's owner so far.
+    fn new(url: String, own: HeaderMap, ours: HeaderMap, body: Bytes) -> Self {
+        let values = own.values().filter_map(|value| value.to_str().ok());
+        let secrets = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or(value)]);
+        let secrets = secrets.filter(|part| part.len() >= SHORTEST_SECRET).map(ToOwned::to_owned).collect();
+        let mut headers = own;
+        headers.extend(ours);
+        Self { url, headers, body, secrets }
+    }
+
+    pub async fn send(self, app: &App) -> Sent {
+        let mut sent = post(app, &self.url, self.headers, self.body, ANSWER_BYTES).await;
+        sent.hide(&self.secrets);
+        sent
+    }
+}
+
+/// What goes into a request.
+#[derive(Debug, Default)]
+pub struct Contents {
+    pub rows: Vec<LogRow>,
+    /// Each with its row, which may have left long ago.
+    pub verdicts: Vec<(LogRow, EvaluationResult)>,
+    /// With what was said.
+    pub content: bool,
+}
+
+/// Rows and bytes that are worked on between two pauses.
+const STEP_ROWS: usize = 8;
+const STEP_BYTES: usize = 16 << 10;
+
+/// Makes the request, away from the threads that others wait for, or in small steps with pauses between them.
 pub async fn encode(
     app: &Arc<App>,
-    export: Export,
-    rows: Vec<LogRow>,
-    content: bool,
+    export: &Arc<Export>,
+    contents: Contents,
+    pause: Duration,
 ) -> Result<Message, String> {
-    let app = Arc::clone(app);
-    let made = tokio::task::spawn_blocking(move || match export.kind {
-        Kind::Otlp => {
-            let spans = rows.iter().flat_map(|row| leave::spans(row, content)).collect();
-            otlp(&app, &export, spans)
-        }
-        Kind::Webhook => {
-            let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-            let traces = rows.iter().map(|row| LogDetail::new(row, None)).collect();
-            webhook(&app, &export, &batch_id(export.id, &ids).to_string(), traces, false)
-        }
-    });
-    made.await.unwrap_or_else(|_| Err("the batch could not be made".into()))
+    if pause.is_zero() || export.kind == Kind::Webhook {
+        let (app, export) = (Arc::clone(app), Arc::clone(export));
+        let made = tokio::task::spawn_blocking(move || match export.kind {
+            Kind::Otlp => {
+                let mut batch = Batch::default();
+                add_rows(&mut batch, &contents.rows, contents.content);
+                add_verdicts(&mut batch, &contents.verdicts, contents.content);
+                otlp(&app, &export, batch)
+            }
+            Kind::Webhook => {
+                let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).collect();
+                let traces = contents.rows.iter().map(|row| LogDetail::new(row, None)).collect();
+                webhook(&app, &export, &batch_id(export.id, &ids).to_string(), traces, false)
+            }
+        });
+        return made.await.unwrap_or_else(|_| Err("the batch could not be made".into()));
+    }
+    let mut batch = Batch::default();
+    for rows in contents.rows.chunks(STEP_ROWS) {
+        add_rows(&mut batch, rows, contents.content);
+        tokio::time::sleep(pause).await;
+    }
+    add_verdicts(&mut batch, &contents.verdicts, contents.content);
+    let (head, spans) = batch.finish(export.org_id, VERSION);
+    let mut packed = packer(spans.len());
+    packed.write_all(&head).map_err(unpacked)?;
+    for bytes in spans.chunks(STEP_BYTES) {
+        packed.write_all(bytes).map_err(unpacked)?;
+        tokio::time::sleep(pause).await;
+    }
+    otlp_message(app, export, packed)
+}
+
+fn add_rows(batch: &mut Batch, rows: &[LogRow], content: bool) {
+    for row in rows {
+        leave::spans(row, content).iter().for_each(|span| batch.add(span));
+    }
+}
+
+fn add_verdicts(batch: &mut Batch, verdicts: &[(LogRow, EvaluationResult)], content: bool) {
+    for (row, verdict) in verdicts {
+        batch.add(&leave::evaluation_span(row, verdict, content));
+    }
 }
 
 /// A delivery without a row, to see whether the destination takes any.
@@ -61,12 +130,14 @@ pub async fn test(app: &App, export: &Export) -> Sent {
     let id: EventId = app.new_id();
     let message = match export.kind {
         Kind::Otlp => {
-            otlp(app, export, vec![leave::test_span(export.org_id, &id.to_string(), app.clock.now())])
+            let mut batch = Batch::default();
+            batch.add(&leave::test_span(export.org_id, &id.to_string(), app.clock.now()));
+            otlp(app, export, batch)
         }
         Kind::Webhook => webhook(app, export, &id.to_string(), Vec::new(), true),
     };
     match message {
-        Ok(Message { url, headers, body }) => post(app, &url, headers, body, ANSWER_BYTES).await,
+        Ok(message) => message.send(app).await,
         Err(why) => Sent::failed(why),
     }
 }
@@ -86,15 +157,28 @@ pub fn rejected(kind: Kind, answer: &[u8]) -> (i64, Option<String>) {
     }
 }
 
-fn otlp(app: &App, export: &Export, spans: Vec<Span>) -> Result<Message, String> {
-    let plain = leave::request(export.org_id, VERSION, spans).encode_to_vec();
-    let mut packed = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
-    let packed = packed.write_all(&plain).and_then(|()| packed.finish());
-    let body = packed.map_err(|error| format!("the batch could not be packed: {error}"))?.into();
-    let mut headers = own_headers(app, export)?;
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    Ok(Message { url: otlp_endpoint(&export.endpoint), headers, body })
+fn otlp(app: &App, export: &Export, batch: Batch) -> Result<Message, String> {
+    let (head, spans) = batch.finish(export.org_id, VERSION);
+    let mut packed = packer(spans.len());
+    packed.write_all(&head).and_then(|()| packed.write_all(&spans)).map_err(unpacked)?;
+    otlp_message(app, export, packed)
+}
+
+fn packer(length: usize) -> GzEncoder<Vec<u8>> {
+    GzEncoder::new(Vec::with_capacity(length / 4), Compression::fast())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unpacked(error: std::io::Error) -> String {
+    format!("the batch could not be packed: {error}")
+}
+
+fn otlp_message(app: &App, export: &Export, packed: GzEncoder<Vec<u8>>) -> Result<Message, String> {
+    let body = packed.finish().map_err(unpacked)?.into();
+    let mut ours = HeaderMap::new();
+    ours.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+    ours.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    Ok(Message::new(otlp_endpoint(&export.endpoint), own_headers(app, export)?, ours, body))
 }
 
 #[derive(Serialize)]
@@ -132,9 +216,8 @@ fn webhook(
     if let Some(secret) = open(app, export, "secret", export.secret.as_deref())? {
         keys.push(signing::key_of(&secret).map_err(|error| error.to_string())?);
     }
-    let mut headers = own_headers(app, export)?;
-    headers.extend(signed_headers(app, &keys, id, &body));
-    Ok(Message { url: export.endpoint.clone(), headers, body: body.into() })
+    let ours = signed_headers(app, &keys, id, &body);
+    Ok(Message::new(export.endpoint.clone(), own_headers(app, export)?, ours, body.into()))
 }
 
 fn own_headers(app: &App, export: &Export) -> Result<HeaderMap, String> {

@@ -42,6 +42,15 @@ impl Sent {
     pub fn is_success(&self) -> bool {
         matches!(self.status, Some(200..=299))
     }
+
+    /// A destination may repeat what it was sent. Whoever reads its answer is not to see what authenticates us there.
+    pub fn hide(&mut self, secrets: &[String]) {
+        for secret in secrets {
+            if memchr::memmem::find(&self.body, secret.as_bytes()).is_some() {
+                self.body = String::from_utf8_lossy(&self.body).replace(secret, "…").into();
+            }
+        }
+    }
 }
 
 /// Posts a body. Of the answer, about `keep` bytes are read.

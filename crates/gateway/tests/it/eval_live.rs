@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use gateway_core::evaluators::is_sampled;
+use gateway_core::time::DAY;
 use serde_json::{Value, json};
 
 use crate::on_both;
+use crate::support::rows::row;
 use crate::support::{Account, TestApp};
 
 async fn chat(app: &TestApp, by: &Account, text: &str) -> i64 {
@@ -101,4 +103,71 @@ on_both!(what_the_gateway_asked_itself_is_not_judged, |app| async move {
     assert_eq!((results(&app, &ada, &judge).await.len(), results(&app, &ada, &rows).await.len()), (1, 1));
     let own = app.get("/api/v1/logs?source=api").bearer(&ada.token).send().await.expect(200);
     assert_eq!(own["logs"].as_array().unwrap().len(), 1);
+});
+
+on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    let now = app.app.clock.now();
+    let (old, recent) = (row(&ada, now.plus(-20 * DAY)), row(&ada, now));
+    let kept = row(&eve, now.plus(-20 * DAY));
+    app.write(&[old.clone(), recent.clone(), kept.clone()]).await;
+    let mut runs = Vec::new();
+    for (by, ids) in [(&ada, vec![old.id, recent.id]), (&eve, vec![kept.id])] {
+        let eval = app.eval(by, "static", "is_json", json!({})).await;
+        let run = app.eval_run(by, &eval, json!({"log_ids": ids})).await;
+        for id in &ids {
+            // Verdicts of others come with a plan; here they are written as they would be then.
+            let verdict = gateway_store::verdicts::LogVerdict {
+                id: app.app.new_id(),
+                org_id: by.org_id.parse().unwrap(),
+                log_id: *id,
+                source: "ragas".into(),
+                score: 1.0,
+                passed: true,
+                details: serde_json::Map::new(),
+                external_ref: String::new(),
+                created_at: now,
+            };
+            let mut tx = app.app.db.begin().await.unwrap();
+            gateway_store::verdicts::insert(&mut tx, &verdict).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        runs.push((by, run));
+    }
+    let case = app.dataset(&ada, &[json!({"input": "{}", "expected": "{}"})]).await;
+    let eval = app.eval(&ada, "static", "is_json", json!({})).await;
+    let body = json!({"eval_id": eval["id"]});
+    let of_cases =
+        app.post(&format!("/api/v1/datasets/{case}/eval"), body).bearer(&ada.token).send().await.expect(202);
+    let of_cases = app.end_of_run(&ada, &of_cases).await;
+
+    let overrides = [(eve.org_id.parse().unwrap(), 100)];
+    let sweep = async |at| gateway_store::verdicts::sweep(&app.app.db, at, 30, &overrides).await.unwrap();
+    assert_eq!(sweep(now.plus(15 * DAY)).await, 2, "one verdict of each kind");
+    assert_eq!(sweep(now.plus(15 * DAY)).await, 0);
+    let judged = async |by: &Account, run: &Value| {
+        let results = app.run_results(by, run).await["results"].as_array().unwrap().clone();
+        results.iter().map(|result| result["log_id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(runs[0].0, &runs[0].1).await, [json!(recent.id)]);
+    assert_eq!(
+        judged(runs[1].0, &runs[1].1).await,
+        [json!(kept.id)],
+        "who keeps rows for longer keeps verdicts too"
+    );
+    let run = app
+        .get(&format!("/api/v1/evals/runs/{}", runs[0].1["id"]))
+        .bearer(&ada.token)
+        .send()
+        .await
+        .expect(200);
+    assert_eq!(run["completed"], 2, "what a run came to stays");
+    // Its result of the recent row, its two items, and the verdict on that row.
+    assert_eq!(sweep(now.plus(45 * DAY)).await, 4);
+    assert!(judged(runs[0].0, &runs[0].1).await.is_empty());
+    assert_eq!(
+        app.run_results(&ada, &of_cases).await["results"].as_array().unwrap().len(),
+        1,
+        "cases are no rows"
+    );
 });

@@ -221,6 +221,8 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
         &theirs.dataset,
         &theirs.rubric,
         &theirs.budget,
+        &theirs.webhook,
+        &theirs.export,
     ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }

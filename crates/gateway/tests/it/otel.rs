@@ -206,3 +206,43 @@ on_both!(what_was_said_is_kept_only_when_the_organization_allows_it, |app| async
     let row = rows(&app, &ada, 1).await.remove(0);
     assert_eq!((&row["request_stored"], &row["preview"]), (&json!("off"), &Value::Null));
 });
+
+on_both!(few_bytes_that_would_fill_the_memory_are_refused, |app| async move {
+    let ada = app.signup("acme").await;
+    let send = async |kind: &str, body: Vec<u8>| {
+        let call = app.call(http::Method::POST, TRACES).key(&ada.api_key).header("content-type", kind);
+        call.header("content-encoding", "gzip").raw(gzip(&body)).send().await
+    };
+    let spans = b"\x12\x00".repeat(600_000);
+    let around = |field: u8, inner: &[u8]| {
+        let mut outer = vec![field];
+        prost::encode_length_delimiter(inner.len(), &mut outer).unwrap();
+        [outer, inner.to_vec()].concat()
+    };
+    let empty = around(0x0a, &around(0x12, &spans));
+    let refused = send("application/x-protobuf", empty).await.expect_error(413, "payload_too_large");
+    assert!(refused["message"].as_str().unwrap().contains("smaller batches"), "{refused}");
+    let lists = format!(r#"{{"resourceSpans": [{}]}}"#, ["[]"; 600_000].join(","));
+    send("application/json", lists.into_bytes()).await.expect_error(413, "payload_too_large");
+});
+
+on_both!(openinference_spans_become_rows_too, |app| async move {
+    let ada = app.signup("acme").await;
+    let mut llm = span(&app, 1);
+    llm["attributes"] = json!([
+        attribute("openinference.span.kind", &json!("LLM")),
+        attribute("llm.model_name", &json!("gpt-4o")),
+        attribute("llm.token_count.prompt", &json!(1_000)),
+        attribute("llm.token_count.completion", &json!(100)),
+        attribute("llm.input_messages.0.message.role", &json!("user")),
+        attribute("llm.input_messages.0.message.content", &json!("find the walrus")),
+    ]);
+    let mut chain = span(&app, 2);
+    chain["attributes"] = json!([attribute("openinference.span.kind", &json!("CHAIN"))]);
+    assert_eq!(send_json(&app, &ada, &batch(&[llm, chain])).await.expect(200), json!({}));
+    let rows = rows(&app, &ada, 1).await;
+    assert_eq!(rows.len(), 1);
+    assert_eq!((&rows[0]["provider"], &rows[0]["model"]), (&json!("openai"), &json!("gpt-4o")));
+    assert_eq!((&rows[0]["total_tokens"], &rows[0]["preview"]), (&json!(1_100), &json!("find the walrus")));
+    assert!(rows[0]["cost_usd"].as_f64().unwrap() > 0.0);
+});

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::TestApp;
 use crate::support::check::{assert_id, fields, time};
-use crate::support::receiver::{PATIENCE, is_signed_by};
-use crate::upstream::{Refusing, Reply, Signal, Upstream};
+use crate::support::receiver::{PATIENCE, is_signed_by, receiver};
+use crate::upstream::{Refusing, Reply, Signal};
 
 fn is(status: &'static str) -> impl Fn(&Value) -> bool {
     move |delivery| delivery["status"] == status
@@ -17,13 +17,6 @@ fn is(status: &'static str) -> impl Fn(&Value) -> bool {
 
 fn attempts(delivery: &Value) -> usize {
     delivery["attempts"].as_array().unwrap().len()
-}
-
-/// A receiver that always answers like this.
-async fn receiver(reply: Reply) -> Upstream {
-    let upstream = Upstream::start().await;
-    upstream.always(reply);
-    upstream
 }
 
 on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
@@ -258,6 +251,45 @@ on_both!(a_slow_receiver_delays_nobody_else, |app| async move {
     assert_eq!(slow.arrivals().len(), 4, "so many at once to one receiver, and no more");
     signal.give();
     slow.wait_for_requests(20, PATIENCE).await;
+});
+
+on_both!(a_receiver_that_says_nothing_has_failed_after_fifteen_seconds, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let silent = receiver(Reply::silence().then_hang()).await;
+    // The head in time, the end never: it is an answer all the same.
+    let endless = receiver(Reply::new(200).claiming_length(100).piece("thanks").then_hang()).await;
+    let (first, second) = (
+        app.hook(&ada, &silent.url(), &["key.create"]).await,
+        app.hook(&ada, &endless.url(), &["key.create"]).await,
+    );
+    app.make_key(&ada.token, json!({"name": "k"})).await;
+    silent.wait_for_aborts(1, Duration::from_secs(20)).await;
+    let failed = app.delivery(&ada, &first, "attempted", |d| attempts(d) == 1).await;
+    let attempt = &failed["attempts"][0];
+    assert_eq!((&failed["status"], &attempt["status_code"]), (&json!("pending"), &Value::Null));
+    assert!(attempt["error"].as_str().unwrap().contains("15000 ms"), "{attempt}");
+    assert!(attempt["latency_ms"].as_i64().unwrap() >= 15_000);
+    let taken = app.delivery(&ada, &second, "delivered", is("delivered")).await;
+    assert_eq!(taken["attempts"][0]["response_body"], "thanks");
+});
+
+on_both!(nobodys_dead_receivers_can_take_all_places, |app| async move {
+    let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
+    let dead = receiver(Reply::silence().then_hang()).await;
+    let alive = receiver(Reply::new(200)).await;
+    for _ in 0..100 {
+        app.hook(&eve, &dead.url(), &["key.create"]).await;
+    }
+    let more = app.post("/api/v1/webhooks", json!({"url": dead.url()})).bearer(&eve.token).send().await;
+    more.expect_error(409, "conflict");
+    for number in 0..5 {
+        app.make_key(&eve.token, json!({"name": format!("k{number}")})).await;
+    }
+    dead.wait_until(PATIENCE, "sixteen at once", || dead.arrivals().len() >= 16).await;
+    app.hook(&ada, &alive.url(), &["key.create"]).await;
+    app.make_key(&ada.token, json!({"name": "k"})).await;
+    alive.wait_for_requests(1, Duration::from_secs(5)).await;
+    assert_eq!(dead.arrivals().len(), 16, "so many of one organization at once, and no more");
 });
 
 on_both!(a_rotated_secret_signs_beside_the_old_one_for_a_while, |app| async move {

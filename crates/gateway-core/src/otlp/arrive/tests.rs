@@ -1,8 +1,11 @@
 //! Tests of spans that become rows.
 
+use prost::Message as _;
 use serde_json::json;
 
 use super::*;
+use crate::otlp::batch::Batch;
+use crate::otlp::leave::spans;
 use crate::time::DAY;
 
 const NOW: Timestamp = Timestamp(1_794_700_000_000);
@@ -193,8 +196,10 @@ fn a_span_that_left_here_comes_back_as_what_it_was() {
         text("gen_ai.input.messages", r#"[{"role":"user","parts":[{"type":"text","content":"x"}]}]"#),
     ]);
     let first = only(take(&attributes));
-    let spans = crate::otlp::leave::spans(&first, true);
-    let request = crate::otlp::leave::request(first.org_id, "1", spans);
+    let mut batch = Batch::default();
+    spans(&first, true).iter().for_each(|span| batch.add(span));
+    let (head, rest) = batch.finish(first.org_id, "1");
+    let request = ExportTraceServiceRequest::decode(&[head, rest].concat()[..]).unwrap();
     let prices = PriceTable::builtin().unwrap();
     let sender = Sender {
         org: first.org_id,

@@ -1,11 +1,13 @@
 //! Tests of rows that become spans.
 
+use prost::Message as _;
 use serde_json::{Map, json};
 
 use super::*;
 use crate::llm::Shape;
 use crate::logs::{Level, Stored, Tokens};
-use crate::otlp::proto::Any;
+use crate::otlp::batch::Batch;
+use crate::otlp::proto::{Any, ExportTraceServiceRequest};
 
 fn row() -> LogRow {
     LogRow {
@@ -207,34 +209,55 @@ fn a_failure_says_what_it_was() {
 }
 
 #[test]
-fn verdicts_are_events_below_the_call() {
+fn a_verdict_is_an_event_below_the_call() {
     let row = row();
     let result = EvaluationResult {
         id: "v-1".into(),
         name: "ragas".into(),
-        score: Some(0.75),
-        passed: Some(false),
-        explanation: Some("too short".into()),
+        score: 0.75,
+        passed: false,
+        explanation: None,
         at: Timestamp(1_794_700_001_000),
     };
-    let spans = evaluation_spans(&row, &[result]);
-    assert_eq!(spans[0].parent_span_id, super::spans(&row, false)[0].span_id);
-    let event = &spans[0].events[0];
-    assert_eq!(event.name, "gen_ai.evaluation.result");
-    let holder = Span { attributes: event.attributes.clone(), ..Span::default() };
-    assert_eq!(text(&holder, "gen_ai.evaluation.name").as_deref(), Some("ragas"));
-    assert_eq!(value(&holder, "gen_ai.evaluation.score.value"), Some(Any::Double(0.75)));
-    assert_eq!(text(&holder, "gen_ai.evaluation.score.label").as_deref(), Some("failed"));
-    assert_eq!(text(&holder, "gen_ai.evaluation.explanation").as_deref(), Some("too short"));
+    let result = result.explained(&"too short ".repeat(1_000));
+    let span = evaluation_span(&row, &result, true);
+    let call = &spans(&row, false)[0];
+    assert_eq!((&span.parent_span_id, &span.trace_id), (&call.span_id, &call.trace_id));
+    assert_eq!((span.events.len(), span.events[0].name.as_str()), (1, "gen_ai.evaluation.result"));
+    let holder = |span: &Span| Span { attributes: span.events[0].attributes.clone(), ..Span::default() };
+    let told = holder(&span);
+    assert_eq!(text(&told, "gen_ai.evaluation.name").as_deref(), Some("ragas"));
+    assert_eq!(value(&told, "gen_ai.evaluation.score.value"), Some(Any::Double(0.75)));
+    assert_eq!(text(&told, "gen_ai.evaluation.score.label").as_deref(), Some("failed"));
+    assert_eq!(value(&told, "gateway.log_id"), Some(Any::Int(row.id)));
+    let why = text(&told, "gen_ai.evaluation.explanation").unwrap();
+    assert!(why.starts_with("too short") && why.len() == 2_000);
+    let without = holder(&evaluation_span(&row, &result, false));
+    assert_eq!(text(&without, "gen_ai.evaluation.explanation"), None, "it may quote what was said");
+    let other = EvaluationResult { id: "v-2".into(), ..result.clone() };
+    assert_ne!(evaluation_span(&row, &other, true).span_id, span.span_id);
+    assert_eq!(evaluation_span(&row, &result, true), span, "a verdict that is sent twice is the same span");
+    assert_eq!(result.explained(" ").explanation, None);
 }
 
 #[test]
-fn a_request_names_the_gateway_and_the_conventions() {
-    let request = request(row().org_id, "1.2.3", spans(&row(), false));
+fn a_request_names_the_gateway_and_the_conventions_around_its_spans() {
+    let two = [spans(&row(), true), spans(&LogRow { id: 8_000_000_000, ..row() }, false)].concat();
+    let mut batch = Batch::default();
+    two.iter().for_each(|span| batch.add(span));
+    let (head, rest) = batch.finish(row().org_id, "1.2.3");
+    let request = ExportTraceServiceRequest::decode(&[head, rest].concat()[..]).unwrap();
+    assert_eq!(request.resource_spans.len(), 1);
     let resource = &request.resource_spans[0];
     let attributes = resource.resource.as_ref().unwrap().attributes.clone();
     let holder = Span { attributes, ..Span::default() };
     assert_eq!(text(&holder, "service.name").as_deref(), Some("gateway"));
     assert_eq!(text(&holder, "service.version").as_deref(), Some("1.2.3"));
-    assert_eq!(resource.scope_spans[0].schema_url, "https://opentelemetry.io/schemas/1.41.0");
+    assert_eq!(text(&holder, "gateway.org_id"), Some(row().org_id.to_string()));
+    assert_eq!(resource.schema_url, "https://opentelemetry.io/schemas/1.41.0");
+    let [scope] = &resource.scope_spans[..] else { panic!("one scope") };
+    assert_eq!(scope.schema_url, resource.schema_url);
+    let named = scope.scope.as_ref().map(|scope| (scope.name.as_str(), scope.version.as_str()));
+    assert_eq!(named, Some(("gateway", "1.2.3")));
+    assert_eq!(scope.spans, two);
 }

@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::auth::sealed_place;
 use crate::problem::{Outcome, Problem};
 
-const MOST_WEBHOOKS: i64 = 500;
+const MOST_WEBHOOKS: i64 = 100;
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
 const MAX_OVERLAP_HOURS: i64 = 720;
 

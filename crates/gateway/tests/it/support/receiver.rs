@@ -1,14 +1,18 @@
 //! Receivers of webhooks and exports: making them, and checking what they were sent with another library than ours.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::read::GzDecoder;
+use gateway_core::otlp::proto::{Any, ExportTraceServiceRequest, KeyValue, Span};
+use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{Account, TestApp};
-use crate::upstream::Request;
+use crate::upstream::{Reply, Request, Upstream};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -93,6 +97,51 @@ impl TestApp {
         }
         panic!("the export never was {what}: {last}");
     }
+}
+
+/// A receiver that always answers like this.
+pub async fn receiver(reply: Reply) -> Upstream {
+    let upstream = Upstream::start().await;
+    upstream.always(reply);
+    upstream
+}
+
+/// An export of OTLP traces to this receiver.
+pub fn otlp(upstream: &Upstream) -> Value {
+    json!({"name": "collector", "kind": "otlp", "endpoint": upstream.url()})
+}
+
+/// An export of signed batches to this receiver.
+pub fn webhook(upstream: &Upstream) -> Value {
+    json!({"name": "hook", "kind": "webhook", "endpoint": upstream.url(), "secret": "abc"})
+}
+
+/// The spans in a request, which is packed.
+pub fn spans(request: &Request) -> Vec<Span> {
+    assert_eq!(request.header("content-encoding"), Some("gzip"));
+    assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+    let mut plain = Vec::new();
+    GzDecoder::new(&request.body[..]).read_to_end(&mut plain).unwrap();
+    let message = ExportTraceServiceRequest::decode(&plain[..]).unwrap();
+    message.resource_spans.into_iter().flat_map(|r| r.scope_spans).flat_map(|s| s.spans).collect()
+}
+
+pub fn attribute(attributes: &[KeyValue], name: &str) -> Option<Any> {
+    attributes.iter().find(|pair| pair.key == name)?.value.clone()?.value
+}
+
+/// The row that a span is of.
+pub fn row_of(span: &Span) -> Option<i64> {
+    match attribute(&span.attributes, "gateway.log_id")? {
+        Any::Int(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// The log ids that a webhook destination was sent, over all requests.
+pub fn traces(requests: &[Request]) -> Vec<i64> {
+    let rows = |request: &Request| request.json()["data"]["traces"].as_array().unwrap().clone();
+    requests.iter().flat_map(rows).map(|row| row["id"].as_i64().unwrap()).collect()
 }
 
 /// Do the headers of this request carry a signature by the secret? Checked over the raw bytes.

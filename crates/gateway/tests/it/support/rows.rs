@@ -73,6 +73,18 @@ pub fn with(mut row: LogRow, change: impl FnOnce(&mut LogRow)) -> LogRow {
     row
 }
 
+/// So many rows, one a millisecond, without bodies.
+pub fn many(of: &Account, app: &TestApp, count: usize) -> Vec<LogRow> {
+    let now = app.app.clock.now();
+    (0..count)
+        .map(|number| {
+            with(row(of, now.plus(i64::try_from(number).unwrap())), |row| {
+                (row.request, row.response) = (Vec::new(), Vec::new());
+            })
+        })
+        .collect()
+}
+
 /// A chat request that says this.
 pub fn chat(text: &str) -> Vec<u8> {
     json!({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}).to_string().into_bytes()

@@ -1,0 +1,160 @@
+//! How much a request of others holds, seen before it is read: an empty message takes two bytes, and a hundred times as many
+//! once it is in memory.
+
+/// Messages, or objects and lists, in one request: spans, their attributes and what those hold.
+pub const MOST_PARTS: usize = 500_000;
+/// Deeper than a reader goes.
+const DEEPEST: usize = 100;
+
+/// The messages that hold others.
+#[derive(Clone, Copy)]
+enum Kind {
+    Request,
+    ResourceSpans,
+    Resource,
+    ScopeSpans,
+    Span,
+    Event,
+    KeyValue,
+    AnyValue,
+    Array,
+    Map,
+}
+
+impl Kind {
+    /// What a field holds, when it is one of these.
+    fn below(self, field: u64) -> Option<Self> {
+        Some(match (self, field) {
+            (Self::Request, 1) => Self::ResourceSpans,
+            (Self::ResourceSpans, 1) => Self::Resource,
+            (Self::ResourceSpans, 2) => Self::ScopeSpans,
+            (Self::ScopeSpans, 2) => Self::Span,
+            (Self::Span, 11) => Self::Event,
+            (Self::Resource | Self::Map, 1) | (Self::Span, 9) | (Self::Event, 3) => Self::KeyValue,
+            (Self::KeyValue, 2) | (Self::Array, 1) => Self::AnyValue,
+            (Self::AnyValue, 5) => Self::Array,
+            (Self::AnyValue, 6) => Self::Map,
+            _ => return None,
+        })
+    }
+}
+
+/// Holds this protobuf no more than it may? What is malformed is for the reader to refuse.
+pub fn protobuf_is_bounded(bytes: &[u8]) -> bool {
+    let mut parts = 0;
+    count(bytes, Kind::Request, 0, &mut parts);
+    parts <= MOST_PARTS
+}
+
+/// Counts the messages below this one, until there are too many. None where the bytes make no sense.
+fn count(mut bytes: &[u8], kind: Kind, depth: usize, parts: &mut usize) -> Option<()> {
+    while !bytes.is_empty() && *parts <= MOST_PARTS {
+        let key = varint(&mut bytes)?;
+        match key & 7 {
+            0 => drop(varint(&mut bytes)?),
+            1 => bytes = bytes.get(8..)?,
+            5 => bytes = bytes.get(4..)?,
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                let (inner, rest) = bytes.split_at_checked(length)?;
+                bytes = rest;
+                if let Some(below) = kind.below(key >> 3).filter(|_| depth < DEEPEST) {
+                    *parts += 1;
+                    count(inner, below, depth + 1, parts)?;
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in 0..10 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << (7 * shift);
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The same of JSON.
+pub fn json_is_bounded(bytes: &[u8]) -> bool {
+    let (mut parts, mut at) = (0_usize, 0);
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr3(b'{', b'[', b'"', rest)) {
+        at += found;
+        if bytes.get(at) == Some(&b'"') {
+            at = end_of_text(bytes, at + 1);
+        } else {
+            parts += 1;
+            at += 1;
+        }
+        if parts > MOST_PARTS {
+            return false;
+        }
+    }
+    true
+}
+
+/// Behind the closing quote.
+fn end_of_text(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found;
+        match bytes.get(at) {
+            Some(b'"') => return at + 1,
+            _ => at += 2,
+        }
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::otlp::proto::{
+        Any, AnyValue, Array, ExportTraceServiceRequest, KeyValue, ResourceSpans, ScopeSpans, Span,
+    };
+    use prost::Message as _;
+
+    fn request(span: Span, times: usize) -> Vec<u8> {
+        let scope = ScopeSpans { spans: vec![span; times], ..ScopeSpans::default() };
+        let resource = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+        ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec()
+    }
+
+    #[test]
+    fn small_bytes_that_become_large_are_seen_for_what_they_are() {
+        let pair = || KeyValue { key: "k".into(), value: Some(AnyValue { value: Some(Any::Int(1)) }) };
+        let usual = Span { attributes: (0..30).map(|_| pair()).collect(), ..Span::default() };
+        assert!(protobuf_is_bounded(&request(usual, 5_000)));
+        assert!(!protobuf_is_bounded(&request(Span::default(), MOST_PARTS)), "a megabyte of empty spans");
+        let values = vec![AnyValue::default(); MOST_PARTS];
+        let list =
+            KeyValue { key: "k".into(), value: Some(AnyValue { value: Some(Any::Array(Array { values })) }) };
+        assert!(!protobuf_is_bounded(&request(Span { attributes: vec![list], ..Span::default() }, 1)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_to_the_reader() {
+        for bytes in [&b"\xff\xff\xff"[..], b"\x0a\x7f", b"\x0b\x0a", b"\x0a\x02\x12"] {
+            assert!(protobuf_is_bounded(bytes) && ExportTraceServiceRequest::decode(bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn objects_and_lists_count_and_texts_do_not() {
+        let many = |part: &str, times: usize| {
+            format!(r#"{{"resourceSpans": [{}]}}"#, part.repeat(times)).into_bytes()
+        };
+        assert!(!json_is_bounded(&many("{},", MOST_PARTS)));
+        assert!(!json_is_bounded(&many("[],", MOST_PARTS)));
+        assert!(json_is_bounded(&many("{},", MOST_PARTS - 2)));
+        assert!(json_is_bounded(&many(r#""{[\"{[\\","#, MOST_PARTS)));
+        assert!(!json_is_bounded(&many(r#""\\",{},"#, MOST_PARTS)));
+        assert!(json_is_bounded(br#"{"unclosed \"#));
+    }
+}

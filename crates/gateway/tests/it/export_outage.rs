@@ -1,0 +1,216 @@
+//! Destinations that fail, hang, go or change while rows are on their way, and processes that do: every row arrives all the
+//! same, and nobody else waits.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gateway_store::logs::write_batch;
+use serde_json::json;
+
+use crate::on_both;
+use crate::support::receiver::{PATIENCE, otlp, receiver, row_of, spans, traces, webhook};
+use crate::support::rows::{many, row};
+use crate::support::{Backend, TestApp, fresh_config};
+use crate::upstream::{Reply, Signal, Upstream};
+
+const MANY: usize = 50_000;
+/// Such a destination is given up on after this long.
+const LONGEST: Duration = Duration::from_secs(180);
+
+on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = Upstream::start().await;
+    let id = app.export(&ada, &otlp(&upstream)).await;
+    let rows = many(&ada, &app, MANY);
+    let expected: HashSet<i64> = rows.iter().map(|row| row.id).collect();
+    // Every second answer at first; then every second stretch of time.
+    for number in 0..40 {
+        upstream.push(match number % 4 {
+            0 => Reply::new(503),
+            1 => Reply::refuse().then_reset(),
+            _ => Reply::new(200),
+        });
+    }
+    let writing = async {
+        // Not in order, as requests end.
+        let (late, early): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|row| row.id % 3 == 0);
+        for batch in early.chunks(1_000).chain(late.chunks(1_000)) {
+            write_batch(&app.app.logs, batch).await.unwrap();
+        }
+    };
+    let failing = async {
+        for stretch in 0.. {
+            let fails = if stretch % 4 == 0 { Reply::new(500) } else { Reply::refuse().then_reset() };
+            upstream.always(if stretch % 2 == 0 { fails } else { Reply::new(200) });
+            for _ in 0..4 {
+                // Back-off takes its time; the clock is made to take less.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                app.app.clock.advance(2_000);
+            }
+        }
+    };
+    let watching = async {
+        writing.await;
+        let began = Instant::now();
+        loop {
+            // The session does not live to see the end of so many hours.
+            let path = format!("/api/v1/exports/{id}");
+            let status = app.get(&path).key(&ada.api_key).send().await.expect(200)["status"].clone();
+            if status["delivered"] == MANY && status["lag"] == 0 {
+                return status;
+            }
+            assert!(began.elapsed() < LONGEST, "not all rows arrived: {status}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let status = tokio::select! {
+        status = watching => status,
+        () = failing => unreachable!("it goes on for ever"),
+    };
+    assert!(status["failed"].as_i64().unwrap() > 20, "{status}");
+    assert_eq!(status["dropped"], 0);
+    let mut arrived: BTreeMap<i64, usize> = BTreeMap::new();
+    let mut largest = 0;
+    for request in upstream.requests() {
+        let found = spans(&request);
+        largest = largest.max(found.len());
+        for span in &found {
+            *arrived.entry(row_of(span).unwrap()).or_default() += 1;
+        }
+    }
+    let missing: Vec<_> = expected.iter().filter(|id| !arrived.contains_key(id)).collect();
+    assert!(missing.is_empty(), "{} rows never came", missing.len());
+    assert_eq!(arrived.len(), expected.len(), "and no others did");
+    assert_eq!(largest, 512);
+});
+
+on_both!(deleting_an_export_stops_what_it_is_delivering, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::silence().then_hang()).await;
+    let id = app.export(&ada, &otlp(&upstream)).await;
+    app.write(&many(&ada, &app, 3)).await;
+    upstream.wait_for_requests(1, PATIENCE).await;
+    app.delete(&format!("/api/v1/exports/{id}")).bearer(&ada.token).send().await.expect(200);
+    upstream.wait_for_aborts(1, Duration::from_secs(2)).await;
+    app.write(&many(&ada, &app, 3)).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!(upstream.arrivals().len(), 1);
+});
+
+on_both!(a_change_takes_effect_at_once, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let (hanging, better) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    let id = app.export(&ada, &otlp(&hanging)).await;
+    app.write(&many(&ada, &app, 2)).await;
+    hanging.wait_for_requests(1, PATIENCE).await;
+    let path = format!("/api/v1/exports/{id}");
+    app.put(&path, json!({"endpoint": better.url()})).bearer(&ada.token).send().await.expect(200);
+    let request = better.wait_for_requests(1, Duration::from_secs(5)).await.remove(0);
+    assert_eq!(spans(&request).len(), 2);
+});
+
+on_both!(a_dead_destination_holds_up_nobody_else, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let (dead, alive) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    app.export(&ada, &otlp(&dead)).await;
+    let good = app.export(&ada, &webhook(&alive)).await;
+    app.write(&many(&ada, &app, 2_000)).await;
+    app.export_status(&ada, &good, "delivered", |s| s["delivered"] == 2_000).await;
+    let sent = traces(&alive.requests());
+    assert_eq!(sent.iter().collect::<HashSet<_>>().len(), 2_000);
+    assert_eq!(dead.arrivals().len(), 1, "one batch at a time");
+});
+
+on_both!(nobodys_dead_destinations_can_take_all_places, |app| async move {
+    let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
+    let (dead, alive) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    for number in 0..100 {
+        let mut body = webhook(&dead);
+        body["name"] = json!(format!("hook {number}"));
+        app.export(&eve, &body).await;
+    }
+    let refused = app.post("/api/v1/exports", webhook(&dead)).bearer(&eve.token).send().await;
+    refused.expect_error(409, "conflict");
+    app.write(&[row(&eve, app.app.clock.now())]).await;
+    dead.wait_for_requests(8, PATIENCE).await;
+    let id = app.export(&ada, &webhook(&alive)).await;
+    app.write(&[row(&ada, app.app.clock.now())]).await;
+    app.export_status(&ada, &id, "delivered", |s| s["delivered"] == 1).await;
+    assert_eq!(dead.arrivals().len(), 8, "so many of one organization at once, and no more");
+});
+
+on_both!(a_batch_that_is_too_large_is_sent_in_pieces, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::new(200)).await;
+    upstream.push(Reply::new(413));
+    upstream.push(Reply::new(413));
+    let id = app.export(&ada, &webhook(&upstream)).await;
+    app.write(&many(&ada, &app, 100)).await;
+    let status = app.export_status(&ada, &id, "delivered", |s| s["delivered"] == 100).await;
+    assert_eq!((&status["failed"], &status["dropped"]), (&json!(2), &json!(0)));
+    let sizes: Vec<usize> =
+        upstream.requests().iter().map(|r| traces(std::slice::from_ref(r)).len()).collect();
+    assert_eq!(sizes[..3], [100, 50, 25]);
+    assert_eq!(traces(&upstream.requests()[2..]).len(), 100, "each once");
+    upstream.always(Reply::new(413));
+    app.write(&many(&ada, &app, 1)).await;
+    let status = app.export_status(&ada, &id, "dropped", |s| s["dropped"] == 1).await;
+    assert_eq!(status["lag"], 0, "one that can never fit makes way");
+});
+
+async fn goes_on_after_a_restart(backend: Backend) {
+    let data = Arc::new(tempfile::tempdir().unwrap());
+    let app = TestApp::start(fresh_config(backend, &data, &[]).await, data).await;
+    let ada = app.enterprise("acme").await;
+    let signal = Signal::new();
+    let upstream = receiver(Reply::new(200)).await;
+    upstream.push(Reply::new(200));
+    upstream.push(Reply::new(200).hold_head(&signal));
+    let id = app.export(&ada, &webhook(&upstream)).await;
+    let rows = many(&ada, &app, 2_000);
+    app.write(&rows).await;
+    upstream.wait_for_requests(2, PATIENCE).await;
+    let (config, data) = app.stop().await;
+    let app = TestApp::start(config, data).await;
+    // On PostgreSQL another node could hold it; its lease has to end first.
+    app.app.clock.advance(60_000);
+    app.export_status(&ada, &id, "delivered", |s| s["lag"] == 0 && s["delivered"] == 2_000).await;
+    let sent: HashSet<i64> = traces(&upstream.requests()).into_iter().collect();
+    assert_eq!(sent, rows.iter().map(|row| row.id).collect());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_in_the_middle_loses_nothing_on_sqlite() {
+    goes_on_after_a_restart(Backend::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_in_the_middle_loses_nothing_on_postgres() {
+    goes_on_after_a_restart(Backend::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_nodes_deliver_a_row_once() {
+    let (data, other_data) = (Arc::new(tempfile::tempdir().unwrap()), Arc::new(tempfile::tempdir().unwrap()));
+    let config = fresh_config(Backend::Postgres, &data, &[]).await;
+    let mut other_config = config.clone();
+    other_config.data_dir = other_data.path().to_owned();
+    let app = TestApp::start(config, data).await;
+    let other = TestApp::start(other_config, other_data).await;
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::new(200).delay_head(Duration::from_millis(20))).await;
+    let id = app.export(&ada, &webhook(&upstream)).await;
+    let rows = many(&ada, &app, 3_000);
+    for (number, batch) in rows.chunks(500).enumerate() {
+        if number % 2 == 0 {
+            app.write(batch).await
+        } else {
+            other.write(batch).await
+        };
+    }
+    app.export_status(&ada, &id, "delivered", |s| s["lag"] == 0 && s["delivered"] == 3_000).await;
+    let mut sent = traces(&upstream.requests());
+    sent.sort_unstable();
+    assert_eq!(sent, rows.iter().map(|row| row.id).collect::<Vec<_>>());
+}
