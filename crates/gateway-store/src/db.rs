@@ -143,6 +143,14 @@ impl Db {
         tx.commit().await
     }
 
+    /// The pool, for what only PostgreSQL can do.
+    pub(crate) fn postgres(&self) -> Option<&PgPool> {
+        match &self.0 {
+            Pool::Sqlite { .. } => None,
+            Pool::Postgres(pool) => Some(pool),
+        }
+    }
+
     /// Can the database be read right now?
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.opt("SELECT 1 AS one", Vec::new()).await.map(|_| ())

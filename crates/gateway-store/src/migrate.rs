@@ -26,6 +26,7 @@ const STATE: &[(&str, &str)] = &[
     ("evals", include_str!("../migrations/0006_evals.sql")),
     ("playground", include_str!("../migrations/0007_playground.sql")),
     ("skills", include_str!("../migrations/0008_skills.sql")),
+    ("nodes", include_str!("../migrations/0012_nodes.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

@@ -10,6 +10,8 @@ use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::db::Dialect;
+use gateway_store::nodes::{changes, ids};
 use gateway_store::shared::Shared;
 use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use http::HeaderValue;
@@ -31,6 +33,7 @@ use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
+use crate::nodes::{self, Nodes};
 use crate::prompts::Prompts;
 use crate::proxy::pulse::Pulses;
 use crate::proxy::upstream::Clients;
@@ -70,6 +73,8 @@ pub struct App {
     pub tail: broadcast::Sender<Arc<LogRow>>,
     /// The evals that judge new rows.
     pub live_evals: LiveEvals,
+    /// The other nodes on the same database.
+    pub nodes: Nodes,
     /// Wakes those who wait for jobs.
     pub bells: Bells,
     ids: Mutex<ContextV7>,
@@ -94,6 +99,11 @@ pub enum StartError {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Crypto(&'static str),
+    #[error(
+        "32 nodes use this database already, which is as many as there can be: stop one, or wait 30 s for the lease of one \
+         that was killed"
+    )]
+    TooManyNodes,
 }
 
 /// Rows that a follower may be behind before it has to ask the store.
@@ -114,6 +124,16 @@ impl App {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|_| StartError::Crypto("there are no random numbers"))?;
         let process = u64::from_le_bytes(random);
+        // Taken before anything else is done in this node's name. Nothing is in memory yet, so that what other nodes change
+        // from here on is all that there is to hear of.
+        let nodes = Nodes::new(process);
+        let (node, place) = match db.dialect() {
+            Dialect::Sqlite => (0, None),
+            Dialect::Postgres => {
+                let node = ids::claim(&db, &nodes.name).await?.ok_or(StartError::TooManyNodes)?;
+                (node, Some(changes::begin(&db).await?))
+            }
+        };
         let shared = shared(&config)?;
         let cache = cache(&config, &clock, shared.as_ref(), process)?;
         let app = Arc::new(Self {
@@ -124,7 +144,7 @@ impl App {
             worker: Worker { lane: config.workers, clients: Clients::new() },
             prices,
             pulses: Pulses::default(),
-            log_ids: LogIds::new(random[0]),
+            log_ids: LogIds::new(node),
             spool,
             metrics: Metrics::default(),
             prompts: Prompts::default(),
@@ -139,7 +159,8 @@ impl App {
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
             process,
-            numbers: LogIds::new(random[0]),
+            numbers: LogIds::new(node),
+            nodes,
             live_evals: LiveEvals::default(),
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
@@ -149,6 +170,9 @@ impl App {
             db,
             logs,
         });
+        if let Some(place) = place {
+            app.spawn(nodes::run(Arc::clone(&app), place));
+        }
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
@@ -170,6 +194,12 @@ impl App {
     /// A new time-ordered number that fits into 53 bits, for what has no UUID.
     pub fn new_number(&self) -> i64 {
         self.numbers.next(self.clock.now())
+    }
+
+    /// Log ids and numbers carry this node's number from now on.
+    pub fn set_node(&self, node: i64) {
+        self.log_ids.set_node(node);
+        self.numbers.set_node(node);
     }
 
     /// A new request id: this process's random number and a count, so that it costs no system call.
@@ -246,7 +276,9 @@ async fn housekeeping(app: Arc<App>) {
             return;
         }
         let now = app.clock.now();
-        forget_changed(&app, &mut seen, now).await;
+        if app.db.dialect() == Dialect::Sqlite {
+            forget_changed(&app, &mut seen, now).await;
+        }
         if now.0 - last_sweep.0 >= MINUTE {
             last_sweep = now;
             app.access.sweep(now);
@@ -291,7 +323,7 @@ async fn stay_connected(app: Arc<App>) {
         if up {
             tracing::info!("connected to Redis");
         } else {
-            tracing::warn!("Redis is away; the cache of this node goes on alone");
+            tracing::warn!("Redis is away; limits and cache go on without it");
         }
     };
     tokio::select! {
@@ -301,7 +333,8 @@ async fn stay_connected(app: Arc<App>) {
     }
 }
 
-/// Forgets organizations that another process changed, such as `gateway admin set-plan`. Looks back a little further
+/// Forgets organizations that another process changed, as `gateway admin set-plan` does on SQLite, which has no other way to
+/// tell. Looks back a little further
 /// than the last time, because a change becomes visible only when it is committed.
 async fn forget_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
     let Ok(changed) = orgs::changed_since(&app.db, now.plus(-MINUTE)).await else { return };

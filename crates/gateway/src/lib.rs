@@ -13,6 +13,7 @@ pub mod health;
 pub mod jobs;
 pub mod log;
 pub mod metrics;
+pub mod nodes;
 pub mod problem;
 pub mod prompts;
 pub mod proxy;

@@ -3,6 +3,7 @@
 //! connects again, so that start-up and requests never wait for that.
 
 pub mod cache;
+pub mod limits;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -17,6 +17,7 @@ use super::extract::{At, Body, Created, Json, OptionalBody, Params, present};
 use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -177,8 +178,9 @@ async fn update(
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, org, &key).await?;
+    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
     tx.commit().await?;
-    app.access.forget_key(hash);
+    told.committed(&app);
     Ok(Json(key.into()))
 }
 
@@ -197,8 +199,9 @@ async fn revoke(State(app): Shared, manager: KeyManager, At(id): At<KeyId>) -> O
         let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
     }
+    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
     tx.commit().await?;
-    app.access.forget_key(hash);
+    told.committed(&app);
     Ok(Json(Revoked { revoked: true }))
 }
 
@@ -243,8 +246,9 @@ async fn rotate(
     keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
     events::record(&mut tx, org, app.new_id(), &event, now).await?;
+    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
     tx.commit().await?;
-    app.access.forget_key(hash);
+    told.committed(&app);
     Ok(Created(Rotated {
         key: (&fresh.key).into(),
         raw_key: fresh.raw,

@@ -17,6 +17,7 @@ use super::page::{self, PageParams};
 use super::route::Area;
 use crate::auth::Who;
 use crate::config::PlanChanges;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 pub fn area() -> Area {
@@ -141,8 +142,9 @@ async fn update(
     let settings = change.settings.as_ref().map(|change| changed(current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    app.access.forget_org(org);
+    told.committed(&app);
     Ok(Json((updated, caller.role).into()))
 }
 
@@ -163,9 +165,9 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
+    let told = nodes::tell(&mut tx, Change::AllOf(org)).await?;
     tx.commit().await?;
-    app.access.forget_all_of(org);
+    told.committed(&app);
     app.cache.purge(org, Scope::All).await;
-    app.prompts.forget_all_of(org);
     Ok(Deleted::yes())
 }

@@ -15,11 +15,13 @@ use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, TokenId, UserId};
 use gateway_core::limits::Verdict;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
+use gateway_store::db::Dialect;
 use gateway_store::{Db, StoreError, accounts, keys, orgs, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::app::App;
+use crate::nodes;
 use crate::proxy::target::{self, Credential, Target};
 use limits::{Counter, Counters};
 use snapshot::Snapshot;
@@ -148,6 +150,14 @@ impl Access {
         self.keys.forget_if(|_, key| key.org_id == org);
     }
 
+    /// What is known may be wrong.
+    pub fn forget_everything(&self) {
+        self.orgs.forget_if(|_, _| true);
+        self.keys.forget_if(|_, _| true);
+        self.members.forget_if(|_, _| true);
+        self.tokens.forget_if(|_, _| true);
+    }
+
     /// When each known key was last used, where that changed since the last call.
     pub fn take_used(&self, used: &mut Vec<(KeyId, Timestamp)>) {
         used.append(&mut self.uses.lock().unwrap_or_else(PoisonError::into_inner));
@@ -235,22 +245,34 @@ pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identit
         let identified = runtime.spawn(async move { identify(&app, &headers).await });
         identified.await.map_err(|_| Denied::Unavailable)??
     };
-    count(app, &mut identity)?;
+    count(app, &mut identity).await?;
     Ok(identity)
 }
 
 /// Counts one more request of this caller against the limit of its plan.
-pub fn count(app: &App, identity: &mut Identity) -> Result<(), Denied> {
+pub async fn count(app: &App, identity: &mut Identity) -> Result<(), Denied> {
     let limit = app.config.rate_limits.of(identity.org.plan);
     if limit == 0 {
         return Ok(());
     }
-    let now = app.clock.now();
-    let verdict = match &identity.who {
-        Who::Key(key) => key.counter.count(limit, now),
-        Who::User { id, .. } => app.access.counters.of(id.0).count(limit, now),
-        Who::Org => app.access.counters.of(identity.org.id.0).count(limit, now),
+    let id = match &identity.who {
+        Who::Key(key) => key.id.0,
+        Who::User { id, .. } => id.0,
+        Who::Org => identity.org.id.0,
     };
+    let held;
+    let counter = if let Who::Key(key) = &identity.who {
+        &key.counter
+    } else {
+        held = app.access.counters.of(id);
+        &held
+    };
+    let counted = counter.add(app.clock.now());
+    let used = match app.db.dialect() {
+        Dialect::Sqlite => counted.used,
+        Dialect::Postgres => nodes::limits::total(app, id, counter, counted, limit).await,
+    };
+    let verdict = Verdict::of(limit, used, counted.ends_at());
     identity.rate = Some(verdict);
     if verdict.allowed { Ok(()) } else { Err(Denied::RateLimited(verdict)) }
 }

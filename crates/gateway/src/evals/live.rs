@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::jobs::judge_live::{JudgeLive, Rows};
 use crate::jobs::{self, Job as _};
 
-/// What another node changed is seen after this long.
+/// Read again after this long in any case: the rows of a batch are not worth a lasting memory.
 const FRESH: Duration = Duration::from_secs(2);
 /// Jobs that may wait; beyond them rows are not judged, and counted.
 const MOST_JOBS: i64 = 1_000;

@@ -147,7 +147,7 @@ async fn send(
 ) -> Outcome<Streaming> {
     let mut identity = identity.clone();
     if !question.is_counted {
-        auth::count(app, &mut identity).map_err(|denied| too_many(app, denied))?;
+        auth::count(app, &mut identity).await.map_err(|denied| too_many(app, denied))?;
     }
     let target = find(app, &identity, &question.provider)?;
     check_shape(&target)?;
