@@ -47,6 +47,8 @@ pub enum Change {
         slug: String,
     },
     LiveEvals,
+    /// A node has come or gone.
+    Nodes,
     /// Cached answers: of the organization, of one namespace, or one entry.
     Cached {
         org: OrgId,

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::jobs::judge_live::{JudgeLive, Rows};
 use crate::jobs::{self, Job as _};
 
-/// Read again after this long in any case: the rows of a batch are not worth a lasting memory.
+/// Read again after this long, in case word of another node's change was missed.
 const FRESH: Duration = Duration::from_secs(2);
 /// Jobs that may wait; beyond them rows are not judged, and counted.
 const MOST_JOBS: i64 = 1_000;

@@ -41,12 +41,19 @@ pub struct Nodes {
     /// How many nodes there are, this one included.
     alive: AtomicU64,
     bell: Notify,
+    joined: Notify,
 }
 
 impl Nodes {
     pub fn new(process: u64) -> Self {
         let name = format!("{process:016x}");
-        Self { name, counts: SharedCounts::default(), alive: AtomicU64::new(1), bell: Notify::new() }
+        Self {
+            name,
+            counts: SharedCounts::default(),
+            alive: AtomicU64::new(1),
+            bell: Notify::new(),
+            joined: Notify::new(),
+        }
     }
 
     pub fn alive(&self) -> u64 {
@@ -88,6 +95,7 @@ fn forget(app: &App, change: &Change) {
         Change::NewVersion { org, namespace, slug } => app.prompts.forget_latest(*org, namespace, slug),
         Change::Prompt { org, namespace, slug } => app.prompts.forget(*org, namespace, slug),
         Change::LiveEvals => app.live_evals.forget(),
+        Change::Nodes => app.nodes.joined.notify_one(),
         Change::Cached { org, namespace, entry } => {
             let scope = match (namespace, entry.as_deref().map(Key::parse)) {
                 (_, Some(Some(key))) => Scope::Entry(key),
@@ -107,6 +115,7 @@ fn forget_everything(app: &App) {
 
 /// Keeps this node in step with the others, until the service stops; then gives its number back.
 pub async fn run(app: Arc<App>, place: Place) {
+    say_nodes_changed(&app).await;
     tokio::select! {
         () = app.stopping() => {}
         () = hear(&app) => {}
@@ -116,6 +125,20 @@ pub async fn run(app: Arc<App>, place: Place) {
     }
     if let Err(error) = ids::release(&app.db, app.log_ids.node(), &app.nodes.name).await {
         tracing::debug!(%error, "this node's number stays taken until its lease ends");
+    }
+    say_nodes_changed(&app).await;
+}
+
+/// Has all nodes count each other again, for their slices of limits. Those who miss it do so within seconds anyway.
+async fn say_nodes_changed(app: &App) {
+    let said = async {
+        let mut tx = app.db.begin().await?;
+        changes::note(&mut tx, &Change::Nodes).await?;
+        tx.commit().await
+    };
+    let said: Result<(), StoreError> = said.await;
+    if let Err(error) = said {
+        tracing::debug!(%error, "the other nodes will notice by themselves");
     }
 }
 
@@ -169,7 +192,7 @@ async fn sweep(app: &App) {
 async fn keep_number(app: &App) {
     let mut wait = Duration::ZERO;
     loop {
-        tokio::time::sleep(wait).await;
+        let _ = tokio::time::timeout(wait, app.nodes.joined.notified()).await;
         wait = match renewed(app).await {
             Ok(()) => RENEW,
             Err(error) => {

@@ -35,6 +35,8 @@ mod logs;
 mod members;
 mod metrics;
 mod migrations;
+mod nodes;
+mod nodes_limits;
 mod orgs;
 mod playground;
 mod prompts;

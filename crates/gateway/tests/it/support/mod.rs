@@ -3,6 +3,7 @@
 mod app;
 pub mod check;
 pub mod client;
+mod cluster;
 pub mod data;
 mod evals;
 mod forwarder;
@@ -18,6 +19,7 @@ pub use app::{
     fresh_settings,
 };
 pub use client::{Answer, Call};
+pub use cluster::{Cluster, seen_within};
 pub use forwarder::Forwarder;
 pub use process::{Finished, Served, command, run};
 pub use proxied::{Proxied, all_log_ids, log_id};
