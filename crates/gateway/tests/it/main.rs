@@ -20,6 +20,7 @@ mod cache;
 mod cli;
 mod dataset_files;
 mod datasets;
+mod deploy;
 mod docs;
 mod eval_crash;
 mod eval_live;

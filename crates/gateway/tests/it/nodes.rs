@@ -24,11 +24,11 @@ impl Cluster {
         (text(&made["raw_key"]), text(&made["key"]["id"]))
     }
 
-    async fn last_arrival(&self, node: usize, headers: &[(&str, &str)]) -> crate::upstream::Request {
-        let call = self.chat(node, &self.key);
-        let call = headers.iter().fold(call, |call, (name, value)| call.header(name, value));
-        call.send().await.expect(200);
-        self.upstream.requests().pop().unwrap()
+    /// The credential with which a call through this node reaches the provider.
+    async fn credential(&self, node: usize) -> Option<String> {
+        self.chat(node, &self.key).send().await.expect(200);
+        let seen = self.upstream.requests().pop().unwrap();
+        seen.header("authorization").map(str::to_owned)
     }
 }
 
@@ -75,25 +75,22 @@ async fn plans_providers_and_prompts_changed_on_one_node_are_so_on_the_others() 
     let provider = json!({"name": "openai", "api_key": "first", "base_url": it.upstream.url()});
     it.manage(0, Method::POST, &it.in_org("/providers")).json(provider).send().await.expect(201);
     tokio::time::sleep(SECOND).await;
-    let credential = async |node| it.last_arrival(node, &[]).await.header("authorization").map(str::to_owned);
-    assert_eq!(credential(1).await.as_deref(), Some("Bearer first"));
+    assert_eq!(it.credential(1).await.as_deref(), Some("Bearer first"));
     let path = it.in_org("/providers/openai");
     it.manage(0, Method::PUT, &path).json(json!({"api_key": "second"})).send().await.expect(200);
     tokio::time::sleep(SECOND).await;
-    assert_eq!(credential(1).await.as_deref(), Some("Bearer second"));
+    assert_eq!(it.credential(1).await.as_deref(), Some("Bearer second"));
 
     let prompt = json!({"namespace": "ns", "slug": "hello", "content": "be brief"});
     it.manage(0, Method::POST, "/api/v1/prompts").json(prompt).send().await.expect(201);
-    let uses = [("x-gateway-prompt", "ns/hello")];
-    let text = async |node| String::from_utf8_lossy(&it.last_arrival(node, &uses).await.body).into_owned();
-    assert!(text(1).await.contains("be brief"));
     let path = "/api/v1/prompts/ns/hello";
+    let render =
+        || it.manage(1, Method::POST, &format!("{path}/render")).json(json!({"variables": {"who": "Ada"}}));
+    assert!(render().send().await.text().contains("be brief"));
     it.manage(0, Method::PUT, path).json(json!({"content": "be long"})).send().await.expect(200);
-    tokio::time::sleep(SECOND).await;
-    assert!(text(1).await.contains("be long"));
+    seen_within(SECOND, render, |answer| answer.text().contains("be long")).await;
     it.manage(0, Method::DELETE, path).send().await.expect(200);
-    let call = || it.chat(1, &it.key).header("x-gateway-prompt", "ns/hello");
-    seen_within(SECOND, call, |answer| answer.status != 200).await;
+    seen_within(SECOND, render, |answer| answer.status == 404).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,37 +200,26 @@ async fn a_job_of_a_killed_node_is_finished_by_another_and_nothing_is_done_twice
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
     let path = format!("/api/v1/evals/runs/{}", run["id"]);
-    let watched = |wanted: fn(&Value) -> bool| {
-        let (it, path) = (&it, &path);
-        async move {
-            let begun = Instant::now();
-            loop {
-                let run = it.nodes[1].get(path).key(&it.key).send().await.expect(200);
-                if wanted(&run) {
-                    return run;
-                }
-                assert!(begun.elapsed() < Duration::from_secs(60), "{run}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-    };
-    watched(|run| run["completed"].as_u64().unwrap() >= 10).await;
+    seen_run(&it, 1, &path, |run| run["completed"].as_u64().unwrap() >= 10).await;
     // The node that took the order was woken first and has the job.
     drop(it.nodes.remove(0));
-    it.nodes.rotate_left(0);
-    let path = format!("/api/v1/evals/runs/{}", run["id"]);
-    let begun = Instant::now();
-    let ended = loop {
-        let run = it.nodes[0].get(&path).key(&it.key).send().await.expect(200);
-        if run["finished_at"].is_string() {
-            break run;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{run}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
-    assert_eq!((&ended["status"], &ended["passed"]), (&json!("completed"), &json!(ITEMS)), "{ended}");
+    let run = seen_run(&it, 0, &path, |run| run["finished_at"].is_string()).await;
+    assert_eq!((&run["status"], &run["passed"]), (&json!("completed"), &json!(ITEMS)), "{run}");
     let results = it.nodes[1].get(&format!("{path}/results?limit=200")).key(&it.key).send().await.expect(200);
     let rows: BTreeSet<i64> =
         results["results"].as_array().unwrap().iter().map(|row| row["log_id"].as_i64().unwrap()).collect();
     assert_eq!((results["results"].as_array().unwrap().len(), rows.len()), (ITEMS, ITEMS));
+}
+
+/// The run as a node shows it, once it is as wanted. A lease of a killed node has to end first.
+async fn seen_run(it: &Cluster, node: usize, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
+    loop {
+        let run = it.nodes[node].get(path).key(&it.key).send().await.expect(200);
+        if wanted(&run) {
+            return run;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it did not come to that: {run}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
