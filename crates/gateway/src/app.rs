@@ -82,6 +82,7 @@ pub struct App {
     process: u64,
     requests: AtomicU64,
     stopping: watch::Sender<bool>,
+    drained: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -164,6 +165,7 @@ impl App {
             live_evals: LiveEvals::default(),
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
+            drained: watch::Sender::new(false),
             tasks: Mutex::default(),
             config,
             clock,
@@ -223,6 +225,12 @@ impl App {
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 
+    /// Resolves when the service has answered its last request.
+    pub async fn drained(&self) {
+        let mut drained = self.drained.subscribe();
+        let _ = drained.wait_for(|drained| *drained).await;
+    }
+
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
@@ -235,10 +243,16 @@ impl App {
     /// Waits for the tasks (a while), then closes the database.
     pub async fn finish_stop(&self, patience: Duration) {
         self.begin_stop();
+        self.drained.send_replace(true);
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(patience, all).await.is_err() {
             tracing::warn!("some background tasks did not end in time");
+        }
+        if self.db.dialect() == Dialect::Postgres
+            && tokio::time::timeout(patience, nodes::leave(self)).await.is_err()
+        {
+            tracing::warn!("the database does not answer; the other nodes are not told that this one leaves");
         }
         self.logs.close().await;
         self.db.close().await;

@@ -113,20 +113,24 @@ fn forget_everything(app: &App) {
     app.live_evals.forget();
 }
 
-/// Keeps this node in step with the others, until the service stops; then gives its number back.
+/// Keeps this node in step with the others, also while it finishes what is in flight.
 pub async fn run(app: Arc<App>, place: Place) {
     say_nodes_changed(&app).await;
     tokio::select! {
-        () = app.stopping() => {}
+        () = app.drained() => {}
         () = hear(&app) => {}
         () = follow(&app, place) => {}
         () = keep_number(&app) => {}
         () = limits::run(&app) => {}
     }
+}
+
+/// Gives this node's number back, when nothing is done in its name any more.
+pub async fn leave(app: &App) {
     if let Err(error) = ids::release(&app.db, app.log_ids.node(), &app.nodes.name).await {
         tracing::debug!(%error, "this node's number stays taken until its lease ends");
     }
-    say_nodes_changed(&app).await;
+    say_nodes_changed(app).await;
 }
 
 /// Has all nodes count each other again, for their slices of limits. Those who miss it do so within seconds anyway.

@@ -14,7 +14,7 @@ fn text(name: &str) -> String {
 }
 
 fn documents(name: &str) -> Vec<Value> {
-    serde_saphyr::from_multiple(&text(name)).unwrap()
+    text(name).split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
 #[test]
