@@ -45,14 +45,15 @@ pub async fn total(app: &App, id: Uuid, counter: &Arc<Counter>, counted: Counted
     if mine > limit {
         return mine;
     }
+    // Told in the background also while Redis counts: it may be away for one node only.
+    let nodes = &app.nodes;
+    nodes.counts.add(id, counter);
     if let Some(shared) = app.shared.as_ref().filter(|shared| shared.is_up())
         && let Ok(all) = shared::limits::count(shared, &id.to_string(), counted.window).await
     {
         // What was counted while Redis was away is known here only.
         return all.max(mine);
     }
-    let nodes = &app.nodes;
-    nodes.counts.add(id, counter);
     let alive = nodes.alive();
     if alive > 1 {
         let slice = (limit / 10 / alive).max(1);
