@@ -145,7 +145,6 @@ mod hash_text {
     use super::KeyHash;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
     pub fn serialize<S: Serializer>(hash: &KeyHash, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&hash.to_hex())
     }

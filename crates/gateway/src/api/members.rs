@@ -150,7 +150,9 @@ async fn add(
         Added::Invited { .. } => None,
     };
     tx.commit().await?;
-    told.iter().for_each(|told| told.committed(&app));
+    if let Some(told) = told {
+        told.committed(&app);
+    }
     Ok(Created(added))
 }
 

@@ -121,7 +121,9 @@ pub async fn run(app: &App) {
             counts.away.store(failed, Ordering::Relaxed);
             counts.exchanged.notify_waiters();
             if failed {
-                batch.iter().for_each(|(id, counter)| counts.add(*id, counter));
+                for (id, counter) in batch {
+                    counts.add(*id, counter);
+                }
                 tokio::time::sleep(AGAIN).await;
             }
         }

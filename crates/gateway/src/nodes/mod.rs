@@ -162,7 +162,9 @@ async fn follow(app: &App, mut place: Place) {
         let _ = tokio::time::timeout(LOOK, app.nodes.bell.notified()).await;
         match tokio::time::timeout(PATIENCE, changes::since(&app.db, &mut place)).await {
             Ok(Ok(News::Changes(changes))) if looked.elapsed() < TOO_LONG => {
-                changes.iter().for_each(|change| forget(app, change));
+                for change in &changes {
+                    forget(app, change);
+                }
                 looked = Instant::now();
             }
             Ok(Ok(_)) => {
@@ -213,12 +215,11 @@ async fn renewed(app: &App) -> Result<(), StoreError> {
         app.nodes.alive.store(alive.cast_unsigned(), Ordering::Relaxed);
         return Ok(());
     }
-    match ids::claim(&app.db, name).await? {
-        Some(number) => {
-            tracing::warn!(number, "this node's number was given to another; it has a new one now");
-            app.set_node(number);
-        }
-        None => tracing::error!("this node's number was given to another, and none is free"),
+    if let Some(number) = ids::claim(&app.db, name).await? {
+        tracing::warn!(number, "this node's number was given to another; it has a new one now");
+        app.set_node(number);
+    } else {
+        tracing::error!("this node's number was given to another, and none is free");
     }
     Ok(())
 }
