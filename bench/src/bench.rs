@@ -174,13 +174,28 @@ impl Bench {
         Ok(Pair { gateway, key, nginx: nginx.transpose()?, data_dir })
     }
 
+    /// A gateway on an empty folder with settings of its own, `NAME=VALUE`, and no nginx beside it.
+    pub(crate) fn start_alone(&self, settings: &[String]) -> Outcome<Pair> {
+        let data_dir = self.new_folder().join("data");
+        std::fs::create_dir_all(&data_dir)?;
+        let gateway = self.start_gateway_with(&data_dir, settings)?;
+        let key = gateway.sign_up()?;
+        Ok(Pair { gateway, key, nginx: None, data_dir })
+    }
+
     pub(crate) fn start_gateway(&self, data_dir: &Path) -> Outcome<Gateway> {
+        self.start_gateway_with(data_dir, &[])
+    }
+
+    fn start_gateway_with(&self, data_dir: &Path, settings: &[String]) -> Outcome<Gateway> {
+        // The command line has the last word.
+        let extra = [settings, self.options.gateway_env.as_slice()].concat();
         let settings = gateway::Settings {
             binary: &self.options.gateway,
             cpus: self.pins.as_ref().map(|pins| pins.proxy.as_str()),
             data_dir: data_dir.to_owned(),
             upstream: self.upstream_addr,
-            extra: &self.options.gateway_env,
+            extra: &extra,
         };
         Gateway::start(&settings, &self.stop)
     }

@@ -33,6 +33,7 @@ mod request;
 mod scenarios;
 mod stats;
 mod target;
+mod unsteady;
 mod upstream;
 
 use std::process::ExitCode;

@@ -35,6 +35,13 @@ pub(crate) fn post(path: &str, gateway_key: &str, body: &str) -> String {
     )
 }
 
+/// The same request with further headers, each with its end of line.
+pub(crate) fn directing(request: &[u8], headers: &str) -> Vec<u8> {
+    let line = memchr::memchr(b'\n', request).map_or(0, |at| at + 1);
+    let (line, rest) = request.split_at_checked(line).unwrap_or((request, b""));
+    [line, headers.as_bytes(), rest].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +57,12 @@ mod tests {
             assert_eq!(value["stream"], true);
             assert_eq!(head.body, crate::http::Body::Bytes(size as u64));
         }
+    }
+
+    #[test]
+    fn further_headers_stand_behind_the_request_line() {
+        let request = directing(b"POST / HTTP/1.1\r\nHost: a\r\n\r\nbody", "X: y\r\n");
+        assert_eq!(request, b"POST / HTTP/1.1\r\nX: y\r\nHost: a\r\n\r\nbody");
     }
 
     #[test]

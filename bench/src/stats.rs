@@ -19,6 +19,12 @@ pub(crate) struct Spread {
 const STEP_BITS: u32 = 8;
 const STEPS: u64 = 1 << STEP_BITS;
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Histogram {
     pub(crate) fn new() -> Self {
         Self { buckets: vec![0; ((64 - STEP_BITS as usize) + 1) << STEP_BITS], count: 0, sum: 0, max: 0 }

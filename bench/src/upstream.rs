@@ -87,7 +87,7 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> Outcome<()> {
     }
 }
 
-async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> Outcome<()> {
+pub(crate) async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> Outcome<()> {
     input.reserve(16 * 1024);
     match stream.read_buf(input).await? {
         0 => Err(Failure::new("the caller hung up")),
@@ -128,7 +128,7 @@ async fn answer_in_chunks(stream: &mut TcpStream, script: Script, usage: bool) -
     Ok(())
 }
 
-fn push_chunk(out: &mut String, content: &str) {
+pub(crate) fn push_chunk(out: &mut String, content: &str) {
     use std::fmt::Write as _;
     // Writing to a String cannot fail.
     let _ = write!(out, "{:x}\r\n{content}\r\n", content.len());

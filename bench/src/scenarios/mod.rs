@@ -2,6 +2,8 @@
 //! row in `SCENARIOS`. Most start a pair, make a request, run `rounds` and turn its runs into rows.
 
 mod big_prompt;
+mod cache_hit;
+mod chaos;
 mod evals;
 mod fixed_rate;
 mod import;
@@ -10,6 +12,7 @@ mod open_streams;
 mod saturation;
 mod startup;
 mod streams;
+mod translation;
 
 use crate::bench::{Bench, Load, Measured};
 use crate::failure::{Failure, Outcome};
@@ -23,7 +26,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> Outcome<Section>,
 }
 
-const SCENARIOS: [Scenario; 9] = [
+const SCENARIOS: [Scenario; 12] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -33,6 +36,9 @@ const SCENARIOS: [Scenario; 9] = [
     Scenario { id: "g", name: "start-up", run: startup::run },
     Scenario { id: "h", name: "evals", run: evals::run },
     Scenario { id: "i", name: "import", run: import::run },
+    Scenario { id: "j", name: "chaos", run: chaos::run },
+    Scenario { id: "k", name: "cache hit", run: cache_hit::run },
+    Scenario { id: "l", name: "translation", run: translation::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
@@ -225,7 +231,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefgi");
+        assert_eq!(ids(&[]).unwrap(), "abcdefghijkl");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }

@@ -4,7 +4,23 @@
 use serde_json::{Value, json};
 
 use crate::access::Role;
-use crate::ids::{AppId, KeyId, UserId};
+use crate::budget::{Period, Scope};
+use crate::ids::{AppId, BudgetId, KeyId, UserId};
+use crate::totals::usd;
+
+/// Every type that a webhook can subscribe to.
+pub const TYPES: [&str; 10] = [
+    "key.create",
+    "key.revoke",
+    "key.rotate",
+    "user.invite",
+    "user.role_change",
+    "user.remove",
+    "budget.warning",
+    "budget.exceeded",
+    "app.create",
+    "app.delete",
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -16,6 +32,8 @@ pub enum Event {
     UserRemove(UserFacts),
     AppCreate(AppFacts),
     AppDelete(AppFacts),
+    BudgetWarning(BudgetFacts),
+    BudgetExceeded(BudgetFacts),
 }
 
 /// `actor` names who did it: a user's or a key's id.
@@ -44,6 +62,16 @@ pub struct AppFacts {
     pub actor: String,
 }
 
+/// Amounts are whole 1e-12 USD; the limit is the one that was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetFacts {
+    pub budget_id: BudgetId,
+    pub scope: Scope,
+    pub period: Period,
+    pub limit: i64,
+    pub spent: i64,
+}
+
 impl Event {
     pub fn kind(&self) -> &'static str {
         match self {
@@ -55,6 +83,8 @@ impl Event {
             Event::UserRemove(_) => "user.remove",
             Event::AppCreate(_) => "app.create",
             Event::AppDelete(_) => "app.delete",
+            Event::BudgetWarning(_) => "budget.warning",
+            Event::BudgetExceeded(_) => "budget.exceeded",
         }
     }
 
@@ -77,6 +107,13 @@ impl Event {
             Event::AppCreate(facts) | Event::AppDelete(facts) => {
                 let AppFacts { app_id, name, actor } = facts;
                 json!({"app_id": app_id, "name": name, "actor": actor})
+            }
+            Event::BudgetWarning(facts) | Event::BudgetExceeded(facts) => {
+                let BudgetFacts { budget_id, scope, period, limit, spent } = facts;
+                json!({
+                    "budget_id": budget_id, "scope": scope.name(), "scope_id": scope.id(), "period": period.as_str(),
+                    "limit_usd": usd(*limit), "spent_usd": usd(*spent),
+                })
             }
         }
     }

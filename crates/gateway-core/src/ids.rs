@@ -67,6 +67,7 @@ uuid_id! {
     AppId,
     EventId,
     InviteId,
+    BudgetId,
     /// A job in the background.
     JobId,
     PromptId,
@@ -75,6 +76,9 @@ uuid_id! {
     CaseId,
     /// A run in the playground, or a comparison of several.
     PlayId,
+    WebhookId,
+    DeliveryId,
+    ExportId,
     /// One issued session token (`jti`).
     TokenId,
     SkillId,

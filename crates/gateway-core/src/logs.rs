@@ -15,6 +15,18 @@ use crate::time::Timestamp;
 pub const LOG_EPOCH: i64 = 1_704_067_200_000;
 pub const LOG_ID_LOW_BITS: u32 = 12;
 
+/// The low bits begin with the node, then count within a millisecond.
+pub const LOG_ID_NODE_BITS: u32 = 5;
+/// No node has this number: the ids of spans that others send are made from the spans, and must meet no other.
+pub const OTEL_NODE: i64 = (1 << LOG_ID_NODE_BITS) - 1;
+/// Ids for spans in a millisecond.
+pub const OTEL_SLOTS: i64 = 1 << (LOG_ID_LOW_BITS - LOG_ID_NODE_BITS);
+
+/// Where in a millisecond the ids of spans begin.
+pub fn first_otel_slot() -> i64 {
+    OTEL_NODE * OTEL_SLOTS
+}
+
 /// The smallest id that a row of this time can have.
 pub fn first_log_id(at: Timestamp) -> i64 {
     (at.0 - LOG_EPOCH).max(0) << LOG_ID_LOW_BITS
@@ -24,6 +36,9 @@ pub fn first_log_id(at: Timestamp) -> i64 {
 pub fn log_id_time(id: i64) -> Timestamp {
     Timestamp((id >> LOG_ID_LOW_BITS) + LOG_EPOCH)
 }
+
+/// Of each body, this much is kept.
+pub const BODY_LIMIT: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -170,8 +170,8 @@ mod tests {
         for bad in ["", ",", "a,,b", "a/", "/b", "a b", "a;w=0", "a;w=x", "a;w=1001", "a;x=1", "a;"] {
             assert!(parse_chain(bad).is_err(), "{bad:?}");
         }
-        assert!(parse_chain(&vec!["a"; MAX_STEPS].join(",")).is_ok());
-        assert_eq!(parse_chain(&vec!["a"; MAX_STEPS + 1].join(",")), Err(BadChain::Form));
+        assert!(parse_chain(&["a"; MAX_STEPS].join(",")).is_ok());
+        assert_eq!(parse_chain(&["a"; MAX_STEPS + 1].join(",")), Err(BadChain::Form));
     }
 
     #[test]

@@ -38,21 +38,28 @@ pub struct Totals {
 
 impl Totals {
     pub fn of(row: &LogRow) -> Self {
+        let mut totals = Self::default();
+        totals.count(row);
+        totals
+    }
+
+    /// Adds one row.
+    pub fn count(&mut self, row: &LogRow) {
         let tokens = row.tokens.unwrap_or_default();
         let cost = row.cost_usd.map(cost_units);
-        let mut latencies = Latencies::default();
-        latencies.add(row.latency_ms);
-        Self {
-            requests: 1,
-            prompt_tokens: bounded_tokens(tokens.prompt),
-            completion_tokens: bounded_tokens(tokens.completion),
-            cost: cost.unwrap_or(0),
-            priced: i64::from(cost.is_some()),
-            unpriced: i64::from(row.unpriced),
-            errors: i64::from(is_error(row)),
-            cache_hits: i64::from(is_cache_hit(row)),
-            latencies,
+        for (sum, more) in [
+            (&mut self.requests, 1),
+            (&mut self.prompt_tokens, bounded_tokens(tokens.prompt)),
+            (&mut self.completion_tokens, bounded_tokens(tokens.completion)),
+            (&mut self.cost, cost.unwrap_or(0)),
+            (&mut self.priced, i64::from(cost.is_some())),
+            (&mut self.unpriced, i64::from(row.unpriced)),
+            (&mut self.errors, i64::from(is_error(row))),
+            (&mut self.cache_hits, i64::from(is_cache_hit(row))),
+        ] {
+            *sum = sum.saturating_add(more);
         }
+        self.latencies.add(row.latency_ms);
     }
 
     pub fn add(&mut self, other: &Self) {

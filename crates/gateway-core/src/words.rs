@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::hash::Fast;
 use crate::llm::preview::assistant_text;
 
 /// How many different words of one row can be found again.
@@ -19,12 +20,12 @@ const LONGEST_RUN: usize = 512;
 pub fn of_query(text: &str) -> Vec<String> {
     let mut found = Found::default();
     found.take(text);
-    found.words
+    found.words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The different words of two bodies: of the answer first, then of the request from its end, because the newest turns of
-/// a long conversation stand there.
-pub fn of_bodies(request: &[u8], response: &[u8], response_is_stream: bool) -> Vec<String> {
+/// The different words of two bodies, one blank between them: of the answer first, then of the request from its end,
+/// because the newest turns of a long conversation stand there.
+pub fn of_bodies(request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut found = Found::default();
     let streamed = if response_is_stream { assistant_text(response, true) } else { None };
     match streamed {
@@ -35,41 +36,117 @@ pub fn of_bodies(request: &[u8], response: &[u8], response_is_stream: bool) -> V
     found.words
 }
 
+/// Words as they are found. Every byte of every body that is logged passes here, most of them in words seen before, so a
+/// word is folded and hashed where it stands, and only a new one is copied.
 #[derive(Default)]
 struct Found {
-    words: Vec<String>,
-    seen: HashSet<String>,
+    words: String,
+    count: usize,
+    /// Hashes of the words. Two words with one hash would be taken for one, once in a million million rows.
+    seen: HashSet<u64, Fast>,
 }
+
+/// What an ASCII byte is in a word: itself in lower case. Other ASCII ends a word, all else needs a closer look.
+const FOLDED: [u8; 256] = {
+    let mut folded = [END; 256];
+    let mut byte = u8::MAX;
+    while byte > 0 {
+        if byte.is_ascii_alphanumeric() {
+            folded[byte as usize] = byte.to_ascii_lowercase();
+        } else if !byte.is_ascii() {
+            folded[byte as usize] = BEYOND;
+        }
+        byte -= 1;
+    }
+    folded
+};
+const END: u8 = 0;
+const BEYOND: u8 = 255;
 
 impl Found {
     fn take(&mut self, text: &str) {
         if text.len() > LONGEST_RUN && !text.contains(char::is_whitespace) {
             return;
         }
-        for run in text.split(|c: char| !c.is_alphanumeric()) {
-            let mut rest = run;
-            while let Some(at) = rest.find(is_ideograph) {
-                let (before, from) = rest.split_at(at);
-                let (one, after) = from.split_at(from.chars().next().map_or(0, char::len_utf8));
-                self.keep(before);
-                self.keep(one);
-                rest = after;
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() && self.count < MOST {
+            let start = at;
+            let (mut word, mut length) = ([0; LONGEST], 0);
+            let mut hash = hash_start();
+            let ends_with = loop {
+                let Some(byte) = bytes.get(at) else { break END };
+                let folded = FOLDED[usize::from(*byte)];
+                if folded == END || folded == BEYOND {
+                    break folded;
+                }
+                if let Some(place) = word.get_mut(length) {
+                    *place = folded;
+                    hash = hash_byte(hash, folded);
+                    length += 1;
+                }
+                at += 1;
+            };
+            if ends_with == BEYOND {
+                let rest = &text[start..];
+                let run = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+                self.take_run(&rest[..run]);
+                // Where the run is empty, what stands there is no letter; it is passed over.
+                at = start + run + rest[run..].chars().next().map_or(0, char::len_utf8);
+            } else {
+                at += 1;
+                if length > 0 && self.is_new(hash) {
+                    self.words.extend(word[..length].iter().map(|byte| char::from(*byte)));
+                }
             }
-            self.keep(rest);
         }
     }
 
+    /// A run of letters and digits of any script.
+    fn take_run(&mut self, run: &str) {
+        let mut rest = run;
+        while let Some(at) = rest.find(is_ideograph) {
+            let (before, from) = rest.split_at(at);
+            let (one, after) = from.split_at(from.chars().next().map_or(0, char::len_utf8));
+            self.keep(before);
+            self.keep(one);
+            rest = after;
+        }
+        self.keep(rest);
+    }
+
     fn keep(&mut self, word: &str) {
-        if word.is_empty() || self.words.len() >= MOST {
+        if word.is_empty() || self.count >= MOST {
             return;
         }
         // Folding may bring in marks that are no letters; they would end a word in a database.
         let folded: String =
             word.chars().flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).take(LONGEST).collect();
-        if !folded.is_empty() && self.seen.insert(folded.clone()) {
-            self.words.push(folded);
+        if !folded.is_empty() && self.is_new(folded.bytes().fold(hash_start(), hash_byte)) {
+            self.words.push_str(&folded);
         }
     }
+
+    /// Remembers a word; a new one gets its place behind the others.
+    fn is_new(&mut self, hash: u64) -> bool {
+        let new = self.seen.insert(hash);
+        if new {
+            self.count += 1;
+            if self.count > 1 {
+                self.words.push(' ');
+            }
+        }
+        new
+    }
+}
+
+/// FNV-1a: a word is hashed byte by byte while it is folded.
+fn hash_start() -> u64 {
+    0xcbf2_9ce4_8422_2325
+}
+
+fn hash_byte(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
 fn is_ideograph(c: char) -> bool {
@@ -83,7 +160,7 @@ fn texts(body: &str) -> Vec<Cow<'_, str>> {
     }
     let mut texts = Vec::new();
     let mut rest = body;
-    while let Some(start) = rest.find('"') {
+    while let Some(start) = memchr::memchr(b'"', rest.as_bytes()) {
         let inside = &rest[start + 1..];
         let (end, escaped) = string_end(inside);
         let text = &inside[..end];
@@ -115,12 +192,41 @@ fn string_end(text: &str) -> (usize, bool) {
     (bytes.len(), escaped)
 }
 
+/// The text without its escapes. All of them but `\u` stand for something that is no part of a word, so that a blank
+/// does; one that was cut off ends the text.
 fn unescaped(text: &str) -> String {
-    // A string that was cut off inside an escape still has the text before it.
-    let whole = |text: &str| serde_json::from_str::<String>(&format!("\"{text}\"")).ok();
-    whole(text)
-        .or_else(|| whole(text.rfind('\\').map_or(text, |at| &text[..at])))
-        .unwrap_or_else(|| text.replace('\\', " "))
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        plain.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        rest = if let Some(digits) = escape.strip_prefix('u') {
+            unescape_unit(digits, &mut plain)
+        } else {
+            plain.push(' ');
+            let passed = escape.chars().next().map_or(0, char::len_utf8);
+            &escape[passed..]
+        };
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// What `\u` and these digits stand for, with the second half where it takes two; answers what follows.
+fn unescape_unit<'a>(digits: &'a str, plain: &mut String) -> &'a str {
+    let unit = |text: &str| text.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
+    let Some(first) = unit(digits) else {
+        plain.push(' ');
+        return digits.get(4..).unwrap_or("");
+    };
+    let rest = &digits[4..];
+    let second = rest.strip_prefix("\\u").and_then(unit).filter(|_| (0xD800..0xDC00).contains(&first));
+    let (units, passed) = match second {
+        Some(second) => (vec![first, second], 6),
+        None => (vec![first], 0),
+    };
+    plain.extend(char::decode_utf16(units).map(|c| c.unwrap_or(' ')));
+    &rest[passed..]
 }
 
 #[cfg(test)]
@@ -143,10 +249,10 @@ mod tests {
             br#"{"model":"gpt","messages":[{"role":"user","content":"first\nline \u00e9t\u00e9"}]}"#;
         let words = of_bodies(request, br#"{"text":"an answer"}"#, false);
         for word in ["gpt", "user", "first", "line", "été", "an", "answer"] {
-            assert!(words.iter().any(|found| found == word), "{word} in {words:?}");
+            assert!(words.split(' ').any(|found| found == word), "{word} in {words:?}");
         }
         for name in ["messages", "content", "nline"] {
-            assert!(!words.iter().any(|found| found == name), "{name}");
+            assert!(!words.split(' ').any(|found| found == name), "{name}");
         }
     }
 
@@ -154,14 +260,26 @@ mod tests {
     fn a_cut_off_body_gives_the_words_that_it_holds() {
         let words = of_bodies(br#"{"content":"alpha \"beta\" gam\u00"#, b"plain text", false);
         for word in ["alpha", "beta", "gam", "plain", "text"] {
-            assert!(words.iter().any(|found| found == word), "{word} in {words:?}");
+            assert!(words.split(' ').any(|found| found == word), "{word} in {words:?}");
         }
     }
 
     #[test]
     fn a_stream_gives_its_joined_text() {
         let stream = b"data: {\"choices\":[{\"delta\":{\"content\":\"won\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"derful\"}}]}\n\n";
-        assert!(of_bodies(b"", stream, true).contains(&"wonderful".to_owned()));
+        assert_eq!(of_bodies(b"", stream, true), "wonderful");
+    }
+
+    #[test]
+    fn escapes_are_read_and_words_of_every_script_are_cut_alike() {
+        let body =
+            r#"{"a":"caf\u00e9\tGR\u00d6SSE \ud83d\ude00smile\/x \ud800y “Übung”über 日本go","b":"cut\u00"}"#;
+        assert_eq!(
+            of_bodies(body.as_bytes(), b"", false),
+            "cut café größe smile x y übung über 日 本 go".replace("größe", "grösse")
+        );
+        let long = "a".repeat(100);
+        assert_eq!(of_query(&format!("{long} é{long}")), ["a".repeat(64), format!("é{}", "a".repeat(63))]);
     }
 
     #[test]
@@ -176,6 +294,14 @@ mod tests {
             of_bodies(&request, text.as_bytes(), true);
             let words = of_query(&text);
             prop_assert!(words.iter().all(|word| word.chars().all(char::is_alphanumeric)));
+            let mut slowly: Vec<String> = Vec::new();
+            for run in text.split(|c: char| !c.is_alphanumeric()).filter(|_| !text.contains(is_ideograph)) {
+                let folded: String = run.to_lowercase().chars().filter(|c| c.is_alphanumeric()).take(LONGEST).collect();
+                if !folded.is_empty() && !slowly.contains(&folded) {
+                    slowly.push(folded);
+                }
+            }
+            prop_assert!(text.contains(is_ideograph) || text.contains('Σ') || words == slowly, "{words:?} {slowly:?}");
         }
     }
 }

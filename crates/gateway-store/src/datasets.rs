@@ -184,7 +184,7 @@ pub async fn add_cases(
         let Content { input, expected, metadata } = content;
         args![held.id, id, from, input, expected, metadata, now, now]
     });
-    CASES.run(tx, lines.collect()).await
+    CASES.run(tx, lines.collect::<Vec<_>>().into_iter()).await
 }
 
 /// Replaces the content of a case of the working copy. The dataset is held, and the case is one that `case` found.

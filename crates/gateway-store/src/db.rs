@@ -44,7 +44,13 @@ enum Pool {
 }
 
 /// A transaction. Dropped without `commit`, it leaves no trace.
-pub enum Tx {
+pub struct Tx {
+    open: Open,
+    /// How long it rests before each statement on SQLite, whose work is done on this machine's cores.
+    pause: Duration,
+}
+
+enum Open {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
@@ -53,6 +59,26 @@ pub enum Tx {
 pub enum Dialect {
     Sqlite,
     Postgres,
+}
+
+impl Dialect {
+    /// The condition that a column is one of the texts in a parameter, which is a JSON list of them.
+    pub(crate) fn one_of(self, column: &str, parameter: usize) -> String {
+        match self {
+            Self::Sqlite => format!("{column} IN (SELECT value FROM json_each(${parameter}))"),
+            Self::Postgres => {
+                format!("{column} IN (SELECT json_array_elements_text(CAST(${parameter} AS JSON)))")
+            }
+        }
+    }
+
+    /// What lets several nodes take different rows of one queue without waiting for each other. SQLite has one node.
+    pub(crate) fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => "FOR UPDATE OF d SKIP LOCKED",
+        }
+    }
 }
 
 impl Db {
@@ -126,10 +152,11 @@ impl Db {
 
     /// A writing transaction. On SQLite it is the only one while it lasts, so it cannot fail half way for a lock.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        match &self.0 {
-            Pool::Sqlite { write, .. } => Ok(Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?)),
-            Pool::Postgres(pool) => Ok(Tx::Postgres(in_time(pool.begin()).await?)),
-        }
+        let open = match &self.0 {
+            Pool::Sqlite { write, .. } => Open::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
+            Pool::Postgres(pool) => Open::Postgres(in_time(pool.begin()).await?),
+        };
+        Ok(Tx { open, pause: Duration::ZERO })
     }
 
     /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
@@ -168,13 +195,24 @@ impl Db {
 }
 
 impl Tx {
+    /// Work that is in no hurry leaves the core to others before each statement. Not a matter of priorities: the kernel lets
+    /// a thread that is at work go on for milliseconds, whoever waits.
+    pub(crate) fn rest_between(&mut self, pause: Duration) {
+        self.pause = pause;
+    }
+
+    pub(crate) fn rests(&self) -> bool {
+        !self.pause.is_zero()
+    }
+
     pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
-        match self {
-            Tx::Sqlite(tx) => {
+        match &mut self.open {
+            Open::Sqlite(tx) => {
+                rest(self.pause).await;
                 let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(&mut **tx).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
-            Tx::Postgres(tx) => {
+            Open::Postgres(tx) => {
                 let query = sqlx::query_with(sql, postgres_arguments(args)?);
                 let rows = in_time(query.fetch_all(&mut **tx)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
@@ -187,12 +225,13 @@ impl Tx {
     }
 
     pub async fn exec(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
-        match self {
-            Tx::Sqlite(tx) => {
+        match &mut self.open {
+            Open::Sqlite(tx) => {
+                rest(self.pause).await;
                 let done = sqlx::query_with(sql, sqlite_arguments(args)?).execute(&mut **tx).await?;
                 Ok(done.rows_affected())
             }
-            Tx::Postgres(tx) => {
+            Open::Postgres(tx) => {
                 let done =
                     in_time(sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx)).await?;
                 Ok(done.rows_affected())
@@ -202,26 +241,32 @@ impl Tx {
 
     /// Several statements without parameters, as migrations are written.
     pub(crate) async fn script(&mut self, sql: String) -> Result<(), StoreError> {
-        match self {
-            Tx::Sqlite(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
-            Tx::Postgres(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+        match &mut self.open {
+            Open::Sqlite(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+            Open::Postgres(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
         }
         Ok(())
     }
 
     pub fn dialect(&self) -> Dialect {
-        match self {
-            Tx::Sqlite(_) => Dialect::Sqlite,
-            Tx::Postgres(_) => Dialect::Postgres,
+        match self.open {
+            Open::Sqlite(_) => Dialect::Sqlite,
+            Open::Postgres(_) => Dialect::Postgres,
         }
     }
 
     pub async fn commit(self) -> Result<(), StoreError> {
-        match self {
-            Tx::Sqlite(tx) => tx.commit().await?,
-            Tx::Postgres(tx) => in_time(tx.commit()).await?,
+        match self.open {
+            Open::Sqlite(tx) => tx.commit().await?,
+            Open::Postgres(tx) => in_time(tx.commit()).await?,
         }
         Ok(())
+    }
+}
+
+async fn rest(pause: Duration) {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
     }
 }
 

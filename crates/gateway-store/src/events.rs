@@ -1,13 +1,14 @@
-//! The outbox of organization events.
+//! The outbox of organization events. An event is handed to the webhooks that want it in the transaction that records it,
+//! so that none can be forgotten in between.
 
 use gateway_core::events::Event;
 use gateway_core::ids::{EventId, OrgId};
 use gateway_core::time::Timestamp;
 
 use crate::row::{args, json};
-use crate::{StoreError, Tx};
+use crate::{StoreError, Tx, deliveries};
 
-/// Writes an event in the transaction of the change that it tells of.
+/// Writes an event in the transaction of the change that it tells of, and a delivery for each webhook that wants it.
 pub async fn record(
     tx: &mut Tx,
     org: OrgId,
@@ -19,8 +20,8 @@ pub async fn record(
         "INSERT INTO events (id, org_id, type, data, created_at) VALUES ($1, $2, $3, $4, $5)",
         args![id, org, event.kind(), json(&event.data()), now],
     )
-    .await
-    .map(|_| ())
+    .await?;
+    deliveries::fan_out(tx, org, id, event, now).await
 }
 
 #[derive(Debug, Clone, PartialEq)]

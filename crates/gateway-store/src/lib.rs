@@ -9,9 +9,12 @@ mod row;
 
 pub mod accounts;
 pub mod apps;
+pub mod budgets;
 pub mod datasets;
+pub mod deliveries;
 pub mod evals;
 pub mod events;
+pub mod exports;
 pub mod jobs;
 pub mod keys;
 pub mod logs;
@@ -30,6 +33,7 @@ pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod verdicts;
+pub mod webhooks;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;

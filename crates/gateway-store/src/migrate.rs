@@ -26,11 +26,14 @@ const STATE: &[(&str, &str)] = &[
     ("evals", include_str!("../migrations/0006_evals.sql")),
     ("playground", include_str!("../migrations/0007_playground.sql")),
     ("skills", include_str!("../migrations/0008_skills.sql")),
-    ("nodes", include_str!("../migrations/0012_nodes.sql")),
+    ("webhooks", include_str!("../migrations/0009_webhooks.sql")),
+    ("budgets", include_str!("../migrations/0010_budgets.sql")),
+    ("nodes", include_str!("../migrations/0011_nodes.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
     ("prompts", include_str!("../migrations/logs/0002_prompts.sql")),
+    ("exports", include_str!("../migrations/logs/0003_exports.sql")),
 ];
 
 impl Part {

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{
-    AppId, CaseId, DatasetId, EvaluationId, EventId, InviteId, JobId, KeyId, OrgId, PlayId, PromptId,
-    RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId,
+    OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
 };
 use gateway_core::time::Timestamp;
 use serde::Serialize;
@@ -64,6 +64,7 @@ arg_from! {
     KeyId => Text, |v: KeyId| v.to_string();
     TeamId => Text, |v: TeamId| v.to_string();
     AppId => Text, |v: AppId| v.to_string();
+    BudgetId => Text, |v: BudgetId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
@@ -76,6 +77,9 @@ arg_from! {
     DatasetId => Text, |v: DatasetId| v.to_string();
     CaseId => Text, |v: CaseId| v.to_string();
     PlayId => Text, |v: PlayId| v.to_string();
+    WebhookId => Text, |v: WebhookId| v.to_string();
+    DeliveryId => Text, |v: DeliveryId| v.to_string();
+    ExportId => Text, |v: ExportId| v.to_string();
 }
 
 impl From<&String> for Arg {
@@ -200,10 +204,13 @@ parsed_columns!(
     Role,
     Plan,
     AppId,
+    BudgetId,
     CaseId,
     DatasetId,
+    DeliveryId,
     EvaluationId,
     EventId,
+    ExportId,
     InviteId,
     JobId,
     KeyId,
@@ -215,7 +222,8 @@ parsed_columns!(
     TeamId,
     TokenId,
     UserId,
-    VerdictId
+    VerdictId,
+    WebhookId
 );
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>

@@ -24,6 +24,7 @@ use crate::auth::Access;
 use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
+use crate::budgets::{self, Budgets};
 use crate::cache::{Cache, Second};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
@@ -35,8 +36,8 @@ use crate::log::spool::Spool;
 use crate::metrics::Metrics;
 use crate::nodes::{self, Nodes};
 use crate::prompts::Prompts;
+use crate::proxy::clients::Clients;
 use crate::proxy::pulse::Pulses;
-use crate::proxy::upstream::Clients;
 use crate::proxy::{Worker, target};
 use crate::vault::Vault;
 
@@ -48,6 +49,8 @@ pub struct App {
     pub logs: Db,
     pub access: Access,
     pub attempts: Attempts,
+    /// What may still be spent, for the organizations that have budgets.
+    pub budgets: Budgets,
     pub tokens: Tokens,
     pub passwords: Passwords,
     pub vault: Vault,
@@ -77,6 +80,8 @@ pub struct App {
     pub nodes: Nodes,
     /// Wakes those who wait for jobs.
     pub bells: Bells,
+    /// Told when an export was changed here, so that a delivery under way looks again.
+    pub export_changes: watch::Sender<()>,
     ids: Mutex<ContextV7>,
     numbers: LogIds,
     process: u64,
@@ -101,7 +106,7 @@ pub enum StartError {
     #[error("{0}")]
     Crypto(&'static str),
     #[error(
-        "32 nodes use this database already, which is as many as there can be: stop one, or wait 30 s for the lease of one \
+        "31 nodes use this database already, which is as many as there can be: stop one, or wait 30 s for the lease of one \
          that was killed"
     )]
     TooManyNodes,
@@ -129,7 +134,7 @@ impl App {
         // from here on is all that there is to hear of.
         let nodes = Nodes::new(process);
         let (node, place) = match db.dialect() {
-            Dialect::Sqlite => (0, None),
+            Dialect::Sqlite => (i64::from(random[0]), None),
             Dialect::Postgres => {
                 let node = ids::claim(&db, &nodes.name).await?.ok_or(StartError::TooManyNodes)?;
                 (node, Some(changes::begin(&db).await?))
@@ -150,12 +155,14 @@ impl App {
             metrics: Metrics::default(),
             prompts: Prompts::default(),
             tail: broadcast::Sender::new(TAIL_ROWS),
+            export_changes: watch::Sender::new(()),
             tokens: Tokens::new(&config.token_secret),
             vault: Vault::new(&config.master_key)
                 .ok_or(StartError::Crypto("the master key cannot be used"))?,
             passwords: Passwords::new(),
             access: Access::default(),
             attempts: Attempts::default(),
+            budgets: Budgets::default(),
             started: Instant::now(),
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
@@ -178,6 +185,7 @@ impl App {
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn(log::writer::run(Arc::clone(&app)));
         app.spawn(log::upkeep::run(Arc::clone(&app)));
+        app.spawn(budgets::run(Arc::clone(&app)));
         if app.shared.is_some() {
             app.spawn(stay_connected(Arc::clone(&app)));
         }
@@ -347,9 +355,9 @@ async fn stay_connected(app: Arc<App>) {
     }
 }
 
-/// Forgets organizations that another process changed, as `gateway admin set-plan` does on SQLite, which has no other way to
-/// tell. Looks back a little further
-/// than the last time, because a change becomes visible only when it is committed.
+/// Forgets organizations that another process changed, as `gateway admin set-plan` does on SQLite, which has no other
+/// way to tell. Looks back a little further than the last time, because a change becomes visible only when it is
+/// committed.
 async fn forget_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
     let Ok(changed) = orgs::changed_since(&app.db, now.plus(-MINUTE)).await else { return };
     for (org, at) in &changed {

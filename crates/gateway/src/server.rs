@@ -14,7 +14,7 @@ use http::header::{ALLOW, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use ipnet::IpNet;
@@ -26,12 +26,17 @@ use tracing::Instrument as _;
 use crate::api::{self, Api};
 use crate::app::{App, StartError};
 use crate::auth::{self, Denied, Identity};
+use crate::patience::Patient;
 use crate::problem::{Family, Outcome, Problem, rate_headers};
-use crate::proxy::upstream::Clients;
+use crate::proxy::clients::Clients;
 use crate::proxy::{self, Worker};
 
 /// A client that does not finish its request head in this time is given up.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A caller that takes nothing of its answer for this long is given up.
+const WRITE_STALL: Duration = Duration::from_secs(60);
+/// How often unused connections to providers are looked for.
+const SWEEP: Duration = Duration::from_secs(15);
 /// How long requests in flight may take to finish once the service stops.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -141,8 +146,18 @@ async fn work(
         .max_header_list_size(64 << 10)
         .keep_alive_interval(HEADER_TIMEOUT)
         .keep_alive_timeout(HEADER_TIMEOUT);
+    let patience = app.config.proxy_timeout.min(WRITE_STALL);
     let context = Arc::new(Context { app, api, worker: Worker { lane, clients: Clients::new() } });
-    while let Some((stream, peer)) = incoming.recv().await {
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        let arrived = tokio::select! {
+            arrived = incoming.recv() => arrived,
+            _ = sweep.tick() => {
+                context.worker.clients.sweep();
+                continue;
+            }
+        };
+        let Some((stream, peer)) = arrived else { break };
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
@@ -162,7 +177,8 @@ async fn work(
                 () = stopping.stopping() => false,
             };
             if speaks {
-                let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                let connection =
+                    builder.serve_connection(Patient::new(stream, patience), service).into_owned();
                 // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
                 let _ = watcher.watch(connection).await;
             }
@@ -187,16 +203,34 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     let path = request.uri().path();
     let is_proxied = request.headers().contains_key(PROVIDER) && !context.api.claims(path);
     let family = if is_proxied { Family::Proxy } else { api::family_of(path) };
-    let handled = AssertUnwindSafe(route(context, peer, is_proxied, &request_id, request)).catch_unwind();
-    let mut response = match handled.await {
-        Ok(Ok(response)) => finish(response, family),
-        Ok(Err(problem)) => problem.render(family),
-        Err(_) => Problem::internal("a handler panicked").render(family),
+    // On the heap, since the future of a proxied request is large and would be moved with every one around it.
+    let routed = Box::pin(route(context, peer, is_proxied, &request_id, request));
+    let mut response = match caught(&request_id, routed).await {
+        Ok(response) => finish(response, family),
+        Err(problem) => problem.render(family),
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
         response.headers_mut().insert(REQUEST_ID, request_id);
     }
     response
+}
+
+/// A panic takes down its own request and nothing else.
+async fn caught(
+    request_id: &HeaderValue,
+    work: impl Future<Output = Outcome<Response>>,
+) -> Outcome<Response> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(panicked(request_id)))
+}
+
+fn panicked(request_id: &HeaderValue) -> Problem {
+    let _span = span(request_id).entered();
+    Problem::internal("a handler panicked")
+}
+
+/// What is logged inside names the request, however little is logged.
+fn span(request_id: &HeaderValue) -> tracing::Span {
+    tracing::error_span!("request", id = %request_id.to_str().unwrap_or_default())
 }
 
 /// Authentication, then routing.
@@ -251,8 +285,7 @@ async fn manage(
     if let Some(identity) = identity {
         request.extensions_mut().insert(identity.clone());
     }
-    let span = tracing::info_span!("request", id = %request_id.to_str().unwrap_or_default());
-    let handled = api.router.clone().oneshot(request).instrument(span);
+    let handled = api.router.clone().oneshot(request).instrument(span(request_id));
     // A change goes on when its caller hangs up: what follows the commit, such as forgetting a revoked key, must not
     // be skipped.
     let (sender, receiver) = oneshot::channel();
@@ -260,7 +293,7 @@ async fn manage(
     match receiver.await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(never)) => match never {},
-        Err(_) => Err(Problem::internal("a handler panicked")),
+        Err(_) => Err(panicked(request_id)),
     }
 }
 
@@ -359,6 +392,31 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAdd
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_logged_with_its_request_id() {
+        #[derive(Clone, Default)]
+        struct Seen(Arc<std::sync::Mutex<Vec<u8>>>);
+        impl std::io::Write for Seen {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let seen = Seen::default();
+        let writer = seen.clone();
+        let log = tracing_subscriber::fmt().json().with_max_level(tracing::Level::ERROR);
+        let log = log.with_writer(move || writer.clone()).finish();
+        let outcome = tracing::subscriber::with_default(log, || {
+            let id = HeaderValue::from_static("the-one-that-fell");
+            caught(&id, async { panic!("on purpose") }).now_or_never().unwrap()
+        });
+        assert_eq!(outcome.unwrap_err().status, StatusCode::INTERNAL_SERVER_ERROR);
+        let text = String::from_utf8(seen.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("panicked") && text.contains("the-one-that-fell"), "{text}");
+    }
 
     fn forwarded(value: &str) -> HeaderMap {
         HeaderMap::from_iter([(

@@ -1,3 +1,5 @@
+//! Tests of every evaluator and of how definitions are read.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -20,6 +20,8 @@ pub enum Outcome {
     Garbage,
     /// The provider answered 200 and then reported an error inside the stream.
     StreamError,
+    /// The request could not be put into the target's format, so that it was never sent.
+    Untranslatable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub fn classify(outcome: Outcome) -> Option<Failure> {
         Outcome::Connect | Outcome::Timeout | Outcome::Reset | Outcome::Garbage | Outcome::StreamError => {
             (Fault::Target, true, true)
         }
+        // No fault of the target's, but another one may be able to express it.
+        Outcome::Untranslatable => (Fault::Caller, false, true),
     };
     Some(Failure { fault, retry, next })
 }
@@ -116,6 +120,8 @@ mod tests {
         {
             assert_eq!(classify(outcome), AGAIN, "{outcome:?}");
         }
+        const ELSEWHERE: Option<Failure> = Some(Failure { fault: Fault::Caller, retry: false, next: true });
+        assert_eq!(classify(Outcome::Untranslatable), ELSEWHERE);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::scan::{Found, Scanner, Status, Whole};
 
-static KEYS: [&str; 11] = [
+static KEYS: [&str; 12] = [
     "model",
     "stream",
     "stream_options",
@@ -17,6 +17,7 @@ static KEYS: [&str; 11] = [
     "inferenceConfig",
     "user",
     "metadata",
+    "n",
 ];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct RequestPeek {
     pub max_tokens: Option<u64>,
     /// `user`, or Anthropic's `metadata.user_id`.
     pub user: Option<String>,
+    /// How many answers are asked for at once, as far as it can be told.
+    pub answers: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +53,7 @@ pub enum PeekError {
 /// Reads a body as it arrives.
 #[derive(Debug)]
 pub struct BodyPeek {
-    scanner: Scanner<11>,
+    scanner: Scanner<12>,
 }
 
 impl Default for BodyPeek {
@@ -212,7 +215,8 @@ fn read<'a>(get: impl Fn(&str) -> Option<Found<'a>>) -> Result<RequestPeek, Peek
         Ok(Some(user)) => Some(user),
         _ => field::<Metadata>(&get, "metadata").ok().flatten().and_then(|metadata| metadata.user_id),
     };
-    Ok(RequestPeek { model, stream, include_usage, max_tokens, user })
+    let answers = field::<Count>(&get, "n").ok().flatten().and_then(|count| count.get());
+    Ok(RequestPeek { model, stream, include_usage, max_tokens, user, answers })
 }
 
 fn field<'a, T: Deserialize<'a>>(
@@ -243,7 +247,8 @@ mod tests {
                 stream: Some(true),
                 include_usage: Some(false),
                 max_tokens: Some(9),
-                user: Some("u".into())
+                user: Some("u".into()),
+                answers: None
             })
         );
         for (body, limit) in [
@@ -254,6 +259,8 @@ mod tests {
         ] {
             assert_eq!(peek(body.as_bytes()).unwrap().max_tokens, Some(limit), "{body}");
         }
+        assert_eq!(peek(br#"{"n":5}"#).unwrap().answers, Some(5));
+        assert_eq!(peek(br#"{"n":"many"}"#).unwrap().answers, None);
         assert_eq!(peek(br#"{"metadata":{"user_id":"x"}}"#).unwrap().user.as_deref(), Some("x"));
         assert_eq!(
             peek(br#"{"model":null,"stream":null,"max_tokens":null,"stream_options":null}"#),

@@ -4,10 +4,46 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The text of the user's last message that has any.
 pub fn last_user_text(body: &[u8]) -> Option<String> {
+    last_of_chat(body).or_else(|| last_of_any(body))
+}
+
+/// The usual body: whole, and with chat messages, of which only the one that is wanted is looked into.
+fn last_of_chat(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Chat<'a> {
+        #[serde(borrow)]
+        messages: Vec<Turn<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Turn<'a> {
+        #[serde(borrow)]
+        role: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+        parts: Option<IgnoredAny>,
+    }
+    let chat: Chat<'_> = serde_json::from_slice(body).ok()?;
+    let turns = chat.messages.iter().rev();
+    for turn in turns.filter(|turn| turn.role.as_deref() == Some("user") || turn.parts.is_some()) {
+        if turn.parts.is_some() {
+            return None;
+        }
+        let text = turn.content.and_then(|raw| texts(&serde_json::from_str(raw.get()).ok()?));
+        if text.is_some() {
+            return text;
+        }
+    }
+    None
+}
+
+fn last_of_any(body: &[u8]) -> Option<String> {
     let body = parse(&String::from_utf8_lossy(body))?;
     for key in ["messages", "input", "contents"] {
         let Some(turns) = body.get(key).and_then(Value::as_array) else { continue };
@@ -64,12 +100,12 @@ fn answer(body: &Value) -> Option<String> {
 }
 
 /// The text of a message: its `content` or `parts`, thoughts and tool traffic left out.
-fn content(message: &Value) -> Option<String> {
+pub(crate) fn content(message: &Value) -> Option<String> {
     message.get("content").or_else(|| message.get("parts")).and_then(texts)
 }
 
 /// A text, or the texts in a list of texts and parts.
-fn texts(value: &Value) -> Option<String> {
+pub(crate) fn texts(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => some(text.clone()),
         Value::Array(parts) => {
@@ -148,7 +184,7 @@ fn piece(data: &str) -> Option<String> {
 }
 
 /// Parses a JSON text, also one that was cut off.
-fn parse(text: &str) -> Option<Value> {
+pub(crate) fn parse(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&mend(text)?).ok())
 }
 

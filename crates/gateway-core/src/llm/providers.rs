@@ -70,11 +70,10 @@ impl Provider {
     /// its user can tell (a project, a region).
     pub fn path_for(&self, operation: Operation, model: Option<&str>, stream: bool) -> Option<String> {
         let path = match (self.shape, operation) {
-            (Shape::OpenAi, Operation::Chat)
+            (Shape::OpenAi | Shape::Cohere, Operation::Chat)
             | (Shape::Anthropic, Operation::Messages)
             | (Shape::Gemini, Operation::GenerateContent)
-            | (Shape::Bedrock, Operation::Converse)
-            | (Shape::Cohere, Operation::Chat) => {
+            | (Shape::Bedrock, Operation::Converse) => {
                 self.stream_path.filter(|_| stream).unwrap_or(self.chat_path)
             }
             (Shape::OpenAi, Operation::Responses) => self.responses_path?,

@@ -1,3 +1,5 @@
+//! Tests of skills read, changed and written.
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;

@@ -79,7 +79,7 @@ pub(super) async fn insert(
         let position = run.map(|_| position);
         args![id, org, eval, run, position, log_id, case_id, score, passed, details.replace('\0', " "), now]
     };
-    RESULTS.run(tx, results.into_iter().map(line).collect()).await
+    RESULTS.run(tx, results.into_iter().map(line).collect::<Vec<_>>().into_iter()).await
 }
 
 /// Adds verdicts on live traffic.

@@ -166,8 +166,8 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
 
 /// Gives a new run these log rows to judge.
 pub async fn add_rows(tx: &mut Tx, run: i64, log_ids: &[i64]) -> Result<(), StoreError> {
-    let lines = (0_i64..).zip(log_ids).map(|(position, log)| args![run, position, *log]).collect();
-    ROWS.run(tx, lines).await?;
+    let lines: Vec<_> = (0_i64..).zip(log_ids).map(|(position, log)| args![run, position, *log]).collect();
+    ROWS.run(tx, lines.into_iter()).await?;
     note_total(tx, run).await
 }
 

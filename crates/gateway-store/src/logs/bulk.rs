@@ -8,6 +8,9 @@ use crate::{StoreError, Tx};
 /// Largest first; the last must be 1.
 const SIZES: [usize; 4] = [200, 25, 5, 1];
 
+/// The size that a transaction which rests begins with.
+const AT_EASE: usize = 1;
+
 /// An INSERT of several rows.
 pub(crate) struct Bulk {
     sqlite: [String; SIZES.len()],
@@ -21,16 +24,21 @@ impl Bulk {
         Self { sqlite: statements(Dialect::Sqlite), postgres: statements(Dialect::Postgres) }
     }
 
-    /// Answers nothing: what was new is known before.
-    pub(crate) async fn run(&'static self, tx: &mut Tx, rows: Vec<Vec<Arg>>) -> Result<(), StoreError> {
+    /// Answers nothing: what was new is known before. Rows are made as they are needed, so that a transaction that rests
+    /// between statements does not do all the work before the first.
+    pub(crate) async fn run(
+        &'static self,
+        tx: &mut Tx,
+        mut rows: impl ExactSizeIterator<Item = Vec<Arg>>,
+    ) -> Result<(), StoreError> {
+        let largest = if tx.rests() { AT_EASE } else { 0 };
         let statements = match tx.dialect() {
             Dialect::Sqlite => &self.sqlite,
             Dialect::Postgres => &self.postgres,
         };
         let mut left = rows.len();
-        let mut rows = rows.into_iter();
         while left > 0 {
-            let Some(at) = SIZES.iter().position(|size| *size <= left) else { break };
+            let Some(at) = (largest..SIZES.len()).find(|at| SIZES[*at] <= left) else { break };
             let args: Vec<Arg> = rows.by_ref().take(SIZES[at]).flatten().collect();
             tx.exec(statements[at].as_str(), args).await?;
             left -= SIZES[at];

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::Shape;
+use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{Level, LogRow, PromptUsed, Source, Stored, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_decimal;
@@ -24,6 +25,18 @@ use crate::{Db, StoreError};
 pub struct Entry {
     pub row: LogRow,
     pub preview: Option<String>,
+}
+
+impl From<Entry> for LogView {
+    fn from(entry: Entry) -> Self {
+        Self::new(&entry.row, entry.preview)
+    }
+}
+
+impl From<Entry> for LogDetail {
+    fn from(entry: Entry) -> Self {
+        Self::new(&entry.row, entry.preview)
+    }
 }
 
 /// Which rows are asked for; everything that is given must hold.
@@ -80,7 +93,7 @@ impl LogFilter {
             && after_id.is_none_or(|after| row.id > after)
             && (words.is_empty() || {
                 let found = of_bodies(&row.request, &row.response, row.response_is_stream);
-                words.iter().all(|word| found.contains(word))
+                words.iter().all(|word| found.split(' ').any(|found| found == word))
             })
     }
 }
@@ -123,29 +136,36 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, Store
     Ok(Some(entry))
 }
 
-/// Those of the rows that are there, with their bodies, in no order.
-pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<LogRow>, StoreError> {
-    let list = numbers(ids.iter().copied());
+/// How many bytes the bodies of these rows take, of those that are still there, in order of id.
+pub async fn body_sizes(logs: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<(i64, i64)>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1 AND {}",
+        "SELECT r.id, CAST(COALESCE(LENGTH(b.request) + LENGTH(b.response), 0) AS BIGINT) AS size FROM log_rows r \
+         LEFT JOIN log_bodies b ON b.id = r.id WHERE r.org_id = $1 AND {} ORDER BY r.id",
         among(logs.dialect(), "r.id", 2)
     );
-    let rows = logs.all(AssertSqlSafe(sql), args![org, list.clone()]).await?;
-    let mut found = rows.iter().map(|row| Ok(read(row)?.row)).collect::<Result<Vec<_>, StoreError>>()?;
-    let sql =
-        format!("SELECT id, request, response FROM log_bodies WHERE {}", among(logs.dialect(), "id", 1));
-    let mut bodies = HashMap::new();
-    for body in logs.all(AssertSqlSafe(sql), args![list]).await? {
-        let both: (Vec<u8>, Vec<u8>) = (body.get("request")?, body.get("response")?);
-        bodies.insert(body.get::<i64>("id")?, both);
-    }
-    for row in &mut found {
-        if let Some((request, response)) = bodies.remove(&row.id) {
-            row.request = request;
-            row.response = response;
+    let rows = logs.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("size")?))).collect()
+}
+
+/// Rows by their ids, in order, as far as they are still there.
+pub async fn of_ids(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
+    let list = numbers(ids.iter().copied());
+    let these = among(logs.dialect(), "r.id", 2);
+    let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1 AND {these} ORDER BY r.id");
+    let found = logs.all(AssertSqlSafe(sql), args![org, list.as_str()]).await?;
+    let mut rows = found.iter().map(|row| read(row).map(|entry| entry.row)).collect::<Result<Vec<_>, _>>()?;
+    if bodies {
+        let sql =
+            format!("SELECT id, request, response FROM log_bodies WHERE {}", among(logs.dialect(), "id", 1));
+        let mut kept = HashMap::new();
+        for row in logs.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
+            kept.insert(row.get::<i64>("id")?, (row.get("request")?, row.get("response")?));
+        }
+        for row in &mut rows {
+            (row.request, row.response) = kept.remove(&row.id).unwrap_or_default();
         }
     }
-    Ok(found)
+    Ok(rows)
 }
 
 /// Which of these rows are there.

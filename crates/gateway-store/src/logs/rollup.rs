@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use gateway_core::ids::OrgId;
+use gateway_core::hash::Fast;
+use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::logs::{LogRow, log_id_time};
 use gateway_core::time::{DAY, HOUR};
 use gateway_core::totals::{Totals, digest};
@@ -38,9 +39,9 @@ pub(super) enum Cube {
 impl Cube {
     const EACH: [Self; 6] = [Self::All, Self::Models, Self::Keys, Self::Whole, Self::Users, Self::UsersWhole];
 
-    /// The cubes that a row belongs to.
-    fn of(row: &LogRow) -> impl Iterator<Item = Self> {
-        Self::EACH.into_iter().chain(row.prompt.as_ref().map(|_| Self::Prompts))
+    /// The cubes that rows belong to.
+    fn of(rows: &Alike<'_>) -> impl Iterator<Item = Self> + use<> {
+        Self::EACH.into_iter().chain(rows.prompt.map(|_| Self::Prompts))
     }
 
     pub(super) fn number(self) -> i64 {
@@ -68,22 +69,22 @@ struct Dims {
 }
 
 impl Dims {
-    fn of(row: &LogRow, cube: Cube) -> Self {
+    fn of(rows: &Alike<'_>, cube: Cube) -> Self {
         let models = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let keys = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let users = matches!(cube, Cube::Users | Cube::UsersWhole);
-        let prompt = row.prompt.as_ref().filter(|_| cube == Cube::Prompts);
+        let prompt = rows.prompt.filter(|_| cube == Cube::Prompts);
         Self {
             cube,
-            org: row.org_id,
-            provider: models.then(|| clean(&row.provider)),
-            model: row.model.as_deref().filter(|_| models).map(clean),
-            key: row.key_id.filter(|_| keys).map(|id| id.to_string()),
-            app: row.app_id.filter(|_| keys).map(|id| id.to_string()),
-            team: row.team_id.filter(|_| keys).map(|id| id.to_string()),
-            user: row.user.as_deref().filter(|_| users).map(clean),
-            status: (!users && prompt.is_none()).then(|| i64::from(row.status)),
-            prompt: prompt.map(|prompt| clean(&prompt.name)),
+            org: rows.org,
+            provider: models.then(|| clean(rows.provider)),
+            model: rows.model.filter(|_| models).map(clean),
+            key: rows.key.filter(|_| keys).map(|id| id.to_string()),
+            app: rows.app.filter(|_| keys).map(|id| id.to_string()),
+            team: rows.team.filter(|_| keys).map(|id| id.to_string()),
+            user: rows.user.filter(|_| users).map(clean),
+            status: (!users && prompt.is_none()).then(|| i64::from(rows.status)),
+            prompt: prompt.map(clean),
         }
     }
 
@@ -113,18 +114,53 @@ impl Dims {
     }
 }
 
+/// Rows of one hour that no cube tells apart. A batch has few kinds of them, so that its rows are added up by kind
+/// before anything else is done with them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Alike<'a> {
+    hour: i64,
+    org: OrgId,
+    provider: &'a str,
+    model: Option<&'a str>,
+    key: Option<KeyId>,
+    app: Option<AppId>,
+    team: Option<TeamId>,
+    user: Option<&'a str>,
+    prompt: Option<&'a str>,
+    status: u16,
+}
+
+impl<'a> Alike<'a> {
+    fn of(row: &'a LogRow) -> Self {
+        Self {
+            hour: log_id_time(row.id).0.div_euclid(HOUR) * HOUR,
+            org: row.org_id,
+            provider: &row.provider,
+            model: row.model.as_deref(),
+            key: row.key_id,
+            app: row.app_id,
+            team: row.team_id,
+            user: row.user.as_deref(),
+            prompt: row.prompt.as_ref().map(|prompt| prompt.name.as_str()),
+            status: row.status,
+        }
+    }
+}
+
 /// Adds new rows to every roll-up that they belong to. The caller holds the lock that keeps others out.
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let mut dims: HashMap<Dims, i64> = HashMap::new();
-    let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
+    let mut kinds: HashMap<Alike<'_>, Totals, Fast> = HashMap::default();
     for row in rows {
-        let at = log_id_time(row.id).0;
-        let totals = Totals::of(row);
-        for cube in Cube::of(row) {
-            let id = *dims.entry(Dims::of(row, cube)).or_insert_with_key(Dims::id);
+        kinds.entry(Alike::of(row)).or_default().count(row);
+    }
+    let mut dims: HashMap<Dims, i64, Fast> = HashMap::default();
+    let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
+    for (alike, totals) in &kinds {
+        for cube in Cube::of(alike) {
+            let id = *dims.entry(Dims::of(alike, cube)).or_insert_with_key(Dims::id);
             for (grain, length) in [(cube.hours(), HOUR), (Grain::Days, DAY)] {
                 let sums = grains.entry(grain).or_default();
-                sums.entry((at.div_euclid(length) * length, id)).or_default().add(&totals);
+                sums.entry((alike.hour.div_euclid(length) * length, id)).or_default().add(totals);
             }
         }
     }
@@ -137,7 +173,7 @@ pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError>
     }
     let mut unknown: Vec<(Dims, i64)> = dims.into_iter().filter(|(_, id)| !known.contains(id)).collect();
     unknown.sort_unstable_by_key(|(_, id)| *id);
-    DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id)).collect()).await
+    DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id))).await
 }
 
 /// Sums by beginning of the stretch of time and by dims.
@@ -185,7 +221,7 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
         Grain::UserHours => &*USER_HOURS,
         Grain::Days => &*DAYS,
     };
-    bulk.run(tx, new.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)]).collect()).await?;
+    bulk.run(tx, new.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)])).await?;
     Ok(known)
 }
 

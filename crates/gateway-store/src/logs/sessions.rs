@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use gateway_core::ids::OrgId;
+use gateway_core::hash::Fast;
+use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::logs::{LogRow, first_log_id, log_id_time};
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_core::totals::{Totals, digest, known_cost};
@@ -116,7 +117,8 @@ pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, S
         ids.push(known.sessions[at].id.clone());
     }
     let touched = known.sessions.iter().zip(&known.touched).filter(|(_, touched)| **touched);
-    WRITE.run(tx, touched.map(|(session, _)| columns(session)).collect()).await?;
+    let touched: Vec<&Session> = touched.map(|(session, _)| session).collect();
+    WRITE.run(tx, touched.into_iter().map(columns)).await?;
     Ok(ids)
 }
 
@@ -127,6 +129,21 @@ struct Known {
     touched: Vec<bool>,
     by_id: HashMap<(OrgId, String), usize>,
     by_owner: HashMap<i64, Vec<usize>>,
+    owners: Owners,
+}
+
+/// Whose rows a batch holds, each digested once.
+#[derive(Default)]
+struct Owners(HashMap<(OrgId, Option<KeyId>, Option<String>), i64, Fast>);
+
+impl Owners {
+    /// Whose requests follow each other: those of one key, or without key of one user; end users of a key count apart.
+    fn of(&mut self, row: &LogRow) -> i64 {
+        *self.0.entry((row.org_id, row.key_id, row.user.clone())).or_insert_with(|| {
+            let (org, key) = (row.org_id.to_string(), row.key_id.map(|key| key.to_string()));
+            digest(&[Some(&org), key.as_deref(), row.user.as_deref()])
+        })
+    }
 }
 
 impl Known {
@@ -154,7 +171,7 @@ impl Known {
 
     /// The latest session of the same caller that is near enough, else a new one, named after its first row.
     fn automatic(&mut self, row: &LogRow) -> usize {
-        let owner = owner_of(row);
+        let owner = self.owners.of(row);
         let at = log_id_time(row.id);
         let near = self.by_owner.get(&owner).into_iter().flatten().filter(|s| self.sessions[**s].is_near(at));
         match near.max_by_key(|s| self.sessions[**s].first_id) {
@@ -187,7 +204,7 @@ impl Known {
 
     async fn fetch_automatic(&mut self, tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
         let nameless = || rows.iter().filter(|row| row.session_id.is_none());
-        let mut owners: Vec<i64> = nameless().map(|row| owner_of(row)).collect();
+        let mut owners: Vec<i64> = nameless().map(|row| self.owners.of(row)).collect();
         owners.sort_unstable();
         owners.dedup();
         let (Some(first), Some(last)) = (nameless().next(), nameless().next_back()) else { return Ok(()) };
@@ -202,12 +219,6 @@ impl Known {
         }
         Ok(())
     }
-}
-
-/// Whose requests follow each other: those of one key, or without key of one user; end users of a key count apart.
-fn owner_of(row: &LogRow) -> i64 {
-    let (org, key) = (row.org_id.to_string(), row.key_id.map(|key| key.to_string()));
-    digest(&[Some(&org), key.as_deref(), row.user.as_deref()])
 }
 
 const COLUMNS: &str = "s.org_id, s.id, s.first_id, s.owner, s.user_id, s.started_at, s.last_seen_at, s.requests, \

@@ -3,6 +3,7 @@
 //! never wades through the words of others.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
@@ -29,7 +30,13 @@ static PUT_OFF: LazyLock<Bulk> =
 /// Indexes up to `limit` of the rows that were put off, newest first; answers how many. To be called until it answers
 /// less than it was asked for.
 pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
+    index_at_ease(logs, limit, Duration::ZERO).await
+}
+
+/// The same, with a pause before each statement.
+pub async fn index_at_ease(logs: &Db, limit: i64, pause: Duration) -> Result<usize, StoreError> {
     let mut tx = logs.begin().await?;
+    tx.rest_between(pause);
     let lock = if tx.dialect() == Dialect::Postgres { " FOR UPDATE SKIP LOCKED" } else { "" };
     let sql = format!("SELECT id FROM log_unindexed ORDER BY id DESC LIMIT $1{lock}");
     let found = tx.all(AssertSqlSafe(sql), args![limit]).await?;
@@ -49,7 +56,7 @@ pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
         let text = entry(row.get("org_id")?, &request, &response, row.get("response_is_stream")?);
         entries.push(args![row.get::<i64>("id")?, text]);
     }
-    index(tx.dialect()).run(&mut tx, entries).await?;
+    index(tx.dialect()).run(&mut tx, entries.into_iter()).await?;
     let sql = format!("DELETE FROM log_unindexed WHERE {}", among(tx.dialect(), "id", 1));
     tx.exec(AssertSqlSafe(sql), args![list]).await?;
     tx.commit().await?;
@@ -59,13 +66,12 @@ pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
     let entries = rows
         .iter()
-        .map(|row| args![row.id, entry(row.org_id, &row.request, &row.response, row.response_is_stream)])
-        .collect();
+        .map(|row| args![row.id, entry(row.org_id, &row.request, &row.response, row.response_is_stream)]);
     index(tx.dialect()).run(tx, entries).await
 }
 
-pub(super) async fn put_off(tx: &mut Tx, ids: impl Iterator<Item = i64>) -> Result<(), StoreError> {
-    PUT_OFF.run(tx, ids.map(|id| args![id]).collect()).await
+pub(super) async fn put_off(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) -> Result<(), StoreError> {
+    PUT_OFF.run(tx, ids.map(|id| args![id])).await
 }
 
 /// The search for rows of the organization that hold all the words, in the database's own language. Words are letters
@@ -87,11 +93,27 @@ fn index(dialect: Dialect) -> &'static Bulk {
 
 fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut words = of_bodies(request, response, response_is_stream);
-    words.push(org_word(org));
-    words.join(" ")
+    // A blank before the first word would stand for an empty one, which PostgreSQL refuses.
+    if !words.is_empty() {
+        words.push(' ');
+    }
+    words.push_str(&org_word(org));
+    words
 }
 
 /// No caller can type it: a search is cut into words first, and this one is longer than a word can be.
 fn org_word(org: OrgId) -> String {
     format!("organization{0}{0}", org.0.simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_no_empty_words() {
+        let org = "01900000-0000-7000-8000-000000000001".parse().unwrap();
+        assert_eq!(entry(org, b"", b"{}", false), org_word(org));
+        assert_eq!(entry(org, br#"{"a":"Hi you"}"#, b"{}", false), format!("hi you {}", org_word(org)));
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens};
@@ -10,10 +11,10 @@ use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, among, numbers};
-use super::{partitions, rollup, sessions, words};
+use super::{arrivals, partitions, rollup, sessions, words};
 use crate::db::Dialect;
 use crate::row::{Arg, args, json};
-use crate::{Db, StoreError, Tx};
+use crate::{Db, StoreError, Tx, exports};
 
 /// A key of our own for PostgreSQL's advisory locks. Nodes write one after the other: their batches meet in the same
 /// roll-ups anyway, and this way they can neither deadlock nor count a row twice.
@@ -23,40 +24,45 @@ const PREVIEW_CHARACTERS: usize = 200;
 /// Longer texts than any honest model or user name has are cut.
 const LONGEST_TEXT: usize = 1024;
 /// Up to this many rows at a time are searchable at once. More come only under load, when `index_pending` catches up.
-const INDEXED_AT_ONCE: usize = 128;
+pub const INDEXED_AT_ONCE: usize = 128;
 
-/// Stores the rows that are not there yet; answers how many those were.
-pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<usize, StoreError> {
+/// Stores the rows that are not there yet; answers their ids.
+pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreError> {
+    write_at_ease(logs, rows, Duration::ZERO).await
+}
+
+/// The same, with a pause before each statement, for a writer that shares its core with what may not wait.
+pub async fn write_at_ease(logs: &Db, rows: &[LogRow], pause: Duration) -> Result<Vec<i64>, StoreError> {
     if rows.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
-    partitions::ensure(logs, rows.iter().map(|row| row.id)).await?;
+    partitions::ensure(logs, rows.iter().flat_map(arrivals::possible_ids)).await?;
     let mut tx = logs.begin().await?;
+    tx.rest_between(pause);
     if tx.dialect() == Dialect::Postgres {
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     }
-    let fresh = not_there_yet(&mut tx, rows).await?;
+    let rows = arrivals::settle(&mut tx, rows).await?;
+    let fresh = not_there_yet(&mut tx, &rows).await?;
     if fresh.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     let sessions = sessions::join(&mut tx, &fresh).await?;
-    ROWS.run(&mut tx, fresh.iter().zip(&sessions).map(|(row, session)| columns(row, session)).collect())
-        .await?;
-    let bodies = fresh.iter().filter(|row| !row.request.is_empty() || !row.response.is_empty());
+    ROWS.run(&mut tx, fresh.iter().zip(&sessions).map(|(row, session)| columns(row, session))).await?;
+    let bodies: Vec<&LogRow> =
+        fresh.iter().copied().filter(|row| !row.request.is_empty() || !row.response.is_empty()).collect();
     BODIES
-        .run(
-            &mut tx,
-            bodies.clone().map(|row| args![row.id, row.request.clone(), row.response.clone()]).collect(),
-        )
+        .run(&mut tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()]))
         .await?;
     if fresh.len() <= INDEXED_AT_ONCE {
-        words::add(&mut tx, &bodies.copied().collect::<Vec<_>>()).await?;
+        words::add(&mut tx, &bodies).await?;
     } else {
-        words::put_off(&mut tx, bodies.map(|row| row.id)).await?;
+        words::put_off(&mut tx, bodies.iter().map(|row| row.id)).await?;
     }
     rollup::add(&mut tx, &fresh).await?;
+    exports::enqueue(&mut tx, &fresh).await?;
     tx.commit().await?;
-    Ok(fresh.len())
+    Ok(fresh.iter().map(|row| row.id).collect())
 }
 
 /// The rows that are new, each once, in order of id.

@@ -28,7 +28,7 @@ pub enum Change {
     Key(KeyHash),
     /// What the keys of an organization belong to.
     KeysOf(OrgId),
-    /// The organization itself: plan, settings, providers.
+    /// The organization itself: plan, settings, providers, budgets.
     Org(OrgId),
     /// All that is known of an organization.
     AllOf(OrgId),
@@ -47,6 +47,8 @@ pub enum Change {
         slug: String,
     },
     LiveEvals,
+    /// Exports: deliveries under way look whether theirs is still the same.
+    Exports,
     /// A node has come or gone.
     Nodes,
     /// Cached answers: of the organization, of one namespace, or one entry.

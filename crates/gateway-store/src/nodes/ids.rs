@@ -1,19 +1,18 @@
 //! The numbers that log ids carry, one for each node, held by a lease. Two nodes never hold the same.
 
+use gateway_core::logs::OTEL_NODE;
 use sqlx::AssertSqlSafe;
 
 use super::SERVER_NOW;
 use crate::row::args;
 use crate::{Db, StoreError};
 
-/// As many as log ids have room for.
-pub const NODES: i64 = 32;
 /// A number is free again when its holder has not renewed it for this long.
 pub const LEASE_MS: i64 = 30_000;
 /// A key of our own for PostgreSQL's advisory locks.
 const LOCK: i64 = 0x6761_7465_7761_7909;
 
-/// Takes a free number; none when all are held. One that was never held goes first, then the one that has been free for
+/// Takes a free number; none when all that log ids have room for are held. One that was never held goes first, then the one that has been free for
 /// longest: a node that was cut off may still be using what it held.
 pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
     let mut tx = db.begin().await?;
@@ -27,7 +26,7 @@ pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
          ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, kept_until = excluded.kept_until \
          RETURNING id"
     );
-    let row = tx.opt(AssertSqlSafe(sql), args![holder, LEASE_MS, NODES]).await?;
+    let row = tx.opt(AssertSqlSafe(sql), args![holder, LEASE_MS, OTEL_NODE]).await?;
     tx.commit().await?;
     row.map(|row| row.get("id")).transpose()
 }

@@ -71,10 +71,7 @@ async fn purge(
     };
     let entries = app.cache.purge(org, scope).await;
     // After the shared cache, from which another node could take an entry back.
-    let mut tx = app.db.begin().await?;
-    let told = nodes::tell(&mut tx, change).await?;
-    tx.commit().await?;
-    told.committed(&app);
+    nodes::say(&app, change).await?;
     Ok(Json(Purged { deleted: true, entries }))
 }
 

@@ -44,6 +44,7 @@ markers!(Feature, FEATURE: Option<Entitlement>;
     EveryPlan = None,
     SkillMarketplace = Some(Entitlement::SkillMarketplace),
     Integrations = Some(Entitlement::Integrations),
+    Webhooks = Some(Entitlement::Webhooks),
 );
 
 /// A caller with at least role `R`, in an organization whose plan includes `E`.

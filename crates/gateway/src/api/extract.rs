@@ -11,7 +11,10 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::ids::{AppId, CaseId, DatasetId, KeyId, OrgId, PlayId, RubricId, SkillId, TeamId, UserId};
+use gateway_core::ids::{
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, KeyId, OrgId, PlayId, RubricId, SkillId,
+    TeamId, UserId, WebhookId,
+};
 use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -53,12 +56,16 @@ id_params!(
     KeyId = "keyId",
     TeamId = "teamId",
     AppId = "appId",
+    BudgetId = "budgetId",
     UserId = "userId",
     DatasetId = "datasetId",
     CaseId = "caseId",
     PlayId = "playId",
     SkillId = "skillId",
-    RubricId = "rubricId"
+    RubricId = "rubricId",
+    WebhookId = "webhookId",
+    DeliveryId = "deliveryId",
+    ExportId = "exportId",
 );
 
 /// An id that is a number: `number_param!(/// doc … RunId = "runId");`

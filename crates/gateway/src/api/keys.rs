@@ -8,7 +8,7 @@ use gateway_core::ids::{AppId, KeyId, OrgId};
 use gateway_core::scopes::Scopes;
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_store::keys::Key;
-use gateway_store::{Tx, apps, events, keys};
+use gateway_store::{Tx, apps, budgets as store_budgets, events, keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -244,11 +244,15 @@ async fn rotate(
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
     keys::update(&mut tx, org, &old).await?;
     keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
+    let has_budget = store_budgets::follow_rotation(&mut tx, old.id, fresh.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
     events::record(&mut tx, org, app.new_id(), &event, now).await?;
-    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
+    let mut told = vec![nodes::tell(&mut tx, Change::Key(hash)).await?];
+    if has_budget {
+        told.push(nodes::tell(&mut tx, Change::Org(org)).await?);
+    }
     tx.commit().await?;
-    told.committed(&app);
+    told.iter().for_each(|told| told.committed(&app));
     Ok(Created(Rotated {
         key: (&fresh.key).into(),
         raw_key: fresh.raw,

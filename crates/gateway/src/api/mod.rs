@@ -3,18 +3,22 @@
 mod accounts;
 mod apps;
 mod auth;
+mod budgets;
 mod cache;
 pub mod caller;
 mod datasets;
 pub mod docs;
 mod eval_results;
 mod evals;
+mod exports;
 pub mod extract;
 mod keys;
 mod logs;
 mod members;
 mod metrics;
 mod orgs;
+mod otel;
+mod outside;
 pub mod page;
 mod playground;
 mod prompts;
@@ -27,6 +31,7 @@ mod system;
 mod teams;
 mod usage;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -46,6 +51,7 @@ pub fn areas() -> Vec<Area> {
         members::area(),
         teams::area(),
         apps::area(),
+        budgets::area(),
         providers::area(),
         prompts::area(),
         datasets::area(),
@@ -59,6 +65,9 @@ pub fn areas() -> Vec<Area> {
         cache::area(),
         skills::area(),
         eval_results::area(),
+        otel::area(),
+        exports::area(),
+        webhooks::area(),
         system::area(),
     ]
 }

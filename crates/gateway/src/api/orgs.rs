@@ -6,7 +6,7 @@ use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use gateway_store::shared::cache::Scope;
-use gateway_store::{members, orgs};
+use gateway_store::{StoreError, exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use super::caller::{Admin, Caller, InOrg, Owner, Person, Shared, Viewer};
 use super::extract::{Body, Created, Deleted, Json, Params, object, present};
 use super::page::{self, PageParams};
 use super::route::Area;
+use crate::app::App;
 use crate::auth::Who;
 use crate::config::PlanChanges;
 use crate::nodes::{self, Change};
@@ -169,5 +170,18 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     tx.commit().await?;
     told.committed(&app);
     app.cache.purge(org, Scope::All).await;
+    // Exports are kept with the log rows. Should this fail, their next delivery finds the organization gone.
+    if let Err(error) = delete_exports(&app, org).await {
+        tracing::debug!(%error, "exports of a deleted organization stay until later");
+    }
     Ok(Deleted::yes())
+}
+
+async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {
+    let mut tx = app.logs.begin().await?;
+    exports::delete_all_of(&mut tx, org).await?;
+    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    tx.commit().await?;
+    told.committed(app);
+    Ok(())
 }

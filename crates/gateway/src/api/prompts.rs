@@ -286,6 +286,6 @@ async fn render(
     let reference = Reference { namespace, slug, version: params.checked()? };
     let known = crate::prompts::find(&app, caller.org.id, &reference).await?;
     let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;
-    let rendered = template.render(&variables).map_err(unrendered)?;
+    let rendered = template.render(&variables).map_err(|error| unrendered("variables", error))?;
     Ok(Json(Rendered { rendered, unused: template.unused(&variables) }))
 }

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::OrgId;
+use gateway_core::log_view::LogView;
 use gateway_core::logs::LogRow;
 use gateway_core::time::Timestamp;
 use gateway_core::totals::{is_cache_hit, is_error};
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::caller::{Caller, Shared, Viewer};
 use super::extract::{At, Json, Params, text_param};
-use super::logs::view::LogView;
 use super::page;
 use super::route::Area;
 use crate::app::App;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{KeyHash, OrgSettings, hash_key};
+use gateway_core::budget::Spender;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, TokenId, UserId};
 use gateway_core::limits::Verdict;
 use gateway_core::scopes::Scopes;
@@ -21,6 +22,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::app::App;
+use crate::budgets::{self, OrgBudgets};
 use crate::nodes;
 use crate::proxy::target::{self, Credential, Target};
 use limits::{Counter, Counters};
@@ -52,6 +54,14 @@ pub enum Who {
 }
 
 impl Identity {
+    /// Whose budgets its calls count against.
+    pub fn spender(&self) -> Spender {
+        match &self.who {
+            Who::Key(key) => Spender { key: Some(key.id), app: key.app_id, team: key.team_id },
+            Who::User { .. } | Who::Org => Spender::default(),
+        }
+    }
+
     /// The id that events and records name as the actor.
     pub fn actor(&self) -> String {
         match &self.who {
@@ -70,6 +80,8 @@ pub struct OrgFacts {
     pub settings: OrgSettings,
     /// Credentials and providers of its own.
     pub providers: HashMap<String, Arc<Target>>,
+    /// None when it has no budgets.
+    pub budgets: Option<Arc<OrgBudgets>>,
 }
 
 pub struct KeyFacts {
@@ -181,7 +193,8 @@ impl Access {
                 let stored = providers::list(&app.db, id).await?;
                 let providers = stored.iter().filter_map(|stored| own_provider(app, id, stored)).collect();
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
-                Ok(Some(OrgFacts { id, slug, name, plan, settings, providers }))
+                let budgets = budgets::load(app, id).await?;
+                Ok(Some(OrgFacts { id, slug, name, plan, settings, providers, budgets }))
             })
             .await
     }

@@ -78,6 +78,8 @@ pub enum Lookup {
 #[derive(Debug, Clone)]
 pub struct Hit {
     pub entry: Arc<Entry>,
+    /// The entry's name, which for a near answer is not that of the request.
+    pub key: Key,
     pub how: How,
 }
 
@@ -130,7 +132,7 @@ impl Cache {
         match tenant.see(id, ask.mode == Mode::Refresh, self.clock.now()) {
             Seen::Entry(entry) => {
                 tenant.count_hit(ask.namespace);
-                Lookup::Hit(Hit { entry, how: How::Exact })
+                Lookup::Hit(Hit { entry, key: ask.key, how: How::Exact })
             }
             Seen::Lead { leading, purges } => self.lead(&tenant, ask, leading, purges).await,
             Seen::Follow(seat) => match seat.follow(ask.patience).await {
@@ -171,7 +173,7 @@ impl Cache {
         self.keep(tenant, ask.key, ask.namespace, &entry, None, purges);
         tenant.miss_became_hit(ask.namespace);
         tenant.counts.shared_hits.fetch_add(1, Ordering::Relaxed);
-        Lookup::Hit(lead.settle(Hit { entry, how: How::Shared }))
+        Lookup::Hit(lead.settle(Hit { entry, key: ask.key, how: How::Shared }))
     }
 
     fn new_lead(
@@ -332,14 +334,15 @@ impl Lead {
     pub fn similar(self, probe: &Probe, threshold: f32) -> Lookup {
         let now = self.cache.clock.now();
         let matches = probe.matches(&self.tenant.set(&probe.set()), threshold);
-        let found =
-            matches.into_iter().find_map(|(nearness, key)| Some((nearness, self.tenant.find(key, now)?)));
-        let Some((nearness, entry)) = found else { return Lookup::Lead(self) };
+        let found = matches
+            .into_iter()
+            .find_map(|(nearness, key)| Some((nearness, key, self.tenant.find(key, now)?)));
+        let Some((nearness, key, entry)) = found else { return Lookup::Lead(self) };
         if self.is_miss {
             self.tenant.miss_became_hit(&self.namespace);
         }
         self.tenant.counts.semantic_hits.fetch_add(1, Ordering::Relaxed);
-        Lookup::Hit(self.settle(Hit { entry, how: How::Semantic { nearness } }))
+        Lookup::Hit(self.settle(Hit { entry, key, how: How::Semantic { nearness } }))
     }
 
     /// The call succeeded: the answer is kept, and everybody who waits gets it. `probe` makes it findable for near
@@ -352,7 +355,8 @@ impl Lead {
         if kept && let (Some(second), Some(generation)) = (&self.cache.second, &self.generation) {
             second.put(self.org, self.key, generation.clone(), &entry, self.ttl);
         }
-        self.settle(Hit { entry, how: How::Coalesced }).entry
+        let key = self.key;
+        self.settle(Hit { entry, key, how: How::Coalesced }).entry
     }
 
     /// The call failed: nobody waits any longer, and nobody inherits the failure.

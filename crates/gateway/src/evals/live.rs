@@ -34,7 +34,7 @@ pub struct LiveEvals {
 }
 
 impl LiveEvals {
-    /// A definition was changed on this node.
+    /// A definition was changed.
     pub fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -65,7 +65,7 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     for ids in left.chunks(AT_ONCE) {
         let mut results = Vec::new();
         let mut wait = None;
-        for row in logs::find_many(&app.logs, org, ids).await? {
+        for row in logs::of_ids(&app.logs, org, ids, true).await? {
             let subject = subject(&evaluator, row).await?;
             match evals::judge(app, &identity, &evaluator, &subject.0, &metadata).await {
                 Ok(verdict) => results.push(NewResult {

@@ -3,6 +3,8 @@
 //! a lease that is renewed while it runs, and tried again with back-off when it fails. A job whose node dies is taken
 //! by another once its lease ends.
 
+pub mod deliver_export;
+pub mod deliver_webhook;
 pub mod judge_live;
 pub mod judge_skill;
 pub mod run_eval;
@@ -130,6 +132,8 @@ pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
     app.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
     app.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(app)));
     app.spawn(judge_skill::schedule(Arc::clone(app)));
+    app.spawn(deliver_webhook::run(Arc::clone(app)));
+    app.spawn(deliver_export::run(Arc::clone(app)));
     Ok(())
 }
 

@@ -240,7 +240,7 @@ impl<'a> Work<'a> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = logs::find_many(&self.context.app.logs, self.context.org, &ids).await?;
+        let rows = logs::of_ids(&self.context.app.logs, self.context.org, &ids, true).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())
     }
 }

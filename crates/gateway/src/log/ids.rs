@@ -2,12 +2,10 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use gateway_core::logs::{LOG_ID_LOW_BITS, first_log_id};
+use gateway_core::logs::{LOG_ID_LOW_BITS, LOG_ID_NODE_BITS, OTEL_NODE, first_log_id};
 use gateway_core::time::Timestamp;
 
-/// Low bits that name the node; the rest count within a millisecond.
-const NODE_BITS: u32 = 5;
-const COUNT_BITS: u32 = LOG_ID_LOW_BITS - NODE_BITS;
+const COUNT_BITS: u32 = LOG_ID_LOW_BITS - LOG_ID_NODE_BITS;
 
 /// Makes ids that ascend on this node. When a millisecond has no number left, the next one is begun early.
 pub struct LogIds {
@@ -28,11 +26,11 @@ impl LogIds {
     }
 
     pub fn set_node(&self, node: i64) {
-        self.node.store(node & ((1 << NODE_BITS) - 1), Ordering::Relaxed);
+        self.node.store(node % OTEL_NODE, Ordering::Relaxed);
     }
 
     pub fn next(&self, now: Timestamp) -> i64 {
-        let earliest = first_log_id(now) >> NODE_BITS;
+        let earliest = first_log_id(now) >> LOG_ID_NODE_BITS;
         let before = self
             .last
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some((last + 1).max(earliest)))

@@ -2,6 +2,7 @@
 
 pub mod ids;
 pub mod spool;
+mod tempo;
 pub mod upkeep;
 pub mod writer;
 

@@ -4,15 +4,20 @@
 //! A record is `length (4) | crc32 (4) | meta length (4) | request length (4) | meta | request | response`; the
 //! length counts what follows the checksum. A torn record at the end of a segment is one whose caller saw no end.
 
+mod recent;
+
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gateway_core::logs::{LogRow, Stored};
+
+pub use recent::AtHand;
+use recent::Recent;
 
 const HEADER: usize = 8;
 const LENGTHS: usize = 8;
@@ -20,6 +25,8 @@ const LENGTHS: usize = 8;
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// Rows that wait in memory when the disk refuses them.
 const MEMORY_ROWS: usize = 10_000;
+/// How much of what is on disk may be in memory as well.
+const RECENT_BYTES: usize = 4 << 20;
 /// A record longer than this is none of ours: two bodies at their limit and a row that is bounded in all its texts.
 pub const MAX_RECORD: usize = 3 << 20;
 
@@ -30,6 +37,8 @@ pub struct Spool {
     limit: u64,
     /// One open segment per worker thread, so that no one waits for another.
     lanes: Vec<Mutex<Lane>>,
+    /// The latest rows of each lane.
+    recent: Vec<Mutex<Recent>>,
     sequence: AtomicU64,
     /// Bytes on disk that are not in the store yet.
     pending: AtomicU64,
@@ -50,7 +59,15 @@ struct Lane {
 struct Segment {
     file: File,
     path: PathBuf,
+    number: u64,
     written: u64,
+}
+
+/// Where a record stands.
+struct Place {
+    segment: u64,
+    begins: u64,
+    ends: u64,
 }
 
 /// A segment that the writer may read.
@@ -72,11 +89,14 @@ impl Spool {
         let left_over = segments(&directory)?;
         let next = left_over.last().and_then(|path| sequence_of(path)).map_or(0, |last| last + 1);
         let pending = left_over.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
+        let lanes = lanes.max(1);
+        let recent = || Mutex::new(Recent::with_limit(RECENT_BYTES / lanes));
         Ok(Self {
             _lock: lock,
             directory,
             limit,
-            lanes: (0..lanes.max(1)).map(|_| Mutex::default()).collect(),
+            lanes: (0..lanes).map(|_| Mutex::default()).collect(),
+            recent: (0..lanes).map(|_| recent()).collect(),
             sequence: AtomicU64::new(next),
             pending: AtomicU64::new(pending),
             stranded: Mutex::default(),
@@ -97,19 +117,21 @@ impl Spool {
         if pending > self.limit {
             self.shed(&mut row);
         }
-        let mut lane = self.lanes[lane % self.lanes.len()].lock().unwrap_or_else(PoisonError::into_inner);
+        let number = lane % self.lanes.len();
+        let mut lane = self.lanes[number].lock().unwrap_or_else(PoisonError::into_inner);
         let mut written = self.write(&mut lane, &row);
         if written.is_err() && (!row.request.is_empty() || !row.response.is_empty()) {
             // A disk that is nearly full may still take the row without its bodies.
             self.shed(&mut row);
             written = self.write(&mut lane, &row);
         }
-        drop(lane);
         match written {
-            Ok(bytes) => {
+            Ok(Place { segment, begins, ends }) => {
                 self.healthy.store(true, Ordering::Relaxed);
-                self.pending.fetch_add(bytes, Ordering::Relaxed);
+                self.pending.fetch_add(ends - begins, Ordering::Relaxed);
                 self.appended.fetch_add(1, Ordering::Relaxed);
+                // While the lane is held, so that rows are kept in the order in which they were written.
+                self.recent(number).keep(segment, begins, ends, row);
             }
             Err(error) => self.strand(row, &error),
         }
@@ -146,6 +168,25 @@ impl Spool {
         });
     }
 
+    /// What is in memory of a segment, `most` rows of it.
+    pub fn at_hand(&self, segment: &Path, from: u64, most: usize) -> AtHand {
+        let Some(segment) = sequence_of(segment) else { return AtHand::Nothing };
+        let lanes = 0..self.recent.len();
+        let mut found = lanes.map(|lane| self.recent(lane).take(segment, from, most));
+        found.find(|found| *found != AtHand::Nothing).unwrap_or(AtHand::Nothing)
+    }
+
+    /// A segment was removed.
+    pub fn forget(&self, segment: &Path) {
+        let segment = sequence_of(segment);
+        (0..self.recent.len())
+            .for_each(|lane| segment.iter().for_each(|gone| self.recent(lane).forget(*gone)));
+    }
+
+    fn recent(&self, lane: usize) -> MutexGuard<'_, Recent> {
+        self.recent[lane].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Rows that could not be written to the disk.
     pub fn take_stranded(&self) -> Vec<LogRow> {
         self.stranded.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
@@ -159,7 +200,7 @@ impl Spool {
         }
     }
 
-    fn write(&self, lane: &mut Lane, row: &LogRow) -> std::io::Result<u64> {
+    fn write(&self, lane: &mut Lane, row: &LogRow) -> std::io::Result<Place> {
         lane.buffer.clear();
         lane.buffer.resize(HEADER + LENGTHS, 0);
         serde_json::to_writer(&mut lane.buffer, row).map_err(std::io::Error::other)?;
@@ -187,18 +228,19 @@ impl Spool {
             lane.open = None;
             return Err(error);
         }
-        segment.written += total;
+        let place = Place { segment: segment.number, begins: segment.written, ends: segment.written + total };
+        segment.written = place.ends;
         if segment.written >= SEGMENT_BYTES {
             lane.open = None;
         }
-        Ok(total)
+        Ok(place)
     }
 
     fn new_segment(&self) -> std::io::Result<Segment> {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(format!("{number:016}.seg"));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Segment { file, path, written: 0 })
+        Ok(Segment { file, path, number, written: 0 })
     }
 
     fn shed(&self, row: &mut LogRow) {

@@ -7,17 +7,19 @@ use std::time::Duration;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::{StoreError, logs, orgs, verdicts};
 
+use super::tempo::Watch;
 use crate::app::App;
 
 const TICK: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: i64 = 10 * MINUTE;
 /// Rows indexed in one transaction: short enough that a batch of new rows does not wait long behind it.
-const INDEX_ROWS: i64 = 200;
+const INDEX_ROWS: i64 = 100;
 
 pub async fn run(app: Arc<App>) {
     let mut next_sweep = app.clock.now();
+    let mut watch = Watch::new(&app);
     while tokio::time::timeout(TICK, app.stopping()).await.is_err() {
-        if let Err(error) = index(&app).await {
+        if let Err(error) = index(&app, &mut watch).await {
             tracing::debug!(%error, "the search index waits");
         }
         let now = app.clock.now();
@@ -38,9 +40,9 @@ pub async fn run(app: Arc<App>) {
     }
 }
 
-async fn index(app: &App) -> Result<(), StoreError> {
+async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
     while !app.is_stopping() {
-        let done = logs::index_pending(&app.logs, INDEX_ROWS).await?;
+        let done = logs::index_at_ease(&app.logs, INDEX_ROWS, watch.tempo(app).pause).await?;
         if i64::try_from(done).is_ok_and(|done| done < INDEX_ROWS) {
             break;
         }

@@ -6,27 +6,29 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gateway_core::logs::LogRow;
 use gateway_store::{StoreError, logs};
 
-use super::spool::{Readable, read_records};
+use super::spool::{AtHand, Readable, read_records};
+use super::tempo::{Tempo, Watch};
 use crate::app::App;
+use crate::budgets;
 use crate::evals::live;
 
 /// How long a row waits before the writer looks. Under load it looks less often: large batches cost less per row.
 const TICK: Duration = Duration::from_millis(100);
-const BUSY_TICK: Duration = Duration::from_millis(500);
-/// As many rows in one go are load.
-const BUSY_ROWS: u64 = 100;
+const BUSY_TICK: Duration = Duration::from_millis(250);
 /// After a failure the writer waits this long, then longer.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(5);
+/// Rows in one transaction, and how much of a segment is read for them; fewer where the writer makes pauses. The longest
+/// record fits into what is read at most.
 const BATCH_ROWS: usize = 1_000;
-/// How much of a segment is read at once: the longest record fits.
+const BATCH_ROWS_AT_EASE: usize = logs::INDEXED_AT_ONCE;
 const READ_BYTES: u64 = 4 << 20;
+const READ_BYTES_AT_EASE: u64 = 256 << 10;
 
 /// How far each segment has been moved.
 #[derive(Default)]
@@ -36,15 +38,14 @@ struct Progress(HashMap<PathBuf, u64>);
 pub async fn run(app: Arc<App>) {
     let mut progress = Progress::default();
     let mut retry = FIRST_RETRY;
-    let mut appended = 0;
+    let mut watch = Watch::new(&app);
     loop {
         let stopping = app.is_stopping();
-        let before = std::mem::replace(&mut appended, app.spool.appended.load(Ordering::Relaxed));
-        match drain(&app, &mut progress).await {
+        match drain(&app, &mut progress, &mut watch).await {
             Ok(()) if stopping => return,
             Ok(()) => {
                 retry = FIRST_RETRY;
-                let tick = if appended - before > BUSY_ROWS { BUSY_TICK } else { TICK };
+                let tick = if watch.tempo(&app).is_swift() { TICK } else { BUSY_TICK };
                 let _ = tokio::time::timeout(tick, app.stopping()).await;
             }
             Err(error) if stopping => {
@@ -68,33 +69,51 @@ enum DrainError {
     Store(#[from] StoreError),
 }
 
-async fn drain(app: &App, progress: &mut Progress) -> Result<(), DrainError> {
+async fn drain(app: &App, progress: &mut Progress, watch: &mut Watch) -> Result<(), DrainError> {
     let stranded = app.spool.take_stranded();
     if !stranded.is_empty() {
-        if let Err(error) = logs::write_batch(&app.logs, &stranded).await {
+        if let Err(error) = budgets::write(app, &stranded, Duration::ZERO).await {
             app.spool.put_back(stranded);
             return Err(error.into());
         }
         sample(app, &stranded).await?;
     }
     for segment in app.spool.readable()? {
-        while move_some(app, progress, &segment).await? {}
+        let tempo = |watch: &mut Watch| if app.is_stopping() { Tempo::SWIFT } else { watch.tempo(app) };
+        while move_some(app, progress, &segment, tempo(watch)).await? {}
     }
     Ok(())
 }
 
 /// Moves the next rows of a segment; false when there are none left for now.
-async fn move_some(app: &App, progress: &mut Progress, segment: &Readable) -> Result<bool, DrainError> {
+async fn move_some(
+    app: &App,
+    progress: &mut Progress,
+    segment: &Readable,
+    tempo: Tempo,
+) -> Result<bool, DrainError> {
     let done = progress.0.get(&segment.path).copied().unwrap_or(0);
-    let (rows, length) = read_from(&segment.path, done)?;
+    let (at_once, batch_rows) =
+        if tempo.is_swift() { (READ_BYTES, BATCH_ROWS) } else { (READ_BYTES_AT_EASE, BATCH_ROWS_AT_EASE) };
+    let from_disk = |most: u64| match read_from(&segment.path, done, at_once.min(most))? {
+        (rows, _) if rows.is_empty() && at_once < READ_BYTES.min(most) => {
+            read_from(&segment.path, done, READ_BYTES.min(most))
+        }
+        found => Ok(found),
+    };
+    let (rows, length) = match app.spool.at_hand(&segment.path, done, batch_rows) {
+        AtHand::Rows(rows, length) => (rows, length),
+        AtHand::Further(bytes) => from_disk(bytes)?,
+        AtHand::Nothing => from_disk(u64::MAX)?,
+    };
     if rows.is_empty() {
         if !segment.open {
             discard(app, progress, segment, done)?;
         }
         return Ok(false);
     }
-    for batch in rows.chunks(BATCH_ROWS) {
-        logs::write_batch(&app.logs, batch).await?;
+    for batch in rows.chunks(batch_rows) {
+        budgets::write(app, batch, tempo.pause).await?;
         tell_followers(app, batch);
         sample(app, batch).await?;
     }
@@ -135,14 +154,15 @@ fn discard(app: &App, progress: &mut Progress, segment: &Readable, done: u64) ->
     }
     std::fs::remove_file(&segment.path)?;
     progress.0.remove(&segment.path);
+    app.spool.forget(&segment.path);
     Ok(())
 }
 
-fn read_from(path: &Path, at: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
+fn read_from(path: &Path, at: u64, at_once: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
-    file.take(READ_BYTES).read_to_end(&mut bytes)?;
+    file.take(at_once).read_to_end(&mut bytes)?;
     let mut rows = Vec::new();
     let length = read_records(&bytes, |row| rows.push(row));
     Ok((rows, length as u64))

@@ -72,6 +72,15 @@ pub async fn tell(tx: &mut Tx, change: Change) -> Result<Told, StoreError> {
     Ok(Told(change))
 }
 
+/// Tells of a change that has no transaction of its own.
+pub async fn say(app: &App, change: Change) -> Result<(), StoreError> {
+    let mut tx = app.db.begin().await?;
+    let told = tell(&mut tx, change).await?;
+    tx.commit().await?;
+    told.committed(app);
+    Ok(())
+}
+
 impl Told {
     /// The transaction is committed: this node forgets at once.
     pub fn committed(&self, app: &App) {
@@ -95,6 +104,9 @@ fn forget(app: &App, change: &Change) {
         Change::NewVersion { org, namespace, slug } => app.prompts.forget_latest(*org, namespace, slug),
         Change::Prompt { org, namespace, slug } => app.prompts.forget(*org, namespace, slug),
         Change::LiveEvals => app.live_evals.forget(),
+        Change::Exports => {
+            app.export_changes.send_replace(());
+        }
         Change::Nodes => app.nodes.joined.notify_one(),
         Change::Cached { org, namespace, entry } => {
             let scope = match (namespace, entry.as_deref().map(Key::parse)) {
@@ -135,13 +147,7 @@ pub async fn leave(app: &App) {
 
 /// Has all nodes count each other again, for their slices of limits. Those who miss it do so within seconds anyway.
 async fn say_nodes_changed(app: &App) {
-    let said = async {
-        let mut tx = app.db.begin().await?;
-        changes::note(&mut tx, &Change::Nodes).await?;
-        tx.commit().await
-    };
-    let said: Result<(), StoreError> = said.await;
-    if let Err(error) = said {
+    if let Err(error) = say(app, Change::Nodes).await {
         tracing::debug!(%error, "the other nodes will notice by themselves");
     }
 }

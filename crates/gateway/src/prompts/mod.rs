@@ -132,18 +132,18 @@ pub async fn apply(
     let known = find(app, org, prompt).await?;
     let known =
         known.ok_or_else(|| Problem::field(PROMPT, "there is no such prompt in this organization"))?;
-    let text = known.template.render(variables).map_err(unrendered)?;
+    let text = known.template.render(variables).map_err(|error| unrendered(VARIABLES, error))?;
     let body =
         add_system(operation, body, &text).map_err(|error| Problem::field(PROMPT, error.to_string()))?;
     let name = format!("{}/{}", prompt.namespace, prompt.slug);
     Ok((body.into(), PromptUsed { name, version: known.version }))
 }
 
-/// A template that cannot be rendered with what was given.
-pub fn unrendered(error: RenderError) -> Problem {
+/// A template that cannot be rendered with what was given in that field or header.
+pub fn unrendered(field: &str, error: RenderError) -> Problem {
     match error {
         RenderError::Missing(names) => {
-            let mut problem = Problem::meaningless(format!("variables: no value for {}", names.join(", ")));
+            let mut problem = Problem::meaningless(format!("{field}: no value for {}", names.join(", ")));
             problem.extra.insert("missing".into(), names.into());
             problem
         }

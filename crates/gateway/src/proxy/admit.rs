@@ -40,7 +40,8 @@ pub async fn learn_model(
         return Ok(());
     }
     // Whatever the content type says: a provider may read JSON in spite of it, and so must the check of scopes.
-    let peek = inbound.peek(whole).await?;
+    // A limit that is named twice could be taken for the smaller one, so budgets look at all of it too.
+    let peek = inbound.peek(whole || identity.org.budgets.is_some()).await?;
     apply(call, peek)
 }
 
@@ -52,6 +53,7 @@ fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> Outcome<()> {
             } else {
                 call.body_model = peek.model;
             }
+            (call.max_tokens, call.answers) = (peek.max_tokens, peek.answers);
             call.stream |= peek.stream == Some(true);
             call.wants_usage = peek.include_usage == Some(true);
             if call.user.is_none() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use gateway_core::llm::Shape;
+use gateway_core::llm::ClientShape;
 use gateway_core::logs::{LogRow, Source, Tokens};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -31,7 +31,7 @@ const ANSWER_BYTES: usize = 16 << 20;
 pub struct Question {
     pub provider: String,
     pub about: About,
-    /// OpenAI-shaped, `model` and all but `stream`.
+    /// In the format of OpenAI, whatever the provider speaks: `model` and all but `stream`.
     pub body: Map<String, Value>,
     /// Recorded with the log row.
     pub metadata: Map<String, Value>,
@@ -124,7 +124,6 @@ pub async fn ask_streaming(app: &Arc<App>, identity: &Identity, question: Questi
 /// May this caller ask that? What is to be asked later, by somebody else, is checked now.
 pub fn check(app: &App, identity: &Identity, provider: &str, model: &str) -> Outcome<()> {
     let target = find(app, identity, provider)?;
-    check_shape(&target)?;
     let Who::Key(key) = &identity.who else { return Ok(()) };
     if key.scopes.allow(&target.name, Some(model)) {
         return Ok(());
@@ -149,20 +148,12 @@ async fn send(
     if !question.is_counted {
         auth::count(app, &mut identity).await.map_err(|denied| too_many(app, denied))?;
     }
-    let target = find(app, &identity, &question.provider)?;
-    check_shape(&target)?;
-    let path = match question.about {
-        About::Chat => target.kind.chat_path,
-        About::Embeddings => target
-            .kind
-            .embeddings_path
-            .ok_or_else(|| Problem::field("provider", format!("{} has no embeddings", target.name)))?,
-    };
+    find(app, &identity, &question.provider)?;
     if stream {
         question.body.insert("stream".into(), true.into());
     }
     let body = Bytes::from(Value::Object(std::mem::take(&mut question.body)).to_string());
-    let head = head(&question, path)?;
+    let head = head(&question)?;
     let (report, told) = oneshot::channel();
     let origin = Origin { source: Source::Api, report: Some(report) };
     let inbound = Inbound::whole(body, app.config.max_body_bytes);
@@ -182,8 +173,13 @@ async fn send(
     })
 }
 
-/// The head of the request, as a caller of the proxy would have sent it.
-fn head(question: &Question, path: &'static str) -> Outcome<Parts> {
+/// The head of the request, as a caller of the proxy would have sent it. It says what it speaks, so that it is
+/// translated for a provider that speaks something else.
+fn head(question: &Question) -> Outcome<Parts> {
+    let path = match question.about {
+        About::Chat => "/v1/chat/completions",
+        About::Embeddings => "/v1/embeddings",
+    };
     let header = |value: String| {
         HeaderValue::try_from(value).map_err(|_| Problem::field("provider", "must be plain ASCII text"))
     };
@@ -193,6 +189,7 @@ fn head(question: &Question, path: &'static str) -> Outcome<Parts> {
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-gateway-provider", header(question.provider.clone())?);
+    headers.insert("x-gateway-format", HeaderValue::from_static(ClientShape::OpenAiChat.as_str()));
     headers.insert("x-gateway-credential", HeaderValue::from_static("stored"));
     if !question.metadata.is_empty()
         && let Ok(value) =
@@ -207,15 +204,12 @@ fn head(question: &Question, path: &'static str) -> Outcome<Parts> {
 }
 
 fn find(app: &App, identity: &Identity, provider: &str) -> Outcome<Arc<Target>> {
-    target::resolve(app, identity, "provider", provider)
-}
-
-fn check_shape(target: &Target) -> Outcome<()> {
-    if target.shape == Shape::OpenAi {
-        return Ok(());
+    let target = target::resolve(app, identity, "provider", provider)?;
+    if target.kind.chat_path.contains("{project}") {
+        let why = format!("{provider} cannot be asked from here: its paths name a project and a location");
+        return Err(Problem::field("provider", why));
     }
-    let why = format!("{} does not speak the OpenAI format, which is all that is spoken here", target.name);
-    Err(Problem::field("provider", why))
+    Ok(target)
 }
 
 /// Here the provider stands in a field, not in a header.

@@ -53,6 +53,12 @@ impl Inbound {
         announced > self.limit as u64 || self.length > self.limit
     }
 
+    /// How long the body is, when that is known.
+    pub fn total(&self) -> Option<u64> {
+        let rest = self.rest.as_ref().map_or(Some(0), |rest| rest.size_hint().exact());
+        rest.map(|rest| rest.saturating_add(self.length as u64))
+    }
+
     /// The request has no body.
     pub fn is_empty(&self) -> bool {
         self.rest.is_none() && self.pieces.is_empty()

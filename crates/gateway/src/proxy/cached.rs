@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use gateway_core::cache::{
-    Parts as KeyParts, Target as KeyTarget, cacheable, changes_answer, key, rest_key, split, storable,
+    Key, Parts as KeyParts, Target as KeyTarget, cacheable, changes_answer, key, rest_key, split, storable,
 };
 use gateway_core::embed;
 use gateway_core::llm::fold::{self, Folder};
@@ -32,7 +32,7 @@ use super::upstream::Answered;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::{Answer, Ask, Entry, Hit, Lead, Lookup, Mode, Probe};
-use crate::problem::{Outcome, Problem};
+use crate::problem::Outcome;
 
 pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
 /// An answer larger than this is not kept.
@@ -64,6 +64,13 @@ pub struct Keeping {
     probe: Option<Probe>,
 }
 
+impl Keeping {
+    /// The name of the entry.
+    pub fn key(&self) -> Key {
+        self.lead.key()
+    }
+}
+
 /// Looks the request up. Waits for the same request of somebody else, if there is one under way.
 pub async fn look(
     app: &Arc<App>,
@@ -78,7 +85,7 @@ pub async fn look(
         return Found::Nothing;
     }
     let bases: Vec<Option<String>> =
-        call.hops.iter().map(|hop| hop.target.base.as_ref().map(|base| base.to_string())).collect();
+        call.hops.iter().map(|hop| hop.target.base.as_ref().map(ToString::to_string)).collect();
     let targets: Vec<KeyTarget<'_>> = call
         .hops
         .iter()
@@ -163,25 +170,32 @@ fn asked(
     Box::pin(async move { ask::ask(&app, &identity, question).await })
 }
 
+/// The entry in the form that the caller wants. None for a body that cannot be made into a stream: then it is the
+/// provider's turn.
+pub fn pieces(call: &Call, entry: &Entry) -> Option<VecDeque<Bytes>> {
+    let Some(format) = call.caller_format().filter(|_| call.wants_stream) else {
+        return Some(VecDeque::from([entry.body.clone()]));
+    };
+    let events = fold::replay(format, &entry.body, call.wants_usage).ok()?;
+    Some(events.into_iter().map(Bytes::from).collect())
+}
+
 /// Answers from the cache.
 pub fn give(
     app: &App,
     call: &Call,
     identity: &Identity,
     mut record: Record,
-    entry: &Entry,
-) -> Outcome<Response> {
+    hit: &Hit,
+    pieces: VecDeque<Bytes>,
+) -> Response {
+    let entry = &hit.entry;
     let mut headers: HeaderMap = entry.headers.iter().cloned().collect();
-    let format = call.caller_format();
-    let pieces: VecDeque<Bytes> = match format.filter(|_| call.wants_stream) {
-        Some(format) => {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            let events = fold::replay(format, &entry.body, call.wants_usage).map_err(Problem::internal)?;
-            events.into_iter().map(Bytes::from).collect()
-        }
-        None => VecDeque::from([entry.body.clone()]),
-    };
+    if call.wants_stream && call.caller_format().is_some() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    }
     headers.remove(CONTENT_LENGTH);
+    record.named_entry(hit.key);
     headers.insert(AGE, entry.age_seconds(app.clock.now()).into());
     record.found(entry.status, &entry.provider, entry.model.as_deref(), entry.usage.as_ref());
     headers::complete_found(&mut headers, identity, &record);
@@ -193,7 +207,7 @@ pub fn give(
     let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call, None)));
     *response.status_mut() = entry.status;
     *response.headers_mut() = headers;
-    Ok(response)
+    response
 }
 
 /// What is kept of an answer while it passes.

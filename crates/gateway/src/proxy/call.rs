@@ -69,6 +69,9 @@ pub struct Call {
     pub model_in_path: bool,
     /// A model in the body besides one in the path: the provider may heed either.
     pub body_model: Option<String>,
+    /// The limit on output tokens that the body names, and how many answers it asks for.
+    pub max_tokens: Option<u64>,
+    pub answers: Option<u64>,
     /// The provider is asked for a stream.
     pub stream: bool,
     /// The caller gets one.
@@ -138,6 +141,8 @@ impl Call {
                 .map(|value| value == "true"),
             caching: caching(headers)?,
             body_model: None,
+            max_tokens: None,
+            answers: None,
             wants_usage: false,
             hide_usage: false,
             usage_refused: false,

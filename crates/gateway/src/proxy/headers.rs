@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::budget;
 use super::cached::CACHE;
 use super::call::Call;
 use super::record::Record;
@@ -29,7 +30,12 @@ const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-status");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
+const LOG_ID: HeaderName = HeaderName::from_static("x-gateway-log-id");
 const MODEL: HeaderName = HeaderName::from_static("x-gateway-model");
+const CACHE_KEY: HeaderName = HeaderName::from_static("x-gateway-cache-key");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Where SDKs put the credential of a provider.
@@ -268,11 +274,14 @@ fn ours(call: &Call, record: &Record) -> Vec<(HeaderName, HeaderValue)> {
 
 fn of_record(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::with_capacity(8);
-    headers.push((HeaderName::from_static("x-gateway-request-id"), record.request_id().clone()));
-    headers.push((HeaderName::from_static("x-gateway-log-id"), record.id().into()));
-    headers.push((HeaderName::from_static("x-gateway-attempts"), record.attempts_made().into()));
+    headers.push((REQUEST_ID, record.request_id().clone()));
+    headers.push((LOG_ID, record.id().into()));
+    headers.push((ATTEMPTS, record.attempts_made().into()));
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
-        headers.push((HeaderName::from_static("server-timing"), timing));
+        headers.push((SERVER_TIMING, timing));
+    }
+    if let Some(remaining) = record.budget_remaining() {
+        headers.push(budget::remaining_header(remaining));
     }
     let cache = match record.cache() {
         Some("hit") => "HIT",
@@ -281,6 +290,11 @@ fn of_record(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
         None => return headers,
     };
     headers.push((CACHE, HeaderValue::from_static(cache)));
+    if let Some(key) = record.cache_key()
+        && let Ok(key) = HeaderValue::try_from(key.to_string())
+    {
+        headers.push((CACHE_KEY, key));
+    }
     headers
 }
 

@@ -11,9 +11,10 @@ use gateway_core::llm::usage::{Kind, Meter};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use tokio::time::Instant;
 
+use super::pool::Answer;
 use super::tee::{SILENCE, Source};
 use super::upstream::{Answered, Failed};
 
@@ -30,8 +31,13 @@ pub fn kind_of(headers: &HeaderMap) -> Kind {
     Kind::of(headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
-/// The answer, once its beginning is known to be good.
-pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<Answered, Failed> {
+/// The answer, once its beginning is known to be good. `is_known`: a stream of this kind has words and an end.
+pub async fn hold(
+    answered: Answered,
+    shape: Shape,
+    is_known: bool,
+    ends_at: Instant,
+) -> Result<Answered, Failed> {
     let kind = kind_of(&answered.head.headers);
     let Answered { head, source, .. } = answered;
     let Source::Upstream(mut incoming) = source else { return Ok(Answered::new(head, source)) };
@@ -45,7 +51,7 @@ pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<
     let mut length = 0;
     while length < enough {
         let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
-            check_end(&mut meter, kind, length)?;
+            check_end(&mut meter, kind, length, is_known)?;
             return Ok(Answered::new(head, Source::Pieces(held)));
         };
         meter.feed(&piece);
@@ -59,7 +65,7 @@ pub async fn hold(answered: Answered, shape: Shape, ends_at: Instant) -> Result<
 }
 
 /// The next piece; None at the end.
-pub async fn next_piece(incoming: &mut Incoming, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
+pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
     loop {
         if incoming.is_end_stream() {
             return Ok(None);
@@ -91,13 +97,14 @@ fn begins_well(meter: &Meter) -> Result<bool, Failed> {
     }
 }
 
-fn check_end(meter: &mut Meter, kind: Kind, length: usize) -> Result<(), Failed> {
+fn check_end(meter: &mut Meter, kind: Kind, length: usize, is_known: bool) -> Result<(), Failed> {
     let metered = meter.finish();
     if let Some(error) = metered.in_band_error {
         return Err(Failed::of(Outcome::StreamError, error));
     }
+    let says_nothing = metered.output_chars == 0 && metered.finish_reason.is_none() && !metered.saw_end;
     match kind {
-        Kind::Sse | Kind::EventStream if length == 0 => {
+        Kind::Sse | Kind::EventStream if length == 0 || (is_known && says_nothing) => {
             Err(Failed::of(Outcome::Garbage, "its stream ended before it began"))
         }
         Kind::Json if length > 0 && !metered.saw_end => {

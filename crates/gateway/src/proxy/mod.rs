@@ -1,15 +1,19 @@
-//! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, open
-//! its record, walk from target to target until one answers, pass the answer on while it is metered. Plain functions,
+//! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, hold what
+//! it may cost, open its record, put its prompt in, look into the cache, walk from target to target until one answers,
+//! pass the answer on while it is metered. Plain functions,
 //! one struct, no layers.
 
 mod admit;
 pub mod ask;
 mod body;
+mod budget;
 mod cached;
 mod call;
+pub mod clients;
 mod headers;
 mod hold;
 mod local;
+mod pool;
 pub mod pulse;
 pub mod record;
 mod reshape;
@@ -33,13 +37,15 @@ use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::Mode;
 use crate::problem::{Outcome, Problem};
+use crate::prompts;
 use ask::Origin;
-use body::Inbound;
+use body::{Inbound, Payload};
 use cached::{Found, Keeper, Keeping};
 use call::{Call, Hop, Way};
+use clients::Clients;
 use record::Record;
 use tee::Tee;
-use upstream::{Answered, Clients, Failed};
+use upstream::{Answered, Failed};
 
 /// What one worker thread has for itself: connections to providers, and a lane of the log spool.
 pub struct Worker {
@@ -79,20 +85,29 @@ async fn run(
     call.settle_stream();
     route::plan(app, identity, &mut call)?;
     admit::check_scopes(identity, &call, head)?;
+    let held = budget::reserve(app, identity, &call, &inbound)?;
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
     record.came_from(origin);
+    record.holds(held);
     route::put_in_order(app, identity, &mut call, record.id());
-    let payload = match inbound.settle(must_keep(&call), &mut record).await {
+    let settled = settle(app, identity, &call, head, inbound, &mut record).await;
+    let payload = match settled {
         Ok(payload) => payload,
         Err(problem) => return Err(refusal(&call, record, problem)),
     };
     let keeping = match (&call.caching, payload.kept()) {
         (Some(caching), Some(body)) => {
             record.missed(caching.mode == Mode::Refresh);
-            let ends_at = record.ends_at(app.config.proxy_timeout);
+            let ends_at = record.ends_at(call.timeout);
             match cached::look(app, identity, &call, head, body, ends_at).await {
-                Found::Hit(hit) => return cached::give(app, &call, identity, record, &hit.entry),
-                Found::Lead(keeping) => Some(keeping),
+                Found::Hit(hit) => match cached::pieces(&call, &hit.entry) {
+                    Some(pieces) => return Ok(cached::give(app, &call, identity, record, &hit, pieces)),
+                    None => None,
+                },
+                Found::Lead(keeping) => {
+                    record.named_entry(keeping.key());
+                    Some(keeping)
+                }
                 Found::Nothing => None,
             }
         }
@@ -111,6 +126,23 @@ async fn run(
             Err(failure(&call, record, &failed))
         }
     }
+}
+
+/// The body as it can be sent, with the prompt that the caller asked for in it. Logged is what the caller sent.
+async fn settle(
+    app: &Arc<App>,
+    identity: &Identity,
+    call: &Call,
+    head: &Parts,
+    inbound: Inbound,
+    record: &mut Record,
+) -> Outcome<Payload> {
+    let asked = prompts::asked(&head.headers)?;
+    let payload = inbound.settle(asked.is_some() || must_keep(call), record).await?;
+    let (Some(asked), Some(body)) = (asked, payload.kept()) else { return Ok(payload) };
+    let (prompted, used) = prompts::apply(app, identity.org.id, &asked, call.operation, body).await?;
+    record.used_prompt(used, prompted.len().saturating_sub(body.len()));
+    Ok(Payload::Kept(prompted))
 }
 
 /// Is the body needed whole, or perhaps more than once?

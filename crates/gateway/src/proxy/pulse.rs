@@ -58,6 +58,18 @@ impl Pulses {
         self.saw(self.place(org, provider, model), true, now, |pulse| pulse.breaker.saw(false, now.0));
     }
 
+    /// It refused a request for what was wrong with that request: no success, but the end of a probe.
+    pub fn lives(&self, org: OrgId, provider: &str, model: Option<&str>, now: Timestamp) {
+        if self.known.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.saw(self.place(org, provider, model), false, now, |pulse| {
+            if pulse.breaker.is_open() {
+                pulse.breaker.saw(true, now.0);
+            }
+        });
+    }
+
     /// An answer began well. `keep`: remember it even of a target of which nothing is known yet.
     pub fn answered(
         &self,

@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gateway_core::cache::Key;
 use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::llm::usage::{Kind, Meter, Metered, Usage};
-use gateway_core::logs::{Attempt, Level, LogRow, Stored, Tokens};
+use gateway_core::logs::{Attempt, BODY_LIMIT, Level, LogRow, PromptUsed, Stored, Tokens};
 use gateway_core::pricing;
 use gateway_core::time::Timestamp;
+use gateway_core::totals::cost_units;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
@@ -24,9 +26,7 @@ use super::target::Target;
 use super::upstream::Failed;
 use crate::app::App;
 use crate::auth::{Identity, OrgFacts, Who};
-
-/// Of each body, this much is kept.
-pub const BODY_LIMIT: usize = 256 << 10;
+use crate::budgets::Reservation;
 
 const SMALL_BODY: usize = 8 << 10;
 
@@ -34,6 +34,8 @@ pub struct Record {
     app: Arc<App>,
     lane: usize,
     origin: Origin,
+    /// What budgets hold for this request.
+    held: Option<Reservation>,
     org: Arc<OrgFacts>,
     who: Who,
     target: Arc<Target>,
@@ -52,6 +54,9 @@ pub struct Record {
     traceparent: Option<String>,
     keep_bodies: bool,
     request: RequestCopy,
+    prompt: Option<PromptUsed>,
+    /// Bytes that the prompt added to the caller's body.
+    prompt_length: usize,
     response: Vec<u8>,
     response_cut: bool,
     response_is_stream: bool,
@@ -61,10 +66,12 @@ pub struct Record {
     attempt_open: bool,
     attempts_made: usize,
     status: StatusCode,
-    upstream_ms: Option<f64>,
+    /// From the beginning of the latest attempt to the provider's head.
+    upstream_took: Option<Duration>,
     ttft_ms: Option<i64>,
     meter: Option<Meter>,
     cache: Option<&'static str>,
+    cache_key: Option<Key>,
     /// Who answered, when it was not the target.
     answered_by: Option<String>,
     /// Known once the record is closed.
@@ -101,6 +108,7 @@ impl Record {
             app: Arc::clone(app),
             lane,
             origin: Origin::default(),
+            held: None,
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
             target: Arc::clone(call.target()),
@@ -128,6 +136,8 @@ impl Record {
                 .map(ToOwned::to_owned),
             keep_bodies: call.log_bodies,
             request: RequestCopy::None,
+            prompt: None,
+            prompt_length: 0,
             response: Vec::new(),
             response_cut: false,
             response_is_stream: false,
@@ -136,10 +146,11 @@ impl Record {
             attempt_open: false,
             attempts_made: 0,
             status: StatusCode::BAD_GATEWAY,
-            upstream_ms: None,
+            upstream_took: None,
             ttft_ms: None,
             meter: None,
             cache: None,
+            cache_key: None,
             answered_by: None,
             used: None,
             closed: false,
@@ -149,6 +160,15 @@ impl Record {
     /// Where the request came from, when it is none of the proxy's own.
     pub fn came_from(&mut self, origin: Origin) {
         self.origin = origin;
+    }
+
+    pub fn holds(&mut self, held: Option<Reservation>) {
+        self.held = held;
+    }
+
+    /// What the budgets still have that this request counts against.
+    pub fn budget_remaining(&self) -> Option<i64> {
+        self.held.as_ref().and_then(Reservation::remaining)
     }
 
     pub fn id(&self) -> i64 {
@@ -192,6 +212,12 @@ impl Record {
         // A small body is copied, because a piece of hyper's buffer would keep the whole of it while a stream runs.
         let small = body.len() < SMALL_BODY;
         self.request = RequestCopy::Whole(if small { Bytes::copy_from_slice(body) } else { body.clone() });
+    }
+
+    /// A prompt was put into the caller's body, which grew by so many bytes.
+    pub fn used_prompt(&mut self, prompt: PromptUsed, added: usize) {
+        self.prompt = Some(prompt);
+        self.prompt_length = added;
     }
 
     /// Where a body that is streamed on leaves its copy.
@@ -242,7 +268,7 @@ impl Record {
     /// The provider's head has come: from here on its body is metered.
     pub fn answered(&mut self, status: StatusCode, kind: Kind) {
         self.status = status;
-        self.upstream_ms = self.attempt_began.map(|began| began.elapsed().as_secs_f64() * 1_000.0);
+        self.upstream_took = self.attempt_began.map(|began| began.elapsed());
         self.response_is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
         self.stream |= self.response_is_stream;
         self.meter = Some(Meter::new(self.target.shape, kind));
@@ -290,6 +316,15 @@ impl Record {
         self.used = usage.cloned();
     }
 
+    /// The name of the entry that the answer comes from, or becomes.
+    pub fn named_entry(&mut self, key: Key) {
+        self.cache_key = Some(key);
+    }
+
+    pub fn cache_key(&self) -> Option<Key> {
+        self.cache_key
+    }
+
     /// What the caller is told of the cache.
     pub fn cache(&self) -> Option<&'static str> {
         self.cache
@@ -328,10 +363,16 @@ impl Record {
 
     /// The time spent here and at the provider until its head came.
     pub fn server_timing(&self) -> String {
-        let total = self.started.elapsed().as_secs_f64() * 1_000.0;
-        let upstream = self.upstream_ms.unwrap_or(0.0);
+        let upstream = self.upstream_took.unwrap_or_default();
+        let gateway = self.started.elapsed().saturating_sub(upstream);
+        // Milliseconds with three places, out of whole microseconds: formatting floats takes longer.
+        let parts = |time: Duration| (time.as_millis(), time.subsec_micros() % 1_000);
+        let ((gateway, gateway_part), (upstream, upstream_part)) = (parts(gateway), parts(upstream));
         let mut text = String::with_capacity(48);
-        let _ = write!(text, "gateway;dur={:.3}, upstream;dur={upstream:.3}", (total - upstream).max(0.0));
+        let _ = write!(
+            text,
+            "gateway;dur={gateway}.{gateway_part:03}, upstream;dur={upstream}.{upstream_part:03}"
+        );
         text
     }
 
@@ -362,15 +403,20 @@ impl Record {
         let row = self.row(status, error_code, &metered);
         self.app.metrics.count(&row);
         self.origin.tell(&row);
+        if let Some(held) = &mut self.held {
+            // Before the append: whoever stores the row must find it counted.
+            held.settle(row.id, row.cost_usd.map_or(0, cost_units), self.app.clock.now());
+        }
         self.app.spool.append(self.lane, row);
     }
 
     fn row(&mut self, status: u16, error_code: Option<String>, metered: &Metered) -> LogRow {
         let is_hit = self.cache == Some("hit");
         let (usage, usage_estimated) = if is_hit { (self.used.take(), false) } else { self.usage(metered) };
-        let (cost_usd, unpriced) = match is_hit {
-            true => (Some(rust_decimal::Decimal::ZERO), false),
-            false => self.cost(metered, usage.as_ref()),
+        let (cost_usd, unpriced) = if is_hit {
+            (Some(rust_decimal::Decimal::ZERO), false)
+        } else {
+            self.cost(metered, usage.as_ref())
         };
         let level = match status {
             _ if error_code.as_deref() == Some("client_closed") => Level::Warn,
@@ -419,7 +465,7 @@ impl Record {
             user: self.user.take(),
             session_id: self.session.take(),
             metadata: std::mem::take(&mut self.metadata),
-            prompt: None,
+            prompt: self.prompt.take(),
             traceparent: self.traceparent.take(),
             request_stored,
             response_stored,
@@ -472,14 +518,15 @@ impl Record {
             }
             _ => estimate_from_chars(length as u64),
         };
-        match &self.request {
+        let own = match &self.request {
             RequestCopy::None => 0,
             RequestCopy::Whole(body) => count(body, body.len()),
             RequestCopy::Filling(copy) => {
                 let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
                 count(&copy.beginning, copy.length)
             }
-        }
+        };
+        own + estimate_from_chars(self.prompt_length as u64)
     }
 
     /// The model that answered has the say about the price, then the one that was asked for.

@@ -137,7 +137,9 @@ async fn collect(source: Source, ends_at: Instant) -> Result<Bytes, Failed> {
         Source::Upstream(rest) => (VecDeque::new(), Some(rest)),
     };
     let mut whole = BytesMut::new();
-    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+    for piece in &pieces {
+        whole.extend_from_slice(piece);
+    }
     while let Some(rest) = &mut rest
         && let Some(piece) = next_piece(rest, ends_at).await?
     {
@@ -171,13 +173,13 @@ fn unfolded(error: FoldError) -> Failed {
 impl Call {
     /// The format of answers that come from no target.
     pub fn caller_format(&self) -> Option<Format> {
-        match self.caller_is_known {
-            true => Format::of(self.caller.native(), self.operation).map(|_| match self.operation {
-                Operation::Completions => Format::Completions,
-                _ => self.caller.into(),
-            }),
-            false => Format::of(self.hops[0].target.shape, self.operation),
+        if !self.caller_is_known {
+            return Format::of(self.hops[0].target.shape, self.operation);
         }
+        Format::of(self.caller.native(), self.operation).map(|_| match self.operation {
+            Operation::Completions => Format::Completions,
+            _ => self.caller.into(),
+        })
     }
 
     /// The format of the answer as the caller sees it; None where answers are never streams.

@@ -43,9 +43,10 @@ pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> Outcome<()> {
         let target = target::resolve(app, identity, PROVIDER.as_str(), &call.provider)?;
         let model = call.asked_model.clone();
         // Who does not say what it speaks speaks to the provider as it is.
-        let way = match call.format_is_set {
-            true => way_there(call, &target, model.as_deref(), PROVIDER.as_str())?,
-            false => Way::AsItCame,
+        let way = if call.format_is_set {
+            way_there(call, &target, model.as_deref(), PROVIDER.as_str())?
+        } else {
+            Way::AsItCame
         };
         Hop { target, model, way, weight: 1, named: true }
     };
@@ -125,17 +126,27 @@ pub async fn walk(
         let first = call.hops[0].target.name.clone();
         call.hops.retain(|hop| hop.target.name == first);
     }
-    let last = call.hops.len() - 1;
-    for at in 0..last {
+    let end = call.hops.len() - 1;
+    // Those that have been failing come last: never in the way of the others, but better than nothing.
+    let mut failing = Vec::new();
+    for at in 0..=end {
         call.enter(at);
-        if !walk.is_closed(call) {
+        if at < end && !walk.is_closed(call) {
             record.passed_over(call.hop(), "passed over: it has been failing (circuit open)");
+            failing.push(at);
             continue;
         }
+        let is_last = at == end && failing.is_empty();
+        match walk.at_target(call, &mut payload, record, is_last).await {
+            Err(failed) if !is_last && walk.goes_on(call, &failed) => record.attempt_failed(&failed),
+            ended => return ended,
+        }
+    }
+    let last = failing.pop().unwrap_or(end);
+    for at in failing {
+        call.enter(at);
         match walk.at_target(call, &mut payload, record, false).await {
-            Err(failed) if walk.judge(call, &failed).next && walk.time_is_left() => {
-                record.attempt_failed(&failed);
-            }
+            Err(failed) if walk.goes_on(call, &failed) => record.attempt_failed(&failed),
             ended => return ended,
         }
     }
@@ -166,12 +177,9 @@ impl Walk<'_> {
     ) -> Result<Answered, Failed> {
         let mut tried = Vec::new();
         let mut again = 0;
+        call.credential = self.credential(call, &tried);
         loop {
-            let now = self.app.clock.now().0;
-            call.credential = call.target().choose(self.seed, now, &tried);
-            let others = self.others(call, &tried);
-            let has_other = others.is_some();
-            let more = !is_last || again < call.retries || has_other;
+            let more = !is_last || again < call.retries || self.other_credential(call, &tried).is_some();
             record.attempt_begins(call);
             let failed = match self.once(call, payload, record, more).await {
                 Ok(answered) => {
@@ -186,24 +194,23 @@ impl Walk<'_> {
                 continue;
             }
             let judged = self.judge(call, &failed);
-            if judged.fault != Fault::Caller {
-                self.went_wrong(call, &failed, judged);
-            }
+            self.went_wrong(call, &failed, judged);
             let limited = failed.status == Some(429);
             let of_credential = judged.fault == Fault::Credential || limited;
-            if let Some(used) = others
-                && of_credential
+            // Asked again: others may have found out meanwhile that a credential cannot be used.
+            if let Some(other) = self.other_credential(call, &tried).filter(|_| of_credential)
                 && self.time_is_left()
             {
                 record.attempt_failed(&failed);
-                tried = used;
+                tried.extend(call.credential);
+                call.credential = Some(other);
                 continue;
             }
             if !judged.retry || again >= call.retries {
                 return Err(failed);
             }
             again += 1;
-            let wait = self.wait(again, &failed, record.id());
+            let wait = wait(again, &failed, record.id());
             if (wait > PATIENCE && !is_last) || Instant::now() + wait >= self.ends_at {
                 return Err(failed);
             }
@@ -211,16 +218,21 @@ impl Walk<'_> {
             drop(failed);
             tokio::time::sleep(wait).await;
             tried.clear();
+            call.credential = self.credential(call, &tried);
         }
     }
 
-    /// The credentials that are used up with this attempt, if there is another one after them.
-    fn others(&self, call: &Call, tried: &[usize]) -> Option<Vec<usize>> {
+    fn credential(&self, call: &Call, tried: &[usize]) -> Option<usize> {
+        call.target().choose(self.seed, self.app.clock.now().0, tried)
+    }
+
+    /// The credential to try when the one of this attempt is not taken.
+    fn other_credential(&self, call: &Call, tried: &[usize]) -> Option<usize> {
         if call.target().credentials.len() < 2 || self.is_bound || self.shows_own(call) {
             return None;
         }
         let used: Vec<usize> = tried.iter().chain(&call.credential).copied().collect();
-        call.target().choose(self.seed, self.app.clock.now().0, &used).map(|_| used)
+        self.credential(call, &used)
     }
 
     /// One attempt. While there is more to try, the answer is held back until it is known to be good.
@@ -236,32 +248,22 @@ impl Walk<'_> {
         let body = match payload.outbound(call) {
             Ok(Some(body)) => body,
             Ok(None) => return Err(Failed::timeout("the request has been sent already")),
-            Err(problem) => return Err(self.untranslatable(call, problem)),
+            Err(problem) => return Err(untranslatable(call, problem)),
         };
         let answered = if call.target().is_sandbox() {
             local::answer(call, self.head, body, limit, self.app.clock.now()).await?
         } else {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
-        let answered = if more { hold(answered, call.target().shape, ends_at).await? } else { answered };
+        let answered = if more {
+            hold(answered, call.target().shape, call.format().is_some(), ends_at).await?
+        } else {
+            answered
+        };
         if reshape::is_idle(call) {
             return Ok(answered);
         }
         reshape::reshape(call, answered, &record.naming(), ends_at).await
-    }
-
-    /// What cannot be said to the target that the caller named is the caller's affair; what cannot be said to another
-    /// one leaves that one out.
-    fn untranslatable(&self, call: &Call, problem: Problem) -> Failed {
-        let why = format!("the request cannot be translated: {}", problem.message);
-        if call.hop().target.name == call.provider || call.hops.len() == 1 {
-            Failed {
-                callers_fault: Some(Box::new(problem)),
-                ..Failed::of(llm::failure::Outcome::Garbage, why)
-            }
-        } else {
-            Failed { status: None, ..Failed::answered(404, why) }
-        }
     }
 
     fn judge(&self, call: &Call, failed: &Failed) -> Failure {
@@ -304,9 +306,17 @@ impl Walk<'_> {
     }
 
     fn went_wrong(&self, call: &Call, failed: &Failed, judged: Failure) {
-        let now = self.app.clock.now();
-        if judged.fault == Fault::Target {
-            self.app.pulses.failed(self.identity.org.id, &call.target().name, call.model(), now);
+        let (org, now, name) = (self.identity.org.id, self.app.clock.now(), &call.target().name);
+        match judged.fault {
+            Fault::Target => self.app.pulses.failed(org, name, call.model(), now),
+            // It answered; what was never sent says nothing of it.
+            Fault::Caller | Fault::Credential if failed.status.is_some() => {
+                self.app.pulses.lives(org, name, call.model(), now);
+            }
+            Fault::Caller | Fault::Credential => {}
+        }
+        if judged.fault == Fault::Caller {
+            return;
         }
         let Some(credential) = call.credential.and_then(|place| call.target().credentials.get(place)) else {
             return;
@@ -322,15 +332,30 @@ impl Walk<'_> {
         }
     }
 
-    fn wait(&self, again: u32, failed: &Failed, id: i64) -> Duration {
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-        let chance = (mix(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
-        pause(again, chance).max(failed.retry_after.unwrap_or_default())
+    /// Is it worth while to try another target?
+    fn goes_on(&self, call: &Call, failed: &Failed) -> bool {
+        self.judge(call, failed).next && self.time_is_left()
     }
 
     fn time_is_left(&self) -> bool {
         Instant::now() < self.ends_at
     }
+}
+
+/// What cannot be said to the target that the caller named is the caller's affair; what cannot be said to another
+/// one leaves that one out.
+fn untranslatable(call: &Call, problem: Problem) -> Failed {
+    let why = format!("the request cannot be translated: {}", problem.message);
+    let failed = Failed::of(llm::failure::Outcome::Untranslatable, why);
+    let is_named = call.hop().target.name == call.provider || call.hops.len() == 1;
+    Failed { callers_fault: is_named.then(|| Box::new(problem)), ..failed }
+}
+
+/// How long to wait before the next attempt at the same target.
+fn wait(again: u32, failed: &Failed, id: i64) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    let chance = (mix(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
+    pause(again, chance).max(failed.retry_after.unwrap_or_default())
 }
 
 /// The same for all requests of a session, so that they meet the same account and its prompt cache. Answers that can
@@ -352,9 +377,14 @@ fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
 
 /// Does the body refer to something that only the account that made it has?
 fn carries_state(operation: Operation, body: &[u8]) -> bool {
-    let has = |key: &[u8]| memchr::memmem::find(body, key).is_some();
-    operation == Operation::Responses
-        && (has(b"\"previous_response_id\":\"") || has(b"\"encrypted_content\":\""))
+    let begins_text = |after: &[u8]| {
+        let value = after.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        value.is_some_and(|value| value.starts_with(b"\""))
+    };
+    let has = |key: &[u8]| {
+        memchr::memmem::find_iter(body, key).any(|at| body.get(at + key.len()..).is_some_and(begins_text))
+    };
+    operation == Operation::Responses && (has(b"\"previous_response_id\"") || has(b"\"encrypted_content\""))
 }
 
 /// What the same tokens cost here against elsewhere: most calls read about three times what they write.

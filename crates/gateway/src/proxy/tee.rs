@@ -17,11 +17,11 @@ use gateway_core::llm::usage::hides_usage_chunk;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::cached::Keeper;
 use super::call::Call;
+use super::pool::Answer;
 use super::record::Record;
 use super::upstream::Answered;
 
@@ -32,9 +32,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where the bytes come from.
 pub enum Source {
-    Upstream(Incoming),
+    Upstream(Answer),
     /// An answer of which the beginning has been looked at.
-    Begun(VecDeque<Bytes>, Incoming),
+    Begun(VecDeque<Bytes>, Answer),
     Pieces(VecDeque<Bytes>),
 }
 
@@ -103,6 +103,8 @@ pub struct Tee {
     heard: Instant,
     alarm: Option<Pin<Box<Sleep>>>,
     done: bool,
+    /// What the body ends with, once the bytes before it have left.
+    error: Option<BoxError>,
 }
 
 impl Tee {
@@ -119,8 +121,8 @@ impl Tee {
         if let Some(collected) = &collected {
             record.saw_response(&collected.raw);
         }
-        // A kept stream tells its usage to the cache, whether the caller asked for it or not.
-        let told_to_cache = keeper.is_some() && translator.is_some() && !call.wants_usage;
+        // A stream that may be kept tells its usage to the cache, whether the caller asked for it or not.
+        let told_to_cache = call.caching.is_some() && translator.is_some() && !call.wants_usage;
         let hides = (call.hide_usage || told_to_cache) && is_sse && collected.is_none();
         Self {
             source,
@@ -136,6 +138,7 @@ impl Tee {
             heard: Instant::now(),
             alarm: None,
             done: false,
+            error: None,
             record: Some(Box::new(record)),
         }
         .closed_if_empty()
@@ -252,6 +255,13 @@ impl Tee {
     }
 }
 
+/// An error ends the connection at once. Who comes back a turn later has let it send what it was given before, be that
+/// only the head.
+fn flush_first<T>(context: &Context<'_>) -> Poll<T> {
+    context.waker().wake_by_ref();
+    Poll::Pending
+}
+
 impl Body for Tee {
     type Data = Bytes;
     type Error = BoxError;
@@ -265,6 +275,9 @@ impl Body for Tee {
             if let Some(piece) = this.ready.pop_front() {
                 this.at_boundary = piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n");
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if let Some(error) = this.error.take() {
+                return Poll::Ready(Some(Err(error)));
             }
             if this.done {
                 return Poll::Ready(None);
@@ -281,15 +294,17 @@ impl Body for Tee {
                 Poll::Ready(None) => this.end(),
                 Poll::Ready(Some(Err(error))) => {
                     let message = format!("the provider's answer broke off: {error}");
-                    if let Some(error) = this.break_off("provider_error", &message) {
-                        return Poll::Ready(Some(Err(error)));
+                    this.error = this.break_off("provider_error", &message);
+                    if this.error.is_some() {
+                        return flush_first(context);
                     }
                 }
                 Poll::Pending => match this.is_overdue(context) {
                     None => return Poll::Pending,
                     Some(what) => {
-                        if let Some(error) = this.break_off("provider_timeout", what) {
-                            return Poll::Ready(Some(Err(error)));
+                        this.error = this.break_off("provider_timeout", what);
+                        if this.error.is_some() {
+                            return flush_first(context);
                         }
                     }
                 },
@@ -298,7 +313,7 @@ impl Body for Tee {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.done && self.ready.is_empty()
+        self.done && self.ready.is_empty() && self.error.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,15 +1,10 @@
-//! One call to a provider: pooled connections, time-outs, the egress guard for addresses that a tenant chose, and
-//! the signature of providers that want one.
+//! One call to a provider: time-outs, the egress guard for addresses that a tenant chose, and the signature of providers
+//! that want one.
 
-use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway_core::egress::is_public;
 use gateway_core::llm::failure::{Outcome, classify, retry_after};
 use gateway_core::llm::providers::Auth;
 use gateway_core::llm::sigv4::{self, Credentials, Scope};
@@ -19,28 +14,22 @@ use gateway_core::time::Timestamp;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::Name;
-use hyper_util::client::legacy::{Client, Error as ClientError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::Worker;
 use super::body::{Outbound, Unsendable};
 use super::call::Call;
+use super::clients::{Clients, Refused, SendError, literal_is_allowed};
 use super::headers;
 use super::hold::kind_of;
+use super::pool::Answer;
 use super::reshape::Collected;
 use super::target::{Credential, Target};
 use super::tee::Source;
 use crate::app::App;
 use crate::problem::Problem;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
-const POOL_IDLE: Duration = Duration::from_secs(60);
 /// How much of an error's body is read to tell the caller what was wrong.
 const ERROR_BYTES: usize = 16 << 10;
 const ERROR_TIME: Duration = Duration::from_secs(5);
@@ -144,18 +133,20 @@ pub async fn attempt(
     body: Outbound,
     limit: Duration,
 ) -> Result<Answered, Failed> {
+    let ends_at = tokio::time::Instant::now() + limit;
     let response = send(app, worker, call, head, body, limit).await?;
+    let patience = ends_at.saturating_duration_since(tokio::time::Instant::now()).min(ERROR_TIME);
     let (head, mut incoming) = response.into_parts();
     let now = app.clock.now();
     if head.status.is_server_error() {
         let retry_after = asked_wait(&head.headers, now);
-        return Err(Failed { retry_after, ..server_error(head.status, incoming).await });
+        return Err(Failed { retry_after, ..server_error(head.status, incoming, patience).await });
     }
     if head.status != StatusCode::BAD_REQUEST || !call.hide_usage {
         return Answered::new(head, Source::Upstream(incoming)).or_failed(now);
     }
     // A strict provider may not know the field that we added. It says so then.
-    let said = excerpt(&mut incoming, ERROR_BYTES).await;
+    let said = excerpt(&mut incoming, ERROR_BYTES, patience).await;
     let usage_refused = memchr::memmem::find(&said, b"stream_options").is_some();
     let pieces = Some(said).filter(|said| !said.is_empty()).into_iter().collect();
     let answered = Answered::new(head, Source::Begun(pieces, incoming));
@@ -174,7 +165,7 @@ async fn send(
     head: &Parts,
     body: Outbound,
     limit: Duration,
-) -> Result<Response<Incoming>, Failed> {
+) -> Result<Response<Answer>, Failed> {
     let target = call.target();
     let base = target.base.as_ref().ok_or_else(|| Failed::unreachable("it has no address"))?;
     let path = call.path(head);
@@ -190,23 +181,31 @@ async fn send(
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = outbound;
     *request.uri_mut() = uri;
-    exchange(app, &worker.clients, target, request, limit).await
+    exchange(app, &worker.clients, target.guarded, request, limit).await
+}
+
+/// Sends to an address that a tenant chose and that is no provider: a webhook's or an export's.
+pub async fn send_outside(
+    app: &App,
+    request: Request<Bytes>,
+    timeout: Duration,
+) -> Result<Response<Answer>, Failed> {
+    exchange(app, &app.worker.clients, true, request.map(Outbound::whole), timeout).await
 }
 
 /// Sends the request and waits for the head of the answer.
 async fn exchange(
     app: &App,
     clients: &Clients,
-    target: &Target,
+    tenants: bool,
     request: Request<Outbound>,
     timeout: Duration,
-) -> Result<Response<Incoming>, Failed> {
-    let guarded = target.guarded && !app.config.egress_private;
+) -> Result<Response<Answer>, Failed> {
+    let guarded = tenants && !app.config.egress_private;
     if guarded && !literal_is_allowed(request.uri()) {
         return Err(Failed::unreachable("its address is private or local, which is refused"));
     }
-    let sending = clients.send(request, guarded)?;
-    match tokio::time::timeout(timeout, sending).await {
+    match tokio::time::timeout(timeout, clients.send(request, guarded)).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(Failed::timeout(format!("no answer within {} ms", timeout.as_millis()))),
@@ -245,10 +244,10 @@ async fn probe_with(
     let mut request = Request::new(Outbound::default());
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    let response = exchange(app, &app.worker.clients, target, request, PROBE_TIMEOUT).await?;
+    let response = exchange(app, &app.worker.clients, target.guarded, request, PROBE_TIMEOUT).await?;
     let (head, body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
-        return Err(server_error(head.status, body).await);
+        return Err(server_error(head.status, body, ERROR_TIME).await);
     }
     Ok(head.status)
 }
@@ -286,8 +285,8 @@ fn sign(
     Ok(())
 }
 
-async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
-    let said = excerpt(&mut body, ERROR_BYTES).await;
+async fn server_error(status: StatusCode, mut body: Answer, patience: Duration) -> Failed {
+    let said = excerpt(&mut body, ERROR_BYTES, patience).await;
     let text: String = String::from_utf8_lossy(&said).chars().take(500).collect();
     let message = match text.trim() {
         "" => format!("it answered {}", status.as_u16()),
@@ -297,7 +296,7 @@ async fn server_error(status: StatusCode, mut body: Incoming) -> Failed {
 }
 
 /// The beginning of a body, without waiting long for it: the pieces until there is enough, each of them whole.
-async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
+pub async fn excerpt(body: &mut Answer, enough: usize, patience: Duration) -> Bytes {
     let mut seen = Vec::new();
     let read = async {
         while seen.len() < enough
@@ -308,11 +307,14 @@ async fn excerpt(body: &mut Incoming, enough: usize) -> Bytes {
             }
         }
     };
-    let _ = tokio::time::timeout(ERROR_TIME, read).await;
+    let _ = tokio::time::timeout(patience, read).await;
     seen.into()
 }
 
-fn explain(error: &ClientError) -> Failed {
+fn explain(error: &SendError) -> Failed {
+    if let SendError::Certificates(_) = error {
+        return Failed::unreachable(error.to_string());
+    }
     let mut causes = Vec::new();
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(cause) = source {
@@ -336,160 +338,4 @@ fn explain(error: &ClientError) -> Failed {
         return if timed_out { Failed::timeout(message) } else { Failed::unreachable(message) };
     }
     Failed::of(Outcome::Reset, format!("the connection broke before an answer came: {root}"))
-}
-
-/// Connections to providers, kept by the worker that uses them. Those to addresses of tenants' choosing are apart.
-pub struct Clients {
-    open: Pair,
-    guarded: Pair,
-}
-
-struct Pair {
-    guarded: bool,
-    plain: Client<Http, Outbound>,
-    /// Made when first needed: reading the system's certificates takes time.
-    tls: OnceLock<Client<HttpsConnector<Http>, Outbound>>,
-}
-
-type Http = HttpConnector<Resolver>;
-
-impl Clients {
-    pub fn new() -> Self {
-        let pair = |guarded| Pair { guarded, plain: client(connector(guarded)), tls: OnceLock::new() };
-        Self { open: pair(false), guarded: pair(true) }
-    }
-
-    fn send(
-        &self,
-        request: Request<Outbound>,
-        guarded: bool,
-    ) -> Result<hyper_util::client::legacy::ResponseFuture, Failed> {
-        let pair = if guarded { &self.guarded } else { &self.open };
-        if request.uri().scheme() == Some(&http::uri::Scheme::HTTPS) {
-            let client = if let Some(client) = pair.tls.get() {
-                client
-            } else {
-                let made = client(secure(pair.guarded)?);
-                pair.tls.get_or_init(|| made)
-            };
-            Ok(client.request(request))
-        } else {
-            Ok(pair.plain.request(request))
-        }
-    }
-}
-
-impl Default for Clients {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn client<C>(connector: C) -> Client<C, Outbound>
-where
-    C: hyper_util::client::legacy::connect::Connect + Clone,
-{
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .timer(TokioTimer::new())
-        .pool_idle_timeout(POOL_IDLE)
-        .pool_max_idle_per_host(1024)
-        .build(connector)
-}
-
-fn connector(guarded: bool) -> Http {
-    let mut http = HttpConnector::new_with_resolver(Resolver { guarded });
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_keepalive(Some(Duration::from_secs(60)));
-    http
-}
-
-fn secure(guarded: bool) -> Result<HttpsConnector<Http>, Failed> {
-    static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
-    let config = if let Some(config) = CONFIG.get() {
-        config
-    } else {
-        let made = rustls::ClientConfig::builder()
-            .with_native_roots()
-            .map_err(|error| {
-                Failed::unreachable(format!("the system's certificates cannot be read: {error}"))
-            })?
-            .with_no_client_auth();
-        CONFIG.get_or_init(|| made)
-    };
-    Ok(HttpsConnectorBuilder::new()
-        .with_tls_config(config.clone())
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(connector(guarded)))
-}
-
-/// The connector does not ask the resolver about addresses that are written out, so they are looked at here.
-fn literal_is_allowed(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.parse::<IpAddr>().map_or(true, is_public)
-}
-
-/// A name that leads only to addresses that tenants may not reach.
-#[derive(Debug, thiserror::Error)]
-#[error("the address is private or local")]
-struct Refused;
-
-/// The system's resolver; a guarded one drops what is not public.
-#[derive(Clone)]
-struct Resolver {
-    guarded: bool,
-}
-
-impl tower::Service<Name> for Resolver {
-    type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let guarded = self.guarded;
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let allowed: Vec<SocketAddr> =
-                found.into_iter().filter(|address| !guarded || is_public(address.ip())).collect();
-            if guarded && allowed.is_empty() { Err(Refused.into()) } else { Ok(allowed.into_iter()) }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn written_out_private_addresses_are_refused() {
-        for uri in [
-            "http://127.0.0.1/",
-            "http://[::1]:8080/x",
-            "http://169.254.169.254/",
-            "http://[::ffff:10.0.0.1]/",
-        ] {
-            assert!(!literal_is_allowed(&uri.parse().unwrap()), "{uri}");
-        }
-        for uri in ["http://8.8.8.8/", "https://api.example.com/"] {
-            assert!(literal_is_allowed(&uri.parse().unwrap()), "{uri}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_name_that_leads_to_a_private_address_is_refused() {
-        let resolve = |guarded| async move {
-            let name: Name = "localhost".parse().unwrap();
-            tower::Service::call(&mut Resolver { guarded }, name).await
-        };
-        assert!(resolve(true).await.is_err_and(|error| error.is::<Refused>()));
-        assert!(resolve(false).await.is_ok_and(|mut found| found.next().is_some()));
-    }
 }

@@ -80,6 +80,42 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
     assert_eq!((&row["source"], &row["status"]), (&json!("api"), &json!(502)));
 }
 
+const CLAUDE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
+const GEMINI: &str = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hi"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":2,"totalTokenCount":5},"modelVersion":"m"}"#;
+const BEDROCK: &str = r#"{"output":{"message":{"role":"assistant","content":[{"text":"hi"}]}},"stopReason":"end_turn","usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5},"metrics":{"latencyMs":1}}"#;
+const COHERE: &str = r#"{"id":"c","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":"hi"}]},"usage":{"billed_units":{"input_tokens":3,"output_tokens":2},"tokens":{"input_tokens":3,"output_tokens":2}}}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_of_any_format_is_asked_in_its_own_words() {
+    let gateway =
+        Proxied::start_with(Backend::Sqlite, &[("GATEWAY_PROVIDER_ANTHROPIC_API_KEY", "sk-theirs")]).await;
+    let org = the_org(&gateway).await;
+    for (provider, reply, path) in [
+        ("anthropic", CLAUDE, "/v1/messages"),
+        ("gemini", GEMINI, "/v1beta/models/m:generateContent"),
+        ("bedrock", BEDROCK, "/model/m/converse"),
+        ("cohere", COHERE, "/v2/chat"),
+    ] {
+        assert!(check(&gateway.app.app, &org, provider, "m").is_ok());
+        gateway.upstream.push(Reply::json(200, reply));
+        let answer = ask(&gateway.app.app, &org, question(provider, &chat("m"))).await.unwrap();
+        assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("hi")), "{provider}");
+        assert_eq!(answer.told.tokens.map(|tokens| tokens.total()), Some(5), "{provider}");
+        assert_eq!(gateway.upstream.requests().pop().unwrap().target(), path);
+        let row = gateway.row(answer.log_id).await;
+        assert_eq!((&row["source"], &row["provider"]), (&json!("api"), &json!(provider)));
+    }
+    assert_eq!(gateway.upstream.requests()[0].header("x-api-key"), Some("sk-theirs"));
+
+    gateway.upstream.push(Reply::sse(&[GEMINI]));
+    let streaming = ask_streaming(&gateway.app.app, &org, question("gemini", &chat("m"))).await.unwrap();
+    assert!(streaming.is_stream);
+    let body = streaming.body.collect().await.unwrap().to_bytes();
+    let events = String::from_utf8(body.to_vec()).unwrap();
+    assert!(events.contains(r#""content":"hi""#) && events.ends_with("data: [DONE]\n\n"), "{events}");
+    assert_eq!(streaming.told.await.unwrap().tokens.map(|tokens| tokens.total()), Some(5));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
     let gateway = Proxied::start().await;
@@ -94,7 +130,7 @@ async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scopes_limits_and_shapes_are_those_of_the_proxy() {
+async fn scopes_and_limits_are_those_of_the_proxy() {
     let gateway = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "3")]).await;
     let app = &gateway.app.app;
     let org = the_org(&gateway).await;
@@ -104,8 +140,9 @@ async fn scopes_limits_and_shapes_are_those_of_the_proxy() {
     };
     let unknown = refused(question("nowhere", &chat("m"))).await;
     assert!(unknown.0 == 400 && unknown.2.starts_with("provider: unknown provider 'nowhere'"), "{unknown:?}");
-    let shaped = refused(question("anthropic", &chat("m"))).await;
-    assert!(shaped.0 == 400 && shaped.2.starts_with("provider: anthropic"), "{shaped:?}");
+    let nowhere = refused(question("vertex", &chat("m"))).await;
+    assert!(nowhere.0 == 400 && nowhere.2.starts_with("provider: vertex cannot be asked"), "{nowhere:?}");
+    assert_eq!(check(app, &org, "vertex", "m").unwrap_err().status, 400);
     let twice = refused(Question { about: About::Embeddings, ..question("groq", &chat("m")) }).await;
     assert!(twice.0 == 400 && twice.2.starts_with("provider: "), "{twice:?}");
     assert!(gateway.upstream.arrivals().is_empty());

@@ -78,7 +78,7 @@ on_both!(every_documented_operation_really_answers, ENTERPRISE, |app| async move
             answer.text()
         );
         if !params(path).is_empty() && !looked && code >= 300 {
-            let coded = ["/skills", "/exports"].iter().any(|area| path.contains(area));
+            let coded = gateway::api::family_of(path) == gateway::problem::Family::Coded;
             answer.expect_error(400, if coded { "invalid_id" } else { "bad_request" });
         }
         if code < 300 {

@@ -54,7 +54,7 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     assert!(found.iter().all(|r| r["run_id"].is_null()));
 
     // The same rows come again, as after a crash.
-    let rows = gateway_store::logs::find_many(&app.app.logs, ada.org_id.parse().unwrap(), &[good, bad])
+    let rows = gateway_store::logs::of_ids(&app.app.logs, ada.org_id.parse().unwrap(), &[good, bad], true)
         .await
         .unwrap();
     gateway::evals::live::sample(&app.app, &rows).await.unwrap();

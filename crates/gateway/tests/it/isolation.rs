@@ -8,6 +8,7 @@ use crate::support::routes::{filled, params, routes};
 use crate::support::rows::{row, with};
 use crate::support::skills::{ENTERPRISE, fields};
 use crate::support::{Account, TestApp};
+use crate::upstream::{Reply, Upstream};
 
 /// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
@@ -34,10 +35,14 @@ struct Things {
     play: String,
     skill: String,
     rubric: String,
+    webhook: String,
+    delivery: String,
+    export: String,
+    budget: String,
 }
 
 impl Things {
-    async fn create(app: &TestApp, of: &Account) -> Self {
+    async fn create(app: &TestApp, of: &Account, receiver: &Upstream) -> Self {
         let make = async |path: String, body: Value, at: &str| {
             let made = app.post(&path, body).bearer(&of.token).send().await.expect(201);
             made.pointer(at).and_then(Value::as_str).unwrap().to_owned()
@@ -58,7 +63,16 @@ impl Things {
             json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
         let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
         let rubric = app.get("/api/v1/skills/rubric").bearer(&of.token).send().await.expect(200);
+        // One that takes what it is sent and wants nothing else, so that nothing of it changes by itself.
+        let hook = json!({"url": receiver.url(), "events": ["budget.warning"]});
+        let webhook = make("/api/v1/webhooks".into(), hook, "/id").await;
+        let test =
+            app.post(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).bearer(&of.token).send().await;
+        let export = json!({"name": "e", "kind": "otlp", "endpoint": receiver.url(), "enabled": false});
         Self {
+            delivery: test.expect(202)["id"].as_str().unwrap().to_owned(),
+            export: make("/api/v1/exports".into(), export, "/id").await,
+            webhook,
             skill: make("/api/v1/skills".into(), fields("theirs"), "/id").await,
             rubric: rubric["id"].as_str().unwrap().to_owned(),
             eval: eval["id"].to_string(),
@@ -71,6 +85,12 @@ impl Things {
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
+            budget: make(
+                below("budgets"),
+                json!({"scope": "org", "period": "daily", "hard_limit_usd": 9}),
+                "/id",
+            )
+            .await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
@@ -97,6 +117,10 @@ impl Things {
             "playId" => &self.play,
             "skillId" => &self.skill,
             "rubricId" => &self.rubric,
+            "webhookId" => &self.webhook,
+            "deliveryId" => &self.delivery,
+            "exportId" => &self.export,
+            "budgetId" => &self.budget,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .to_owned()
@@ -118,7 +142,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        call = call.json(any_body());
+        // Budgets refuse fields that they do not know.
+        call = call.json(if path.contains("/budgets") { json!({"hard_limit_usd": 1}) } else { any_body() });
     }
     let call = if with_key { call.key(&by.api_key) } else { call.bearer(&by.token) };
     let answer = call.send().await;
@@ -128,7 +153,9 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
 on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let theirs = Things::create(&app, &ada).await;
+    let receiver = Upstream::start().await;
+    receiver.always(Reply::new(204));
+    let theirs = Things::create(&app, &ada, &receiver).await;
     let (mut asked, before) = (0, inventory(&app, &ada).await);
     for route in routes() {
         let params = params(&route.path);
@@ -155,10 +182,12 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything of an organization that lists show, but for what reading itself changes.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below =
-        ["", "/members", "/teams", "/apps", "/providers"].map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below = ["", "/members", "/teams", "/apps", "/providers", "/budgets"]
+        .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
+        "/api/v1/webhooks",
+        "/api/v1/exports",
         "/api/v1/skills/rubric",
         "/api/v1/prompts",
         "/api/v1/datasets",
@@ -174,7 +203,9 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
 on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let theirs = Things::create(&app, &ada).await;
+    let receiver = Upstream::start().await;
+    receiver.always(Reply::new(204));
+    let theirs = Things::create(&app, &ada, &receiver).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
     for id in [
@@ -189,6 +220,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
         &theirs.play,
         &theirs.dataset,
         &theirs.rubric,
+        &theirs.budget,
     ] {
         assert!(!text.contains(id.as_str()), "{id} in {text}");
     }
@@ -197,7 +229,9 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
 on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let theirs = Things::create(&app, &ada).await;
+    let receiver = Upstream::start().await;
+    receiver.always(Reply::new(204));
+    let theirs = Things::create(&app, &ada, &receiver).await;
     let below = |what: &str| format!("/api/v1/orgs/{}/{what}", eve.org_id);
     for (path, field, foreign) in
         [("/api/v1/keys".to_owned(), "app_id", &theirs.app), (below("apps"), "team_id", &theirs.team)]

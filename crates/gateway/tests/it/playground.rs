@@ -381,3 +381,20 @@ async fn providers_say_whether_they_can_be_called_and_what_models_cost() {
         assert_eq!(mine["models"][0]["input_per_mtok"], 2.5);
     }
 }
+
+#[tokio::test]
+async fn a_run_with_a_provider_of_another_format_reads_like_any_other() {
+    let gateway = Proxied::start().await;
+    let reply = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"Kindly."}],"stop_reason":"max_tokens","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
+    gateway.upstream.push(Reply::json(200, reply));
+    let body = json!({"provider": "anthropic", "model": "claude-x", "messages": hello()});
+    let run = post(&gateway.app, &gateway.ada, RUN, body).await.expect(200);
+    assert_eq!((&run["output"], &run["finish_reason"]), (&json!("Kindly."), &json!("length")));
+    assert_eq!(run["usage"]["total_tokens"], 5);
+    let sent = gateway.upstream.requests().pop().unwrap();
+    assert_eq!(sent.target(), "/v1/messages");
+    assert!(sent.json()["system"].to_string().contains("Be kind."), "{}", sent.json());
+    let vertex = json!({"provider": "vertex", "model": "m", "messages": hello()});
+    let refused = post(&gateway.app, &gateway.ada, RUN, vertex).await.expect_error(400, "bad_request");
+    assert!(refused["message"].as_str().unwrap().starts_with("provider: vertex"), "{refused}");
+}

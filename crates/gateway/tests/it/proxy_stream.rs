@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Proxied, Raw};
+use crate::support::{Backend, Proxied, Raw};
 use crate::upstream::{Reply, Signal};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -260,4 +260,20 @@ async fn hanging_up_after_the_last_event_is_a_success() {
         (&json!(200), &json!(null), &json!("info"))
     );
     assert_eq!((&row["total_tokens"], &row["usage_estimated"]), (&json!(11), &json!(false)));
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_reading_ends_the_call() {
+    let it = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_PROXY_TIMEOUT_MS", "1500")]).await;
+    let mut reply = Reply::new(200).header("content-type", "audio/mpeg").chunked();
+    // More than all the buffers on the way take in.
+    for _ in 0..64 {
+        reply = reply.piece(vec![7; 1 << 20]);
+    }
+    it.upstream.push(reply);
+    let mut raw = it.ask("openai", "/v1/audio/speech", b"{\"model\":\"tts-1\"}").await;
+    let id = raw.head().await.log_id();
+    let row = it.row(id).await;
+    assert_eq!((&row["status"], &row["error_code"]), (&json!(499), &json!("client_closed")));
+    drop(raw);
 }

@@ -37,9 +37,13 @@ const CLAUDE_EVENTS: [(&str, &str); 6] = [
     ("message_stop", r#"{"type":"message_stop"}"#),
 ];
 
+fn as_events(events: &[(&str, &str)]) -> String {
+    let event = |(name, data): &(&str, &str)| format!("event: {name}\ndata: {data}\n\n");
+    events.iter().map(event).collect::<Vec<_>>().concat()
+}
+
 fn claude_stream() -> Reply {
-    let events: String =
-        CLAUDE_EVENTS.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).collect();
+    let events = as_events(&CLAUDE_EVENTS);
     Reply::new(200).header("content-type", "text/event-stream").chunked().body(events)
 }
 
@@ -161,8 +165,7 @@ async fn errors_are_told_in_the_callers_words() {
     let answer = call.header("x-gateway-format", "openai").send().await;
     assert_eq!(answer.expect(429)["error"]["message"], "slow down");
     // In the middle of a stream as well.
-    let start: String =
-        CLAUDE_EVENTS[..3].iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n")).collect();
+    let start = as_events(&CLAUDE_EVENTS[..3]);
     it.upstream.push(
         Reply::new(200)
             .header("content-type", "text/event-stream")

@@ -1,65 +1,12 @@
-//! Fallback chains, retries, breakers, several credentials, the choice of a provider by model, and the order of a
-//! chain: what callers get when providers fail.
+//! Fallback chains and retries: what callers get when providers fail.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Backend, Proxied};
-use crate::upstream::{Refusing, Reply, Upstream};
-
-const GOOD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
-const ROLE: &str =
-    r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
-const HELLO: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}"#;
-const WORLD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":" world"}}]}"#;
-const STOP: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
-const ERROR: &str = r#"{"error":{"message":"overloaded inside","type":"server_error"}}"#;
-
-/// The first target is `openai`, the others are providers of the organization's own.
-struct Chain {
-    it: Proxied,
-    second: Upstream,
-    third: Upstream,
-}
-
-impl Chain {
-    async fn start() -> Self {
-        Self::start_with(&[]).await
-    }
-
-    async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let it = Proxied::start_with(Backend::Sqlite, settings).await;
-        let (second, third) = (Upstream::start().await, Upstream::start().await);
-        it.provider("second", "openai", json!({"base_url": second.url(), "api_key": "sk-second"})).await;
-        it.provider("third", "groq", json!({"base_url": third.url(), "api_key": "sk-third"})).await;
-        Self { it, second, third }
-    }
-
-    fn chat(&self) -> crate::support::Call {
-        self.it
-            .chat(&json!({"model": "m", "messages": []}))
-            .header("x-gateway-fallback", "second, third/other")
-    }
-
-    fn stream(&self) -> crate::support::Call {
-        let body = json!({"model": "m", "messages": [], "stream": true});
-        self.it.chat(&body).header("x-gateway-fallback", "second")
-    }
-}
-
-fn good() -> Reply {
-    Reply::json(200, GOOD)
-}
-
-fn good_stream() -> Reply {
-    Reply::sse(&[ROLE, HELLO, STOP, "[DONE]"])
-}
-
-fn tried(row: &Value) -> Vec<(String, Value)> {
-    let attempts = row["attempts"].as_array().unwrap();
-    attempts.iter().map(|a| (a["provider"].as_str().unwrap().to_owned(), a["status"].clone())).collect()
-}
+use crate::support::Proxied;
+use crate::support::chain::{Chain, ERROR, HELLO, ROLE, WORLD, good, good_stream, tried};
+use crate::upstream::{Refusing, Reply};
 
 #[tokio::test]
 async fn what_is_the_targets_fault_goes_to_the_next_target() {
@@ -283,6 +230,18 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
 }
 
 #[tokio::test]
+async fn a_stream_that_ends_before_its_first_word_falls_over() {
+    for events in [&[ROLE][..], &[]] {
+        let chain = Chain::start().await;
+        chain.it.upstream.always(Reply::sse(events));
+        chain.second.always(good_stream());
+        let answer = chain.stream().send().await;
+        assert_eq!(answer.header("x-gateway-provider"), Some("second"), "{events:?}");
+        assert_eq!((answer.text().matches("hello").count(), answer.text().contains("[DONE]")), (1, true));
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_never_spliced() {
     let chain = Chain::start().await;
     chain.it.upstream.push(
@@ -301,256 +260,6 @@ async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_nev
     assert_eq!((text.matches("hello").count(), chain.second.connections()), (1, 0));
     let row = chain.it.row_of(&answer).await;
     assert_eq!(row["error_code"], "provider_error");
-}
-
-#[tokio::test]
-async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
-    for _ in 0..5 {
-        chain.chat().send().await.expect(200);
-    }
-    assert_eq!(chain.it.upstream.requests().len(), 5);
-    let answer = chain.chat().send().await;
-    answer.expect(200);
-    assert_eq!(chain.it.upstream.requests().len(), 5, "an open breaker lets nothing through");
-    assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
-    let row = chain.it.row_of(&answer).await;
-    assert_eq!(tried(&row), [("openai".into(), Value::Null), ("second".into(), json!(200))]);
-    assert!(row["attempts"][0]["error"].as_str().unwrap().contains("passed over"), "{row}");
-    // Alone, or as the last of a chain, it is tried all the same.
-    chain.it.chat(&json!({"model": "m"})).send().await.expect_error(502, "provider_error");
-    chain.second.always(Reply::json(500, "{}"));
-    let last = chain.it.post("second", "/v1/chat/completions", r#"{"model":"m"}"#);
-    last.header("x-gateway-fallback", "openai").send().await.expect_error(502, "provider_error");
-    assert_eq!(chain.it.upstream.requests().len(), 7);
-}
-
-#[tokio::test]
-async fn after_its_rest_one_probe_closes_a_breaker_again() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
-    for _ in 0..6 {
-        chain.chat().send().await.expect(200);
-    }
-    chain.it.app.app.clock.advance(11_000);
-    chain.it.upstream.always(good());
-    for _ in 0..3 {
-        assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
-    }
-    assert_eq!(chain.it.upstream.requests().len(), 8);
-}
-
-#[tokio::test]
-async fn breakers_are_of_one_organization() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
-    for _ in 0..6 {
-        chain.chat().send().await.expect(200);
-    }
-    let bob = chain.it.app.signup("other").await;
-    let call = chain.it.app.call(http::Method::POST, "/v1/chat/completions").key(&bob.api_key);
-    let call = call.header("x-gateway-provider", "openai").header("x-gateway-fallback", "sandbox");
-    call.json(json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}))
-        .send()
-        .await
-        .expect(200);
-    assert_eq!(chain.it.upstream.requests().len(), 6);
-}
-
-fn with_keys(weights: [u32; 2]) -> Value {
-    json!({"api_keys": [
-        {"label": "a", "api_key": "sk-a", "weight": weights[0]},
-        {"label": "b", "api_key": "sk-b", "weight": weights[1]},
-    ]})
-}
-
-fn keys_used(upstream: &Upstream) -> Vec<String> {
-    let requests = upstream.requests();
-    requests
-        .iter()
-        .map(|request| request.header("authorization").unwrap().replace("Bearer sk-", ""))
-        .collect()
-}
-
-async fn call_mine(it: &Proxied, session: Option<&str>) -> crate::support::Answer {
-    let mut call = it.post("mine", "/v1/chat/completions", r#"{"model":"m"}"#);
-    if let Some(session) = session {
-        call = call.header("x-gateway-session", session);
-    }
-    call.send().await
-}
-
-#[tokio::test]
-async fn several_credentials_share_the_calls_by_weight_and_a_session_stays_with_one() {
-    let it = Proxied::start().await;
-    it.provider("mine", "openai", with_keys([1, 3])).await;
-    it.upstream.always(good());
-    for _ in 0..60 {
-        call_mine(&it, None).await.expect(200);
-    }
-    let b = keys_used(&it.upstream).iter().filter(|key| *key == "b").count();
-    assert!((30..=57).contains(&b), "{b} of 60 calls used the credential of weight 3");
-    for _ in 0..10 {
-        call_mine(&it, Some("one")).await.expect(200);
-    }
-    let used = keys_used(&it.upstream)[60..].to_vec();
-    assert!(used.iter().all(|key| *key == used[0]), "{used:?}");
-}
-
-#[tokio::test]
-async fn a_rejected_credential_is_put_aside_and_a_limited_one_rests_as_long_as_it_was_told() {
-    for (status, back_after) in [(401, 301_000), (403, 301_000), (402, 301_000), (429, 31_000)] {
-        let it = Proxied::start().await;
-        it.provider("mine", "openai", with_keys([1, 1])).await;
-        it.upstream.push(Reply::json(status, "{}").header("retry-after", "30"));
-        it.upstream.always(good());
-        let answer = call_mine(&it, Some("s")).await;
-        answer.expect(200);
-        assert_eq!(answer.header("x-gateway-attempts"), Some("2"), "{status}");
-        let used = keys_used(&it.upstream);
-        assert_ne!(used[0], used[1]);
-        // The session would choose the first again, but that one is at rest.
-        call_mine(&it, Some("s")).await.expect(200);
-        assert_eq!(keys_used(&it.upstream)[2], used[1], "{status}");
-        it.app.app.clock.advance(back_after);
-        call_mine(&it, Some("s")).await.expect(200);
-        assert_eq!(keys_used(&it.upstream)[3], used[0], "{status}");
-    }
-}
-
-#[tokio::test]
-async fn when_every_credential_is_rejected_the_callers_sees_the_last_answer() {
-    let it = Proxied::start().await;
-    it.provider("mine", "openai", with_keys([1, 1])).await;
-    it.upstream.always(Reply::json(401, r#"{"error":"no"}"#));
-    let answer = call_mine(&it, None).await;
-    assert_eq!(answer.expect(401)["error"], "no");
-    assert_eq!(answer.header("x-gateway-attempts"), Some("2"));
-    it.upstream.always(good());
-    call_mine(&it, None).await.expect(200);
-}
-
-#[tokio::test]
-async fn what_one_account_keeps_is_not_asked_of_another() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    let body = r#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#;
-    let call = chain.it.post("openai", "/v1/responses", body).header("x-gateway-fallback", "second");
-    call.send().await.expect_error(502, "provider_error");
-    assert_eq!(chain.second.connections(), 0);
-}
-
-#[tokio::test]
-async fn auto_finds_the_provider_by_prefix_by_list_and_by_price() {
-    let chain = Chain::start().await;
-    chain
-        .it
-        .provider("listed", "openai", json!({"base_url": chain.third.url(), "models": ["house-1"]}))
-        .await;
-    chain.it.upstream.always(good());
-    chain.second.always(good());
-    chain.third.always(good());
-    for (asked, provider, model) in [
-        ("second/gpt-x", "second", "gpt-x"),
-        ("openai/gpt-4o", "openai", "gpt-4o"),
-        ("house-1", "listed", "house-1"),
-        ("gpt-4o-mini", "openai", "gpt-4o-mini"),
-    ] {
-        let body = json!({"model": asked, "messages": []}).to_string();
-        let answer = chain.it.post("auto", "/v1/chat/completions", body).send().await;
-        answer.expect(200);
-        let served = (answer.header("x-gateway-provider"), answer.header("x-gateway-model"));
-        assert_eq!(served, (Some(provider), Some(model)), "{asked}");
-    }
-    let sent: Value = serde_json::from_slice(&chain.second.requests()[0].body).unwrap();
-    assert_eq!(sent["model"], "gpt-x");
-}
-
-#[tokio::test]
-async fn auto_names_the_candidates_when_it_cannot_tell() {
-    let chain = Chain::start().await;
-    for name in ["one", "two"] {
-        chain.it.provider(name, "openai", json!({"models": ["shared-1"]})).await;
-    }
-    let ask = |model: Value| {
-        let body = json!({"model": model, "messages": []}).to_string();
-        chain.it.post("auto", "/v1/chat/completions", body)
-    };
-    let several = ask(json!("shared-1")).send().await.expect_error(400, "bad_request");
-    let message = several["message"].as_str().unwrap();
-    assert!(message.contains("one") && message.contains("two"), "{message}");
-    let unknown = ask(json!("no-such-model-1")).send().await.expect_error(400, "bad_request");
-    assert!(unknown["message"].as_str().unwrap().contains("no-such-model-1"));
-    let none = chain.it.post("auto", "/v1/chat/completions", "{}").send().await;
-    none.expect_error(400, "bad_request");
-    assert_eq!(chain.it.upstream.connections(), 0);
-}
-
-#[tokio::test]
-async fn a_credential_for_an_unnamed_provider_is_not_passed_on_by_auto() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(good());
-    let ask = |model: &str| {
-        let body = json!({"model": model, "messages": []}).to_string();
-        chain.it.post("auto", "/v1/chat/completions", body).header("authorization", "Bearer sk-mine")
-    };
-    ask("gpt-4o-mini").send().await.expect(200);
-    ask("openai/gpt-4o").send().await.expect(200);
-    let sent = chain.it.upstream.requests();
-    assert_eq!(sent[0].header("authorization"), None);
-    assert_eq!(sent[1].header("authorization"), Some("Bearer sk-mine"));
-}
-
-#[tokio::test]
-async fn cheapest_and_weighted_and_fastest_choose_the_first_target() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(good().delay_head(Duration::from_millis(60)));
-    chain.second.always(good());
-    let ask = |model: &str, steps: &str, route: &str| {
-        let body = json!({"model": model, "messages": []});
-        chain.it.chat(&body).header("x-gateway-fallback", steps).header("x-gateway-route", route)
-    };
-    let cheap = ask("gpt-4o", "openai/gpt-4o-mini, second/unpriced", "cheapest").send().await;
-    assert_eq!(cheap.header("x-gateway-model"), Some("gpt-4o-mini"));
-
-    // Both are measured once; from then on the faster one is first, and a session stays where it is.
-    for _ in 0..2 {
-        ask("m", "second", "fastest").send().await.expect(200);
-    }
-    for _ in 0..3 {
-        assert_eq!(ask("m", "second", "fastest").send().await.header("x-gateway-provider"), Some("second"));
-    }
-    let mut heavy = 0;
-    for _ in 0..30 {
-        let answer = ask("w", "openai/w;w=1, second/w;w=9", "weighted").send().await;
-        heavy += usize::from(answer.header("x-gateway-provider") == Some("second"));
-    }
-    assert!((18..=30).contains(&heavy), "{heavy} of 30 went to the target of weight 9");
-    let mut seen = std::collections::HashSet::new();
-    for _ in 0..8 {
-        let answer = ask("w", "second/w;w=1", "weighted").header("x-gateway-session", "s1").send().await;
-        seen.insert(answer.header("x-gateway-provider").unwrap().to_owned());
-    }
-    assert_eq!(seen.len(), 1, "a session stays with its target");
-}
-
-#[tokio::test]
-async fn a_session_stays_with_the_target_that_was_the_fastest() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(good().delay_head(Duration::from_millis(80)));
-    chain.second.always(good());
-    let ask = || {
-        let call = chain.it.chat(&json!({"model": "m"})).header("x-gateway-fallback", "second");
-        call.header("x-gateway-route", "fastest").header("x-gateway-session", "s")
-    };
-    let first = ask().send().await.header("x-gateway-provider").unwrap().to_owned();
-    for _ in 0..4 {
-        assert_eq!(ask().send().await.header("x-gateway-provider"), Some(first.as_str()));
-    }
 }
 
 #[tokio::test]

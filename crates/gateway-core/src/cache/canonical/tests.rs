@@ -1,3 +1,5 @@
+//! Tests of when two requests are the same.
+
 use std::collections::HashSet;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Tests of files of cases, good and bad.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

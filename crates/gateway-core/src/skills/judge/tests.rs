@@ -1,3 +1,5 @@
+//! Tests of the built-in judge, and of how it does on the labelled examples.
+
 use super::*;
 use crate::skills::rubric::RubricChange;
 

@@ -1,9 +1,9 @@
 //! Log rows: listed by what they have in common, shown with their bodies, followed as they come.
 
 mod stream;
-pub(super) mod view;
 
 use axum::extract::State;
+use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{Level, Source};
 use gateway_core::time::Timestamp;
 use gateway_core::words::of_query;
@@ -17,7 +17,6 @@ use super::extract::{At, Json, Params, PathParam};
 use super::page;
 use super::route::Area;
 use crate::problem::{Outcome, Problem};
-use view::{LogDetail, LogView};
 
 pub fn area() -> Area {
     Area::new("logs", "Log rows: one for every request that was admitted.")

@@ -11,6 +11,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::ids::OrgId;
+use gateway_core::log_view::LogView;
 use gateway_core::logs::{LogRow, first_log_id};
 use gateway_core::time::{SECOND, Timestamp};
 use gateway_store::StoreError;
@@ -24,7 +25,6 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::LogParams;
-use super::view::LogView;
 use crate::api::caller::{Caller, Credentials, Shared, Viewer};
 use crate::api::extract::Params;
 use crate::api::route::{Input, Operation, Output};
@@ -148,7 +148,7 @@ impl Follower {
 
     fn take_live(&mut self, row: &LogRow) {
         if row.org_id == self.org && self.filter.matches(row) {
-            self.send(&LogView::live(row));
+            self.send(&LogView::new(row, logs::preview(&row.request)));
         }
     }
 

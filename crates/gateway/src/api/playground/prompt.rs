@@ -4,21 +4,21 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use gateway_core::ids::{PlayId, PromptId};
-use gateway_core::prompts::{MAX_CONTENT, RenderError, Template, check_name};
-use gateway_core::time::Timestamp;
-use gateway_store::StoreError;
+use gateway_core::ids::PlayId;
+use gateway_core::prompts::{Template, check_name};
 use gateway_store::playground::{self, Play};
-use gateway_store::prompts::{self, Name, Prompt};
+use gateway_store::prompts::{self, Name};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::caller::{Caller, Member, Shared};
 use crate::api::extract::{Body, Json};
+use crate::api::prompts::PromptView;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{Outcome, Problem};
+use crate::prompts::{unrendered, write};
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PlaygroundPrompt")]
@@ -52,7 +52,9 @@ pub(super) async fn conversation(
     let found = prompts::find(&app.db, caller.org.id, name, prompt.version).await?;
     let found = found.ok_or_else(|| Problem::field("prompt", "there is no such prompt or version"))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
-    let rendered = template.render(&prompt.variables.unwrap_or_default()).map_err(unrendered)?;
+    let rendered = template
+        .render(&prompt.variables.unwrap_or_default())
+        .map_err(|error| unrendered("prompt.variables", error))?;
     let said = |role: &str| json!({"role": role, "content": rendered});
     let messages = match messages {
         None => vec![said("user")],
@@ -76,18 +78,6 @@ fn checked(messages: Vec<Map<String, Value>>) -> Outcome<Vec<Value>> {
     Ok(messages.into_iter().map(Value::Object).collect())
 }
 
-fn unrendered(error: RenderError) -> Problem {
-    match error {
-        RenderError::Missing(names) => {
-            let mut problem =
-                Problem::meaningless(format!("prompt.variables: no value for {}", names.join(", ")));
-            problem.extra.insert("missing".into(), names.into());
-            problem
-        }
-        error @ RenderError::TooLong(_) => Problem::meaningless(format!("prompt.variables: {error}")),
-    }
-}
-
 /// Either `run_id` or `content`.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct SaveRequest {
@@ -97,24 +87,11 @@ pub(super) struct SaveRequest {
     slug: String,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "SavedPrompt")]
-pub(super) struct SavedView {
-    id: PromptId,
-    namespace: String,
-    slug: String,
-    content: String,
-    version: i64,
-    variables: Vec<String>,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-}
-
 pub(super) async fn save_version(
     State(app): Shared,
     caller: Caller<Member>,
     Body(request): Body<SaveRequest>,
-) -> Outcome<Json<SavedView>> {
+) -> Outcome<Json<PromptView>> {
     let SaveRequest { run_id, content, namespace, slug } = request;
     check_name(&namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;
@@ -127,10 +104,9 @@ pub(super) async fn save_version(
             text_of(play.ok_or_else(|| Problem::field("run_id", "there is no such run"))?)
         }
     };
-    let variables = variables_of(&content)?;
-    let saved = save(&app, &caller, Name { namespace: &namespace, slug: &slug }, content).await?;
-    let Prompt { id, namespace, slug, version, content, created_by: _, created_at, updated_at } = saved;
-    Ok(Json(SavedView { id, namespace, slug, content, version, variables, created_at, updated_at }))
+    write::check_content(&content)?;
+    let name = Name { namespace: &namespace, slug: &slug };
+    Ok(Json(write::save(&app, &caller, name, content).await?.try_into()?))
 }
 
 /// The template that the run was made from, else what the system and the user said.
@@ -151,51 +127,4 @@ fn text_of(play: Play) -> String {
         _ => None,
     });
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
-}
-
-fn variables_of(content: &str) -> Outcome<Vec<String>> {
-    if content.is_empty() {
-        return Err(Problem::field("content", "must not be empty"));
-    }
-    if content.len() > MAX_CONTENT {
-        return Err(Problem::field("content", format!("must have at most {MAX_CONTENT} bytes")));
-    }
-    let template = Template::parse(content).map_err(|error| {
-        let mut problem = Problem::meaningless(format!("content: {error}"));
-        problem.extra.insert("line".into(), error.line.into());
-        problem.extra.insert("column".into(), error.column.into());
-        problem
-    })?;
-    Ok(template.variables().to_vec())
-}
-
-/// As the next version where the prompt exists, else as a new prompt.
-async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> Outcome<Prompt> {
-    let (org, now, actor) = (by.org.id, app.clock.now(), by.actor());
-    let mut tx = app.db.begin().await?;
-    let next = prompts::take_number(&mut tx, org, name).await?;
-    let prompt = Prompt {
-        id: next.map_or_else(|| app.new_id(), |(id, _, _)| id),
-        namespace: name.namespace.to_owned(),
-        slug: name.slug.to_owned(),
-        version: next.map_or(1, |(_, version, _)| version),
-        content,
-        created_by: Some(actor),
-        created_at: next.map_or(now, |(_, _, created_at)| created_at),
-        updated_at: now,
-    };
-    match next {
-        Some((id, version, _)) => {
-            prompts::insert_version(&mut tx, id, version, &prompt.content, prompt.created_by.as_deref(), now)
-                .await?;
-        }
-        None => prompts::insert(&mut tx, org, &prompt).await.map_err(|error| match error {
-            StoreError::Duplicate => {
-                Problem::conflict("the prompt was made by somebody else just now; try again")
-            }
-            error => error.into(),
-        })?,
-    }
-    tx.commit().await?;
-    Ok(prompt)
 }

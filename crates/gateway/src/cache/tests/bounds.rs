@@ -1,3 +1,5 @@
+//! Tests of time, room and the borders between organizations.
+
 use super::*;
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+//! Tests of the same request under way several times.
+
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Barrier, mpsc};
 use std::thread;

@@ -1,3 +1,5 @@
+//! Tests of answers to near requests.
+
 use super::*;
 
 fn probe(rest: u64, text: &str) -> Probe {

@@ -138,3 +138,38 @@ fn a_second_process_does_not_take_the_spool_of_the_first() {
     drop(first);
     assert!(Spool::open(directory.path().to_owned(), 2, 1 << 20).is_ok());
 }
+
+#[test]
+fn rows_at_hand_are_those_on_disk_and_gaps_are_told() {
+    let (directory, spool) = spool(1 << 30);
+    for id in 1..=3 {
+        spool.append(0, row(id, "hello"));
+    }
+    spool.append(1, row(4, "other lane"));
+    let segments = segments(directory.path()).unwrap();
+    let on_disk = everything(directory.path());
+    let AtHand::Rows(first, length) = spool.at_hand(&segments[0], 0, 2) else { panic!("nothing at hand") };
+    assert_eq!(first, on_disk[..2]);
+    // Taken and not stored: from the beginning again, they are to be read from disk up to the third.
+    assert_eq!(spool.at_hand(&segments[0], 0, 2), AtHand::Further(length));
+    assert!(matches!(spool.at_hand(&segments[0], length, 9), AtHand::Rows(rows, _) if rows == on_disk[2..3]));
+    assert_eq!(spool.at_hand(&segments[0], 0, 9), AtHand::Nothing);
+    assert!(matches!(spool.at_hand(&segments[1], 0, 9), AtHand::Rows(rows, _) if rows == on_disk[3..]));
+}
+
+#[test]
+fn memory_for_rows_at_hand_is_bounded_and_given_back() {
+    let (directory, spool) = spool(1 << 30);
+    let body = "x".repeat(200 << 10);
+    for id in 1..=20 {
+        spool.append(0, row(id, &body));
+    }
+    let segments = segments(directory.path()).unwrap();
+    let AtHand::Rows(kept, length) = spool.at_hand(&segments[0], 0, 100) else { panic!("nothing at hand") };
+    assert!(kept.len() < 10, "{}", kept.len());
+    assert_eq!(spool.at_hand(&segments[0], length, 100), AtHand::Nothing);
+    spool.append(0, row(21, "small"));
+    assert!(matches!(spool.at_hand(&segments[0], length, 100), AtHand::Further(_)));
+    spool.forget(&segments[0]);
+    assert_eq!(spool.at_hand(&segments[0], length, 100), AtHand::Nothing);
+}

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::TestApp;
 use super::client::Answer;
+use super::{Account, TestApp};
 
 /// A fresh key: its id, its raw text, and the whole answer that made it.
 pub struct NewKey {
@@ -24,6 +24,12 @@ impl TestApp {
         let answer = self.post("/api/v1/keys", body).bearer(token).send().await.expect(201);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         NewKey { id: text(&answer["key"]["id"]), raw: text(&answer["raw_key"]), answer }
+    }
+
+    /// Puts an organization on the plan that includes everything.
+    pub async fn make_enterprise(&self, owner: &Account) {
+        let path = format!("/api/v1/orgs/{}", owner.org_id);
+        self.put(&path, json!({"plan": "enterprise"})).bearer(&owner.token).send().await.expect(200);
     }
 
     /// The status that a read with this key gets.

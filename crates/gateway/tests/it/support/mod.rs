@@ -1,6 +1,7 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
+pub mod chain;
 pub mod check;
 pub mod client;
 mod cluster;
@@ -10,6 +11,7 @@ mod forwarder;
 mod process;
 mod proxied;
 mod raw;
+pub mod receiver;
 pub mod routes;
 pub mod rows;
 pub mod skills;

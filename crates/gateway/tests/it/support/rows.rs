@@ -80,6 +80,6 @@ pub fn chat(text: &str) -> Vec<u8> {
 
 impl TestApp {
     pub async fn write(&self, rows: &[LogRow]) -> usize {
-        logs::write_batch(&self.app.logs, rows).await.unwrap()
+        logs::write_batch(&self.app.logs, rows).await.unwrap().len()
     }
 }

@@ -1,3 +1,5 @@
+//! Tests of what is found unsafe, and of what only looks like it.
+
 use super::*;
 
 fn kinds(text: &str) -> Vec<Kind> {

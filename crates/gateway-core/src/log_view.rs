@@ -1,16 +1,16 @@
-//! A log row as callers see it.
+//! A log row as callers and destinations of exports see it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gateway_core::ids::{AppId, KeyId, TeamId};
-use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored};
-use gateway_core::time::Timestamp;
-use gateway_core::totals::{cost_units, usd};
-use gateway_store::logs::{Entry, preview};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+
+use crate::ids::{AppId, KeyId, TeamId};
+use crate::logs::{Attempt, Level, LogRow, Source, Stored};
+use crate::time::Timestamp;
+use crate::totals::{cost_units, usd};
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LogRow")]
@@ -99,17 +99,6 @@ impl LogView {
             preview,
         }
     }
-
-    /// A row that has not been read from the store.
-    pub fn live(row: &LogRow) -> Self {
-        Self::new(row, preview(&row.request))
-    }
-}
-
-impl From<Entry> for LogView {
-    fn from(entry: Entry) -> Self {
-        Self::new(&entry.row, entry.preview)
-    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -120,12 +109,12 @@ pub struct LogDetail {
     response: StoredBody,
 }
 
-impl From<Entry> for LogDetail {
-    fn from(entry: Entry) -> Self {
+impl LogDetail {
+    pub fn new(row: &LogRow, preview: Option<String>) -> Self {
         Self {
-            request: StoredBody::read(&entry.row.request),
-            response: StoredBody::read(&entry.row.response),
-            row: entry.into(),
+            request: StoredBody::read(&row.request),
+            response: StoredBody::read(&row.response),
+            row: LogView::new(row, preview),
         }
     }
 }

@@ -1,0 +1,96 @@
+//! What an answer from the cache costs beside one from the provider, and what a chain costs whose first target
+//! answers.
+
+use crate::answers::Script;
+use crate::bench::{Bench, Load, Measured, Pair};
+use crate::cli::LoadMode;
+use crate::failure::{Failure, Outcome};
+use crate::plain;
+use crate::report::{Goal, Row, Section};
+use crate::request::{self, SEQUENCE_MARK};
+use crate::stats::Spread;
+
+const CACHE: &str = "X-Gateway-Cache: true\r\n";
+const CHAIN: &str = "X-Gateway-Fallback: groq/llama-3.1-8b-instant, openai/gpt-4o\r\n";
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let base = format!("GATEWAY_PROVIDER_GROQ_BASE_URL=http://{}", bench.direct().addr);
+    let pair = bench.start_alone(&[base])?;
+    let forwarded = request::chat(2048, Script::default(), &pair.key);
+    let requests = [
+        forwarded.clone(),
+        request::directing(&always_the_same(&forwarded), CACHE),
+        request::directing(&forwarded, CHAIN),
+    ];
+    let mut runs: [Vec<Measured>; 3] = Default::default();
+    for round in 0..bench.rounds {
+        let mut order: Vec<_> = requests.iter().zip(&mut runs).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for (request, runs) in order {
+            let load = Load {
+                mode: LoadMode::Closed,
+                request,
+                lengths: Script::default().lengths(),
+                connections: bench.options.connections,
+                rate: 0,
+                requests: 0,
+            };
+            let measured = bench.measure(&pair.gateway.target(), &load)?;
+            eprintln!(
+                "    round {} {:8.0}/s  CPU {:6.1} us",
+                round + 1,
+                measured.rate(),
+                measured.cpu_per_answer()
+            );
+            runs.push(measured);
+        }
+    }
+    let [forwarded, hits, chained] = runs;
+    let made: f64 = hits.iter().map(|run| run.load.total).sum();
+    let found = hits_counted(&pair)?;
+    if found + 1.0 < made {
+        return Err(Failure::new(format!("only {found} of {made} requests were answered from the cache")));
+    }
+    let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
+    let against = |runs: &[Measured]| {
+        Spread::of(
+            runs.iter().zip(&forwarded).map(|(run, plain)| run.cpu_per_answer() / plain.cpu_per_answer()),
+        )
+    };
+    let row = |name: &str, unit, spread| Row { gateway: spread, ..Row::of_gateway(name, unit, 0.0) };
+    Ok(Section {
+        id: "k",
+        title: format!("cache hit: 2 KB prompt, 300 B answer, {} connections", bench.options.connections),
+        rows: vec![
+            row("CPU per forwarded request", "us", cpu(&forwarded)),
+            row("CPU per cache hit", "us", cpu(&hits)),
+            row("a hit against a forwarded request", "x", against(&hits)).goal(Goal::Below(0.7)),
+            row("CPU per request with an unused chain", "us", cpu(&chained)),
+            row("an unused chain against none", "x", against(&chained)),
+        ],
+        notes: Vec::new(),
+    })
+}
+
+/// The load generator finds no place for its running number.
+fn always_the_same(request: &[u8]) -> Vec<u8> {
+    let mut request = request.to_vec();
+    if let Some(at) = memchr::memmem::find(&request, SEQUENCE_MARK) {
+        request.iter_mut().skip(at).take(SEQUENCE_MARK.len()).for_each(|byte| *byte = b'n');
+    }
+    request
+}
+
+fn hits_counted(pair: &Pair) -> Outcome<f64> {
+    let addr = pair.gateway.target().addr;
+    let request = format!(
+        "GET /api/v1/cache/stats HTTP/1.1\r\nHost: {addr}\r\nX-Gateway-Key: {}\r\nConnection: close\r\n\r\n",
+        pair.key
+    );
+    let (status, body) = plain::call(addr, &request)?;
+    let stats: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+    let hits = stats.and_then(|stats| stats.get("hits")?.as_f64());
+    hits.ok_or_else(|| Failure::new(format!("GET /cache/stats answered {status}")))
+}

@@ -1,0 +1,134 @@
+//! What it costs to speak to a provider in another format than the caller's: the translation itself, in this process,
+//! with nothing around it. A request that is not translated costs nothing of this.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+
+use gateway_core::llm::translate::{Ask, Reply, StreamTranslator, request, response};
+use gateway_core::llm::{ClientShape, Shape};
+
+use crate::answers::{DONE, Script, chunk, plain_body, usage_chunk};
+use crate::bench::Bench;
+use crate::failure::{Failure, Outcome};
+use crate::procfs;
+use crate::report::{Goal, Row, Section};
+use crate::request::chat;
+use crate::stats::Spread;
+
+const CHUNKS: u32 = 50;
+const ASK: Ask<'_> =
+    Ask { model: "claude-sonnet-4-5", stream: false, takes_include_usage: true, has_responses: false };
+const REPLY: Reply<'_> =
+    Reply { id: "gw-1", model: "model", created: 1_760_000_000, usage_wanted: true, has_responses: false };
+
+pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+    let whole = chat(2048, Script::default(), "");
+    let length = crate::http::parse_head(&whole).map_or(0, |head| head.length);
+    let asked = whole.get(length..).unwrap_or_default();
+    let (claude, openai) = (claude_answer(), plain_body());
+    let to_claude = |body: &[u8]| request(ClientShape::OpenAiChat, Shape::Anthropic, body, &ASK);
+    let translated = to_claude(asked).map_err(|error| Failure::new(error.to_string()))?.body;
+    let mut rows = Vec::new();
+    let mut row = |name: &str, per: f64, goal: Option<f64>, once: &mut dyn FnMut() -> Outcome<()>| {
+        once()?;
+        let mut rounds = Vec::new();
+        for _ in 0..bench.rounds {
+            bench.stop.check()?;
+            rounds.push(cost(once)? / per);
+        }
+        let row = Row { gateway: Spread::of(rounds), ..Row::of_gateway(name, "us", 0.0) };
+        rows.push(match goal {
+            Some(most) => row.goal(Goal::Below(most)),
+            None => row,
+        });
+        Outcome::Ok(())
+    };
+    row("request and answer, OpenAI caller, Anthropic provider", 1.0, Some(60.0), &mut || {
+        sound(to_claude(asked).map(|made| made.body))?;
+        sound(response(Shape::Anthropic, ClientShape::OpenAiChat, claude.as_bytes(), &REPLY))
+    })?;
+    row("request and answer, Anthropic caller, OpenAI provider", 1.0, Some(60.0), &mut || {
+        sound(request(ClientShape::Anthropic, Shape::OpenAi, &translated, &ASK).map(|made| made.body))?;
+        sound(response(Shape::OpenAi, ClientShape::Anthropic, openai.as_bytes(), &REPLY))
+    })?;
+    for (name, from, to, events) in [
+        ("chunk, Anthropic to OpenAI", Shape::Anthropic, ClientShape::OpenAiChat, claude_stream()),
+        ("chunk, OpenAI to Anthropic", Shape::OpenAi, ClientShape::Anthropic, openai_stream()),
+        ("chunk, OpenAI to Gemini", Shape::OpenAi, ClientShape::Gemini, openai_stream()),
+    ] {
+        row(name, f64::from(CHUNKS), Some(2.0), &mut || {
+            let mut stream = StreamTranslator::new(from, to, &REPLY);
+            let mut length = 0;
+            for event in &events {
+                let mut out = Vec::new();
+                stream.feed(event.as_bytes(), &mut out);
+                length += black_box(out).len();
+            }
+            let mut out = Vec::new();
+            stream.finish(&mut out);
+            if length > events.len() && memchr::memmem::find(&out, b"error").is_none() {
+                Ok(())
+            } else {
+                Err(Failure::new("a stream was not translated"))
+            }
+        })?;
+    }
+    Ok(Section {
+        id: "l",
+        title: format!("translation: 2 KB prompt, 300 B answer, {CHUNKS} chunks, in process"),
+        rows,
+        notes: Vec::new(),
+    })
+}
+
+/// CPU of one, in microseconds.
+fn cost(once: &mut dyn FnMut() -> Outcome<()>) -> Outcome<f64> {
+    const TIMES: u32 = 3_000;
+    let this = [std::process::id()];
+    let before = procfs::cpu(&this);
+    for _ in 0..TIMES {
+        once()?;
+    }
+    Ok(procfs::cpu_between(&before, &procfs::cpu(&this)) / f64::from(TIMES))
+}
+
+fn sound<E: std::fmt::Display>(made: Result<Vec<u8>, E>) -> Outcome<()> {
+    made.map(|body| drop(black_box(body))).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn claude_answer() -> String {
+    "{\"id\":\"msg_bench\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[{\"type\":\
+     \"text\",\"text\":\"Costs doubled since spring, and nobody asked why.\"}],\"stop_reason\":\"end_turn\",\
+     \"stop_sequence\":null,\"usage\":{\"input_tokens\":480,\"output_tokens\":12}}"
+        .to_owned()
+}
+
+fn claude_stream() -> Vec<String> {
+    let event = |name: &str, data: &str| format!("event: {name}\ndata: {{\"type\":\"{name}\"{data}}}\n\n");
+    let words = (0..CHUNKS).map(|at| {
+        let mut data = String::from(",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" ");
+        // Writing to a String cannot fail.
+        let _ = write!(data, "word{at}\"}}");
+        event("content_block_delta", &data)
+    });
+    let begin = ",\"message\":{\"id\":\"msg_bench\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\
+        \"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":480,\"output_tokens\":1}}";
+    let first = [
+        event("message_start", begin),
+        event("content_block_start", ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}"),
+    ];
+    let stop =
+        ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":50}";
+    let last = [
+        event("content_block_stop", ",\"index\":0"),
+        event("message_delta", stop),
+        event("message_stop", ""),
+    ];
+    first.into_iter().chain(words).chain(last).collect()
+}
+
+fn openai_stream() -> Vec<String> {
+    let script = Script { chunks: CHUNKS, ..Script::default() };
+    let words = (0..CHUNKS).map(|at| chunk(script, at, true));
+    words.chain([usage_chunk(script), DONE.to_owned()]).collect()
+}

@@ -1,0 +1,112 @@
+//! Tests of periods, limits and what a call may cost.
+
+use super::*;
+use crate::pricing::PriceTable;
+use uuid::Uuid;
+
+const USD: i64 = 1_000_000_000_000;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn budget(scope: Scope, soft: Option<i64>, hard: Option<i64>) -> Budget {
+    let keys = if let Scope::Key(key) = scope { vec![key] } else { Vec::new() };
+    Budget {
+        id: Uuid::nil().into(),
+        scope,
+        keys,
+        period: Period::Daily,
+        soft_limit: soft,
+        hard_limit: hard,
+        created_at: Timestamp(0),
+    }
+}
+
+#[test]
+fn periods_begin_and_end_where_the_calendar_in_utc_says() {
+    for (period, time, start, end) in [
+        (Period::Daily, "2026-11-19T23:59:59.999Z", "2026-11-19T00:00:00Z", "2026-11-20T00:00:00Z"),
+        (Period::Daily, "2026-11-20T00:00:00Z", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"),
+        (Period::Weekly, "2026-11-22T23:59:59Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
+        (Period::Weekly, "2026-11-23T00:00:00Z", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"),
+        (Period::Monthly, "2026-12-31T23:59:59Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+        (Period::Monthly, "2028-02-29T12:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
+    ] {
+        assert_eq!(
+            (period.start_of(at(time)), period.end_of(at(time))),
+            (at(start), at(end)),
+            "{period} {time}"
+        );
+        assert_eq!(period.as_str().parse(), Ok(period));
+    }
+}
+
+#[test]
+fn a_budget_covers_its_own_scope() {
+    let [one, other] = [1, 2].map(Uuid::from_u128);
+    let spender = Spender { key: Some(one.into()), app: Some(one.into()), team: Some(one.into()) };
+    let covers = |scope, spender: &Spender| budget(scope, None, None).covers(spender);
+    assert!(covers(Scope::Org(other.into()), &Spender::default()));
+    for (same, else_) in [
+        (Scope::Team(one.into()), Scope::Team(other.into())),
+        (Scope::App(one.into()), Scope::App(other.into())),
+        (Scope::Key(one.into()), Scope::Key(other.into())),
+    ] {
+        assert!(covers(same, &spender) && !covers(else_, &spender) && !covers(same, &Spender::default()));
+    }
+    let rotated =
+        Budget { keys: vec![other.into(), one.into()], ..budget(Scope::Key(other.into()), None, None) };
+    assert!(rotated.covers(&spender));
+}
+
+#[test]
+fn a_limit_is_reached_at_its_amount_and_holds_what_is_reserved() {
+    let both = budget(Scope::Org(Uuid::nil().into()), Some(5), Some(10));
+    let reached = |spent| both.reached(spent).map(|(kind, limit)| (kind.as_str(), limit)).collect::<Vec<_>>();
+    assert_eq!(reached(4), []);
+    assert_eq!(reached(5), [("warning", 5)]);
+    assert_eq!(reached(10), [("warning", 5), ("exceeded", 10)]);
+    assert!(both.allows(9, 0) && both.allows(0, 9));
+    assert!(!both.allows(10, 0) && !both.allows(5, 5) && !both.allows(i64::MAX, 1));
+    assert_eq!((both.remaining(4), both.remaining(12)), (Some(6), Some(0)));
+    let soft = budget(Scope::Org(Uuid::nil().into()), Some(5), None);
+    assert!(soft.allows(100, 100));
+    assert_eq!(soft.remaining(1), None);
+}
+
+#[test]
+fn a_call_is_held_at_its_dearest() {
+    let prices = PriceTable::parse(
+        "provider,model,mode,input_per_mtok,output_per_mtok,cache_write_1h_per_mtok,max_input_tokens,max_output_tokens\n\
+         p,plain,chat,1,10,,100000,1000\np,cached,chat,1,10,2,100000,1000\np,vector,embedding,1,,,8000,\np,open,chat,1,10,,,\n",
+    )
+    .unwrap();
+    let most = |model: &str, body_bytes, max_tokens, answers| {
+        most(prices.find("p", model).unwrap(), &Asked { body_bytes, max_tokens, answers })
+    };
+    // 3,000 bytes are at most 1,000 tokens: a thousandth of a dollar at 1 USD a million.
+    assert_eq!(most("plain", Some(3_000), Some(100), None), USD / 1_000 + USD / 1_000);
+    assert_eq!(most("cached", Some(3_000), Some(100), None), 2 * USD / 1_000 + USD / 1_000);
+    assert_eq!(most("plain", Some(0), None, None), USD / 100, "the model's own limit");
+    assert_eq!(most("plain", Some(0), Some(1_000_000), None), USD / 100, "no more than the model can");
+    assert_eq!(most("plain", Some(0), Some(100), Some(5)), 5 * USD / 1_000);
+    assert_eq!(most("plain", None, Some(0), None), USD / 10, "all that the model reads");
+    assert_eq!(most("vector", Some(3_000), None, None), USD / 1_000);
+    assert_eq!(most("open", Some(0), None, None), 16_384 * 10 * USD / 1_000_000);
+    assert_eq!(
+        most("open", Some(0), Some(u64::MAX), Some(u64::MAX)),
+        cost_units(Decimal::MAX),
+        "no overflow"
+    );
+}
+
+#[test]
+fn a_limit_is_an_amount_of_money() {
+    assert_eq!(limit_units(0.1), Ok(USD / 10));
+    assert_eq!(limit_units(0.0), Ok(0));
+    assert_eq!(limit_units(1_000_000.0), Ok(1_000_000 * USD));
+    for bad in [-0.01, 1_000_000.01, f64::NAN, f64::INFINITY] {
+        assert!(limit_units(bad).is_err(), "{bad}");
+    }
+}

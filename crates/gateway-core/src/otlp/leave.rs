@@ -1,0 +1,386 @@
+//! Log rows as spans. A row is one span of a model call; the attempts of a row that had several are spans below it. All ids
+//! follow from the row, so that a row that is sent twice is the same span twice.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::content::{answer_body, answered, asked};
+use super::names::{self, Name};
+use super::proto::{
+    Any, AnyValue, Array, Event, ExportTraceServiceRequest, KIND_CLIENT, KeyValue, Resource, ResourceSpans,
+    STATUS_ERROR, Scope, ScopeSpans, Span, Status,
+};
+use super::{Place, read_traceparent};
+use crate::ids::OrgId;
+use crate::llm::paths::{Operation, operation};
+use crate::llm::providers::builtin;
+use crate::logs::{Attempt, LogRow, Source};
+use crate::time::Timestamp;
+use crate::totals::{cost_units, usd};
+
+/// The name under which the gateway appears.
+const NAME: &str = "gateway";
+/// The parent's span id in the flags says that the trace is sampled.
+const SAMPLED: u32 = 1;
+
+/// A verdict on a row, as an evaluation exports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvaluationResult {
+    /// Tells it from others on the same row.
+    pub id: String,
+    pub name: String,
+    pub score: Option<f64>,
+    pub passed: Option<bool>,
+    pub explanation: Option<String>,
+    pub at: Timestamp,
+}
+
+/// One request to a destination.
+pub fn request(org: OrgId, version: &str, spans: Vec<Span>) -> ExportTraceServiceRequest {
+    let mut attributes = Attributes::default();
+    attributes.text(&names::SERVICE, NAME);
+    attributes.text(&names::SERVICE_VERSION, version);
+    attributes.text(&names::ORG, &org.to_string());
+    let scope = Scope { name: NAME.into(), version: version.into() };
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(Resource { attributes: attributes.0 }),
+            scope_spans: vec![ScopeSpans { scope: Some(scope), spans, schema_url: names::SCHEMA_URL.into() }],
+            schema_url: names::SCHEMA_URL.into(),
+        }],
+    }
+}
+
+/// The spans of a row. `content`: with what was said, where it was kept.
+pub fn spans(row: &LogRow, content: bool) -> Vec<Span> {
+    let place = place(row);
+    let mut all = vec![call(row, place, content)];
+    if row.attempts.len() > 1 {
+        all.extend((1..).zip(&row.attempts).map(|(number, attempt)| tried(row, place, number, attempt)));
+    }
+    all
+}
+
+/// Verdicts on a row that may have left long ago: a span below it, with the event of the conventions.
+pub fn evaluation_spans(row: &LogRow, results: &[EvaluationResult]) -> Vec<Span> {
+    let place = place(row);
+    results.iter().map(|result| judged(row, place, result)).collect()
+}
+
+/// A span that tells nothing, to see whether a destination takes spans at all.
+pub fn test_span(org: OrgId, id: &str, at: Timestamp) -> Span {
+    let digest = digest(org, id);
+    Span {
+        trace_id: digest[..16].to_vec(),
+        span_id: digest[16..24].to_vec(),
+        name: "gateway test".into(),
+        kind: KIND_CLIENT,
+        start_time_unix_nano: nanoseconds(at),
+        end_time_unix_nano: nanoseconds(at),
+        flags: SAMPLED,
+        ..Span::default()
+    }
+}
+
+/// A span that came in keeps its place. A request of a traced caller is below the caller's span. Any other is a trace of
+/// its own.
+fn place(row: &LogRow) -> Place {
+    let digest = digest(row.org_id, &row.id.to_string());
+    let mut span = [0; 8];
+    span.copy_from_slice(&digest[16..24]);
+    let mut trace = [0; 16];
+    trace.copy_from_slice(&digest[..16]);
+    let own = Place { trace, span, parent: None };
+    if row.source == Source::Otel {
+        return arrived(row).unwrap_or(own);
+    }
+    match row.traceparent.as_deref().and_then(read_traceparent) {
+        Some((trace, parent)) => Place { trace, span, parent: Some(parent) },
+        None => own,
+    }
+}
+
+fn arrived(row: &LogRow) -> Option<Place> {
+    let (trace, span) = row.request_id.split_once('-')?;
+    let mut place = Place { trace: [0; 16], span: [0; 8], parent: None };
+    hex::decode_to_slice(trace, &mut place.trace).ok()?;
+    hex::decode_to_slice(span, &mut place.span).ok()?;
+    place.parent = row.traceparent.as_deref().and_then(read_traceparent).map(|(_, parent)| parent);
+    Some(place)
+}
+
+fn digest(org: OrgId, text: &str) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.update(org.0.as_bytes());
+    digest.update(text.as_bytes());
+    digest.finalize().into()
+}
+
+fn call(row: &LogRow, place: Place, content: bool) -> Span {
+    let operation = operation_name(row);
+    let mut attributes = Attributes::default();
+    attributes.maybe_text(&names::OPERATION, operation);
+    attributes.text(&names::PROVIDER, provider_name(&row.provider));
+    attributes.maybe_text(&names::REQUEST_MODEL, row.model.as_deref());
+    attributes.flag(&names::STREAM, row.stream);
+    usage(row, &mut attributes);
+    if let Some(ttft) = row.ttft_ms.filter(|_| row.stream) {
+        attributes.number(&names::FIRST_CHUNK, seconds(ttft));
+    }
+    attributes.maybe_text(&names::CONVERSATION, row.session_id.as_deref());
+    attributes.maybe_text(&names::USER, row.user.as_deref());
+    attributes.text(&names::HTTP_METHOD, &row.method);
+    attributes.text(&names::URL_PATH, &row.path);
+    attributes.count(&names::HTTP_STATUS, i64::from(row.status));
+    let failed = row.status >= 400 || row.error_code.is_some();
+    if failed {
+        let code = row.error_code.clone().unwrap_or_else(|| row.status.to_string());
+        attributes.text(&names::ERROR, &code);
+    }
+    gateway_facts(row, &mut attributes);
+    if content {
+        said(row, &mut attributes);
+    }
+    let message = row.attempts.last().and_then(|attempt| attempt.error.clone());
+    Span {
+        name: span_name(row, operation),
+        attributes: attributes.0,
+        status: failed.then(|| error(message)),
+        ..span(place, row.created_at, row.latency_ms)
+    }
+}
+
+fn usage(row: &LogRow, attributes: &mut Attributes) {
+    if let Some(tokens) = row.tokens {
+        attributes.count(&names::INPUT_TOKENS, tokens.prompt);
+        attributes.count(&names::OUTPUT_TOKENS, tokens.completion);
+        for (name, count) in [
+            (&names::CACHE_READ, tokens.cached),
+            (&names::CACHE_WRITE, tokens.cache_write),
+            (&names::REASONING, tokens.reasoning),
+        ] {
+            if count > 0 {
+                attributes.count(name, count);
+            }
+        }
+    }
+    if let Some(cost) = row.cost_usd {
+        attributes.number(&names::COST, usd(cost_units(cost)));
+    }
+}
+
+fn gateway_facts(row: &LogRow, attributes: &mut Attributes) {
+    attributes.count(&names::LOG_ID, row.id);
+    attributes.text(&names::REQUEST_ID, &row.request_id);
+    let source = match row.source {
+        Source::Proxy => "proxy",
+        Source::Api => "api",
+        Source::Otel => "otel",
+    };
+    attributes.text(&names::SOURCE, source);
+    attributes.maybe_text(&names::CACHE, row.cache.as_deref());
+    if row.usage_estimated {
+        attributes.flag(&names::ESTIMATED, true);
+    }
+    if row.attempts.len() > 1 {
+        attributes.count(&names::ATTEMPTS, i64::try_from(row.attempts.len()).unwrap_or(i64::MAX));
+    }
+    attributes.maybe_text(&names::KEY, row.key_id.map(|id| id.to_string()).as_deref());
+    attributes.maybe_text(&names::APP, row.app_id.map(|id| id.to_string()).as_deref());
+    attributes.maybe_text(&names::TEAM, row.team_id.map(|id| id.to_string()).as_deref());
+    for (key, value) in &row.metadata {
+        let value = match value {
+            Value::String(text) => Any::String(text.clone()),
+            Value::Bool(flag) => Any::Bool(*flag),
+            other => Any::String(other.to_string()),
+        };
+        attributes.push(format!("{}{key}", names::METADATA), value);
+    }
+}
+
+/// Texts and parameters, read from the bodies that were kept.
+fn said(row: &LogRow, attributes: &mut Attributes) {
+    let asked = asked(&row.request);
+    attributes.maybe_text(&names::SYSTEM_INSTRUCTIONS, asked.system.as_deref());
+    attributes.maybe_text(&names::INPUT_MESSAGES, asked.messages.as_deref());
+    if let Some(body) = &asked.body {
+        parameters(body, attributes);
+    }
+    let answer = if row.response_is_stream { None } else { answer_body(&row.response) };
+    let mut reason = "stop";
+    if let Some(body) = &answer {
+        attributes.maybe_text(&names::RESPONSE_ID, body.get("id").and_then(Value::as_str));
+        attributes.maybe_text(&names::RESPONSE_MODEL, body.get("model").and_then(Value::as_str));
+        let found = ["/choices/0/finish_reason", "/stop_reason", "/candidates/0/finishReason", "/stopReason"]
+            .iter()
+            .find_map(|at| body.pointer(at)?.as_str());
+        if let Some(found) = found {
+            let value = AnyValue { value: Some(Any::String(found.to_owned())) };
+            let list = Any::Array(Array { values: vec![value] });
+            attributes.push(names::FINISH_REASONS.written.into(), list);
+            reason = found;
+        }
+    }
+    let answered = answered(&row.response, row.response_is_stream, reason);
+    attributes.maybe_text(&names::OUTPUT_MESSAGES, answered.as_deref());
+}
+
+fn parameters(body: &Value, attributes: &mut Attributes) {
+    for (name, keys) in [
+        (&names::MAX_TOKENS, &["max_tokens", "max_completion_tokens", "max_output_tokens"][..]),
+        (&names::SEED, &["seed"]),
+        (&names::CHOICES, &["n"]),
+    ] {
+        if let Some(count) = keys.iter().find_map(|key| body.get(*key)?.as_i64()) {
+            attributes.count(name, count);
+        }
+    }
+    for (name, key) in [
+        (&names::TEMPERATURE, "temperature"),
+        (&names::TOP_P, "top_p"),
+        (&names::TOP_K, "top_k"),
+        (&names::FREQUENCY_PENALTY, "frequency_penalty"),
+        (&names::PRESENCE_PENALTY, "presence_penalty"),
+    ] {
+        if let Some(number) = body.get(key).and_then(Value::as_f64) {
+            attributes.number(name, number);
+        }
+    }
+}
+
+/// One attempt of several, below the call that they belong to. What was used is told by the call, and only there.
+fn tried(row: &LogRow, call: Place, number: i64, attempt: &Attempt) -> Span {
+    let Attempt { provider, model, status, start_ms, ttft_ms: _, latency_ms, error: why } = attempt;
+    let mut attributes = Attributes::default();
+    attributes.text(&names::PROVIDER, provider_name(provider));
+    attributes.maybe_text(&names::REQUEST_MODEL, model.as_deref());
+    attributes.count(&names::ATTEMPT, number);
+    if let Some(status) = status {
+        attributes.count(&names::HTTP_STATUS, i64::from(*status));
+    }
+    let failed = why.is_some() || status.is_none_or(|status| status >= 400);
+    if failed {
+        let kind = status.map_or_else(|| "no_answer".to_owned(), |status| status.to_string());
+        attributes.text(&names::ERROR, &kind);
+    }
+    Span {
+        name: format!("attempt {provider}"),
+        attributes: attributes.0,
+        status: failed.then(|| error(why.clone())),
+        ..span(below(row, call, &format!("attempt {number}")), row.created_at.plus(*start_ms), *latency_ms)
+    }
+}
+
+fn judged(row: &LogRow, call: Place, result: &EvaluationResult) -> Span {
+    let EvaluationResult { id, name, score, passed, explanation, at } = result;
+    let mut attributes = Attributes::default();
+    attributes.text(&names::EVALUATION_NAME, name);
+    if let Some(score) = score {
+        attributes.number(&names::EVALUATION_SCORE, *score);
+    }
+    attributes
+        .maybe_text(&names::EVALUATION_LABEL, passed.map(|passed| if passed { "passed" } else { "failed" }));
+    attributes.maybe_text(&names::EVALUATION_EXPLANATION, explanation.as_deref());
+    attributes.count(&names::LOG_ID, row.id);
+    let event = Event {
+        time_unix_nano: nanoseconds(*at),
+        name: names::EVALUATION_EVENT.into(),
+        attributes: attributes.0,
+    };
+    let place = below(row, call, &format!("evaluation {id}"));
+    Span { name: format!("evaluate {name}"), events: vec![event], ..span(place, *at, 0) }
+}
+
+fn below(row: &LogRow, call: Place, what: &str) -> Place {
+    let digest = digest(row.org_id, &format!("{}/{what}", row.id));
+    let mut span = [0; 8];
+    span.copy_from_slice(&digest[..8]);
+    Place { trace: call.trace, span, parent: Some(call.span) }
+}
+
+fn span(place: Place, start: Timestamp, length_ms: i64) -> Span {
+    Span {
+        trace_id: place.trace.to_vec(),
+        span_id: place.span.to_vec(),
+        parent_span_id: place.parent.map(|parent| parent.to_vec()).unwrap_or_default(),
+        kind: KIND_CLIENT,
+        start_time_unix_nano: nanoseconds(start),
+        end_time_unix_nano: nanoseconds(start.plus(length_ms.max(0))),
+        flags: SAMPLED,
+        ..Span::default()
+    }
+}
+
+fn error(message: Option<String>) -> Status {
+    Status { message: message.unwrap_or_default(), code: STATUS_ERROR }
+}
+
+fn operation_name(row: &LogRow) -> Option<&str> {
+    if row.source == Source::Otel {
+        // The path of a span's row is its operation.
+        return Some(row.path.as_str()).filter(|path| !path.starts_with('/'));
+    }
+    match operation(&row.path) {
+        Operation::Chat | Operation::Responses | Operation::Messages | Operation::Converse => Some("chat"),
+        Operation::GenerateContent => Some("generate_content"),
+        Operation::Embeddings => Some("embeddings"),
+        Operation::Completions => Some("text_completion"),
+        Operation::Models | Operation::Other => None,
+    }
+}
+
+fn span_name(row: &LogRow, operation: Option<&str>) -> String {
+    match (operation, row.model.as_deref()) {
+        (Some(operation), Some(model)) => format!("{operation} {model}"),
+        (Some(operation), None) => operation.to_owned(),
+        (None, _) => format!("{} {}", row.method, row.path),
+    }
+}
+
+/// The conventions' name where they have one.
+fn provider_name(provider: &str) -> &str {
+    builtin(provider).map_or(provider, |known| known.otel_name)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of a request are few")]
+fn seconds(milliseconds: i64) -> f64 {
+    milliseconds as f64 / 1_000.0
+}
+
+fn nanoseconds(at: Timestamp) -> u64 {
+    at.0.max(0).cast_unsigned().saturating_mul(1_000_000)
+}
+
+#[derive(Default)]
+struct Attributes(Vec<KeyValue>);
+
+impl Attributes {
+    fn push(&mut self, key: String, value: Any) {
+        self.0.push(KeyValue { key, value: Some(AnyValue { value: Some(value) }) });
+    }
+
+    fn text(&mut self, name: &Name, text: &str) {
+        self.push(name.written.into(), Any::String(text.to_owned()));
+    }
+
+    fn maybe_text(&mut self, name: &Name, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(name, text);
+        }
+    }
+
+    fn count(&mut self, name: &Name, count: i64) {
+        self.push(name.written.into(), Any::Int(count));
+    }
+
+    fn number(&mut self, name: &Name, number: f64) {
+        self.push(name.written.into(), Any::Double(number));
+    }
+
+    fn flag(&mut self, name: &Name, flag: bool) {
+        self.push(name.written.into(), Any::Bool(flag));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! OpenTelemetry traces: log rows on their way out as spans, and spans on their way in as log rows. All pure; the names of
+//! attributes stand in one table.
+
+pub mod arrive;
+mod content;
+pub mod leave;
+pub mod names;
+pub mod proto;
+
+use sha2::{Digest, Sha256};
+
+use crate::ids::OrgId;
+use crate::logs::{LOG_ID_LOW_BITS, OTEL_SLOTS, first_log_id, first_otel_slot};
+use crate::time::Timestamp;
+
+/// Who and where a span is in its trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub trace: [u8; 16],
+    pub span: [u8; 8],
+    pub parent: Option<[u8; 8]>,
+}
+
+/// Reads a W3C `traceparent`: the trace, and the span that called.
+pub fn read_traceparent(text: &str) -> Option<([u8; 16], [u8; 8])> {
+    let mut parts = text.trim().split('-');
+    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let sane = version.len() == 2
+        && version != "ff"
+        && flags.len() == 2
+        && (version != "00" || parts.next().is_none());
+    let (mut trace_id, mut span_id) = ([0; 16], [0; 8]);
+    hex::decode_to_slice(trace, &mut trace_id).ok()?;
+    hex::decode_to_slice(span, &mut span_id).ok()?;
+    (sane && trace_id != [0; 16] && span_id != [0; 8]).then_some((trace_id, span_id))
+}
+
+/// The id that a span's row has: the same each time, in a part of the millisecond that no proxied request's id is in.
+/// Another span may have come upon the same; `next_log_id` says where such a one goes.
+pub fn log_id(org: OrgId, at: Timestamp, trace: &[u8], span: &[u8]) -> i64 {
+    let mut digest = Sha256::new();
+    digest.update(org.0.as_bytes());
+    digest.update(trace);
+    digest.update(span);
+    let slot = i64::from(digest.finalize()[0]) % OTEL_SLOTS;
+    first_log_id(at) + first_otel_slot() + slot
+}
+
+/// The place after this one for spans.
+pub fn next_log_id(id: i64) -> i64 {
+    let millisecond = id >> LOG_ID_LOW_BITS << LOG_ID_LOW_BITS;
+    let slot = id - millisecond - first_otel_slot() + 1;
+    if slot < OTEL_SLOTS {
+        millisecond + first_otel_slot() + slot
+    } else {
+        millisecond + (1 << LOG_ID_LOW_BITS) + first_otel_slot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::log_id_time;
+
+    #[test]
+    fn a_traceparent_is_read_and_a_broken_one_is_not() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let (trace, span) = read_traceparent(good).unwrap();
+        assert_eq!(hex::encode(trace), "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(hex::encode(span), "b7ad6b7169203331");
+        assert!(read_traceparent("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more").is_some());
+        for bad in [
+            "",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-xyz-b7ad6b7169203331-01",
+        ] {
+            assert!(read_traceparent(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_ids_of_spans_follow_each_other_through_all_places_in_time() {
+        let org: OrgId = "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap();
+        let at = Timestamp(1_794_700_000_000);
+        let first = log_id(org, at, &[1; 16], &[2; 8]);
+        assert_eq!(first, log_id(org, at, &[1; 16], &[2; 8]));
+        assert_eq!(log_id_time(first), at);
+        let mut id = first;
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..300 {
+            assert!(seen.insert(id));
+            assert!(id % (1 << LOG_ID_LOW_BITS) >= first_otel_slot());
+            let next = next_log_id(id);
+            assert!(next > id);
+            id = next;
+        }
+        assert!(log_id_time(id).0 - at.0 <= 4);
+    }
+}

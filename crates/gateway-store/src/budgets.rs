@@ -1,0 +1,220 @@
+//! Budgets, the keys that they count, and which of their limits were reached. What was spent is read from the log's
+//! roll-ups (`logs::spend_of`).
+
+use std::collections::HashMap;
+
+use gateway_core::budget::{Budget, Kind, Scope};
+use gateway_core::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
+use gateway_core::time::Timestamp;
+
+use crate::page::{Page, Paged};
+use crate::row::{Arg, Row, args};
+use crate::{Db, StoreError, Tx};
+
+/// A limit that was reached in the period that began at `starts_at`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notice {
+    pub budget: BudgetId,
+    pub starts_at: Timestamp,
+    pub kind: Kind,
+}
+
+pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
+    let (team, app, key) = columns(budget.scope);
+    tx.exec(
+        "INSERT INTO budgets (id, org_id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        args![
+            budget.id,
+            org,
+            budget.scope.name(),
+            team,
+            app,
+            key,
+            budget.period.as_str(),
+            budget.soft_limit,
+            budget.hard_limit,
+            budget.created_at
+        ],
+    )
+    .await?;
+    set_keys(tx, budget).await
+}
+
+/// Without its keys: see `set_keys`.
+pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
+    let (team, app, key) = columns(budget.scope);
+    tx.exec(
+        "UPDATE budgets SET scope = $3, team_id = $4, app_id = $5, key_id = $6, period = $7, soft_limit = $8, \
+         hard_limit = $9 WHERE org_id = $1 AND id = $2",
+        args![
+            org,
+            budget.id,
+            budget.scope.name(),
+            team,
+            app,
+            key,
+            budget.period.as_str(),
+            budget.soft_limit,
+            budget.hard_limit
+        ],
+    )
+    .await
+    .map(|_| ())
+}
+
+/// Replaces the keys that it counts.
+pub async fn set_keys(tx: &mut Tx, budget: &Budget) -> Result<(), StoreError> {
+    tx.exec("DELETE FROM budget_keys WHERE budget_id = $1", args![budget.id]).await?;
+    for key in &budget.keys {
+        tx.exec("INSERT INTO budget_keys (budget_id, key_id) VALUES ($1, $2)", args![budget.id, *key])
+            .await?;
+    }
+    Ok(())
+}
+
+/// A key was rotated: budgets that count the old one count the new one too. True when there are any.
+pub async fn follow_rotation(tx: &mut Tx, old: KeyId, new: KeyId) -> Result<bool, StoreError> {
+    let sql =
+        "INSERT INTO budget_keys (budget_id, key_id) SELECT budget_id, $2 FROM budget_keys WHERE key_id = $1";
+    Ok(tx.exec(sql, args![old, new]).await? > 0)
+}
+
+pub async fn delete(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<bool, StoreError> {
+    Ok(tx.exec("DELETE FROM budgets WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
+}
+
+pub async fn count(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
+    let row = tx.opt("SELECT COUNT(*) AS count FROM budgets WHERE org_id = $1", args![org]).await?;
+    row.map_or(Ok(0), |row| row.get("count"))
+}
+
+/// The budget, held until the transaction ends.
+pub async fn find_for_change(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Option<Budget>, StoreError> {
+    tx.exec("UPDATE budgets SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
+    let row = tx
+        .opt(
+            "SELECT id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at FROM budgets \
+             WHERE org_id = $1 AND id = $2",
+            args![org, id],
+        )
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let mut budget = read(&row, org)?;
+    for row in tx.all("SELECT key_id FROM budget_keys WHERE budget_id = $1", args![id]).await? {
+        budget.keys.push(row.get("key_id")?);
+    }
+    Ok(Some(budget))
+}
+
+/// A page of the list, newest first.
+pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Budget>, StoreError> {
+    let budgets = fetch(db, org, page.before.clone(), page.fetch()).await?;
+    Ok(page.cut(budgets, |budget| budget.id.to_string()))
+}
+
+/// All of them.
+pub async fn all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
+    fetch(db, org, None, i64::MAX).await
+}
+
+/// Has the organization any?
+pub async fn any(db: &Db, org: OrgId) -> Result<bool, StoreError> {
+    Ok(db.opt("SELECT 1 AS one FROM budgets WHERE org_id = $1 LIMIT 1", args![org]).await?.is_some())
+}
+
+/// The organizations that have budgets.
+pub async fn orgs(db: &Db) -> Result<Vec<OrgId>, StoreError> {
+    let rows = db.all("SELECT DISTINCT org_id FROM budgets ORDER BY org_id", Vec::new()).await?;
+    rows.iter().map(|row| row.get("org_id")).collect()
+}
+
+async fn fetch(db: &Db, org: OrgId, before: Option<String>, limit: i64) -> Result<Vec<Budget>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at FROM budgets \
+             WHERE org_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+            args![org, before, limit],
+        )
+        .await?;
+    let mut keys: HashMap<BudgetId, Vec<KeyId>> = HashMap::new();
+    let counted = db
+        .all(
+            "SELECT k.budget_id, k.key_id FROM budget_keys k JOIN budgets b ON b.id = k.budget_id WHERE b.org_id = $1",
+            args![org],
+        )
+        .await?;
+    for row in &counted {
+        keys.entry(row.get("budget_id")?).or_default().push(row.get("key_id")?);
+    }
+    rows.iter()
+        .map(|row| {
+            let mut budget = read(row, org)?;
+            budget.keys = keys.remove(&budget.id).unwrap_or_default();
+            Ok(budget)
+        })
+        .collect()
+}
+
+/// The limits that were told of in periods that began at this time or later.
+pub async fn notices(db: &Db, org: OrgId, since: Timestamp) -> Result<Vec<(Notice, String)>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT n.budget_id, n.period, n.starts_at, n.kind FROM budget_notices n \
+             JOIN budgets b ON b.id = n.budget_id WHERE b.org_id = $1 AND n.starts_at >= $2",
+            args![org, since],
+        )
+        .await?;
+    rows.iter()
+        .map(|row| {
+            let kind: String = row.get("kind")?;
+            let kind = if kind == Kind::Warning.as_str() { Kind::Warning } else { Kind::Exceeded };
+            let notice = Notice { budget: row.get("budget_id")?, starts_at: row.get("starts_at")?, kind };
+            Ok((notice, row.get("period")?))
+        })
+        .collect()
+}
+
+/// Notes that a limit was reached. False when that was noted before, or the budget is gone.
+pub async fn note(tx: &mut Tx, org: OrgId, notice: &Notice, period: &str) -> Result<bool, StoreError> {
+    let Notice { budget, starts_at, kind } = notice;
+    let added = tx
+        .exec(
+            "INSERT INTO budget_notices (budget_id, period, starts_at, kind) \
+             SELECT id, $3, $4, $5 FROM budgets WHERE org_id = $1 AND id = $2 ON CONFLICT DO NOTHING",
+            args![org, *budget, period, *starts_at, kind.as_str()],
+        )
+        .await?;
+    Ok(added == 1)
+}
+
+fn columns(scope: Scope) -> (Arg, Arg, Arg) {
+    let (mut team, mut app, mut key) = (None, None, None);
+    match scope {
+        Scope::Org(_) => {}
+        Scope::Team(id) => team = Some(id),
+        Scope::App(id) => app = Some(id),
+        Scope::Key(id) => key = Some(id),
+    }
+    (team.into(), app.into(), key.into())
+}
+
+fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
+    let scope: String = row.get("scope")?;
+    let lost = || StoreError::Other("a budget has no scope".into());
+    let scope = match scope.as_str() {
+        "team" => Scope::Team(row.get::<Option<TeamId>>("team_id")?.ok_or_else(lost)?),
+        "app" => Scope::App(row.get::<Option<AppId>>("app_id")?.ok_or_else(lost)?),
+        "key" => Scope::Key(row.get::<Option<KeyId>>("key_id")?.ok_or_else(lost)?),
+        _ => Scope::Org(org),
+    };
+    Ok(Budget {
+        id: row.get("id")?,
+        scope,
+        keys: Vec::new(),
+        period: row.get::<String>("period")?.parse().map_err(|why: &str| StoreError::Other(why.into()))?,
+        soft_limit: row.get("soft_limit")?,
+        hard_limit: row.get("hard_limit")?,
+        created_at: row.get("created_at")?,
+    })
+}

@@ -1,0 +1,180 @@
+//! What destinations are owed: written with the rows, taken in batches by one node at a time, removed once delivered.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use gateway_core::exports::Periods;
+use gateway_core::ids::{ExportId, OrgId};
+use gateway_core::logs::{LogRow, Source};
+use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
+
+use super::{Export, read, read_sources};
+use crate::logs::bulk::{Bulk, among, numbers};
+use crate::row::{args, json};
+use crate::{Db, StoreError, Tx};
+
+const SLICE: i64 = 1_000;
+
+static QUEUE: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::new("INSERT INTO export_queue (export_id, log_id) VALUES", "(?,?)", ""));
+
+/// Notes which exports are owed which of the rows that have just been stored.
+pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
+    let mut orgs: Vec<String> = rows.iter().map(|row| row.org_id.to_string()).collect();
+    orgs.sort_unstable();
+    orgs.dedup();
+    let sql = format!(
+        "SELECT id, org_id, sources, periods FROM exports WHERE {}",
+        tx.dialect().one_of("org_id", 1)
+    );
+    let found = tx.all(AssertSqlSafe(sql), args![json(&orgs)]).await?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut exports: HashMap<OrgId, Vec<(ExportId, Vec<Source>, Periods)>> = HashMap::new();
+    for row in &found {
+        let export = (row.get("id")?, read_sources(row)?, row.json("periods")?);
+        exports.entry(row.get("org_id")?).or_default().push(export);
+    }
+    let mut owed = Vec::new();
+    for row in rows {
+        for (export, sources, periods) in exports.get(&row.org_id).into_iter().flatten() {
+            if sources.contains(&row.source) && periods.cover(row) {
+                owed.push(args![*export, row.id]);
+            }
+        }
+    }
+    QUEUE.run(tx, owed.into_iter()).await
+}
+
+/// Enabled exports that have something to deliver now and are no other node's.
+pub async fn due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<ExportId>, StoreError> {
+    let rows = logs
+        .all(
+            "SELECT e.id FROM exports e WHERE e.enabled = 1 AND e.retry_at <= $2 \
+             AND (e.leased_until IS NULL OR e.leased_until <= $2 OR e.lease = $1) \
+             AND EXISTS (SELECT 1 FROM export_queue q WHERE q.export_id = e.id) ORDER BY e.retry_at",
+            args![lease, now],
+        )
+        .await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// An export that is this node's to deliver, as long as the lease lasts.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    pub export: Export,
+    /// Failures in a row so far.
+    pub tries: i64,
+    /// How many rows to send at once.
+    pub batch: i64,
+}
+
+/// Takes an export for the holder of `lease`; None when it is another's, not due, switched off or gone.
+pub async fn claim(
+    logs: &Db,
+    id: ExportId,
+    lease: &str,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<Option<Turn>, StoreError> {
+    let mut tx = logs.begin().await?;
+    let row = tx
+        .opt(
+            "UPDATE exports SET lease = $2, leased_until = $4 WHERE id = $1 AND enabled = 1 AND retry_at <= $3 \
+             AND (leased_until IS NULL OR leased_until <= $3 OR lease = $2) \
+             RETURNING id, org_id, name, kind, endpoint, headers, secret, sources, enabled, periods, revision, \
+             created_at, updated_at, tries, batch",
+            args![id, lease, now, until],
+        )
+        .await?;
+    tx.commit().await?;
+    row.map(|row| Ok(Turn { export: read(&row)?, tries: row.get("tries")?, batch: row.get("batch")? }))
+        .transpose()
+}
+
+/// The rows that wait for an export, in order, up to a number.
+pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<i64>, StoreError> {
+    let rows = logs
+        .all("SELECT log_id FROM export_queue WHERE export_id = $1 ORDER BY log_id LIMIT $2", args![id, most])
+        .await?;
+    rows.iter().map(|row| row.get("log_id")).collect()
+}
+
+/// What has become of a batch.
+#[derive(Debug, Clone, Default)]
+pub struct Progress<'a> {
+    /// Off the queue, delivered or not.
+    pub done: &'a [i64],
+    pub delivered: i64,
+    pub dropped: i64,
+    /// What the destination had to say against it.
+    pub error: Option<&'a str>,
+    pub next_batch: i64,
+}
+
+/// Takes rows off the queue and notes how it went. An export that has gone meanwhile is no error.
+pub async fn progressed(
+    logs: &Db,
+    id: ExportId,
+    lease: &str,
+    progress: &Progress<'_>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let Progress { done, delivered, dropped, error, next_batch } = progress;
+    let mut tx = logs.begin().await?;
+    let sql =
+        format!("DELETE FROM export_queue WHERE export_id = $1 AND {}", among(tx.dialect(), "log_id", 2));
+    tx.exec(AssertSqlSafe(sql), args![id, numbers(done.iter().copied())]).await?;
+    tx.exec(
+        "UPDATE exports SET delivered = delivered + $3, dropped = dropped + $4, last_error = $5, tries = 0, retry_at = 0, \
+         batch = $6, last_success_at = CASE WHEN $3 > 0 THEN $7 ELSE last_success_at END, \
+         leased_until = CASE WHEN lease = $2 THEN NULL ELSE leased_until END WHERE id = $1",
+        args![id, lease, *delivered, *dropped, *error, *next_batch, now],
+    )
+    .await?;
+    tx.commit().await
+}
+
+/// Notes a failure and when to try again. What waits goes on waiting.
+pub async fn failed(
+    logs: &Db,
+    id: ExportId,
+    lease: &str,
+    error: &str,
+    retry_at: Timestamp,
+    next_batch: i64,
+) -> Result<(), StoreError> {
+    logs.exec(
+        "UPDATE exports SET failed = failed + 1, last_error = $3, tries = tries + 1, retry_at = $4, batch = $5, \
+         leased_until = NULL WHERE id = $1 AND lease = $2",
+        args![id, lease, error, retry_at, next_batch],
+    )
+    .await
+    .map(|_| ())
+}
+
+/// Forgets what waits for an export whose organization may not export any more.
+pub async fn discard_waiting(logs: &Db, id: ExportId, why: &str) -> Result<(), StoreError> {
+    let mut tx = logs.begin().await?;
+    tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
+    tx.exec("UPDATE exports SET last_error = $2, leased_until = NULL WHERE id = $1", args![id, why]).await?;
+    tx.commit().await
+}
+
+/// Ends every lease. Only for a store that no other node uses: what its last process held is free again.
+pub async fn release_all(logs: &Db) -> Result<(), StoreError> {
+    let sql = "UPDATE exports SET lease = NULL, leased_until = NULL WHERE leased_until IS NOT NULL";
+    logs.exec(sql, Vec::new()).await.map(|_| ())
+}
+
+/// Removes what is owed to exports that were deleted while rows for them were being written.
+pub async fn sweep(logs: &Db) -> Result<u64, StoreError> {
+    logs.exec(
+        "DELETE FROM export_queue WHERE (export_id, log_id) IN (SELECT q.export_id, q.log_id FROM export_queue q \
+         WHERE NOT EXISTS (SELECT 1 FROM exports e WHERE e.id = q.export_id) LIMIT $1)",
+        args![SLICE],
+    )
+    .await
+}

@@ -1,0 +1,278 @@
+//! Budgets: what the organization, a team, an application or a key may spend in a day, week or month.
+
+use std::str::FromStr;
+
+use axum::extract::State;
+use gateway_core::budget::{Budget, Period, Scope, limit_units};
+use gateway_core::ids::{BudgetId, KeyId, OrgId};
+use gateway_core::time::Timestamp;
+use gateway_core::totals::usd;
+use gateway_store::{Tx, apps, budgets as store, keys, orgs, teams};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Admin, InOrg, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::app::App;
+use crate::budgets::{self, OrgBudgets};
+use crate::nodes::{self, Change};
+use crate::problem::{Outcome, Problem};
+
+/// More of them would be work for every request.
+const MOST_BUDGETS: i64 = 100;
+
+pub fn area() -> Area {
+    Area::new(
+        "budgets",
+        "What may be spent in a day, week or month: by the organization, a team, an application or a key.",
+    )
+    .get("/orgs/{orgId}/budgets", list, "The organization's budgets with what was spent")
+    .post("/orgs/{orgId}/budgets", create, "Create a budget; what was spent in its period before counts")
+    .get("/orgs/{orgId}/budgets/{budgetId}", read, "One budget")
+    .put("/orgs/{orgId}/budgets/{budgetId}", update, "Change a budget")
+    .delete("/orgs/{orgId}/budgets/{budgetId}", delete, "Delete a budget")
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "BudgetScope")]
+enum ScopeName {
+    Org,
+    Team,
+    App,
+    Key,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Budget")]
+struct BudgetView {
+    id: BudgetId,
+    scope: ScopeName,
+    /// The organization's own id for scope `org`.
+    scope_id: String,
+    period: Period,
+    soft_limit_usd: Option<f64>,
+    hard_limit_usd: Option<f64>,
+    /// In the current period.
+    spent_usd: f64,
+    /// When the current period ends, in UTC.
+    resets_at: Timestamp,
+    created_at: Timestamp,
+}
+
+fn view(budget: &Budget, spent: i64, now: Timestamp) -> BudgetView {
+    BudgetView {
+        id: budget.id,
+        scope: match budget.scope {
+            Scope::Org(_) => ScopeName::Org,
+            Scope::Team(_) => ScopeName::Team,
+            Scope::App(_) => ScopeName::App,
+            Scope::Key(_) => ScopeName::Key,
+        },
+        scope_id: budget.scope.id(),
+        period: budget.period,
+        soft_limit_usd: budget.soft_limit.map(usd),
+        hard_limit_usd: budget.hard_limit.map(usd),
+        spent_usd: usd(spent),
+        resets_at: budget.period.end_of(now),
+        created_at: budget.created_at,
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct BudgetList {
+    budgets: Vec<BudgetView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: InOrg<Viewer>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<BudgetList>> {
+    let found = store::list(&app.db, caller.org.id, &params.page()?).await?;
+    let known = budgets::load(&app, caller.org.id).await?;
+    let now = app.clock.now();
+    let spent = |budget: &Budget| {
+        known.as_ref().and_then(|known| known.spent(budget.id, now)).map_or(0, |line| line.1)
+    };
+    let budgets = found.rows.iter().map(|budget| view(budget, spent(budget), now)).collect();
+    Ok(Json(BudgetList { budgets, next_cursor: page::encode(found.next.as_deref()) }))
+}
+
+async fn read(State(app): Shared, caller: InOrg<Viewer>, At(id): At<BudgetId>) -> Outcome<Json<BudgetView>> {
+    let known = budgets::load(&app, caller.org.id).await?;
+    shown(&app, known.as_deref(), id).map(Json)
+}
+
+fn shown(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> Outcome<BudgetView> {
+    let now = app.clock.now();
+    let (budget, spent) = known.and_then(|known| known.spent(id, now)).ok_or_else(Problem::not_found)?;
+    Ok(view(&budget, spent, now))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewBudget {
+    scope: ScopeName,
+    /// The team, application or key. May be left out for scope `org`.
+    scope_id: Option<String>,
+    period: Period,
+    /// Reaching it emits `budget.warning`, once a period.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    soft_limit_usd: Option<f64>,
+    /// Reaching it refuses further proxied requests and emits `budget.exceeded`, once a period.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    hard_limit_usd: Option<f64>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    Body(request): Body<NewBudget>,
+) -> Outcome<Created<BudgetView>> {
+    let org = caller.org.id;
+    let soft_limit = limit("soft_limit_usd", request.soft_limit_usd)?;
+    let hard_limit = limit("hard_limit_usd", request.hard_limit_usd)?;
+    check_limits(soft_limit, hard_limit)?;
+    let mut tx = app.db.begin().await?;
+    orgs::lock(&mut tx, org).await?;
+    let (scope, keys) = find_scope(&mut tx, org, request.scope, request.scope_id.as_deref()).await?;
+    if store::count(&mut tx, org).await? >= MOST_BUDGETS {
+        return Err(Problem::conflict(format!("an organization has at most {MOST_BUDGETS} budgets")));
+    }
+    let now = app.clock.now();
+    let budget = Budget {
+        id: app.new_id(),
+        scope,
+        keys,
+        period: request.period,
+        soft_limit,
+        hard_limit,
+        created_at: now,
+    };
+    store::insert(&mut tx, org, &budget).await?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    tx.commit().await?;
+    told.committed(&app);
+    let known = budgets::load(&app, org).await?;
+    shown(&app, known.as_deref(), budget.id).map(Created)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct BudgetChange {
+    scope: Option<ScopeName>,
+    scope_id: Option<String>,
+    period: Option<Period>,
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    soft_limit_usd: Option<Option<f64>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    hard_limit_usd: Option<Option<f64>>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: InOrg<Admin>,
+    At(id): At<BudgetId>,
+    Body(change): Body<BudgetChange>,
+) -> Outcome<Json<BudgetView>> {
+    let org = caller.org.id;
+    let soft = change.soft_limit_usd.map(|usd| limit("soft_limit_usd", usd)).transpose()?;
+    let hard = change.hard_limit_usd.map(|usd| limit("hard_limit_usd", usd)).transpose()?;
+    let mut tx = app.db.begin().await?;
+    orgs::lock(&mut tx, org).await?;
+    let mut budget = store::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    budget.soft_limit = soft.unwrap_or(budget.soft_limit);
+    budget.hard_limit = hard.unwrap_or(budget.hard_limit);
+    budget.period = change.period.unwrap_or(budget.period);
+    check_limits(budget.soft_limit, budget.hard_limit)?;
+    let was = view(&budget, 0, app.clock.now());
+    let name = change.scope.unwrap_or(was.scope);
+    let same_id = change.scope_id.as_ref().is_none_or(|id| *id == was.scope_id);
+    // The same scope keeps the keys that took the place of the first one.
+    let moves = name != was.scope || !same_id;
+    if moves {
+        (budget.scope, budget.keys) = find_scope(&mut tx, org, name, change.scope_id.as_deref()).await?;
+    }
+    store::update(&mut tx, org, &budget).await?;
+    if moves {
+        store::set_keys(&mut tx, &budget).await?;
+    }
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    tx.commit().await?;
+    told.committed(&app);
+    let known = budgets::load(&app, org).await?;
+    shown(&app, known.as_deref(), id).map(Json)
+}
+
+async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<BudgetId>) -> Outcome<Json<Deleted>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !store::delete(&mut tx, org, id).await? {
+        return Err(Problem::not_found());
+    }
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    tx.commit().await?;
+    told.committed(&app);
+    Ok(Deleted::yes())
+}
+
+fn limit(name: &str, usd: Option<f64>) -> Outcome<Option<i64>> {
+    usd.map(|usd| limit_units(usd).map_err(|why| Problem::field(name, why))).transpose()
+}
+
+fn check_limits(soft: Option<i64>, hard: Option<i64>) -> Outcome<()> {
+    match (soft, hard) {
+        (None, None) => Err(Problem::field("hard_limit_usd", "a budget needs a soft or a hard limit")),
+        (Some(0), _) => Err(Problem::field("soft_limit_usd", "must be above 0")),
+        (Some(soft), Some(hard)) if soft > hard => {
+            Err(Problem::field("soft_limit_usd", "must not be above hard_limit_usd"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the budget is of, and the keys that it counts when it is a key's.
+async fn find_scope(
+    tx: &mut Tx,
+    org: OrgId,
+    name: ScopeName,
+    id: Option<&str>,
+) -> Outcome<(Scope, Vec<KeyId>)> {
+    let wrong = |why: &str| Problem::field("scope_id", why);
+    let missing = || wrong("there is no such resource in this organization");
+    let id = match (name, id) {
+        (ScopeName::Org, None) => return Ok((Scope::Org(org), Vec::new())),
+        (_, None) => return Err(wrong("is needed for every scope but org")),
+        (_, Some(id)) => id,
+    };
+    match name {
+        ScopeName::Org if parse::<OrgId>(id)? == org => Ok((Scope::Org(org), Vec::new())),
+        ScopeName::Org => Err(wrong("must be the id of this organization")),
+        ScopeName::Team => {
+            let team = parse(id)?;
+            let found = teams::exists(tx, org, team).await?;
+            found.then_some((Scope::Team(team), Vec::new())).ok_or_else(missing)
+        }
+        ScopeName::App => {
+            let found = apps::find(tx, org, parse(id)?).await?;
+            found.map(|app| (Scope::App(app.id), Vec::new())).ok_or_else(missing)
+        }
+        ScopeName::Key => {
+            let found = keys::find_for_change(tx, org, parse(id)?).await?;
+            found.map(|(key, _)| (Scope::Key(key.id), vec![key.id])).ok_or_else(missing)
+        }
+    }
+}
+
+fn parse<T: FromStr>(id: &str) -> Outcome<T>
+where
+    T::Err: std::fmt::Display,
+{
+    id.parse().map_err(|why: T::Err| Problem::field("scope_id", why))
+}

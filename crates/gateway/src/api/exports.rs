@@ -1,0 +1,338 @@
+//! Exports: where an organization wants its log rows delivered, as OTLP traces or as signed webhook batches.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use gateway_core::accounts::check_name;
+use gateway_core::exports::{Kind, Periods, parse_source};
+use gateway_core::ids::{ExportId, OrgId};
+use gateway_core::logs::Source;
+use gateway_core::signing::key_of;
+use gateway_core::time::Timestamp;
+use gateway_store::StoreError;
+use gateway_store::exports::{self, Export, ExportStatus};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Admin, Caller, Integrations, Shared, Viewer};
+use super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::outside::{check_headers, check_url};
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::app::App;
+use crate::auth::sealed_place;
+use crate::nodes::{self, Change};
+use crate::outgoing::batch;
+use crate::problem::{Outcome, Problem};
+
+const MOST_EXPORTS: i64 = 100;
+const MAX_SECRET: usize = 1_024;
+
+pub fn area() -> Area {
+    Area::new("exports", "Log rows streamed to other tools, as OTLP traces or as signed webhook batches.")
+        .get("/exports", list, "The organization's exports, each with how its deliveries go")
+        .post("/exports", create, "Create an export; it takes effect at once")
+        .get("/exports/{exportId}", get, "One export")
+        .put("/exports/{exportId}", update, "Change an export; fields left out stay as they are")
+        .delete("/exports/{exportId}", delete, "Delete an export and stop what it is delivering")
+        .post(
+            "/exports/{exportId}/test",
+            test,
+            "Send a delivery without rows, to see what the destination answers",
+        )
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ExportConfig {
+    id: ExportId,
+    name: String,
+    kind: &'static str,
+    endpoint: String,
+    include_sources: Vec<Source>,
+    enabled: bool,
+    has_secret: bool,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    status: StatusView,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExportStatus")]
+struct StatusView {
+    last_success_at: Option<Timestamp>,
+    /// What went wrong last; null once a delivery has succeeded again.
+    last_error: Option<String>,
+    /// Rows that the destination has.
+    delivered: i64,
+    /// Deliveries that failed. Their rows are sent again.
+    failed: i64,
+    /// Rows that were given up: too large for the destination, refused by it one by one, or past their retention.
+    dropped: i64,
+    /// Rows that wait to be delivered.
+    lag: i64,
+}
+
+impl From<(Export, ExportStatus)> for ExportConfig {
+    fn from((export, status): (Export, ExportStatus)) -> Self {
+        let Export { id, org_id: _, name, kind, endpoint, headers: _, secret, sources, enabled, .. } = export;
+        let ExportStatus { last_success_at, last_error, delivered, failed, dropped, lag } = status;
+        Self {
+            id,
+            name,
+            kind: kind.as_str(),
+            endpoint,
+            include_sources: sources,
+            enabled,
+            has_secret: secret.is_some(),
+            created_at: export.created_at,
+            updated_at: export.updated_at,
+            status: StatusView { last_success_at, last_error, delivered, failed, dropped, lag },
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ExportList {
+    exports: Vec<ExportConfig>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer, Integrations>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<ExportList>> {
+    let found = exports::list(&app.logs, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(ExportList { exports: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewExport {
+    /// Unique in the organization.
+    #[schemars(required)]
+    name: Option<String>,
+    /// `otlp` or `webhook`.
+    #[schemars(required)]
+    kind: Option<String>,
+    /// Used as given; for `otlp`, `/v1/traces` is appended when it has no path.
+    #[schemars(required)]
+    endpoint: Option<String>,
+    /// Write-only: sent with every delivery.
+    headers: Option<BTreeMap<String, String>>,
+    /// Write-only, for kind `webhook`: signs every delivery.
+    secret: Option<String>,
+    /// Of `proxy`, `api` and `otel`; default `proxy` and `api`.
+    include_sources: Option<Vec<String>>,
+    enabled: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ExportChange {
+    name: Option<String>,
+    kind: Option<String>,
+    endpoint: Option<String>,
+    /// Write-only; the whole set. Null or empty removes them.
+    #[serde(default, deserialize_with = "present")]
+    headers: Option<Option<BTreeMap<String, String>>>,
+    /// Write-only. Null removes it.
+    #[serde(default, deserialize_with = "present")]
+    secret: Option<Option<String>>,
+    include_sources: Option<Vec<String>>,
+    enabled: Option<bool>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: Caller<Admin, Integrations>,
+    Body(new): Body<NewExport>,
+) -> Outcome<Created<ExportConfig>> {
+    let NewExport { name, kind, endpoint, headers, secret, include_sources, enabled } = new;
+    for (field, given) in [("name", &name), ("kind", &kind), ("endpoint", &endpoint)] {
+        if given.is_none() {
+            return Err(wrong(field, "is required"));
+        }
+    }
+    let (headers, secret) = (Some(headers), Some(secret));
+    let fields = ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled };
+    let (org, now) = (caller.org.id, app.clock.now());
+    let mut export = Export {
+        id: app.new_id(),
+        org_id: org,
+        name: String::new(),
+        kind: Kind::Otlp,
+        endpoint: String::new(),
+        headers: None,
+        secret: None,
+        sources: vec![Source::Proxy, Source::Api],
+        enabled: true,
+        periods: Periods::default(),
+        revision: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    apply(&app, &mut export, fields, now)?;
+    if exports::count(&app.logs, org).await? >= MOST_EXPORTS {
+        return Err(Problem::conflict(format!("an organization has at most {MOST_EXPORTS} exports")));
+    }
+    exports::insert(&app.logs, &export).await.map_err(name_taken)?;
+    stored(&app, org, export.id).await.map(Created)
+}
+
+async fn get(
+    State(app): Shared,
+    caller: Caller<Viewer, Integrations>,
+    At(id): At<ExportId>,
+) -> Outcome<Json<ExportConfig>> {
+    stored(&app, caller.org.id, id).await.map(Json)
+}
+
+async fn update(
+    State(app): Shared,
+    caller: Caller<Admin, Integrations>,
+    At(id): At<ExportId>,
+    Body(fields): Body<ExportChange>,
+) -> Outcome<Json<ExportConfig>> {
+    let (org, now) = (caller.org.id, app.clock.now());
+    let mut tx = app.logs.begin().await?;
+    let mut export = exports::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    apply(&app, &mut export, fields, now)?;
+    export.revision += 1;
+    export.updated_at = now;
+    exports::update(&mut tx, &export).await.map_err(name_taken)?;
+    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    tx.commit().await?;
+    told.committed(&app);
+    stored(&app, org, id).await.map(Json)
+}
+
+async fn delete(
+    State(app): Shared,
+    caller: Caller<Admin, Integrations>,
+    At(id): At<ExportId>,
+) -> Outcome<Json<Deleted>> {
+    let mut tx = app.logs.begin().await?;
+    if !exports::delete(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    tx.commit().await?;
+    told.committed(&app);
+    Ok(Deleted::yes())
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ExportTest {
+    ok: bool,
+    /// What the destination answered; null when it did not.
+    status: Option<u16>,
+    latency_ms: i64,
+    error: Option<String>,
+}
+
+async fn test(
+    State(app): Shared,
+    caller: Caller<Admin, Integrations>,
+    At(id): At<ExportId>,
+) -> Outcome<Json<ExportTest>> {
+    let (export, _) = exports::find(&app.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let sent = batch::test(&app, &export).await;
+    Ok(Json(ExportTest {
+        ok: sent.is_success(),
+        status: sent.status,
+        latency_ms: sent.latency_ms,
+        error: sent.error,
+    }))
+}
+
+fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> Outcome<()> {
+    let ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled } = fields;
+    if let Some(name) = name {
+        check_name(&name).map_err(|why| wrong("name", why))?;
+        export.name = name;
+    }
+    if let Some(kind) = kind {
+        export.kind = Kind::parse(&kind).ok_or_else(|| wrong("kind", "must be otlp or webhook"))?;
+    }
+    if let Some(endpoint) = endpoint {
+        check_url(&endpoint).map_err(|why| wrong("endpoint", why))?;
+        export.endpoint = endpoint;
+    }
+    if let Some(sources) = include_sources {
+        export.sources = checked_sources(&sources)?;
+    }
+    let seal = |column: &str, text: &str| {
+        let place = sealed_place(export.org_id, &format!("export/{}", export.id), column);
+        app.vault.seal(&place, text).map_err(Problem::internal)
+    };
+    if let Some(headers) = headers {
+        let headers = headers.filter(|headers| !headers.is_empty());
+        if let Some(headers) = &headers {
+            check_headers(headers).map_err(|why| wrong("headers", why))?;
+        }
+        let text =
+            headers.map(|headers| serde_json::to_string(&headers).map_err(Problem::internal)).transpose()?;
+        export.headers = text.map(|text| seal("headers", &text)).transpose()?;
+    }
+    if let Some(secret) = secret {
+        if let Some(secret) = &secret {
+            check_secret(export.kind, secret)?;
+        }
+        export.secret = secret.map(|secret| seal("secret", &secret)).transpose()?;
+    }
+    if export.kind == Kind::Otlp {
+        export.secret = None;
+    }
+    export.enabled = enabled.unwrap_or(export.enabled);
+    if export.enabled {
+        export.periods.begin(now);
+    } else {
+        export.periods.end(now);
+    }
+    Ok(())
+}
+
+fn checked_sources(names: &[String]) -> Outcome<Vec<Source>> {
+    let mut sources = Vec::new();
+    for name in names {
+        let source =
+            parse_source(name).ok_or_else(|| wrong("include_sources", "must be of proxy, api, otel"))?;
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
+    if sources.is_empty() {
+        return Err(wrong("include_sources", "must name at least one of proxy, api, otel"));
+    }
+    Ok(sources)
+}
+
+fn check_secret(kind: Kind, secret: &str) -> Outcome<()> {
+    if kind == Kind::Otlp {
+        return Err(wrong("secret", "is for kind webhook; use headers to authenticate an otlp export"));
+    }
+    if secret.is_empty() || secret.len() > MAX_SECRET {
+        return Err(wrong("secret", format!("must be 1 to {MAX_SECRET} characters")));
+    }
+    key_of(secret).map(|_| ()).map_err(|why| wrong("secret", why))
+}
+
+fn wrong(field: &str, why: impl std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "invalid_config", format!("{field}: {why}"))
+}
+
+fn name_taken(error: StoreError) -> Problem {
+    match error {
+        StoreError::Duplicate => Problem::new(
+            StatusCode::CONFLICT,
+            "duplicate_name",
+            "this organization has an export of that name already",
+        ),
+        error => error.into(),
+    }
+}
+
+async fn stored(app: &App, org: OrgId, id: ExportId) -> Outcome<ExportConfig> {
+    exports::find(&app.logs, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
+}

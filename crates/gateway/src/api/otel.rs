@@ -1,0 +1,206 @@
+//! OTLP in: spans of model calls that others made become log rows beside our own, through the same spool.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use gateway_core::logs::BODY_LIMIT;
+use gateway_core::otlp::arrive::{self, Sender};
+use gateway_core::otlp::proto::{ExportTraceServiceRequest, ExportTraceServiceResponse, PartialSuccess};
+use gateway_core::time::DAY;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use prost::Message as _;
+use serde_json::json;
+
+use super::caller::{Caller, Member, Shared};
+use super::extract::read_body;
+use super::route::{Area, Input, Operation, Output};
+use crate::app::App;
+use crate::auth::{Identity, Who};
+use crate::problem::{Outcome, Problem};
+
+pub fn area() -> Area {
+    Area::new("otel", "Traces of model calls that were made elsewhere, sent in by OTLP over HTTP.").post(
+        "/otel/v1/traces",
+        receive,
+        "Take spans; those of model calls become log rows of source otel",
+    )
+}
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+/// The two ways in which a request may be written; the answer is written alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Protobuf,
+    Json,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        let kind = value.split(';').next().unwrap_or_default().trim();
+        match kind.to_ascii_lowercase().as_str() {
+            PROTOBUF | "application/protobuf" => Some(Self::Protobuf),
+            JSON => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// The spans of a request.
+struct Traces {
+    encoding: Encoding,
+    request: ExportTraceServiceRequest,
+}
+
+impl FromRequest<Arc<App>> for Traces {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let encoding = Encoding::of(request.headers())
+            .ok_or_else(|| Problem::bad_request(format!("Content-Type must be {PROTOBUF} or {JSON}")))?;
+        let packed = is_packed(request.headers())?;
+        let limit = app.config.max_body_bytes;
+        let body = read_body(request, limit).await?;
+        // A large batch takes a while to read; nobody else on this thread should wait for it.
+        let read = tokio::task::spawn_blocking(move || {
+            let body = if packed { unpack(&body, limit)? } else { body };
+            decode(encoding, &body)
+        });
+        let request = read.await.map_err(Problem::internal)??;
+        Ok(Self { encoding, request })
+    }
+}
+
+fn is_packed(headers: &HeaderMap) -> Outcome<bool> {
+    let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(false) };
+    match value.to_str().map(str::trim) {
+        Ok("" | "identity") => Ok(false),
+        Ok(name) if name.eq_ignore_ascii_case("gzip") => Ok(true),
+        _ => Err(Problem::bad_request("Content-Encoding must be gzip or identity")),
+    }
+}
+
+/// Never more than the limit is unpacked, whatever the packed bytes promise.
+fn unpack(packed: &[u8], limit: usize) -> Outcome<Bytes> {
+    let mut plain = Vec::new();
+    let mut reader = MultiGzDecoder::new(packed).take(limit as u64 + 1);
+    reader.read_to_end(&mut plain).map_err(|_| Problem::bad_request("the body is not valid gzip"))?;
+    if plain.len() > limit { Err(Problem::too_large(limit)) } else { Ok(plain.into()) }
+}
+
+fn decode(encoding: Encoding, body: &[u8]) -> Outcome<ExportTraceServiceRequest> {
+    match encoding {
+        Encoding::Protobuf => ExportTraceServiceRequest::decode(body)
+            .map_err(|error| Problem::bad_request(format!("the body is no OTLP protobuf: {error}"))),
+        // An array would pass for a message whose fields it lists in order.
+        Encoding::Json if body.trim_ascii_start().first() != Some(&b'{') => {
+            Err(Problem::bad_request("the body is no OTLP JSON: it must be an object"))
+        }
+        Encoding::Json => serde_json::from_slice(body)
+            .map_err(|error| Problem::bad_request(format!("the body is no OTLP JSON: {error}"))),
+    }
+}
+
+impl Input for Traces {
+    fn describe(operation: &mut Operation<'_>) {
+        operation
+            .notes
+            .push("Bodies may be packed with gzip. Spans that name no model call are passed over.");
+        operation.request_body = Some(json!({
+            "required": true,
+            "content": {
+                PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
+                JSON: {"schema": {"type": "object", "properties": {
+                    "resourceSpans": {"type": ["array", "null"], "items": {"type": "object"}},
+                }}},
+            },
+        }));
+    }
+}
+
+/// How it went, in the encoding of the request.
+struct Taken {
+    encoding: Encoding,
+    answer: ExportTraceServiceResponse,
+}
+
+impl IntoResponse for Taken {
+    fn into_response(self) -> Response {
+        match self.encoding {
+            Encoding::Protobuf => ([(CONTENT_TYPE, PROTOBUF)], self.answer.encode_to_vec()).into_response(),
+            Encoding::Json => match serde_json::to_vec(&self.answer) {
+                Ok(body) => ([(CONTENT_TYPE, JSON)], body).into_response(),
+                Err(error) => Problem::internal(error).into_response(),
+            },
+        }
+    }
+}
+
+impl Output for Taken {
+    fn describe(operation: &mut Operation<'_>) {
+        let partial = json!({"type": "object", "properties": {
+            "partialSuccess": {"type": "object", "properties": {
+                "rejectedSpans": {"type": "string"}, "errorMessage": {"type": "string"},
+            }},
+        }});
+        operation.responses.push((
+            200,
+            json!({"description": "Success", "content": {
+                PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
+                JSON: {"schema": partial},
+            }}),
+        ));
+    }
+}
+
+async fn receive(
+    State(app): Shared,
+    caller: Caller<Member>,
+    Traces { encoding, request }: Traces,
+) -> Outcome<Taken> {
+    // A spool that is full would shed rows, and the sender can keep them for longer.
+    if !app.spool.is_healthy() {
+        return Err(Problem::unavailable());
+    }
+    let identity = Identity::clone(&caller);
+    let written = tokio::task::spawn_blocking(move || {
+        let arrived = arrive::rows(&request, &sender(&app, &identity));
+        for row in arrived.rows {
+            app.spool.append(app.config.workers, row);
+        }
+        (arrived.rejected, arrived.reason)
+    });
+    let (rejected_spans, reason) = written.await.map_err(Problem::internal)?;
+    let partial_success = (rejected_spans > 0)
+        .then(|| PartialSuccess { rejected_spans, error_message: reason.unwrap_or_default().to_owned() });
+    Ok(Taken { encoding, answer: ExportTraceServiceResponse { partial_success } })
+}
+
+fn sender<'a>(app: &'a App, caller: &Identity) -> Sender<'a> {
+    let now = app.clock.now();
+    let kept_days = caller.org.settings.log_retention_days.unwrap_or(app.config.log_retention_days);
+    let keeps_bodies = app.config.log_bodies && caller.org.settings.log_bodies;
+    let (key_id, app_id, team_id, user) = match &caller.who {
+        Who::Key(key) => (Some(key.id), key.app_id, key.team_id, None),
+        Who::User { id, .. } => (None, None, None, Some(id.to_string())),
+        Who::Org => (None, None, None, None),
+    };
+    Sender {
+        org: caller.org.id,
+        key_id,
+        app_id,
+        team_id,
+        user,
+        body_limit: keeps_bodies.then_some(BODY_LIMIT),
+        now,
+        oldest: now.plus(-i64::from(kept_days) * DAY),
+        prices: &app.prices,
+    }
+}

@@ -1,0 +1,229 @@
+//! The delivery log of a webhook: looking things up, sending them again, and a test event.
+
+use axum::extract::State;
+use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
+use gateway_core::time::Timestamp;
+use gateway_core::webhooks::{TEST_EVENT, delivery_id, payload};
+use gateway_store::deliveries::{self, Attempt, Delivery, DeliveryFilter, DeliveryStatus, NewDelivery};
+use gateway_store::webhooks;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::api::caller::{Admin, Caller, Shared, Viewer, Webhooks};
+use crate::api::extract::{Accepted, At, Json, OptionalBody, Params};
+use crate::api::page;
+use crate::app::App;
+use crate::problem::{Outcome, Problem};
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "DeliveryStatus")]
+enum StatusName {
+    Pending,
+    Delivered,
+    Failed,
+}
+
+impl From<StatusName> for DeliveryStatus {
+    fn from(name: StatusName) -> Self {
+        match name {
+            StatusName::Pending => Self::Pending,
+            StatusName::Delivered => Self::Delivered,
+            StatusName::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<DeliveryStatus> for StatusName {
+    fn from(status: DeliveryStatus) -> Self {
+        match status {
+            DeliveryStatus::Pending => Self::Pending,
+            DeliveryStatus::Delivered => Self::Delivered,
+            DeliveryStatus::Failed => Self::Failed,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Delivery")]
+pub(super) struct DeliveryView {
+    id: DeliveryId,
+    /// The same in every attempt: what `webhook-id` says.
+    event_id: EventId,
+    event_type: String,
+    status: StatusName,
+    attempts: Vec<AttemptView>,
+    next_attempt_at: Option<Timestamp>,
+    /// The body as it is sent.
+    #[schemars(with = "serde_json::Value")]
+    payload: Box<RawValue>,
+    created_at: Timestamp,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DeliveryAttempt")]
+struct AttemptView {
+    at: Timestamp,
+    /// Null: no answer came.
+    status_code: Option<u16>,
+    latency_ms: i64,
+    error: Option<String>,
+    /// The beginning of what the receiver said.
+    response_body: Option<String>,
+}
+
+impl From<Attempt> for AttemptView {
+    fn from(attempt: Attempt) -> Self {
+        let Attempt { at, status_code, latency_ms, error, response_body } = attempt;
+        Self { at, status_code, latency_ms, error, response_body }
+    }
+}
+
+fn view(delivery: Delivery) -> Outcome<DeliveryView> {
+    let Delivery { id, event_id, event_type, status, attempts, next_attempt_at, payload, created_at } =
+        delivery;
+    Ok(DeliveryView {
+        id,
+        event_id,
+        event_type,
+        status: status.into(),
+        attempts: attempts.into_iter().map(Into::into).collect(),
+        next_attempt_at,
+        payload: RawValue::from_string(payload).map_err(Problem::internal)?,
+        created_at,
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DeliveryParams {
+    /// How many at most; above 200 it is cut to 200.
+    #[schemars(range(min = 1), extend("default" = 50))]
+    limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+    status: Option<StatusName>,
+    /// An event type, such as `key.create`.
+    r#type: Option<String>,
+    /// From this time on.
+    from: Option<Timestamp>,
+    /// Up to this time, not including it.
+    to: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DeliveryList {
+    deliveries: Vec<DeliveryView>,
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn list_deliveries(
+    State(app): Shared,
+    caller: Caller<Viewer, Webhooks>,
+    At(webhook): At<WebhookId>,
+    Params(params): Params<DeliveryParams>,
+) -> Outcome<Json<DeliveryList>> {
+    let filter = DeliveryFilter {
+        status: params.status.map(Into::into),
+        event_type: params.r#type,
+        from: params.from,
+        to: params.to,
+    };
+    let (org, page) = (caller.org.id, page::page(params.limit, params.cursor.as_deref())?);
+    exists(&app, org, webhook).await?;
+    let found = deliveries::list(&app.db, org, webhook, &filter, &page).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    let deliveries = found.rows.into_iter().map(view).collect::<Outcome<_>>()?;
+    Ok(Json(DeliveryList { deliveries, next_cursor }))
+}
+
+pub(super) async fn get_delivery(
+    State(app): Shared,
+    caller: Caller<Viewer, Webhooks>,
+    At(webhook): At<WebhookId>,
+    At(id): At<DeliveryId>,
+) -> Outcome<Json<DeliveryView>> {
+    stored(&app, caller.org.id, webhook, id).await.map(Json)
+}
+
+pub(super) async fn retry_delivery(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    At(webhook): At<WebhookId>,
+    At(id): At<DeliveryId>,
+) -> Outcome<Accepted<DeliveryView>> {
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    if !deliveries::retry(&mut tx, org, webhook, id, app.clock.now()).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    stored(&app, org, webhook, id).await.map(Accepted)
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+pub(super) struct RetryRequest {
+    /// Default: `failed`.
+    status: Option<StatusName>,
+    r#type: Option<String>,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Retried {
+    /// How many deliveries are sent again.
+    retried: u64,
+}
+
+pub(super) async fn retry_deliveries(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    At(webhook): At<WebhookId>,
+    OptionalBody(request): OptionalBody<RetryRequest>,
+) -> Outcome<Accepted<Retried>> {
+    let org = caller.org.id;
+    let filter = DeliveryFilter {
+        status: Some(request.status.map_or(DeliveryStatus::Failed, Into::into)),
+        event_type: request.r#type,
+        from: request.from,
+        to: request.to,
+    };
+    exists(&app, org, webhook).await?;
+    let retried = deliveries::retry_all(&app.db, org, webhook, &filter, app.clock.now()).await?;
+    Ok(Accepted(Retried { retried }))
+}
+
+pub(super) async fn test(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    At(webhook): At<WebhookId>,
+) -> Outcome<Accepted<DeliveryView>> {
+    let (org, event, now) = (caller.org.id, app.new_id::<EventId>(), app.clock.now());
+    let id = delivery_id(event, webhook);
+    exists(&app, org, webhook).await?;
+    let new = NewDelivery {
+        id,
+        org_id: org,
+        webhook_id: webhook,
+        event_id: event,
+        event_type: TEST_EVENT,
+        payload: payload(event, TEST_EVENT, org, now, &json!({"webhook_id": webhook})),
+        forced: true,
+        created_at: now,
+    };
+    let mut tx = app.db.begin().await?;
+    deliveries::insert(&mut tx, new).await?;
+    tx.commit().await?;
+    stored(&app, org, webhook, id).await.map(Accepted)
+}
+
+async fn exists(app: &App, org: OrgId, webhook: WebhookId) -> Outcome<()> {
+    webhooks::find(&app.db, org, webhook).await?.map(|_| ()).ok_or_else(Problem::not_found)
+}
+
+async fn stored(app: &App, org: OrgId, webhook: WebhookId, id: DeliveryId) -> Outcome<DeliveryView> {
+    let found = deliveries::find(&app.db, org, webhook, id).await?;
+    view(found.ok_or_else(Problem::not_found)?)
+}

@@ -1,0 +1,268 @@
+//! Webhooks: where an organization wants its events delivered. The secret is shown when it is made, and never again.
+
+mod deliveries;
+
+use axum::extract::State;
+use gateway_core::events::TYPES;
+use gateway_core::ids::{OrgId, WebhookId};
+use gateway_core::signing::format_secret;
+use gateway_core::time::{HOUR, Timestamp};
+use gateway_store::webhooks::{self, Webhook};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::caller::{Admin, Caller, Shared, Viewer, Webhooks};
+use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params};
+use super::outside::check_url;
+use super::page::{self, PageParams};
+use super::route::Area;
+use crate::app::App;
+use crate::auth::sealed_place;
+use crate::problem::{Outcome, Problem};
+
+const MOST_WEBHOOKS: i64 = 500;
+const DEFAULT_OVERLAP_HOURS: i64 = 24;
+const MAX_OVERLAP_HOURS: i64 = 720;
+
+pub fn area() -> Area {
+    Area::new("webhooks", "HTTP notifications of organization events, signed after Standard Webhooks.")
+        .post("/webhooks", create, "Create a webhook; its signing secret is shown only here")
+        .get("/webhooks", list, "The organization's webhooks, without their secrets")
+        .get("/webhooks/{webhookId}", get, "One webhook, without its secret")
+        .put("/webhooks/{webhookId}", update, "Change address, event types or whether it is active")
+        .delete("/webhooks/{webhookId}", delete, "Delete a webhook with its delivery log")
+        .post(
+            "/webhooks/{webhookId}/rotate-secret",
+            rotate_secret,
+            "Make a new signing secret; both sign until the overlap is over",
+        )
+        .post("/webhooks/{webhookId}/test", deliveries::test, "Send a test event, also when it is not active")
+        .get(
+            "/webhooks/{webhookId}/deliveries",
+            deliveries::list_deliveries,
+            "What was sent, with every attempt",
+        )
+        .post(
+            "/webhooks/{webhookId}/deliveries/retry",
+            deliveries::retry_deliveries,
+            "Send all deliveries again that fit; without a status, those that failed",
+        )
+        .get("/webhooks/{webhookId}/deliveries/{deliveryId}", deliveries::get_delivery, "One delivery")
+        .post(
+            "/webhooks/{webhookId}/deliveries/{deliveryId}/retry",
+            deliveries::retry_delivery,
+            "Send one delivery again, whatever became of it",
+        )
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Webhook")]
+struct WebhookView {
+    id: WebhookId,
+    url: String,
+    /// Empty: all event types.
+    events: Vec<String>,
+    active: bool,
+    /// Since when every attempt has failed; null when the last one did not.
+    failing_since: Option<Timestamp>,
+    /// Why the gateway itself switched it off.
+    deactivated_reason: Option<String>,
+    created_at: Timestamp,
+}
+
+impl From<Webhook> for WebhookView {
+    fn from(webhook: Webhook) -> Self {
+        let Webhook {
+            id,
+            org_id: _,
+            url,
+            secret: _,
+            previous: _,
+            events,
+            active,
+            failing_since,
+            deactivated_reason,
+            created_at,
+        } = webhook;
+        Self { id, url, events, active, failing_since, deactivated_reason, created_at }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct WebhookWithSecret {
+    #[serde(flatten)]
+    webhook: WebhookView,
+    /// Shown only here.
+    secret: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewWebhook {
+    url: String,
+    /// Omitted or empty: all event types.
+    events: Option<Vec<String>>,
+}
+
+async fn create(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    Body(request): Body<NewWebhook>,
+) -> Outcome<Created<WebhookWithSecret>> {
+    check_url(&request.url).map_err(|why| Problem::field("url", why))?;
+    let events = checked_events(request.events.unwrap_or_default())?;
+    let (org, id) = (caller.org.id, app.new_id());
+    let (secret, sealed) = new_secret(&app, org, id)?;
+    let webhook = Webhook {
+        id,
+        org_id: org,
+        url: request.url,
+        secret: sealed,
+        previous: None,
+        events,
+        active: true,
+        failing_since: None,
+        deactivated_reason: None,
+        created_at: app.clock.now(),
+    };
+    let mut tx = app.db.begin().await?;
+    if webhooks::count(&mut tx, org).await? >= MOST_WEBHOOKS {
+        return Err(Problem::conflict(format!("an organization has at most {MOST_WEBHOOKS} webhooks")));
+    }
+    webhooks::insert(&mut tx, &webhook).await?;
+    tx.commit().await?;
+    Ok(Created(WebhookWithSecret { webhook: webhook.into(), secret }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct WebhookList {
+    webhooks: Vec<WebhookView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): Shared,
+    caller: Caller<Viewer, Webhooks>,
+    Params(params): Params<PageParams>,
+) -> Outcome<Json<WebhookList>> {
+    let found = webhooks::list(&app.db, caller.org.id, &params.page()?).await?;
+    let next_cursor = page::encode(found.next.as_deref());
+    Ok(Json(WebhookList { webhooks: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+async fn get(
+    State(app): Shared,
+    caller: Caller<Viewer, Webhooks>,
+    At(id): At<WebhookId>,
+) -> Outcome<Json<WebhookView>> {
+    let webhook = webhooks::find(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    Ok(Json(webhook.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct WebhookChange {
+    url: Option<String>,
+    /// The whole list; empty: all event types.
+    events: Option<Vec<String>>,
+    active: Option<bool>,
+}
+
+async fn update(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    At(id): At<WebhookId>,
+    Body(change): Body<WebhookChange>,
+) -> Outcome<Json<WebhookView>> {
+    if let Some(url) = &change.url {
+        check_url(url).map_err(|why| Problem::field("url", why))?;
+    }
+    let events = change.events.map(checked_events).transpose()?;
+    let mut tx = app.db.begin().await?;
+    let mut webhook =
+        webhooks::find_for_change(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    if change.url.as_ref().is_some_and(|url| *url != webhook.url) || change.active == Some(true) {
+        // A new beginning: what failed before does not count against it.
+        (webhook.failing_since, webhook.deactivated_reason) = (None, None);
+    }
+    webhook.url = change.url.unwrap_or(webhook.url);
+    webhook.events = events.unwrap_or(webhook.events);
+    webhook.active = change.active.unwrap_or(webhook.active);
+    webhooks::update(&mut tx, &webhook).await?;
+    tx.commit().await?;
+    Ok(Json(webhook.into()))
+}
+
+async fn delete(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    At(id): At<WebhookId>,
+) -> Outcome<Json<Deleted>> {
+    let mut tx = app.db.begin().await?;
+    if !webhooks::delete(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.commit().await?;
+    Ok(Deleted::yes())
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+struct RotateSecretRequest {
+    /// How long the old secret signs too, 0 to 720; default 24.
+    #[schemars(range(min = 0, max = 720))]
+    overlap_hours: Option<i64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RotatedSecret {
+    #[serde(flatten)]
+    webhook: WebhookView,
+    /// Shown only here.
+    secret: String,
+    /// Until then deliveries carry a signature of the old secret as well.
+    previous_secret_until: Option<Timestamp>,
+}
+
+async fn rotate_secret(
+    State(app): Shared,
+    caller: Caller<Admin, Webhooks>,
+    At(id): At<WebhookId>,
+    OptionalBody(request): OptionalBody<RotateSecretRequest>,
+) -> Outcome<Created<RotatedSecret>> {
+    let hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
+    if !(0..=MAX_OVERLAP_HOURS).contains(&hours) {
+        return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
+    }
+    let org = caller.org.id;
+    let mut tx = app.db.begin().await?;
+    let mut webhook = webhooks::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let (secret, sealed) = new_secret(&app, org, id)?;
+    let until = (hours > 0).then(|| app.clock.now().plus(hours * HOUR));
+    let old = std::mem::replace(&mut webhook.secret, sealed);
+    webhook.previous = until.map(|until| (old, until));
+    webhooks::update(&mut tx, &webhook).await?;
+    tx.commit().await?;
+    Ok(Created(RotatedSecret { webhook: webhook.into(), secret, previous_secret_until: until }))
+}
+
+/// A fresh secret as it is shown, and as it is stored.
+fn new_secret(app: &App, org: OrgId, id: WebhookId) -> Outcome<(String, String)> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(Problem::internal)?;
+    let secret = format_secret(&random);
+    let place = sealed_place(org, &format!("webhook/{id}"), "secret");
+    let sealed = app.vault.seal(&place, &secret).map_err(Problem::internal)?;
+    Ok((secret, sealed))
+}
+
+/// Known types, each once.
+fn checked_events(events: Vec<String>) -> Outcome<Vec<String>> {
+    let mut checked: Vec<String> = Vec::new();
+    for event in events {
+        if !TYPES.contains(&event.as_str()) {
+            return Err(Problem::field("events", format!("must be of {}", TYPES.join(", "))));
+        }
+        if !checked.contains(&event) {
+            checked.push(event);
+        }
+    }
+    Ok(checked)
+}

@@ -1,0 +1,198 @@
+//! Delivers events to webhooks. A node takes due deliveries under a lease, a few per receiver at a time and some over all
+//! receivers, so that a slow one holds up nobody else; when the node dies, another takes them over.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::ids::WebhookId;
+use gateway_core::signing;
+use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
+use gateway_core::webhooks::{PATIENCE, Verdict, judge, next_attempt};
+use gateway_store::deliveries::{self, Attempt, Due, Finished, Next};
+use gateway_store::webhooks::{self, Webhook};
+use gateway_store::{StoreError, db::Dialect};
+use secrecy::ExposeSecret as _;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::auth::sealed_place;
+use crate::outgoing::{Sent, post, random, signed_headers};
+
+const TICK: Duration = Duration::from_millis(250);
+/// Attempts at once to one receiver, and to all of them.
+const PER_RECEIVER: usize = 4;
+const OVERALL: usize = 64;
+/// Longer than an attempt can take.
+const LEASE: i64 = 20 * SECOND;
+/// Of a receiver's answer, this much is kept.
+const ANSWER_BYTES: usize = 1_024;
+const KEPT_DAYS: i64 = 30;
+const SWEEP_EVERY: i64 = 10 * MINUTE;
+
+/// Runs until the service stops, then waits for the attempts that are under way.
+pub async fn run(app: Arc<App>) {
+    if app.db.dialect() == Dialect::Sqlite
+        && let Err(error) = deliveries::release_all(&app.db).await
+    {
+        tracing::debug!(%error, "deliveries of the run before wait for their lease to end");
+    }
+    let mut node = Node { app: Arc::clone(&app), attempts: JoinSet::new(), busy: HashMap::new(), turn: 0 };
+    let mut next_sweep = app.clock.now();
+    while !app.is_stopping() {
+        if let Err(error) = node.look().await {
+            tracing::debug!(%error, "webhooks wait");
+        }
+        let now = app.clock.now();
+        if now >= next_sweep {
+            next_sweep = sweep(&app, now).await;
+        }
+        node.work_until_next_look().await;
+    }
+    while node.attempts.join_next().await.is_some() {}
+}
+
+struct Node {
+    app: Arc<App>,
+    /// Tasks of their own: one that waits for the database must not wait for this one, which may do so too.
+    attempts: JoinSet<WebhookId>,
+    /// Attempts under way by receiver.
+    busy: HashMap<WebhookId, usize>,
+    /// Whose turn it is to be first when there are more receivers than places.
+    turn: usize,
+}
+
+impl Node {
+    /// Takes what is due of every receiver that has room.
+    async fn look(&mut self) -> Result<(), StoreError> {
+        let mut due = deliveries::receivers_due(&self.app.db, self.app.clock.now()).await?;
+        if !due.is_empty() {
+            self.turn = self.turn.wrapping_add(1);
+            let first = self.turn % due.len();
+            due.rotate_left(first);
+        }
+        for (_, webhook) in due {
+            self.fill(webhook).await?;
+        }
+        Ok(())
+    }
+
+    async fn fill(&mut self, webhook: WebhookId) -> Result<(), StoreError> {
+        let busy = self.busy.get(&webhook).copied().unwrap_or(0);
+        let room = PER_RECEIVER.saturating_sub(busy).min(OVERALL.saturating_sub(self.attempts.len()));
+        if room == 0 {
+            return Ok(());
+        }
+        let now = self.app.clock.now();
+        let lease = self.app.new_id::<uuid::Uuid>().to_string();
+        let most = i64::try_from(room).unwrap_or(1);
+        let taken = deliveries::claim(&self.app.db, webhook, most, &lease, now, now.plus(LEASE)).await?;
+        for due in taken {
+            *self.busy.entry(webhook).or_default() += 1;
+            let (app, lease) = (Arc::clone(&self.app), lease.clone());
+            self.attempts.spawn(async move {
+                if let Err(error) = attempt(&app, &due, &lease).await {
+                    tracing::warn!(%error, delivery = %due.id, "an attempt could not be noted; it is made again");
+                }
+                due.webhook_id
+            });
+        }
+        Ok(())
+    }
+
+    /// Works on what is under way; a receiver that has answered is given its next delivery at once.
+    async fn work_until_next_look(&mut self) {
+        let app = Arc::clone(&self.app);
+        let pause = tokio::time::sleep(TICK);
+        tokio::pin!(pause);
+        loop {
+            let finished = tokio::select! {
+                () = &mut pause => return,
+                () = app.stopping() => return,
+                Some(finished) = self.attempts.join_next() => finished,
+            };
+            let Ok(finished) = finished else {
+                // One that panicked has not said whose it was.
+                self.busy.clear();
+                continue;
+            };
+            if let Some(busy) = self.busy.get_mut(&finished) {
+                *busy -= 1;
+                if *busy == 0 {
+                    self.busy.remove(&finished);
+                }
+            }
+            if let Err(error) = self.fill(finished).await {
+                tracing::debug!(%error, "a webhook waits");
+            }
+        }
+    }
+}
+
+async fn attempt(app: &App, due: &Due, lease: &str) -> Result<(), StoreError> {
+    // Gone in this moment, and its deliveries with it.
+    let Some(webhook) = webhooks::find(&app.db, due.org_id, due.webhook_id).await? else { return Ok(()) };
+    let at = app.clock.now();
+    let sent = match keys(app, &webhook, at) {
+        Some(keys) => {
+            let headers = signed_headers(app, &keys, &due.event_id.to_string(), due.payload.as_bytes());
+            post(app, &webhook.url, headers, due.payload.clone().into(), ANSWER_BYTES).await
+        }
+        None => Sent::failed("its signing secret cannot be opened; rotate it"),
+    };
+    let finished = finished(&webhook, due, at, app.clock.now(), sent);
+    deliveries::finish(&app.db, due, lease, &finished).await.map(|_| ())
+}
+
+/// The keys to sign with: the present one, and the one before while it still counts.
+fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
+    let previous = webhook.previous.iter().filter(|(_, until)| now < *until).map(|(sealed, _)| sealed);
+    let place = sealed_place(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
+    [&webhook.secret]
+        .into_iter()
+        .chain(previous)
+        .map(|sealed| {
+            let secret = app.vault.open(&place, sealed).ok()?;
+            signing::key_of(secret.expose_secret()).ok()
+        })
+        .collect()
+}
+
+fn finished(webhook: &Webhook, due: &Due, at: Timestamp, now: Timestamp, sent: Sent) -> Finished {
+    let verdict = judge(sent.status);
+    let again = next_attempt(now, due.tries + 1, sent.retry_after_ms, random());
+    let next = match (verdict, again) {
+        (Verdict::Delivered, _) => Next::Delivered,
+        (Verdict::TryAgain, Some(at)) => Next::Again(at),
+        (Verdict::TryAgain, None) | (Verdict::Gone, _) => Next::Failed,
+    };
+    let too_long = webhook.failing_since.is_some_and(|since| now.0 - since.0 >= PATIENCE);
+    let deactivate = match verdict {
+        Verdict::Gone => Some("the receiver answered 410 Gone"),
+        Verdict::TryAgain if too_long => Some("every delivery has failed for 5 days"),
+        _ => None,
+    };
+    let said = String::from_utf8_lossy(&sent.body).replace('\0', " ");
+    let response_body = sent.status.map(|_| said.chars().take(ANSWER_BYTES).collect());
+    let attempt = Attempt {
+        at,
+        status_code: sent.status,
+        latency_ms: sent.latency_ms,
+        error: sent.error,
+        response_body,
+    };
+    Finished { attempt, next, deactivate }
+}
+
+/// Removes what is too old to be of use; answers when to look again.
+async fn sweep(app: &App, now: Timestamp) -> Timestamp {
+    match deliveries::sweep(&app.db, now.plus(-KEPT_DAYS * DAY)).await {
+        // There may be more.
+        Ok(removed) if removed > 0 => now,
+        Ok(_) => now.plus(SWEEP_EVERY),
+        Err(error) => {
+            tracing::debug!(%error, "old deliveries stay until later");
+            now.plus(MINUTE)
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Budgets: who may set them, what counts against them, and what happens when they are spent.
+
+use std::time::Duration;
+
+use gateway_core::time::DAY;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::on_both;
+use crate::support::check::fields;
+use crate::support::{Account, Answer, Backend, Call, Proxied, TestApp};
+use crate::upstream::Reply;
+
+/// 10 + 100 tokens of gpt-4o: 0.001025 USD.
+const ANSWER: &str = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"x"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
+const COST: f64 = 0.001_025;
+
+fn path(of: &Account) -> String {
+    format!("/api/v1/orgs/{}/budgets", of.org_id)
+}
+
+fn org_budget(hard: f64) -> Value {
+    json!({"scope": "org", "period": "daily", "hard_limit_usd": hard})
+}
+
+async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
+    app.post(&path(by), body).bearer(&by.token).send().await
+}
+
+async fn get(app: &TestApp, by: &Account, id: &Value) -> Value {
+    let path = format!("{}/{}", path(by), id.as_str().unwrap());
+    app.get(&path).bearer(&by.token).send().await.expect(200)
+}
+
+fn near(value: &Value, usd: f64) -> bool {
+    (value.as_f64().unwrap() - usd).abs() < 1e-9
+}
+
+fn ask() -> Value {
+    json!({"model": "gpt-4o", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]})
+}
+
+/// The same call with another key.
+fn ask_with(it: &Proxied, key: &str) -> Call {
+    let call = it.app.call(Method::POST, "/v1/chat/completions").key(key);
+    call.header("x-gateway-provider", "openai").json(ask())
+}
+
+async fn started(backend: Backend) -> Proxied {
+    let it = Proxied::start_with(backend, &[]).await;
+    it.upstream.always(Reply::json(200, ANSWER));
+    it
+}
+
+/// The events of budgets, once there are so many.
+async fn events(app: &TestApp, org: &str, count: usize) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for _ in 0..100 {
+        found = app.events(org).await;
+        found.retain(|(kind, _)| kind.starts_with("budget."));
+        if found.len() >= count {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    found
+}
+
+on_both!(a_budget_is_created_read_changed_and_deleted, |app| async move {
+    let ada = app.signup("acme").await;
+    let body = json!({"scope": "org", "period": "monthly", "soft_limit_usd": 5, "hard_limit_usd": 10.5});
+    let made = create(&app, &ada, body).await.expect(201);
+    assert_eq!(
+        fields(&made),
+        [
+            "created_at",
+            "hard_limit_usd",
+            "id",
+            "period",
+            "resets_at",
+            "scope",
+            "scope_id",
+            "soft_limit_usd",
+            "spent_usd"
+        ]
+    );
+    assert_eq!((&made["scope"], &made["scope_id"]), (&json!("org"), &json!(ada.org_id)));
+    assert_eq!((&made["soft_limit_usd"], &made["hard_limit_usd"]), (&json!(5.0), &json!(10.5)));
+    assert_eq!(made["spent_usd"], json!(0.0));
+    assert!(made["resets_at"].as_str().unwrap().ends_with("-01T00:00:00.000Z"));
+    assert_eq!(get(&app, &ada, &made["id"]).await, made);
+    let list = app.get(&path(&ada)).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(list, json!({"budgets": [made], "next_cursor": null}));
+    let one = format!("{}/{}", path(&ada), made["id"].as_str().unwrap());
+    let change = json!({"soft_limit_usd": null, "hard_limit_usd": 3, "period": "daily"});
+    let changed = app.put(&one, change).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&changed["soft_limit_usd"], &changed["hard_limit_usd"]), (&Value::Null, &json!(3.0)));
+    assert_eq!((&changed["period"], &changed["id"]), (&json!("daily"), &made["id"]));
+    let gone = app.delete(&one).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(gone, json!({"deleted": true}));
+    for answer in [
+        app.get(&one).bearer(&ada.token).send().await,
+        app.delete(&one).bearer(&ada.token).send().await,
+        app.put(&one, json!({"hard_limit_usd": 1})).bearer(&ada.token).send().await,
+    ] {
+        answer.expect_error(404, "not_found");
+    }
+});
+
+on_both!(what_makes_no_sense_is_refused_by_its_name, |app| async move {
+    let ada = app.signup("acme").await;
+    let eve = app.signup("evil").await;
+    let nobody = uuid::Uuid::new_v4().to_string();
+    for (change, named) in [
+        (json!({"scope": "user"}), "scope"),
+        (json!({"scope": "team"}), "scope_id"),
+        (json!({"scope": "team", "scope_id": nobody}), "scope_id"),
+        (json!({"scope": "app", "scope_id": nobody}), "scope_id"),
+        (json!({"scope": "key", "scope_id": nobody}), "scope_id"),
+        (json!({"scope": "key", "scope_id": "x"}), "scope_id"),
+        (json!({"scope_id": eve.org_id}), "scope_id"),
+        (json!({"period": "yearly"}), "period"),
+        (json!({"hard_limit_usd": -1}), "hard_limit_usd"),
+        (json!({"hard_limit_usd": 1e7}), "hard_limit_usd"),
+        (json!({"hard_limit_usd": "1"}), "hard_limit_usd"),
+        (json!({"hard_limit_usd": null}), "hard_limit_usd"),
+        (json!({"soft_limit_usd": 2}), "soft_limit_usd"),
+        (json!({"soft_limit_usd": 0}), "soft_limit_usd"),
+        (json!({"hard_limit": 1}), "hard_limit"),
+    ] {
+        let mut body = org_budget(1.0);
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let error = create(&app, &ada, body).await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains(named), "{change}: {error}");
+    }
+    let list = app.get(&path(&ada)).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(list["budgets"], json!([]));
+});
+
+on_both!(admins_write_and_viewers_read, |app| async move {
+    let ada = app.signup("acme").await;
+    let member = app.join(&ada, "member").await;
+    let viewer = app.join(&ada, "viewer").await;
+    let admin = app.join(&ada, "admin").await;
+    create(&app, &member, org_budget(1.0)).await.expect_error(403, "forbidden");
+    let made = create(&app, &admin, org_budget(1.0)).await.expect(201);
+    assert_eq!(get(&app, &viewer, &made["id"]).await["hard_limit_usd"], 1.0);
+});
+
+async fn a_spent_budget_refuses(backend: Backend) {
+    let it = started(backend).await;
+    let body = json!({"scope": "org", "period": "daily", "soft_limit_usd": 0.001, "hard_limit_usd": 0.002});
+    let made = create(&it.app, &it.ada, body).await.expect(201);
+    let first = it.chat(&ask()).send().await;
+    first.expect(200);
+    assert_eq!(first.header("x-gateway-budget-remaining"), Some("0.002"));
+    let warned = events(&it.app, &it.ada.org_id, 1).await;
+    assert_eq!(warned.len(), 1);
+    let second = it.chat(&ask()).send().await;
+    assert_eq!(second.header("x-gateway-budget-remaining"), Some("0.000975"));
+    let calls = it.upstream.requests().len();
+    let refused = it.chat(&ask()).send().await;
+    let error = refused.expect_error(403, "budget_exceeded");
+    assert_eq!((&error["error_code"], &error["error"]), (&error["code"], &error["message"]));
+    assert_eq!(refused.header("x-gateway-budget-remaining"), Some("0"));
+    // A member's own call and the playground's count as well.
+    let run = json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
+    let tried = it.app.post("/api/v1/playground/run", run).bearer(&it.ada.token).send().await;
+    tried.expect_error(403, "budget_exceeded");
+    assert_eq!(it.upstream.requests().len(), calls, "nothing was sent");
+    assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
+    let told = events(&it.app, &it.ada.org_id, 2).await;
+    let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["budget.warning", "budget.exceeded"]);
+    let data = &told[1].1;
+    assert_eq!(fields(data), ["budget_id", "limit_usd", "period", "scope", "scope_id", "spent_usd"]);
+    assert_eq!((&data["budget_id"], &data["limit_usd"]), (&made["id"], &json!(0.002)));
+    assert!(near(&data["spent_usd"], 2.0 * COST));
+
+    // More money: the very next request is let in, and no event is told twice in the period.
+    let one = format!("{}/{}", path(&it.ada), made["id"].as_str().unwrap());
+    it.app.put(&one, json!({"hard_limit_usd": 0.003})).bearer(&it.ada.token).send().await.expect(200);
+    it.chat(&ask()).send().await.expect(200);
+    it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+    // A new day begins with nothing spent.
+    it.app.app.clock.advance(DAY);
+    let next = it.chat(&ask()).send().await;
+    assert_eq!(next.header("x-gateway-budget-remaining"), Some("0.003"));
+    next.expect(200);
+    // The session token has not lived to see the new day.
+    let read = it.app.get(&one).key(&it.ada.api_key).send().await.expect(200);
+    assert!(near(&read["spent_usd"], COST));
+    let told = events(&it.app, &it.ada.org_id, 3).await;
+    assert_eq!(told.len(), 3, "the warning of the new day: {told:?}");
+    // Without the budget nothing is said of one.
+    it.app.delete(&one).key(&it.ada.api_key).send().await.expect(200);
+    assert_eq!(it.chat(&ask()).send().await.header("x-gateway-budget-remaining"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spent_budget_refuses_until_there_is_money_or_a_new_day_on_sqlite() {
+    a_spent_budget_refuses(Backend::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spent_budget_refuses_until_there_is_money_or_a_new_day_on_postgres() {
+    a_spent_budget_refuses(Backend::Postgres).await;
+}
+
+async fn many_at_once(backend: Backend) {
+    let it = started(backend).await;
+    it.upstream.always(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
+    let limit = 10.0 * COST;
+    let made = create(&it.app, &it.ada, org_budget(limit)).await.expect(201);
+    let calls: Vec<_> = (0..200).map(|_| tokio::spawn(it.chat(&ask()).send())).collect();
+    let mut passed = 0;
+    for call in calls {
+        let answer = call.await.unwrap();
+        if answer.status == 200 {
+            passed += 1;
+        } else {
+            answer.expect_error(403, "budget_exceeded");
+        }
+    }
+    let spent = get(&it.app, &it.ada, &made["id"]).await["spent_usd"].clone();
+    assert!((1..=11).contains(&passed), "{passed} passed");
+    assert!(near(&spent, f64::from(passed) * COST), "{spent}");
+    assert!(spent.as_f64().unwrap() <= limit + COST);
+    // What was held for them is free again: the rest of the money can be spent.
+    while it.chat(&ask()).send().await.status == 200 {
+        passed += 1;
+    }
+    assert!((10..=11).contains(&passed), "{passed} in all");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_at_once_spend_no_more_than_the_limit_and_one_call_on_sqlite() {
+    many_at_once(Backend::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_at_once_spend_no_more_than_the_limit_and_one_call_on_postgres() {
+    many_at_once(Backend::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_scope_counts_its_own_and_all_apply_together() {
+    for backend in Backend::BOTH {
+        let it = started(backend).await;
+        let make = async |what: &str, body: Value| {
+            let path = format!("/api/v1/orgs/{}/{what}", it.ada.org_id);
+            it.app.post(&path, body).bearer(&it.ada.token).send().await.expect(201)["id"].clone()
+        };
+        let team = make("teams", json!({"name": "t"})).await;
+        let app = make("apps", json!({"name": "a", "team_id": team})).await;
+        let key = it.app.make_key(&it.ada.token, json!({"name": "k", "app_id": app})).await;
+        for (scope, id) in [("team", &team), ("app", &app), ("key", &json!(key.id))] {
+            let body = json!({"scope": scope, "scope_id": id, "period": "weekly", "hard_limit_usd": COST});
+            let made = create(&it.app, &it.ada, body).await.expect(201);
+            assert_eq!((&made["scope"], &made["scope_id"]), (&json!(scope), id));
+            // Spending from before the budget counts, so all but the first are spent already.
+            let first = ask_with(&it, &key.raw).send().await;
+            assert_eq!(first.status, if scope == "team" { 200 } else { 403 }, "{scope}");
+            ask_with(&it, &key.raw).send().await.expect_error(403, "budget_exceeded");
+            let other = it.chat(&ask()).send().await;
+            assert_eq!((other.status.as_u16(), other.header("x-gateway-budget-remaining")), (200, None));
+            assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST), "{scope}");
+            if scope == "key" {
+                // A key that is rotated takes its budget along.
+                let fresh = it.app.post(&format!("{}/rotate", key.path()), json!({})).bearer(&it.ada.token);
+                let fresh = fresh.send().await.expect(201);
+                let raw = fresh["raw_key"].as_str().unwrap();
+                ask_with(&it, raw).send().await.expect_error(403, "budget_exceeded");
+            }
+            let one = format!("{}/{}", path(&it.ada), made["id"].as_str().unwrap());
+            it.app.delete(&one).bearer(&it.ada.token).send().await.expect(200);
+        }
+        let eve = it.app.signup("evil").await;
+        create(&it.app, &it.ada, org_budget(0.0)).await.expect(201);
+        it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        ask_with(&it, &eve.api_key).send().await.expect(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_cached_answers_and_unpriced_models_cost_nothing() {
+    for backend in Backend::BOTH {
+        let it = started(backend).await;
+        let made = create(&it.app, &it.ada, org_budget(1.0)).await.expect(201);
+        let cached = || it.chat(&ask()).header("x-gateway-cache", "true").send();
+        cached().await.expect(200);
+        let hit = cached().await;
+        assert_eq!(
+            (hit.header("x-gateway-cache"), hit.header("x-gateway-budget-remaining").is_some()),
+            (Some("HIT"), true)
+        );
+        let unpriced = json!({"model": "nobody-knows", "messages": [{"role": "user", "content": "hi"}]});
+        it.upstream.push(Reply::json(200, &ANSWER.replace("gpt-4o", "nobody-knows")));
+        it.chat(&unpriced).send().await.expect(200);
+        it.upstream.always(Reply::json(400, r#"{"error":{"message":"no"}}"#));
+        assert_eq!(it.chat(&ask()).send().await.status, 400);
+        assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_spent_outlives_a_restart_and_is_counted_once() {
+    for backend in Backend::BOTH {
+        let Proxied { app, upstream, ada } = started(backend).await;
+        let made = create(&app, &ada, org_budget(2.0 * COST)).await.expect(201);
+        let it = Proxied { app, upstream, ada };
+        it.chat(&ask()).send().await.expect(200);
+        let Proxied { app, upstream, ada } = it;
+        let (config, data) = app.stop().await;
+        let it = Proxied { app: TestApp::start(config, data).await, upstream, ada };
+        assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST));
+        it.chat(&ask()).send().await.expect(200);
+        it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        it.wait_for_rows(2).await;
+        assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
+        assert_eq!(events(&it.app, &it.ada.org_id, 1).await.len(), 1);
+    }
+}

@@ -1,0 +1,62 @@
+//! A chain of three targets, each an upstream of its own, and what they usually say.
+
+use serde_json::{Value, json};
+
+use super::app::Backend;
+use super::client::Call;
+use super::proxied::Proxied;
+use crate::upstream::{Reply, Upstream};
+
+pub const GOOD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
+pub const CLAUDE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
+pub const ROLE: &str =
+    r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
+pub const HELLO: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"hello"}}]}"#;
+pub const WORLD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":" world"}}]}"#;
+pub const STOP: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+pub const ERROR: &str = r#"{"error":{"message":"overloaded inside","type":"server_error"}}"#;
+
+/// The first target is `openai`, the others are providers of the organization's own.
+pub struct Chain {
+    pub it: Proxied,
+    pub second: Upstream,
+    pub third: Upstream,
+}
+
+impl Chain {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let it = Proxied::start_with(Backend::Sqlite, settings).await;
+        let (second, third) = (Upstream::start().await, Upstream::start().await);
+        it.provider("second", "openai", json!({"base_url": second.url(), "api_key": "sk-second"})).await;
+        it.provider("third", "groq", json!({"base_url": third.url(), "api_key": "sk-third"})).await;
+        Self { it, second, third }
+    }
+
+    pub fn chat(&self) -> Call {
+        self.it
+            .chat(&json!({"model": "m", "messages": []}))
+            .header("x-gateway-fallback", "second, third/other")
+    }
+
+    pub fn stream(&self) -> Call {
+        let body = json!({"model": "m", "messages": [], "stream": true});
+        self.it.chat(&body).header("x-gateway-fallback", "second")
+    }
+}
+
+pub fn good() -> Reply {
+    Reply::json(200, GOOD)
+}
+
+pub fn good_stream() -> Reply {
+    Reply::sse(&[ROLE, HELLO, STOP, "[DONE]"])
+}
+
+pub fn tried(row: &Value) -> Vec<(String, Value)> {
+    let attempts = row["attempts"].as_array().unwrap();
+    attempts.iter().map(|a| (a["provider"].as_str().unwrap().to_owned(), a["status"].clone())).collect()
+}

@@ -1,0 +1,114 @@
+//! Receivers of webhooks and exports: making them, and checking what they were sent with another library than ours.
+
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::{Account, TestApp};
+use crate::upstream::Request;
+
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A webhook as its maker was shown it.
+pub struct Hook {
+    pub id: String,
+    pub secret: String,
+}
+
+impl Hook {
+    pub fn path(&self) -> String {
+        format!("/api/v1/webhooks/{}", self.id)
+    }
+}
+
+impl TestApp {
+    /// An account on the plan that includes everything.
+    pub async fn enterprise(&self, slug: &str) -> Account {
+        let account = self.signup(slug).await;
+        self.make_enterprise(&account).await;
+        account
+    }
+
+    pub async fn hook(&self, of: &Account, url: &str, events: &[&str]) -> Hook {
+        let body = json!({"url": url, "events": events});
+        let made = self.post("/api/v1/webhooks", body).bearer(&of.token).send().await.expect(201);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        Hook { id: text(&made["id"]), secret: text(&made["secret"]) }
+    }
+
+    /// The webhook's deliveries, newest first.
+    pub async fn deliveries(&self, of: &Account, hook: &Hook) -> Vec<Value> {
+        let path = format!("{}/deliveries?limit=200", hook.path());
+        let list = self.get(&path).key(&of.api_key).send().await.expect(200);
+        list["deliveries"].as_array().unwrap().clone()
+    }
+
+    /// The webhook's only delivery once it fits.
+    pub async fn delivery(
+        &self,
+        of: &Account,
+        hook: &Hook,
+        what: &str,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..400 {
+            let all = self.deliveries(of, hook).await;
+            if let Some(delivery) = all.first() {
+                assert_eq!(all.len(), 1, "one delivery: {all:?}");
+                if fits(delivery) {
+                    return delivery.clone();
+                }
+                last = delivery.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("no delivery that is {what}: {last}");
+    }
+
+    pub async fn export(&self, of: &Account, body: &Value) -> String {
+        let made = self.post("/api/v1/exports", body.clone()).bearer(&of.token).send().await.expect(201);
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The status of an export once it fits.
+    pub async fn export_status(
+        &self,
+        of: &Account,
+        id: &str,
+        what: &str,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let path = format!("/api/v1/exports/{id}");
+        let mut last = Value::Null;
+        for _ in 0..600 {
+            last = self.get(&path).key(&of.api_key).send().await.expect(200)["status"].clone();
+            if fits(&last) {
+                return last;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the export never was {what}: {last}");
+    }
+}
+
+/// Do the headers of this request carry a signature by the secret? Checked over the raw bytes.
+pub fn is_signed_by(request: &Request, secret: &str) -> bool {
+    let bytes = match secret.strip_prefix("whsec_") {
+        Some(text) => BASE64.decode(text).unwrap(),
+        None => secret.as_bytes().to_vec(),
+    };
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+    let header =
+        |name: &str| request.header(name).unwrap_or_else(|| panic!("no {name}: {:?}", request.headers));
+    let mut signed = format!("{}.{}.", header("webhook-id"), header("webhook-timestamp")).into_bytes();
+    signed.extend_from_slice(&request.body);
+    header("webhook-signature").split(' ').any(|signature| {
+        let (version, text) = signature.split_once(',').expect("a version");
+        assert_eq!(version, "v1");
+        hmac::verify(&key, &signed, &BASE64.decode(text).unwrap()).is_ok()
+    })
+}
