@@ -27,6 +27,16 @@ CREATE UNLOGGED TABLE rate_counts (
     PRIMARY KEY (minute, id, node)
 );
 
+-- How much of a budget's money each node may have outstanding: held for calls under way, or spent and not in the log's
+-- roll-ups yet. Counts only as long as the node holds its number.
+CREATE TABLE budget_leases (
+    budget_id TEXT NOT NULL REFERENCES budgets (id) ON DELETE CASCADE,
+    starts_at BIGINT NOT NULL,
+    node TEXT NOT NULL,
+    amount BIGINT NOT NULL,
+    PRIMARY KEY (budget_id, starts_at, node)
+);
+
 -- What strangers tried, by address.
 CREATE UNLOGGED TABLE attempt_counts (
     kind TEXT NOT NULL,

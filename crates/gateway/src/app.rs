@@ -239,6 +239,10 @@ impl App {
         let _ = drained.wait_for(|drained| *drained).await;
     }
 
+    pub fn is_drained(&self) -> bool {
+        *self.drained.borrow()
+    }
+
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
@@ -281,8 +285,11 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
     let logs = db.open_logs().await?;
     for (part, db) in [(Part::State, db), (Part::Logs, &logs)] {
         let migrated = db.migrate(part, now).await?;
-        if migrated.from != migrated.to {
-            tracing::info!(?part, from = migrated.from, to = migrated.to, "schema brought up to date");
+        let gateway_store::Migrated { from, to } = migrated;
+        if to > part.version() {
+            tracing::warn!(?part, schema = to, "a newer version has added to the schema; this one serves on");
+        } else if from != to {
+            tracing::info!(?part, from, to, "schema brought up to date");
         }
     }
     Ok(logs)
@@ -292,7 +299,7 @@ async fn housekeeping(app: Arc<App>) {
     let mut last_sweep = app.clock.now();
     let mut seen = HashMap::new();
     loop {
-        let stop = tokio::time::timeout(HOUSEKEEPING, app.stopping()).await.is_ok();
+        let stop = tokio::time::timeout(HOUSEKEEPING, app.drained()).await.is_ok();
         note_used_keys(&app).await;
         if stop {
             return;
@@ -351,7 +358,7 @@ async fn stay_connected(app: Arc<App>) {
     tokio::select! {
         () = shared.run(told) => {}
         () = app.cache.run() => {}
-        () = app.stopping() => {}
+        () = app.drained() => {}
     }
 }
 

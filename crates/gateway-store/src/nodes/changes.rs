@@ -47,6 +47,8 @@ pub enum Change {
         slug: String,
     },
     LiveEvals,
+    /// Somebody needs money of this organization's budgets: what is leased and not needed is given back.
+    Leases(OrgId),
     /// Exports: deliveries under way look whether theirs is still the same.
     Exports,
     /// A node has come or gone.

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gateway_core::limits::{Verdict, window_end, window_of};
 use gateway_core::time::{MINUTE, Timestamp};
@@ -39,6 +40,12 @@ impl Counted {
 
     pub fn ends_at(self) -> Timestamp {
         window_end(self.window, MINUTE)
+    }
+
+    /// How long ago the window began.
+    pub fn since(self, now: Timestamp) -> Duration {
+        let began = self.ends_at().0 - MINUTE;
+        Duration::from_millis(u64::try_from(now.0 - began).unwrap_or(0))
     }
 }
 
@@ -97,8 +104,20 @@ impl Counter {
 
     /// The other nodes were told, and have told.
     pub fn exchanged(&self, told: Counted, others: u64) {
-        self.others.store(told.tag() | others.min(COUNT), Ordering::Relaxed);
+        self.hear_of_others(told, others);
         self.told.store(told.tag() | told.used, Ordering::Relaxed);
+    }
+
+    /// So many were counted on all nodes together. Of those that were not counted here, at least so many are others'.
+    pub fn learn(&self, counted: Counted, all: u64) {
+        self.hear_of_others(counted, all.saturating_sub(in_window(&self.used, counted.tag())));
+    }
+
+    fn hear_of_others(&self, counted: Counted, others: u64) {
+        let (tag, others) = (counted.tag(), others.min(COUNT));
+        let larger = |seen: u64| (seen & !COUNT != tag || seen & COUNT < others).then_some(tag | others);
+        // An error means that as many were known already.
+        let _ = self.others.fetch_update(Ordering::Relaxed, Ordering::Relaxed, larger);
     }
 
     fn is_of(&self, now: Timestamp) -> bool {
@@ -198,6 +217,10 @@ mod tests {
         assert_eq!(counter.end_telling(), first);
         counter.exchanged(first, 7);
         assert_eq!((counter.others(first), counter.told(first)), (7, 1));
+        counter.learn(first, 6);
+        assert_eq!(counter.others(first), 7, "what was heard before is still true");
+        counter.learn(first, 10);
+        assert_eq!(counter.others(first), 9);
         let next = counter.add(Timestamp(60_000));
         assert_eq!((counter.others(next), counter.told(next)), (0, 0));
     }

@@ -24,6 +24,7 @@ use http::header::AUTHORIZATION;
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
 use crate::nodes;
+use crate::problem::{Outcome, Problem};
 use crate::proxy::target::{self, Credential, Target};
 use limits::{Counter, Counters};
 use snapshot::Snapshot;
@@ -116,8 +117,6 @@ pub enum Denied {
     Missing,
     /// A credential was sent, and it is not (or no longer) good.
     Invalid,
-    /// Too many requests in this window.
-    RateLimited(Verdict),
     /// It cannot be told right now: the caller is not known here and the database is away.
     Unavailable,
 }
@@ -247,23 +246,21 @@ pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
     format!("{org}/{name}/{column}")
 }
 
-/// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token.
+/// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token. Counts
+/// against no limit: see `count`.
 pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identity, Denied> {
-    let mut identity = if let Some(identity) = known_by_key(app, headers) {
-        identity
-    } else {
-        // Only the main runtime talks to the database.
-        let (app, headers) = (Arc::clone(app), headers.clone());
-        let runtime = app.runtime.clone();
-        let identified = runtime.spawn(async move { identify(&app, &headers).await });
-        identified.await.map_err(|_| Denied::Unavailable)??
-    };
-    count(app, &mut identity).await?;
-    Ok(identity)
+    if let Some(identity) = known_by_key(app, headers) {
+        return Ok(identity);
+    }
+    // Only the main runtime talks to the database.
+    let (app, headers) = (Arc::clone(app), headers.clone());
+    let runtime = app.runtime.clone();
+    let identified = runtime.spawn(async move { identify(&app, &headers).await });
+    identified.await.map_err(|_| Denied::Unavailable)?
 }
 
 /// Counts one more request of this caller against the limit of its plan.
-pub async fn count(app: &App, identity: &mut Identity) -> Result<(), Denied> {
+pub async fn count(app: &App, identity: &mut Identity) -> Outcome<()> {
     let limit = app.config.rate_limits.of(identity.org.plan);
     if limit == 0 {
         return Ok(());
@@ -287,7 +284,11 @@ pub async fn count(app: &App, identity: &mut Identity) -> Result<(), Denied> {
     };
     let verdict = Verdict::of(limit, used, counted.ends_at());
     identity.rate = Some(verdict);
-    if verdict.allowed { Ok(()) } else { Err(Denied::RateLimited(verdict)) }
+    if verdict.allowed {
+        return Ok(());
+    }
+    let why = "too many requests in this minute; see Retry-After";
+    Err(Problem::rate_limited(verdict, app.clock.now(), why))
 }
 
 /// The organization itself as a caller; none when it is gone.
@@ -298,13 +299,7 @@ pub async fn for_org(app: &App, org: OrgId) -> Result<Option<Identity>, StoreErr
 
 /// Would these headers still be let in? Counts against no limit; while the database is away, who was in stays in.
 pub async fn still_good(app: &Arc<App>, headers: &HeaderMap) -> bool {
-    if known_by_key(app, headers).is_some() {
-        return true;
-    }
-    let (app, headers) = (Arc::clone(app), headers.clone());
-    let runtime = app.runtime.clone();
-    let identified = runtime.spawn(async move { identify(&app, &headers).await }).await;
-    matches!(identified, Ok(Ok(_) | Err(Denied::Unavailable)))
+    matches!(authenticate(app, headers).await, Ok(_) | Err(Denied::Unavailable))
 }
 
 /// A key that is in memory with its organization: answered without waiting for anything.

@@ -1,9 +1,9 @@
-//! Limits over all nodes. With Redis every request is counted there, in one round trip with a short limit. Without it
-//! each node counts by itself, tells the others several times a second what it has counted and learns what they have.
+//! Limits over all nodes. With Redis every request is counted there, in one round trip. Without it each node counts by
+//! itself, tells the others several times a second what it has counted and learns what they have.
 //!
-//! A node lets pass at most a slice, a tenth of the limit shared by all nodes, beyond what it has told. Who would go beyond
-//! waits for the exchange that is under way, a few milliseconds, so that all nodes together let pass at most the limit
-//! and one slice each. When the database cannot be asked, each node goes on by what it knows.
+//! A slice is a tenth of the limit, and each node has an equal share of it. A node lets pass no more than its share beyond what
+//! it has told; who would go beyond waits for the exchange that is under way, a few milliseconds. So all nodes
+//! together let pass at most the limit and one slice. When the database cannot be asked, each node goes on by what it knows.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,8 @@ use crate::app::App;
 use crate::auth::limits::{ATTEMPT_WINDOW, Attempt, Counted, Counter, network};
 
 const EXCHANGE: Duration = Duration::from_millis(100);
-/// An exchange that takes longer counts as failed.
+/// An exchange that takes longer counts as failed; no request waits longer for one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a request waits for an exchange at most.
-const WAIT: Duration = Duration::from_millis(50);
 /// How long after a failure the database is left alone.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Counters told in one statement.
@@ -48,18 +46,24 @@ pub async fn total(app: &App, id: Uuid, counter: &Arc<Counter>, counted: Counted
     // Told in the background also while Redis counts: it may be away for one node only.
     let nodes = &app.nodes;
     nodes.counts.add(id, counter);
+    let mut all = mine;
     if let Some(shared) = app.shared.as_ref().filter(|shared| shared.is_up())
-        && let Ok(all) = shared::limits::count(shared, &id.to_string(), counted.window).await
+        && let Ok(found) = shared::limits::count(shared, &id.to_string(), counted.window).await
     {
-        // What was counted while Redis was away is known here only.
-        return all.max(mine);
+        // Known here from now on, should Redis go away.
+        counter.learn(counted, found);
+        all = all.max(found);
+        // One that was away in this window, and may have been emptied, has not counted all of it.
+        if !shared.came_back_within(counted.since(app.clock.now())) {
+            return all;
+        }
     }
     let alive = nodes.alive();
     if alive > 1 {
-        let slice = (limit / 10 / alive).max(1);
-        nodes.counts.wait(counter, counted, slice).await;
+        let share = (limit / 10 / alive).max(1);
+        nodes.counts.wait(counter, counted, share).await;
     }
-    counted.used + counter.others(counted)
+    all.max(counted.used + counter.others(counted))
 }
 
 /// Counts an attempt of a stranger over all nodes. None when the database cannot be asked, and the attempt fails anyway.
@@ -84,24 +88,24 @@ impl SharedCounts {
         }
     }
 
-    /// Waits until no more than a slice is untold, for as long as that makes sense.
-    async fn wait(&self, counter: &Counter, counted: Counted, slice: u64) {
+    /// Waits until no more than a share of the slice is untold, for as long as that makes sense.
+    async fn wait(&self, counter: &Counter, counted: Counted, share: u64) {
         let untold = || counted.used.saturating_sub(counter.told(counted));
-        if untold() > slice / 2 {
+        if untold() > share / 2 {
             self.hurry.notify_one();
         }
         let told = async {
             loop {
                 // Asked for before the look, so that no exchange falls between the two.
                 let exchanged = self.exchanged.notified();
-                if untold() <= slice || self.away.load(Ordering::Relaxed) {
+                if untold() <= share || self.away.load(Ordering::Relaxed) {
                     return;
                 }
                 exchanged.await;
                 self.hurry.notify_one();
             }
         };
-        let _ = tokio::time::timeout(WAIT, told).await;
+        let _ = tokio::time::timeout(PATIENCE, told).await;
     }
 
     fn take(&self) -> Vec<(Uuid, Arc<Counter>)> {

@@ -13,7 +13,7 @@ use gateway_core::cache::Key;
 use gateway_core::time::MINUTE;
 pub use gateway_store::nodes::changes::Change;
 use gateway_store::nodes::changes::{self, News, Place};
-use gateway_store::nodes::{counts, ids};
+use gateway_store::nodes::{counts, ids, leases};
 use gateway_store::shared::cache::{Purge, Scope};
 use gateway_store::{StoreError, Tx};
 use tokio::sync::Notify;
@@ -103,6 +103,7 @@ fn forget(app: &App, change: &Change) {
         Change::Token(token) => app.access.forget_token(*token),
         Change::NewVersion { org, namespace, slug } => app.prompts.forget_latest(*org, namespace, slug),
         Change::Prompt { org, namespace, slug } => app.prompts.forget(*org, namespace, slug),
+        Change::Leases(org) => app.budgets.recall(*org),
         Change::LiveEvals => app.live_evals.forget(),
         Change::Exports => {
             app.export_changes.send_replace(());
@@ -193,6 +194,7 @@ async fn sweep(app: &App) {
     let now = app.clock.now();
     let swept = async {
         changes::sweep(&app.db).await?;
+        leases::sweep(&app.db).await?;
         counts::sweep(&app.db, now.0.div_euclid(MINUTE) - 1, now.plus(-ATTEMPT_WINDOW)).await
     };
     if let Err(error) = swept.await {

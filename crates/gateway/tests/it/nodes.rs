@@ -1,8 +1,7 @@
-//! Several nodes on one PostgreSQL behave as one: what one changes the others see within a second, log ids never meet, and
-//! the work of a node that dies is finished by another.
+//! Several nodes on one PostgreSQL behave as one: what one changes the others see within a second, and log ids never meet.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gateway_store::Db;
 use gateway_store::nodes::ids;
@@ -12,7 +11,6 @@ use serde_json::{Value, json};
 use crate::support::{
     Cluster, Forwarder, MASTER_KEY, PASSWORD, TOKEN_SECRET, command, fresh_postgres, log_id, run, seen_within,
 };
-use crate::upstream::Reply;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -174,53 +172,4 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
     assert_eq!(ids::claim(&db, "a third").await.unwrap(), Some(taken[0]));
     assert!(ids::renew(&db, taken[0], "somebody else").await.unwrap().is_none());
     db.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_of_a_killed_node_is_finished_by_another_and_nothing_is_done_twice() {
-    const ITEMS: usize = 120;
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
-    let verdict = json!({"choices": [{"message": {"content": r#"{"score": 1, "reason": "ok"}"#}}]});
-    it.upstream.always(Reply::json(200, &verdict.to_string()));
-    for _ in 0..ITEMS {
-        it.chat(1, &it.key).send().await.expect(200);
-    }
-    it.upstream.always(Reply::json(200, &verdict.to_string()).delay(Duration::from_millis(100)));
-    let eval = json!({"name": "j", "type": "llm", "evaluator": "judge",
-        "config": {"provider": "openai", "model": "gpt-4o", "criteria": "any"}});
-    let eval = it.nodes[0].post("/api/v1/evals", &eval).key(&it.key).send().await.expect(201);
-    let begun = Instant::now();
-    let run = loop {
-        let path = format!("/api/v1/evals/{}/run", eval["id"]);
-        let started = it.nodes[0].post(&path, &json!({"limit": ITEMS})).key(&it.key).send().await;
-        let run = started.expect(202);
-        if run["total"] == ITEMS {
-            break run;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(10), "{run}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    };
-    let path = format!("/api/v1/evals/runs/{}", run["id"]);
-    seen_run(&it, 1, &path, |run| run["completed"].as_u64().unwrap() >= 10).await;
-    // The node that took the order was woken first and has the job.
-    drop(it.nodes.remove(0));
-    let run = seen_run(&it, 0, &path, |run| run["finished_at"].is_string()).await;
-    assert_eq!((&run["status"], &run["passed"]), (&json!("completed"), &json!(ITEMS)), "{run}");
-    let results = it.nodes[1].get(&format!("{path}/results?limit=200")).key(&it.key).send().await.expect(200);
-    let rows: BTreeSet<i64> =
-        results["results"].as_array().unwrap().iter().map(|row| row["log_id"].as_i64().unwrap()).collect();
-    assert_eq!((results["results"].as_array().unwrap().len(), rows.len()), (ITEMS, ITEMS));
-}
-
-/// The run as a node shows it, once it is as wanted. A lease of a killed node has to end first.
-async fn seen_run(it: &Cluster, node: usize, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let begun = Instant::now();
-    loop {
-        let run = it.nodes[node].get(path).key(&it.key).send().await.expect(200);
-        if wanted(&run) {
-            return run;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it did not come to that: {run}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -1,5 +1,7 @@
 //! Several `gateway serve` processes on one PostgreSQL, with one organization and one upstream behind them.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -9,6 +11,7 @@ use tempfile::TempDir;
 use super::app::{MASTER_KEY, PASSWORD, TOKEN_SECRET, fresh_postgres};
 use super::client::{Answer, Call};
 use super::process::{Served, command};
+use super::proxied::all_log_ids;
 use crate::upstream::{Reply, Upstream};
 
 pub struct Cluster {
@@ -18,34 +21,50 @@ pub struct Cluster {
     pub org_id: String,
     pub token: String,
     pub key: String,
-    _data: Vec<TempDir>,
+    homes: Vec<Home>,
+}
+
+/// What a node is started with, and started again.
+struct Home {
+    data: TempDir,
+    settings: Vec<(String, String)>,
+}
+
+impl Home {
+    fn start(&self) -> Served {
+        let mut command = command(self.data.path(), &["serve"]);
+        command.envs(self.settings.iter().cloned());
+        tokio::task::block_in_place(|| Served::start(&mut command))
+    }
 }
 
 impl Cluster {
-    /// Each node has these settings, beginning with its database when that is not the shared one's own address.
+    /// Each node has these settings.
     pub async fn start(nodes: usize, settings: &[(&str, &str)]) -> Self {
         let database = fresh_postgres().await;
         let all = vec![settings.to_vec(); nodes];
         Self::start_each(database, &all).await
     }
 
+    /// Settings may name another address of the database.
     pub async fn start_each(database: String, settings: &[Vec<(&str, &str)>]) -> Self {
         let upstream = Upstream::start().await;
         upstream.always(Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#));
-        let data: Vec<TempDir> = settings.iter().map(|_| tempfile::tempdir().unwrap()).collect();
-        let mut nodes = Vec::new();
-        for (settings, data) in settings.iter().zip(&data) {
-            let mut command = command(data.path(), &["serve"]);
-            command
-                .env("GATEWAY_DATABASE_URL", &database)
-                .env("GATEWAY_TOKEN_SECRET", TOKEN_SECRET)
-                .env("GATEWAY_MASTER_KEY", MASTER_KEY)
-                .env("GATEWAY_AUTH_ATTEMPTS", "100000")
-                .env("GATEWAY_WORKERS", "1")
-                .env("GATEWAY_PROVIDER_OPENAI_BASE_URL", upstream.url())
-                .envs(settings.iter().copied());
-            nodes.push(Served::start(&mut command));
-        }
+        let common = [
+            ("GATEWAY_DATABASE_URL", database.as_str()),
+            ("GATEWAY_TOKEN_SECRET", TOKEN_SECRET),
+            ("GATEWAY_MASTER_KEY", MASTER_KEY),
+            ("GATEWAY_AUTH_ATTEMPTS", "100000"),
+            ("GATEWAY_WORKERS", "1"),
+            ("GATEWAY_PROVIDER_OPENAI_BASE_URL", &upstream.url()),
+        ];
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let home = |settings: &Vec<(&str, &str)>| Home {
+            data: tempfile::tempdir().unwrap(),
+            settings: common.iter().chain(settings).map(owned).collect(),
+        };
+        let homes: Vec<Home> = settings.iter().map(home).collect();
+        let nodes: Vec<Served> = homes.iter().map(Home::start).collect();
         let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});
         let made = nodes[0].post("/api/v1/signup", &body).send().await.expect(201);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -56,8 +75,38 @@ impl Cluster {
             nodes,
             upstream,
             database,
-            _data: data,
+            homes,
         }
+    }
+
+    /// One more node, with the settings of the first.
+    pub fn add(&mut self) {
+        let settings = self.homes[0].settings.clone();
+        let home = Home { data: tempfile::tempdir().unwrap(), settings };
+        self.nodes.push(home.start());
+        self.homes.push(home);
+    }
+
+    /// Ends a node as SIGTERM does, and waits until it is gone.
+    pub fn stop(&mut self, node: usize) {
+        self.nodes[node].signal("TERM");
+        let code = tokio::task::block_in_place(|| self.nodes[node].wait_for_end());
+        assert_eq!(code, Some(0), "node {node}");
+    }
+
+    /// Ends a node as a power cut does.
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node].signal("KILL");
+        tokio::task::block_in_place(|| self.nodes[node].wait_for_end());
+    }
+
+    /// Starts a node that was ended again, on its own data.
+    pub fn start_again(&mut self, node: usize) {
+        self.nodes[node] = self.homes[node].start();
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.address).collect()
     }
 
     /// A management call with the owner's token.
@@ -71,9 +120,7 @@ impl Cluster {
 
     /// A call of a model with this key.
     pub fn chat(&self, node: usize, key: &str) -> Call {
-        let body = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]});
-        let call = self.nodes[node].call(Method::POST, "/v1/chat/completions").key(key);
-        call.header("x-gateway-provider", "openai").json(body)
+        chat_at(self.nodes[node].address, key)
     }
 
     /// The cheapest request that counts: it names no provider, so that it is refused once it is let in.
@@ -84,6 +131,32 @@ impl Cluster {
             other => panic!("{other}"),
         }
     }
+
+    /// Waits until exactly these rows are in the log, each once, and counted once.
+    pub async fn expect_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
+        let began = Instant::now();
+        loop {
+            let stored = all_log_ids(self.nodes[0].address, &self.key).await;
+            let found: BTreeSet<i64> = stored.iter().copied().collect();
+            assert_eq!(found.len(), stored.len(), "a row is listed twice");
+            assert!(found.is_subset(ids), "rows of requests that nobody made");
+            if found == *ids {
+                break;
+            }
+            let missing = ids.len() - found.len();
+            assert!(began.elapsed() < limit, "{missing} of {} rows are missing", ids.len());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let usage = self.nodes[0].get("/api/v1/usage/summary").key(&self.key).send().await.expect(200);
+        assert_eq!((&usage["requests"], &usage["total_tokens"]), (&json!(ids.len()), &json!(ids.len() * 5)));
+    }
+}
+
+pub fn chat_at(address: SocketAddr, key: &str) -> Call {
+    let body =
+        json!({"model": "gpt-4o", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
+    let call = Call::new(address, Method::POST, "/v1/chat/completions").key(key);
+    call.header("x-gateway-provider", "openai").json(body)
 }
 
 /// Asks until the answer is as wanted, which must be within the limit.
