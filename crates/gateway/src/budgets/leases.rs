@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::nodes::{self, Change};
 
 /// A store that has not answered after this long is taken for away.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked for one call: others on this node may be faster to use what was leased.
 const TRIES: usize = 5;
 
@@ -43,7 +43,7 @@ pub async fn hold(app: &Arc<App>, org: &Arc<OrgBudgets>, spender: Spender, amoun
 }
 
 async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Result<Answer, StoreError> {
-    let asked = org.asked();
+    let readings = org.readings();
     let _turn = app.budgets.gate.lock().await;
     for _ in 0..TRIES {
         // Whoever was before us may have leased enough for both, or learned that there is nothing left.
@@ -52,10 +52,10 @@ async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) ->
             Err(Denied::Refused(refused)) => return Ok(Err(refused)),
             Err(Denied::Short) => {}
         }
-        if let Some(refused) = org.refused_since(asked, spender) {
+        if let Some(refused) = org.refused_after(readings, spender) {
             return Ok(Err(refused));
         }
-        org.asks();
+        org.begins_reading();
         let mut tx = app.db.begin().await?;
         let others = leases::of_others(&mut tx, org.id(), &app.nodes.name).await?;
         let read = read(app, org.id()).await?;

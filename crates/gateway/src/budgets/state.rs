@@ -39,8 +39,10 @@ struct State {
     stored: usize,
     read_at: Timestamp,
     used_at: Timestamp,
-    /// How often the store was asked for a lease, and the last time that it had no money left, of which budget.
-    asked: u64,
+    /// Readings of the store: how many were begun, and the last that was finished.
+    begun: u64,
+    read: u64,
+    /// The last reading that found no money left, and of which budget.
     refused: Option<(u64, BudgetId)>,
     /// When other nodes were last asked to give back what they do not need.
     recalled_at: Timestamp,
@@ -127,7 +129,8 @@ impl OrgBudgets {
             stored: 0,
             read_at: never,
             used_at: never,
-            asked: 0,
+            begun: 0,
+            read: 0,
             refused: None,
             recalled_at: never,
         };
@@ -205,13 +208,27 @@ impl OrgBudgets {
         }
     }
 
+    /// How many readings of the store were begun so far.
+    pub fn readings(&self) -> u64 {
+        self.lock().begun
+    }
+
+    pub fn begins_reading(&self) {
+        self.lock().begun += 1;
+    }
+
+    /// Was the store read by somebody who began after so many readings?
+    pub fn was_read_after(&self, readings: u64) -> bool {
+        self.lock().read > readings
+    }
+
     /// The store was read while no row was being written. Calls under way keep what is held for them.
     pub fn replace(&self, read: Read, now: Timestamp) {
         let Read { budgets, whole, parts, told } = read;
         let mut state = self.lock();
         state.roll(now);
         state.recent.retain(|_, recent| !recent.is_stored);
-        (state.stored, state.read_at) = (0, now);
+        (state.stored, state.read_at, state.read) = (0, now, state.begun);
         let mut before: HashMap<(BudgetId, Timestamp), Line> = std::mem::take(&mut state.lines)
             .into_iter()
             .map(|line| ((line.budget.id, line.starts_at), line))

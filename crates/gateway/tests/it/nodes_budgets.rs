@@ -60,7 +60,7 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
     for _ in 0..3 {
         let limit = 10.0 * COST;
         let (it, path) = started(limit).await;
-        it.upstream.always(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
+        it.upstream.always(Reply::json(200, ANSWER).delay_head(Duration::from_millis(20)));
         let calls: Vec<_> = (0..150).map(|number| tokio::spawn(passes(ask(&it, number % 3)))).collect();
         let mut passed = 0;
         for call in calls {
@@ -135,7 +135,7 @@ async fn a_budget_made_changed_or_deleted_on_one_node_is_so_on_the_others() {
 async fn money_of_a_killed_node_is_free_once_its_lease_is_over() {
     let (mut it, path) = started(10.0 * COST).await;
     // Held for a call that never ends, and lost with its node.
-    it.upstream.push(Reply::json(200, ANSWER).delay(Duration::from_secs(60)));
+    it.upstream.push(Reply::json(200, ANSWER).delay_head(Duration::from_secs(60)));
     let lost = tokio::spawn(ask(&it, 2).send());
     it.upstream.wait_for_requests(1, Duration::from_secs(10)).await;
     it.kill(2);

@@ -56,7 +56,7 @@ impl Load {
             let mut kept: Option<SendRequest<Full<Bytes>>> = None;
             while !is_over.load(Ordering::Relaxed) {
                 let mut sender = match kept.take() {
-                    Some(mut sender) if sender.ready().await.is_ok() => sender,
+                    Some(sender) if !sender.is_closed() => sender,
                     _ => connect(address).await,
                 };
                 let (id, stays) = chat_on(&mut sender, &key).await;
@@ -167,7 +167,7 @@ async fn a_node_that_stops_leaves_no_row_behind_in_its_spool() {
     let mut it = Cluster::start(2, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
     let mut load = Load::new();
     let slow = crate::upstream::Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#);
-    it.upstream.always(slow.delay(Duration::from_millis(700)));
+    it.upstream.always(slow.delay_head(Duration::from_millis(700)));
     let call = tokio::spawn(it.chat(1, &it.key).send());
     load.call(it.nodes[0].address, &it.key);
     it.upstream.wait_for_requests(2, Duration::from_secs(10)).await;

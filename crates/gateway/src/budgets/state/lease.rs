@@ -54,20 +54,10 @@ impl OrgBudgets {
         may
     }
 
-    /// How often the store was asked so far.
-    pub fn asked(&self) -> u64 {
-        self.lock().asked
-    }
-
-    /// The store is asked once more.
-    pub fn asks(&self) {
-        self.lock().asked += 1;
-    }
-
-    /// Was there no money left for this spender when the store was asked after that time?
-    pub fn refused_since(&self, asked: u64, spender: Spender) -> Option<Box<Refused>> {
+    /// Was there no money left for this spender when somebody read the store after so many readings?
+    pub fn refused_after(&self, readings: u64, spender: Spender) -> Option<Box<Refused>> {
         let state = self.lock();
-        let (_, budget) = state.refused.filter(|(at, _)| *at > asked)?;
+        let (_, budget) = state.refused.filter(|(reading, _)| *reading > readings)?;
         state.covering(spender).find(|line| line.budget.id == budget).map(Line::refused)
     }
 
@@ -86,7 +76,7 @@ impl OrgBudgets {
         let planned: Result<Vec<Lease>, Box<Refused>> =
             short.map(|line| line.plan(amount, others, nodes).ok_or_else(|| line.refused())).collect();
         if let Err(refused) = &planned {
-            state.refused = Some((state.asked, refused.budget.id));
+            state.refused = Some((state.read, refused.budget.id));
         }
         planned
     }
@@ -117,8 +107,12 @@ impl OrgBudgets {
         if self.is_recalled.swap(false, Ordering::Relaxed) || state.is_idle(now) {
             state.lines.iter_mut().filter(|line| line.has_idle_money()).for_each(Line::trim);
         }
-        let told = state.lines.iter_mut().filter(|line| !std::mem::replace(&mut line.is_noted, true));
-        told.map(|line| line.lease()).collect()
+        let mut leases = Vec::new();
+        for line in state.lines.iter_mut().filter(|line| !line.is_noted) {
+            line.is_noted = true;
+            leases.push(line.lease());
+        }
+        leases
     }
 
     /// The store could not be told of these.

@@ -182,12 +182,16 @@ fn what_others_have_leased_is_spoken_for() {
     let held = hold(&org, 50).unwrap();
     assert_eq!(lease(&org, 1, 790), None);
     drop(held);
-    let other = Spender::default();
-    assert_eq!(org.asked(), 0);
-    org.asks();
+    assert!(org.refused_after(org.readings(), Spender::default()).is_none(), "who comes later asks again");
+    let before = org.readings();
+    org.begins_reading();
+    let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 200 }];
+    let read =
+        Read { budgets: vec![budget(1, everybody(), 1_000)], whole, parts: Vec::new(), told: Vec::new() };
+    org.replace(read, now());
+    assert!(org.was_read_after(before) && !org.was_read_after(org.readings()));
     assert_eq!(lease(&org, 60, 800), None);
-    assert!(org.refused_since(0, other).unwrap().is_held);
-    assert!(org.refused_since(1, other).is_none(), "who asks later asks again");
+    assert!(org.refused_after(before, Spender::default()).unwrap().is_held);
 }
 
 #[test]
@@ -205,7 +209,8 @@ fn what_was_spent_leaves_the_lease_when_it_is_stored() {
     org.goes_alone();
     assert!(hold(&org, 500).is_some(), "it is gone by what is known here");
     let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 300 }];
-    let read = Read { budgets: vec![budget(1, everybody(), 1_000)], whole, parts: Vec::new(), told: Vec::new() };
+    let read =
+        Read { budgets: vec![budget(1, everybody(), 1_000)], whole, parts: Vec::new(), told: Vec::new() };
     org.replace(read, now());
     assert!(is_short(&org, 1));
 }
