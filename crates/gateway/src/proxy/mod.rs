@@ -13,6 +13,7 @@ pub mod clients;
 mod headers;
 mod hold;
 mod local;
+mod plan;
 mod pool;
 pub mod pulse;
 pub mod record;
@@ -88,13 +89,13 @@ async fn run(
     }
     admit::learn_model(identity, &mut call, head, &mut inbound).await?;
     call.settle_stream();
-    route::plan(app, identity, &mut call)?;
+    plan::plan(app, identity, &mut call)?;
     admit::check_scopes(identity, &call, head)?;
     let held = budget::reserve(app, identity, &call, &inbound).await?;
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
     record.came_from(origin);
     record.holds(held);
-    route::put_in_order(app, identity, &mut call, record.id());
+    plan::put_in_order(app, identity, &mut call, record.id());
     let settled = settle(app, identity, &call, head, inbound, &mut record).await;
     let payload = match settled {
         Ok(payload) => payload,
@@ -159,7 +160,7 @@ fn must_keep(call: &Call) -> bool {
             || body::asks_for_usage(call, hop)
             || upstream::signs_body(&hop.target)
     };
-    route::has_choice(call)
+    plan::has_choice(call)
         || call.caching.is_some()
         || call.sets_stream()
         || call.hops.iter().any(needs_whole)

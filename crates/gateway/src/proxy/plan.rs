@@ -1,0 +1,196 @@
+//! Where a request may go, and in which order: the targets of its chain, the provider that a model belongs to, and how
+//! the request has to look at each of them.
+
+use gateway_core::llm::paths::Operation;
+use gateway_core::route::{self, Facts, Route, mix};
+use rust_decimal::Decimal;
+
+use super::call::{Call, Hop, Way};
+use super::target::{self, Target};
+use super::translate;
+use crate::app::App;
+use crate::auth::{Identity, Who};
+use crate::problem::{Outcome, Problem};
+use crate::server::PROVIDER;
+
+const FALLBACK: &str = "x-gateway-fallback";
+const AUTO: &str = "auto";
+
+/// Finds out where the request may go.
+pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> Outcome<()> {
+    let first = if call.provider == AUTO {
+        by_model(app, identity, call)?
+    } else {
+        let target = target::resolve(app, identity, PROVIDER.as_str(), &call.provider)?;
+        let model = call.asked_model.clone();
+        // Who does not say what it speaks speaks to the provider as it is.
+        let way = if call.format_is_set {
+            way_there(call, &target, model.as_deref(), PROVIDER.as_str())?
+        } else {
+            Way::AsItCame
+        };
+        Hop { target, model, way, weight: 1, named: true }
+    };
+    call.hops.push(first);
+    for step in std::mem::take(&mut call.steps) {
+        let target = target::resolve(app, identity, FALLBACK, &step.provider)?;
+        let model = step.model.or_else(|| call.hops[0].model.clone());
+        let weight = step.weight.unwrap_or(1);
+        let known = call.hops.iter_mut().find(|hop| hop.target.name == target.name && hop.model == model);
+        if let Some(hop) = known {
+            // Named again, as one does to give the first target its weight.
+            hop.weight = weight;
+            continue;
+        }
+        let way = way_to(call, &target, model.as_deref(), FALLBACK)?;
+        let named = target.name == call.hops[0].target.name && call.hops[0].named;
+        call.hops.push(Hop { target, model, way, weight, named });
+    }
+    Ok(())
+}
+
+/// Puts the targets into the order in which they are tried.
+pub fn put_in_order(app: &App, identity: &Identity, call: &mut Call, id: i64) {
+    if call.hops.len() < 2 || call.route == Route::Order {
+        return;
+    }
+    let (org, now) = (identity.org.id, app.clock.now());
+    let facts: Vec<Facts> = call
+        .hops
+        .iter()
+        .map(|hop| Facts {
+            price: price(app, hop),
+            latency: app.pulses.latency(org, &hop.target.name, hop.model.as_deref(), now),
+            weight: hop.weight,
+        })
+        .collect();
+    let mut places = route::order(call.route, &facts, seed(identity, call, id));
+    if call.route == Route::Fastest
+        && let Some(session) = &call.session
+    {
+        // What was the fastest changes from one request to the next; a session's prompt cache is at one provider.
+        let stays = |place: &usize| {
+            let hop = &call.hops[*place];
+            !app.pulses.stays(org, session, &hop.target.name, hop.model.as_deref(), now)
+        };
+        places.sort_by_key(stays);
+    }
+    let mut hops: Vec<Option<Hop>> = call.hops.drain(..).map(Some).collect();
+    call.hops = places.into_iter().filter_map(|place| hops[place].take()).collect();
+}
+
+/// Is there anything that can be tried after a failure? Then the body has to be kept.
+pub fn has_choice(call: &Call) -> bool {
+    call.retries > 0 || call.hops.len() > 1 || call.hops[0].target.credentials.len() > 1
+}
+
+/// The same for all requests of a session, so that they meet the same account and its prompt cache. Answers that can
+/// be referred to later (`previous_response_id`) are kept together by the key that made them.
+pub fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
+    let key = || match &identity.who {
+        Who::Key(key) => key.id.0.as_u128(),
+        Who::User { id, .. } => id.0.as_u128(),
+        Who::Org => 0,
+    };
+    let fold = |text: &str| text.bytes().fold(0, |seed, byte| mix(seed ^ u64::from(byte)));
+    let half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
+    match &call.session {
+        Some(session) => fold(session) ^ half(identity.org.id.0.as_u128()),
+        None if call.operation == Operation::Responses => half(key()) ^ call.user.as_deref().map_or(0, fold),
+        None => mix(id.cast_unsigned()),
+    }
+}
+
+/// What the same tokens cost here against elsewhere: most calls read about three times what they write.
+fn price(app: &App, hop: &Hop) -> Option<Decimal> {
+    let price = app.prices.find(hop.target.kind.name, hop.model.as_deref()?)?;
+    Some(price.input_per_mtok? * Decimal::from(3) + price.output_per_mtok?)
+}
+
+/// How a request that came for the first target looks at this one.
+fn way_to(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Outcome<Way> {
+    let first = &call.hops[0];
+    let same_kind = target.kind.name == first.target.kind.name;
+    let same_model = model == call.asked_model.as_deref();
+    if same_kind && first.way == Way::AsItCame && (!call.model_in_path || same_model) {
+        return Ok(Way::AsItCame);
+    }
+    way_there(call, target, model, header)
+}
+
+/// How a request looks at a target that the caller need not have had in mind.
+fn way_there(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Outcome<Way> {
+    if translate::is_needed(call, target) {
+        return if translate::is_possible(call, target) {
+            Ok(Way::Translated)
+        } else {
+            Err(no_way(target, header))
+        };
+    }
+    if matches!(call.operation, Operation::Other | Operation::Models) {
+        return Ok(Way::AsItCame);
+    }
+    if !call.caller_is_known && call.hops.first().is_some_and(|first| first.target.shape != target.shape) {
+        return Err(no_way(target, header));
+    }
+    let path = target.kind.path_for(call.operation, model, call.stream);
+    path.map(Way::At).ok_or_else(|| no_way(target, header))
+}
+
+fn no_way(target: &Target, header: &str) -> Problem {
+    Problem::field(header, format!("{} has no endpoint that takes this request", target.name))
+}
+
+/// `X-Gateway-Provider: auto`: the provider that the model belongs to.
+fn by_model(app: &App, identity: &Identity, call: &Call) -> Outcome<Hop> {
+    let wrong = |why: String| Problem::field(PROVIDER.as_str(), why);
+    let Some(asked) = &call.asked_model else {
+        return Err(wrong("'auto' needs a request that names a model".into()));
+    };
+    let prefixed = asked
+        .split_once('/')
+        .filter(|(name, model)| !model.is_empty() && target::find(app, identity, name).is_some());
+    let (name, model, named) = match prefixed {
+        Some((name, model)) => (name, model, true),
+        None => (one_for(app, identity, asked)?, asked.as_str(), false),
+    };
+    let target = target::resolve(app, identity, PROVIDER.as_str(), name)?;
+    let way = way_there(call, &target, Some(model), PROVIDER.as_str())?;
+    Ok(Hop { target, model: Some(model.to_owned()), way, weight: 1, named })
+}
+
+/// The one provider that has this model: among those that the organization says have it, else among those with a
+/// price for it; with a stored credential rather than without.
+fn one_for<'a>(app: &'a App, identity: &'a Identity, model: &str) -> Outcome<&'a str> {
+    let own = identity.org.providers.iter();
+    let own: Vec<&str> = own
+        .filter(|(_, target)| target.models.iter().any(|has| has == model))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let mut found = if own.is_empty() { app.prices.providers_for_model(model) } else { own };
+    // Without an address, or with a path that only its user can tell, it is no candidate.
+    found.retain(|name| {
+        target::find(app, identity, name)
+            .is_some_and(|target| target.base.is_some() && !target.kind.chat_path.contains("{project}"))
+    });
+    let ready =
+        |name: &&str| target::find(app, identity, name).is_some_and(|target| !target.credentials.is_empty());
+    if found.iter().filter(|name| ready(name)).count() == 1 {
+        found.retain(ready);
+    }
+    let shown: String = model.chars().take(100).collect();
+    match *found {
+        [one] => Ok(one),
+        [] => Err(Problem::field(
+            PROVIDER.as_str(),
+            format!("'auto' knows no provider of the model '{shown}'; name one, or ask for provider/model"),
+        )),
+        _ => Err(Problem::field(
+            PROVIDER.as_str(),
+            format!(
+                "'auto' finds the model '{shown}' at several providers: {}; name one, or ask for provider/model",
+                found.join(", ")
+            ),
+        )),
+    }
+}
