@@ -252,7 +252,9 @@ async fn rotate(
         told.push(nodes::tell(&mut tx, Change::Org(org)).await?);
     }
     tx.commit().await?;
-    told.iter().for_each(|told| told.committed(&app));
+    for told in told {
+        told.committed(&app);
+    }
     Ok(Created(Rotated {
         key: (&fresh.key).into(),
         raw_key: fresh.raw,

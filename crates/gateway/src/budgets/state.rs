@@ -320,7 +320,7 @@ impl State {
         self.used_at = now;
         self.roll(now);
         let spent = self.covering(spender).find(|line| !line.budget.allows(line.spent(), line.reserved));
-        spent.map_or(Ok(()), |line| Err(line.refused()))
+        spent.map_or(Ok(()), |line| Err(Box::new(line.refused())))
     }
 
     /// A new period begins with nothing spent in it and nothing held: calls of the period before count there.
@@ -387,9 +387,9 @@ impl Line {
         self.stored.saturating_add(self.recent)
     }
 
-    fn refused(&self) -> Box<Refused> {
+    fn refused(&self) -> Refused {
         let is_held = self.budget.allows(self.spent(), 0);
-        Box::new(Refused { budget: self.budget.clone(), resets_at: self.ends_at, is_held })
+        Refused { budget: self.budget.clone(), resets_at: self.ends_at, is_held }
     }
 
     /// A row belongs to the period in which its call began, as it does in the log.

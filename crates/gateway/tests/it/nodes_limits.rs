@@ -24,7 +24,7 @@ async fn in_one_window<T>(it: &mut Cluster, work: impl AsyncFn(&Cluster) -> T) -
     for number in 0..3 {
         let body = json!({"name": format!("window {number}")});
         let made = it.manage(0, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);
-        it.key = made["raw_key"].as_str().unwrap().to_owned();
+        made["raw_key"].as_str().unwrap().clone_into(&mut it.key);
         let gone = now_ms() % MINUTE_MS;
         if gone > 45_000 {
             tokio::time::sleep(Duration::from_millis(MINUTE_MS + 100 - gone)).await;

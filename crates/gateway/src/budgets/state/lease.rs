@@ -58,7 +58,7 @@ impl OrgBudgets {
     pub fn refused_after(&self, readings: u64, spender: Spender) -> Option<Box<Refused>> {
         let state = self.lock();
         let (_, budget) = state.refused.filter(|(reading, _)| *reading > readings)?;
-        state.covering(spender).find(|line| line.budget.id == budget).map(Line::refused)
+        state.covering(spender).find(|line| line.budget.id == budget).map(|line| Box::new(line.refused()))
     }
 
     /// The leases that this call needs, the store having just been read. What others have leased is spoken for.
@@ -73,8 +73,9 @@ impl OrgBudgets {
         let mut state = self.lock();
         state.roll(now);
         let short = state.covering(spender).filter(|line| !line.has_leased(amount));
-        let planned: Result<Vec<Lease>, Box<Refused>> =
-            short.map(|line| line.plan(amount, others, nodes).ok_or_else(|| line.refused())).collect();
+        let planned: Result<Vec<Lease>, Box<Refused>> = short
+            .map(|line| line.plan(amount, others, nodes).ok_or_else(|| Box::new(line.refused())))
+            .collect();
         if let Err(refused) = &planned {
             state.refused = Some((state.read, refused.budget.id));
         }

@@ -36,9 +36,9 @@ fn hold(org: &Arc<OrgBudgets>, amount: i64) -> Option<Reservation> {
     org.reserve(Spender::default(), amount, now()).ok().flatten()
 }
 
-fn refused(org: &Arc<OrgBudgets>, amount: i64) -> Box<Refused> {
+fn refused(org: &Arc<OrgBudgets>, amount: i64) -> Refused {
     match org.reserve(Spender::default(), amount, now()) {
-        Err(Denied::Refused(refused)) => refused,
+        Err(Denied::Refused(refused)) => *refused,
         _ => panic!("it was let in, or a lease is wanted"),
     }
 }
