@@ -2,6 +2,7 @@
 //! way, and what of it this node has leased from the store where other nodes spend too (`lease`).
 
 mod lease;
+mod reservation;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -15,6 +16,8 @@ use gateway_core::totals::cost_units;
 use gateway_store::budgets::Notice;
 use gateway_store::logs::DaySpend;
 use tokio::sync::Notify;
+
+pub use reservation::Reservation;
 
 /// Rows that are remembered one by one; more of them are only added up.
 const MOST_RECENT: usize = 100_000;
@@ -111,15 +114,6 @@ impl From<Box<Refused>> for Denied {
     }
 }
 
-/// What a call may cost, held until it has ended. Given back when it is dropped.
-pub struct Reservation {
-    org: Arc<OrgBudgets>,
-    spender: Spender,
-    amount: i64,
-    /// The budgets that it counts against, with the period.
-    lines: Vec<(BudgetId, Timestamp)>,
-}
-
 impl OrgBudgets {
     pub fn new(org: OrgId, bell: Arc<Notify>, is_shared: bool) -> Self {
         let never = Timestamp(i64::MIN / 2);
@@ -185,8 +179,7 @@ impl OrgBudgets {
             line.reserved = line.reserved.saturating_add(amount);
             lines.push((line.budget.id, line.starts_at));
         }
-        let held = || Reservation { org: Arc::clone(self), spender, amount, lines: lines.clone() };
-        (!lines.is_empty()).then(held)
+        (!lines.is_empty()).then(|| Reservation { org: Arc::clone(self), spender, amount, lines })
     }
 
     /// A row is in the store.
@@ -402,46 +395,6 @@ impl Line {
         self.budget.reached(spent).filter(|(kind, _)| !self.told.contains(kind)).map(move |(kind, limit)| {
             Due { budget: self.budget.clone(), starts_at: self.starts_at, kind, limit, spent }
         })
-    }
-}
-
-impl Reservation {
-    /// The call has ended as this row, at this cost.
-    pub fn settle(&mut self, id: i64, cost: i64, now: Timestamp) {
-        let mut state = self.org.lock();
-        state.roll(now);
-        release(&mut state, self.amount, &self.lines);
-        self.amount = 0;
-        if cost > 0 {
-            state.add(id, Recent { spender: self.spender, cost, is_stored: false });
-            self.org.ring(&state);
-        }
-        if self.org.is_shared {
-            state.lease_what_is_needed();
-        }
-    }
-
-    /// The least that any of the budgets has left until its hard limit.
-    pub fn remaining(&self) -> Option<i64> {
-        let state = self.org.lock();
-        let covering = state.lines.iter().filter(|line| line.budget.covers(&self.spender));
-        covering.filter_map(|line| line.budget.remaining(line.spent())).min()
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if self.amount > 0 {
-            release(&mut self.org.lock(), self.amount, &self.lines);
-        }
-    }
-}
-
-fn release(state: &mut State, amount: i64, lines: &[(BudgetId, Timestamp)]) {
-    for line in &mut state.lines {
-        if lines.contains(&(line.budget.id, line.starts_at)) {
-            line.reserved = line.reserved.saturating_sub(amount).max(0);
-        }
     }
 }
 

@@ -95,6 +95,9 @@ impl OrgBudgets {
 
     /// Has the store to be told of a lease?
     pub fn has_to_note(&self, now: Timestamp) -> bool {
+        if !self.is_shared {
+            return false;
+        }
         let state = self.lock();
         let gives_back = self.is_recalled.load(Ordering::Relaxed) || state.is_idle(now);
         state.lines.iter().any(|line| !line.is_noted || (gives_back && line.has_idle_money()))
