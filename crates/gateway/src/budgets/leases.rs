@@ -1,5 +1,5 @@
 //! Leases of budgets' money, where several nodes share a store: asked for when what is leased does not cover a call, noted
-//! when it becomes less. While the store is away each node goes by what it knows.
+//! when it becomes less. While the store is away each node goes on with an equal part of what was left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,9 @@ pub async fn hold(app: &Arc<App>, org: &Arc<OrgBudgets>, spender: Spender, amoun
         Err(error) => error.to_string(),
     };
     tracing::debug!(why, "money of a budget could not be leased");
-    org.goes_alone();
-    org.reserve_alone(spender, amount, app.clock.now())
+    let nodes = app.nodes.alive();
+    org.goes_alone(nodes);
+    org.reserve_alone(spender, amount, nodes, app.clock.now())
 }
 
 async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Result<Answer, StoreError> {

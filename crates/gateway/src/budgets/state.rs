@@ -5,7 +5,7 @@ mod lease;
 mod reservation;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::budget::{Budget, Kind, Spender};
@@ -28,8 +28,8 @@ pub struct OrgBudgets {
     bell: Arc<Notify>,
     /// Other nodes spend of the same money: what is outstanding here must be leased.
     is_shared: bool,
-    /// The store could not be asked for a lease: it is gone by what is known here.
-    is_alone: AtomicBool,
+    /// The store could not be asked for a lease when there were so many nodes. 0: it can.
+    alone_among: AtomicU64,
     /// Another node needs what is leased here and not needed.
     is_recalled: AtomicBool,
 }
@@ -133,7 +133,7 @@ impl OrgBudgets {
             state: Mutex::new(state),
             bell,
             is_shared,
-            is_alone: AtomicBool::default(),
+            alone_among: AtomicU64::default(),
             is_recalled: AtomicBool::default(),
         }
     }
@@ -155,21 +155,27 @@ impl OrgBudgets {
     ) -> Result<Option<Reservation>, Denied> {
         let mut state = self.lock();
         state.check(spender, now)?;
-        if self.must_lease() && state.covering(spender).any(|line| !line.has_leased(amount)) {
-            return Err(Denied::Short);
+        match self.alone_among() {
+            Some(nodes) => state.check_part(spender, nodes)?,
+            None if self.is_shared && state.covering(spender).any(|line| !line.has_leased(amount)) => {
+                return Err(Denied::Short);
+            }
+            None => {}
         }
         Ok(self.hold(&mut state, spender, amount))
     }
 
-    /// The same by what is known here, whatever is leased.
+    /// The same by what is known here, as one of so many nodes.
     pub fn reserve_alone(
         self: &Arc<Self>,
         spender: Spender,
         amount: i64,
+        nodes: u64,
         now: Timestamp,
     ) -> Result<Option<Reservation>, Box<Refused>> {
         let mut state = self.lock();
         state.check(spender, now)?;
+        state.check_part(spender, nodes)?;
         Ok(self.hold(&mut state, spender, amount))
     }
 

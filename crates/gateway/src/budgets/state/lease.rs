@@ -18,19 +18,18 @@ const IDLE_MS: i64 = 2 * SECOND;
 const RECALL_MS: i64 = SECOND / 2;
 
 impl OrgBudgets {
-    /// Does a call need a lease?
-    pub(super) fn must_lease(&self) -> bool {
-        self.is_shared && !self.is_alone.load(Ordering::Relaxed)
+    /// The store cannot be asked: until it can be read again, each of the nodes goes on with an equal part of what was left.
+    pub fn goes_alone(&self, nodes: u64) {
+        self.alone_among.store(nodes, Ordering::Relaxed);
     }
 
-    /// The store cannot be asked: until it can be read again, what is known here must do.
-    pub fn goes_alone(&self) {
-        self.is_alone.store(true, Ordering::Relaxed);
+    pub(super) fn alone_among(&self) -> Option<u64> {
+        Some(self.alone_among.load(Ordering::Relaxed)).filter(|nodes| *nodes > 0)
     }
 
     /// What the store knows of this node's leases may be lost, or of another limit: all are noted anew.
     pub(super) fn store_is_back(&self, state: &mut State) {
-        if self.is_alone.swap(false, Ordering::Relaxed) {
+        if self.alone_among.swap(0, Ordering::Relaxed) > 0 {
             state.lines.iter_mut().for_each(Line::trim);
         }
         if self.is_shared {
@@ -133,6 +132,17 @@ impl State {
         let is_short =
             |line: &&mut Line| line.budget.hard_limit.is_some() && line.outstanding() > line.leased;
         self.lines.iter_mut().filter(is_short).for_each(Line::trim);
+    }
+
+    /// Has this node something left of its part of what was left when the store was read?
+    pub(super) fn check_part(&self, spender: Spender, nodes: u64) -> Result<(), Box<Refused>> {
+        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        let is_spent = |line: &&Line| {
+            let mine = line.recent.saturating_add(line.reserved);
+            !line.budget.allows(line.stored, mine.saturating_mul(nodes))
+        };
+        let spent = self.covering(spender).find(is_spent);
+        spent.map_or(Ok(()), |line| Err(Box::new(line.refused())))
     }
 
     fn is_idle(&self, now: Timestamp) -> bool {

@@ -206,8 +206,12 @@ fn what_was_spent_leaves_the_lease_when_it_is_stored() {
     assert!(org.lock().is_stored_now(id));
     assert_eq!(noted(&org), [0]);
     // The store was away and may have lost what it knew.
-    org.goes_alone();
-    assert!(hold(&org, 500).is_some(), "it is gone by what is known here");
+    org.goes_alone(2);
+    let held = hold(&org, 100).unwrap();
+    assert_eq!(hold(&org, 100).unwrap().remaining(), Some(700));
+    let more = hold(&org, 100).unwrap();
+    assert!(refused(&org, 1).is_held, "the other node has as much");
+    drop((held, more));
     let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 300 }];
     let read =
         Read { budgets: vec![budget(1, everybody(), 1_000)], whole, parts: Vec::new(), told: Vec::new() };
