@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test lint bench clean-services
+.PHONY: help run build console test lint bench soak clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ lint: ## Check formatting, lints and the walls between the crates
 
 bench: ## Measure the release binary beside nginx
 	$(CARGO) run --release -p gateway-bench
+
+soak: build ## Three nodes under load while things fail around them; SOAK_SECONDS=600
+	@GATEWAY_BINARY=$(TARGET_DIR)/release/gateway scripts/soak
 
 clean-services: ## Remove servers and directories that a killed test run left behind
 	@scripts/services clean

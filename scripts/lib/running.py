@@ -45,11 +45,21 @@ class Gateway:
         binary = Path(os.environ.get("GATEWAY_BINARY") or target_directory() / "debug" / "gateway")
         if not binary.exists():
             raise GatewayFailed(f"{binary} is missing: run `cargo build -p gateway` first")
+        self.binary = binary
         self.directory = tempfile.mkdtemp(prefix="gateway-test-")
         self.log = Path(self.directory, "log")
+        try:
+            self.start()
+        except BaseException:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
+        return self
+
+    def start(self):
+        """Starts the process, on what one before it has left in the directory."""
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                ending_with_us([str(binary), "serve"]),
+                ending_with_us([str(self.binary), "serve"]),
                 cwd=self.directory,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
@@ -61,9 +71,7 @@ class Gateway:
             self.url = self.wait_for_url()
         except BaseException:
             self.end()
-            shutil.rmtree(self.directory, ignore_errors=True)
             raise
-        return self
 
     def __exit__(self, kind, _value, _trace):
         try:

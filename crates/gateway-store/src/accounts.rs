@@ -43,8 +43,8 @@ pub async fn role_of(db: &Db, org: OrgId, user: UserId) -> Result<Option<Role>, 
     row.map(|row| row.get("role")).transpose()
 }
 
-pub async fn revoke_token(db: &Db, token: TokenId, expires_at: Timestamp) -> Result<(), StoreError> {
-    db.exec(
+pub async fn revoke_token(tx: &mut Tx, token: TokenId, expires_at: Timestamp) -> Result<(), StoreError> {
+    tx.exec(
         "INSERT INTO revoked_tokens (id, expires_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING",
         args![token, expires_at],
     )

@@ -360,8 +360,7 @@ pub async fn cases_by_id(
 
 static CASES: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO dataset_cases (dataset_id, id, from_version, input, expected, metadata, created_at, updated_at) \
-         VALUES",
+        "INSERT INTO dataset_cases (dataset_id, id, from_version, input, expected, metadata, created_at, updated_at)",
         "(?,?,?,?,?,?,?,?)",
         "",
     )

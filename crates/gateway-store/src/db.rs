@@ -17,7 +17,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Postgres, SqlSafeStr, 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::StoreError;
-use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
+use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
 
 const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 4;
@@ -191,6 +191,14 @@ impl Db {
         tx.commit().await
     }
 
+    /// The pool, for what only PostgreSQL can do.
+    pub(crate) fn postgres(&self) -> Option<&PgPool> {
+        match &self.0 {
+            Pool::Sqlite { .. } => None,
+            Pool::Postgres(pool) => Some(pool),
+        }
+    }
+
     /// Can the database be read right now?
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.opt("SELECT 1 AS one", Vec::new()).await.map(|_| ())
@@ -248,6 +256,21 @@ impl Tx {
                 let done =
                     in_time(sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx)).await?;
                 Ok(done.rows_affected())
+            }
+        }
+    }
+
+    /// A statement with a list for each parameter, which only PostgreSQL understands.
+    pub(crate) async fn exec_lists(
+        &mut self,
+        sql: impl SqlSafeStr,
+        lists: Vec<List>,
+    ) -> Result<(), StoreError> {
+        match &mut self.open {
+            Open::Sqlite(_) => Err(StoreError::Other("SQLite has no lists".into())),
+            Open::Postgres(tx) => {
+                let query = sqlx::query_with(sql, postgres_lists(lists)?);
+                in_time(query.execute(&mut **tx)).await.map(|_| ())
             }
         }
     }

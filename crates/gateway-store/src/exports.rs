@@ -174,26 +174,22 @@ pub async fn count(logs: &Db, org: OrgId) -> Result<i64, StoreError> {
 }
 
 /// What it still waits for goes with it.
-pub async fn delete(logs: &Db, org: OrgId, id: ExportId) -> Result<bool, StoreError> {
-    let mut tx = logs.begin().await?;
+pub async fn delete(tx: &mut Tx, org: OrgId, id: ExportId) -> Result<bool, StoreError> {
     let gone = tx.exec("DELETE FROM exports WHERE org_id = $1 AND id = $2", args![org, id]).await?;
     if gone == 1 {
         tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
     }
-    tx.commit().await?;
     Ok(gone == 1)
 }
 
 /// The exports of an organization that is gone.
-pub async fn delete_all_of(logs: &Db, org: OrgId) -> Result<(), StoreError> {
-    let mut tx = logs.begin().await?;
+pub async fn delete_all_of(tx: &mut Tx, org: OrgId) -> Result<(), StoreError> {
     tx.exec(
         "DELETE FROM export_queue WHERE export_id IN (SELECT id FROM exports WHERE org_id = $1)",
         args![org],
     )
     .await?;
-    tx.exec("DELETE FROM exports WHERE org_id = $1", args![org]).await?;
-    tx.commit().await
+    tx.exec("DELETE FROM exports WHERE org_id = $1", args![org]).await.map(|_| ())
 }
 
 /// The revision of an export that still delivers; None when it is gone or switched off.

@@ -20,6 +20,7 @@ pub mod keys;
 pub mod logs;
 pub mod members;
 pub mod names;
+pub mod nodes;
 pub mod orgs;
 pub mod page;
 pub mod playground;

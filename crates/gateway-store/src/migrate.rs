@@ -1,5 +1,8 @@
 //! Forward-only migrations, embedded in the binary and run under a lock, so that several nodes may start at once.
 //!
+//! A release first adds and takes away only in a later one, so that nodes of the version before go on, and may even start
+//! again, while nodes are replaced one by one. The schema says how old a version it still serves (`Part::oldest`).
+//!
 //! One set of files serves both databases. A statement that only one of them understands stands between lines
 //! `-- only sqlite` or `-- only postgres` and `-- end`.
 
@@ -28,6 +31,7 @@ const STATE: &[(&str, &str)] = &[
     ("skills", include_str!("../migrations/0008_skills.sql")),
     ("webhooks", include_str!("../migrations/0009_webhooks.sql")),
     ("budgets", include_str!("../migrations/0010_budgets.sql")),
+    ("nodes", include_str!("../migrations/0011_nodes.sql")),
     ("eval_retention", include_str!("../migrations/0012_eval_retention.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
@@ -57,10 +61,21 @@ impl Part {
     pub fn version(self) -> i64 {
         i64::try_from(self.migrations().len()).unwrap_or(i64::MAX)
     }
+
+    /// A binary that knows this version or a later one can work with what this one makes of the schema. Raised with a
+    /// migration that takes away or changes what older binaries use, to the version of the first that does without it.
+    fn oldest(self) -> i64 {
+        match self {
+            Part::State => 11,
+            Part::Logs => 3,
+        }
+    }
 }
 
 /// A key of our own for PostgreSQL's advisory locks.
-const LOCK: i64 = 0x6761_7465_7761_7901;
+pub(crate) const LOCK: i64 = 0x6761_7465_7761_7901;
+/// A change of a table waits no longer for those who use it, and so holds up no longer those who come after.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '10s'";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
@@ -88,16 +103,24 @@ impl Db {
         let mut tx = self.begin().await?;
         if tx.dialect() == Dialect::Postgres {
             tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+            tx.script(LOCK_TIMEOUT.into()).await?;
         }
         let table = part.table();
         tx.script(format!(
             "CREATE TABLE IF NOT EXISTS {table} \
-             (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+             (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL); \
+             CREATE TABLE IF NOT EXISTS schema_support (part TEXT PRIMARY KEY, oldest BIGINT NOT NULL)"
         ))
         .await?;
         let from = current_version(&mut tx, table).await?;
         if from > part.version() {
-            return Err(StoreError::NewerSchema { found: from, known: part.version() });
+            let serves_us =
+                oldest_served(&mut tx, table).await?.is_some_and(|oldest| oldest <= part.version());
+            return if serves_us {
+                Ok(Migrated { from, to: from })
+            } else {
+                Err(StoreError::NewerSchema { found: from, known: part.version() })
+            };
         }
         for (step, (name, sql)) in (1_i64..).zip(part.migrations()) {
             if step > from && step <= version {
@@ -113,8 +136,17 @@ impl Db {
                 .await?;
             }
         }
+        let to = from.max(version);
+        if to == part.version() {
+            tx.exec(
+                "INSERT INTO schema_support (part, oldest) VALUES ($1, $2) \
+                 ON CONFLICT (part) DO UPDATE SET oldest = excluded.oldest",
+                args![table, part.oldest()],
+            )
+            .await?;
+        }
         tx.commit().await?;
-        Ok(Migrated { from, to: from.max(version) })
+        Ok(Migrated { from, to })
     }
 }
 
@@ -122,6 +154,12 @@ async fn current_version(tx: &mut Tx, table: &str) -> Result<i64, StoreError> {
     let sql = format!("SELECT COALESCE(MAX(version), 0) AS version FROM {table}");
     let row = tx.opt(AssertSqlSafe(sql), Vec::new()).await?;
     row.map_or(Ok(0), |row| row.get("version"))
+}
+
+/// How old a version may be that works with this schema, as the one says that made it.
+async fn oldest_served(tx: &mut Tx, table: &str) -> Result<Option<i64>, StoreError> {
+    let row = tx.opt("SELECT oldest FROM schema_support WHERE part = $1", args![table]).await?;
+    row.map(|row| row.get("oldest")).transpose()
 }
 
 fn for_dialect(sql: &str, dialect: Dialect) -> String {

@@ -128,11 +128,6 @@ pub async fn set_plan(
     row.map(|row| row.get("id")).transpose()
 }
 
-/// Something was changed that nodes keep in memory with the organization: others look again.
-pub async fn touch(tx: &mut Tx, org: OrgId, now: Timestamp) -> Result<(), StoreError> {
-    tx.exec("UPDATE orgs SET changed_at = $2 WHERE id = $1", args![org, now]).await.map(|_| ())
-}
-
 /// The organizations that keep log rows for a number of days of their own.
 pub async fn log_retentions(db: &Db) -> Result<Vec<(OrgId, u32)>, StoreError> {
     let rows = db

@@ -115,6 +115,63 @@ arguments! {
     postgres_arguments -> PgArguments;
 }
 
+/// The values of one column in many rows, bound as one parameter. Only PostgreSQL knows such.
+#[derive(Debug)]
+pub(crate) enum List {
+    Text(Vec<Option<String>>),
+    Int(Vec<Option<i64>>),
+    Real(Vec<Option<f64>>),
+    Bytes(Vec<Option<Vec<u8>>>),
+}
+
+impl List {
+    /// An empty one for values of this kind.
+    pub(crate) fn of_kind(arg: &Arg) -> Self {
+        match arg {
+            Arg::Text(_) => Self::Text(Vec::new()),
+            Arg::Int(_) => Self::Int(Vec::new()),
+            Arg::Real(_) => Self::Real(Vec::new()),
+            Arg::Bytes(_) => Self::Bytes(Vec::new()),
+        }
+    }
+
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "TEXT[]",
+            Self::Int(_) => "BIGINT[]",
+            Self::Real(_) => "DOUBLE PRECISION[]",
+            Self::Bytes(_) => "BYTEA[]",
+        }
+    }
+
+    pub(crate) fn push(&mut self, arg: Arg) -> Result<(), StoreError> {
+        match (self, arg) {
+            (Self::Text(list), Arg::Text(value)) => list.push(value),
+            (Self::Int(list), Arg::Int(value)) => list.push(value),
+            (Self::Real(list), Arg::Real(value)) => list.push(value),
+            (Self::Bytes(list), Arg::Bytes(value)) => list.push(value),
+            (list, arg) => {
+                return Err(StoreError::Other(format!("{arg:?} in a column of {}", list.type_name())));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn postgres_lists(lists: Vec<List>) -> Result<PgArguments, StoreError> {
+    let mut bound = PgArguments::default();
+    for list in lists {
+        match list {
+            List::Text(values) => bound.add(values),
+            List::Int(values) => bound.add(values),
+            List::Real(values) => bound.add(values),
+            List::Bytes(values) => bound.add(values),
+        }
+        .map_err(|error| StoreError::Other(error.to_string()))?;
+    }
+    Ok(bound)
+}
+
 /// A row of either database.
 pub enum Row {
     Sqlite(SqliteRow),

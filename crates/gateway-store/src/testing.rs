@@ -1,12 +1,14 @@
 //! Help for tests: a fresh database each, on whichever server they were given.
 
+use std::fmt::Write as _;
 use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
+use crate::db::Dialect;
 use crate::row::args;
-use crate::{Db, StoreError};
+use crate::{Db, StoreError, migrate};
 
 /// Creates an empty database of the given name on the server and answers its URL.
 pub async fn create_postgres_database(server_url: &str, name: &str) -> Result<String, StoreError> {
@@ -24,13 +26,40 @@ pub async fn schema_version(db: &Db) -> Result<i64, StoreError> {
     row.map_or(Ok(0), |row| row.get::<Option<i64>>("version").map(Option::unwrap_or_default))
 }
 
-/// Makes the database look as if a later release had used it; answers the version that it now claims.
-pub async fn pretend_newer_schema(db: &Db) -> Result<i64, StoreError> {
-    let version = schema_version(db).await? + 1;
-    db.exec(
+/// What a later release did to the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Later {
+    /// It only added: a table, and columns to tables that every request needs.
+    Added,
+    /// It took away what this release needs.
+    TookAway,
+}
+
+/// Migrates the database as a later release would; answers the version that it now claims.
+pub async fn migrate_further(db: &Db, what: Later) -> Result<i64, StoreError> {
+    let before = schema_version(db).await?;
+    let version = before + 1;
+    let mut tx = db.begin().await?;
+    if tx.dialect() == Dialect::Postgres {
+        tx.exec("SELECT pg_advisory_xact_lock($1)", args![migrate::LOCK]).await?;
+    }
+    if what == Later::Added {
+        let mut sql = String::from("CREATE TABLE later_things (id TEXT PRIMARY KEY);");
+        for table in ["api_keys", "orgs", "jobs", "deliveries"] {
+            let _ = write!(sql, "ALTER TABLE {table} ADD COLUMN later TEXT;");
+        }
+        if tx.dialect() == Dialect::Postgres {
+            sql.push_str("ALTER TABLE log_rows ADD COLUMN later TEXT;");
+        }
+        tx.script(sql).await?;
+    }
+    tx.exec(
         "INSERT INTO schema_versions (version, name, applied_at) VALUES ($1, $2, $3)",
         args![version, "from the future", 0_i64],
     )
     .await?;
+    let oldest = if what == Later::Added { before } else { version };
+    tx.exec("UPDATE schema_support SET oldest = $1 WHERE part = 'schema_versions'", args![oldest]).await?;
+    tx.commit().await?;
     Ok(version)
 }

@@ -10,6 +10,8 @@ use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
 use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::db::Dialect;
+use gateway_store::nodes::{changes, ids};
 use gateway_store::shared::Shared;
 use gateway_store::{Db, Part, StoreError, accounts, keys, orgs};
 use http::HeaderValue;
@@ -34,6 +36,7 @@ use crate::log;
 use crate::log::ids::LogIds;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
+use crate::nodes::{self, Nodes};
 use crate::prompts::Prompts;
 use crate::proxy::clients::Clients;
 use crate::proxy::pulse::Pulses;
@@ -79,6 +82,8 @@ pub struct App {
     pub tail: broadcast::Sender<Arc<LogRow>>,
     /// The evals that judge new rows.
     pub live_evals: LiveEvals,
+    /// The other nodes on the same database.
+    pub nodes: Nodes,
     /// Wakes those who wait for jobs.
     pub bells: Bells,
     /// Told when an export was changed here, so that a delivery under way looks again.
@@ -88,6 +93,7 @@ pub struct App {
     process: u64,
     requests: AtomicU64,
     stopping: watch::Sender<bool>,
+    drained: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -107,6 +113,11 @@ pub enum StartError {
     Crypto(&'static str),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    #[error(
+        "31 nodes use this database already, which is as many as there can be: stop one, or wait 30 s for the lease of one \
+         that was killed"
+    )]
+    TooManyNodes,
 }
 
 /// Rows that a follower may be behind before it has to ask the store.
@@ -129,6 +140,16 @@ impl App {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|_| StartError::Crypto("there are no random numbers"))?;
         let process = u64::from_le_bytes(random);
+        // Taken before anything else is done in this node's name. Nothing is in memory yet, so that what other nodes change
+        // from here on is all that there is to hear of.
+        let nodes = Nodes::new(process);
+        let (node, place) = match db.dialect() {
+            Dialect::Sqlite => (i64::from(random[0]), None),
+            Dialect::Postgres => {
+                let node = ids::claim(&db, &nodes.name).await?.ok_or(StartError::TooManyNodes)?;
+                (node, Some(changes::begin(&db).await?))
+            }
+        };
         let shared = shared(&config)?;
         let cache = cache(&config, &clock, shared.as_ref(), process)?;
         let app = Arc::new(Self {
@@ -140,7 +161,7 @@ impl App {
             worker: Worker { lane: config.workers, clients: Clients::new() },
             prices,
             pulses: Pulses::default(),
-            log_ids: LogIds::new(random[0]),
+            log_ids: LogIds::new(node),
             spool,
             metrics: Metrics::default(),
             prompts: Prompts::default(),
@@ -157,10 +178,12 @@ impl App {
             bells: Bells::default(),
             ids: Mutex::new(ContextV7::new()),
             process,
-            numbers: LogIds::new(random[0]),
+            numbers: LogIds::new(node),
+            nodes,
             live_evals: LiveEvals::default(),
             requests: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
+            drained: watch::Sender::new(false),
             tasks: Mutex::default(),
             config,
             clock,
@@ -168,6 +191,9 @@ impl App {
             logs,
             quiet_logs,
         });
+        if let Some(place) = place {
+            app.spawn(nodes::run(Arc::clone(&app), place));
+        }
         app.spawn(housekeeping(Arc::clone(&app)));
         app.spawn_behind(log::writer::run(Arc::clone(&app)));
         app.spawn_behind(log::upkeep::run(Arc::clone(&app)));
@@ -190,6 +216,12 @@ impl App {
     /// A new time-ordered number that fits into 53 bits, for what has no UUID.
     pub fn new_number(&self) -> i64 {
         self.numbers.next(self.clock.now())
+    }
+
+    /// Log ids and numbers carry this node's number from now on.
+    pub fn set_node(&self, node: i64) {
+        self.log_ids.set_node(node);
+        self.numbers.set_node(node);
     }
 
     /// A new request id: this process's random number and a count, so that it costs no system call.
@@ -222,6 +254,16 @@ impl App {
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 
+    /// Resolves when the service has answered its last request.
+    pub async fn drained(&self) {
+        let mut drained = self.drained.subscribe();
+        let _ = drained.wait_for(|drained| *drained).await;
+    }
+
+    pub fn is_drained(&self) -> bool {
+        *self.drained.borrow()
+    }
+
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
@@ -234,10 +276,16 @@ impl App {
     /// Waits for the tasks (a while), then closes the database.
     pub async fn finish_stop(&self, patience: Duration) {
         self.begin_stop();
+        self.drained.send_replace(true);
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(patience, all).await.is_err() {
             tracing::warn!("some background tasks did not end in time");
+        }
+        if self.db.dialect() == Dialect::Postgres
+            && tokio::time::timeout(patience, nodes::leave(self)).await.is_err()
+        {
+            tracing::warn!("the database does not answer; the other nodes are not told that this one leaves");
         }
         self.quiet_logs.close().await;
         self.logs.close().await;
@@ -259,8 +307,11 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
     let logs = db.open_logs().await?;
     for (part, db) in [(Part::State, db), (Part::Logs, &logs)] {
         let migrated = db.migrate(part, now).await?;
-        if migrated.from != migrated.to {
-            tracing::info!(?part, from = migrated.from, to = migrated.to, "schema brought up to date");
+        let gateway_store::Migrated { from, to } = migrated;
+        if to > part.version() {
+            tracing::warn!(?part, schema = to, "a newer version has added to the schema; this one serves on");
+        } else if from != to {
+            tracing::info!(?part, from, to, "schema brought up to date");
         }
     }
     Ok(logs)
@@ -277,13 +328,15 @@ async fn housekeeping(app: Arc<App>) {
     let mut last_sweep = app.clock.now();
     let mut seen = HashMap::new();
     loop {
-        let stop = tokio::time::timeout(HOUSEKEEPING, app.stopping()).await.is_ok();
+        let stop = tokio::time::timeout(HOUSEKEEPING, app.drained()).await.is_ok();
         note_used_keys(&app).await;
         if stop {
             return;
         }
         let now = app.clock.now();
-        forget_changed(&app, &mut seen, now).await;
+        if app.db.dialect() == Dialect::Sqlite {
+            forget_changed(&app, &mut seen, now).await;
+        }
         if now.0 - last_sweep.0 >= MINUTE {
             last_sweep = now;
             app.access.sweep(now);
@@ -328,18 +381,19 @@ async fn stay_connected(app: Arc<App>) {
         if up {
             tracing::info!("connected to Redis");
         } else {
-            tracing::warn!("Redis is away; the cache of this node goes on alone");
+            tracing::warn!("Redis is away; limits and cache go on without it");
         }
     };
     tokio::select! {
         () = shared.run(told) => {}
         () = app.cache.run() => {}
-        () = app.stopping() => {}
+        () = app.drained() => {}
     }
 }
 
-/// Forgets organizations that another process changed, such as `gateway admin set-plan`. Looks back a little further
-/// than the last time, because a change becomes visible only when it is committed.
+/// Forgets organizations that another process changed, as `gateway admin set-plan` does on SQLite, which has no other
+/// way to tell. Looks back a little further than the last time, because a change becomes visible only when it is
+/// committed.
 async fn forget_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
     let Ok(changed) = orgs::changed_since(&app.db, now.plus(-MINUTE)).await else { return };
     for (org, at) in &changed {

@@ -16,6 +16,7 @@ pub mod health;
 pub mod jobs;
 pub mod log;
 pub mod metrics;
+pub mod nodes;
 mod outgoing;
 mod patience;
 pub mod problem;

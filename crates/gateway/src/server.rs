@@ -5,13 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use http::header::{ALLOW, CONNECTION, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -40,6 +40,10 @@ const WRITE_STALL: Duration = Duration::from_secs(60);
 const SWEEP: Duration = Duration::from_secs(15);
 /// How long requests in flight may take to finish once the service stops.
 const DRAIN: Duration = Duration::from_secs(30);
+/// How long a connection may still be used for a last request once the service stops: what is on its way when the
+/// other side has not noticed yet is answered, not cut off.
+const LAST_CALL: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(10);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
@@ -77,20 +81,34 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        // Without it a small write waits for the peer's acknowledgement of the one before.
-        let _ = stream.set_nodelay(true);
-        let idlest = workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
-        if let (Some(worker), Ok(stream)) = (idlest, stream.into_std()) {
-            worker.connections.fetch_add(1, Ordering::Relaxed);
-            // A worker that is gone takes its connections with it; there is nobody to tell.
-            let _ = worker.sockets.send((stream, peer)).await;
+        if let Ok(stream) = stream.into_std() {
+            hand_over(&workers, stream, peer).await;
         }
     }
-    drop(listener);
+    // Who was connected before the door closed is let in; dropping the listener would reset them.
+    if let Ok(listener) = listener.into_std() {
+        while let Ok((stream, peer)) = listener.accept() {
+            if stream.set_nonblocking(true).is_ok() {
+                hand_over(&workers, stream, peer).await;
+            }
+        }
+    }
     // All senders go at once, so that the workers finish side by side.
     let ended: Vec<_> = workers.drain(..).map(|worker| worker.ended).collect();
     for worker in ended {
         let _ = worker.await;
+    }
+}
+
+/// Gives a connection to the worker that has the fewest.
+async fn hand_over(workers: &[WorkerThread], stream: std::net::TcpStream, peer: SocketAddr) {
+    // Without it a small write waits for the peer's acknowledgement of the one before.
+    let _ = stream.set_nodelay(true);
+    let idlest = workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
+    if let Some(worker) = idlest {
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        // A worker that is gone takes its connections with it; there is nobody to tell.
+        let _ = worker.sockets.send((stream, peer)).await;
     }
 }
 
@@ -166,7 +184,7 @@ async fn work(
             continue;
         };
         let stopping = Arc::clone(&context.app);
-        let (context, open) = (Arc::clone(&context), Arc::clone(&open));
+        let (context, still_open) = (Arc::clone(&context), Arc::clone(&open));
         let service = service_fn(move |request| {
             let context = Arc::clone(&context);
             // Boxed: hyper would move the future about, and keep its room while a stream runs for minutes.
@@ -177,7 +195,7 @@ async fn work(
             // A peer that says nothing at all is given up like one that does not finish its head.
             let speaks = tokio::select! {
                 heard = tokio::time::timeout(HEADER_TIMEOUT, stream.readable()) => matches!(heard, Ok(Ok(()))),
-                () = stopping.stopping() => false,
+                () = after_last_call(&stopping) => false,
             };
             if speaks {
                 let connection =
@@ -185,12 +203,21 @@ async fn work(
                 // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
                 let _ = watcher.watch(connection).await;
             }
-            open.fetch_sub(1, Ordering::Relaxed);
+            still_open.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+    let last_call = Instant::now() + LAST_CALL;
+    while open.load(Ordering::Relaxed) > 0 && Instant::now() < last_call {
+        tokio::time::sleep(LOOK).await;
     }
     if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time and were cut off");
     }
+}
+
+async fn after_last_call(app: &App) {
+    app.stopping().await;
+    tokio::time::sleep(LAST_CALL).await;
 }
 
 /// What a request can reach.
@@ -204,6 +231,7 @@ struct Context {
 async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>) -> Response {
     let given = callers_request_id(request.headers());
     let request_id = given.unwrap_or_else(|| context.app.new_request_id());
+    let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
     let is_ours = context.api.claims(path) || console::claims(path);
     let is_proxied = request.headers().contains_key(PROVIDER) && !is_ours;
@@ -216,6 +244,9 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
         response.headers_mut().insert(REQUEST_ID, request_id);
+    }
+    if is_http1 && context.app.is_stopping() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
@@ -252,17 +283,16 @@ async fn route(
         return console.answer(request.method(), request.uri(), request.headers());
     }
     let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
-    let identity = if home || api::is_public(path, app.config.public_docs) {
+    let mut identity = if home || api::is_public(path, app.config.public_docs) {
         None
     } else {
-        let known = auth::authenticate(app, request.headers()).await;
-        Some(known.map_err(|denied| refuse(app, denied))?)
+        Some(auth::authenticate(app, request.headers()).await.map_err(refuse)?)
     };
-    if let Some(identity) = identity.as_ref().filter(|_| is_proxied) {
-        return proxy::forward(app, worker, identity, request_id, request).await.map_err(|mut problem| {
-            problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
-            problem
-        });
+    if let Some(identity) = identity.as_mut().filter(|_| is_proxied) {
+        return proxy::forward(app, worker, identity, request_id, request).await;
+    }
+    if let Some(identity) = &mut identity {
+        auth::count(app, identity).await?;
     }
     if home {
         return Ok(redirect(console::HOME));
@@ -325,17 +355,12 @@ fn finish(mut response: Response, family: Family) -> Response {
     rendered
 }
 
-fn refuse(app: &App, denied: Denied) -> Problem {
+fn refuse(denied: Denied) -> Problem {
     match denied {
         Denied::Missing => {
             Problem::unauthorized("send X-Gateway-Key: sk-gateway-… or Authorization: Bearer <token>")
         }
         Denied::Invalid => Problem::unauthorized("the key or token is not valid, or not any more"),
-        Denied::RateLimited(verdict) => Problem::rate_limited(
-            verdict,
-            app.clock.now(),
-            "too many requests in this minute; see Retry-After",
-        ),
         Denied::Unavailable => Problem::unavailable(),
     }
 }

@@ -60,7 +60,7 @@ pub struct Flip {
 static RESULTS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         "INSERT INTO eval_results (id, org_id, eval_id, run_id, position, log_id, case_id, score, passed, details, \
-         created_at) VALUES",
+         created_at)",
         "(?,?,?,?,?,?,?,?,?,?,?)",
         "ON CONFLICT DO NOTHING",
     )

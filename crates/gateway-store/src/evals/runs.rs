@@ -158,7 +158,7 @@ pub async fn insert(tx: &mut Tx, run: &NewRun<'_>) -> Result<(), StoreError> {
 
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO eval_run_items (run_id, position, log_id, state, attempts) VALUES",
+        "INSERT INTO eval_run_items (run_id, position, log_id, state, attempts)",
         "(?,?,?,'pending',0)",
         "",
     )

@@ -19,7 +19,7 @@ use crate::{Db, StoreError, Tx};
 const SLICE: i64 = 1_000;
 
 static QUEUE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO export_queue (export_id, log_id) VALUES", "(?,?)", ""));
+    LazyLock::new(|| Bulk::new("INSERT INTO export_queue (export_id, log_id)", "(?,?)", ""));
 
 /// Notes which exports are owed which of the rows that have just been stored.
 pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
@@ -52,7 +52,7 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
 
 static VERDICTS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO export_queue (export_id, log_id, verdict, content) VALUES",
+        "INSERT INTO export_queue (export_id, log_id, verdict, content)",
         "(?,?,?,?)",
         "ON CONFLICT DO NOTHING",
     )

@@ -234,7 +234,7 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
 static DIMS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         "INSERT INTO usage_dims (id, org_id, cube, provider, model, key_id, app_id, team_id, user_id, status, prompt, \
-         source) VALUES",
+         source)",
         "(?,?,?,?,?,?,?,?,?,?,?,?)",
         "ON CONFLICT (id) DO NOTHING",
     )
@@ -245,7 +245,7 @@ static DAYS: LazyLock<Bulk> = LazyLock::new(|| upsert(Grain::Days));
 
 fn upsert(grain: Grain) -> Bulk {
     Bulk::new(
-        &format!("INSERT INTO {} (dim_id, at, totals) VALUES", grain.table()),
+        &format!("INSERT INTO {} (dim_id, at, totals)", grain.table()),
         "(?,?,?)",
         "ON CONFLICT (dim_id, at) DO UPDATE SET totals = excluded.totals",
     )

@@ -227,7 +227,7 @@ const COLUMNS: &str = "s.org_id, s.id, s.first_id, s.owner, s.user_id, s.started
 static WRITE: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         "INSERT INTO log_sessions (org_id, id, first_id, owner, user_id, started_at, last_seen_at, requests, tokens, \
-         cost, priced, unpriced, errors, providers, models) VALUES",
+         cost, priced, unpriced, errors, providers, models)",
         "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "ON CONFLICT (org_id, id) DO UPDATE SET first_id = excluded.first_id, user_id = excluded.user_id, \
          started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, requests = excluded.requests, \

@@ -16,16 +16,16 @@ use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
 static SQLITE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO log_words (rowid, words) VALUES", "(?, ?)", ""));
+    LazyLock::new(|| Bulk::new("INSERT INTO log_words (rowid, words)", "(?, ?)", ""));
 static POSTGRES: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO log_words (id, words) VALUES",
+        "INSERT INTO log_words (id, words)",
         "(?, array_to_tsvector(string_to_array(?, ' ')))",
         "ON CONFLICT DO NOTHING",
     )
 });
 static PUT_OFF: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id) VALUES", "(?)", "ON CONFLICT DO NOTHING"));
+    LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id)", "(?)", "ON CONFLICT DO NOTHING"));
 
 /// Indexes up to `limit` of the rows that were put off, newest first; answers how many. To be called until it answers
 /// less than it was asked for.

@@ -81,14 +81,14 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
          status, error_code, stream, latency_ms, ttft_ms, prompt_tokens, completion_tokens, cached_tokens, \
          cache_write_tokens, reasoning_tokens, audio_tokens, usage_estimated, cost, unpriced, cache, attempts, key_id, \
          app_id, team_id, user_id, session_id, metadata, prompt, prompt_version, traceparent, request_stored, \
-         response_stored, response_is_stream, preview) VALUES",
+         response_stored, response_is_stream, preview)",
         "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
 
 static BODIES: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO log_bodies (id, request, response) VALUES", "(?,?,?)", ""));
+    LazyLock::new(|| Bulk::new("INSERT INTO log_bodies (id, request, response)", "(?,?,?)", ""));
 
 fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
     let LogRow {

@@ -3,17 +3,19 @@
 //! connects again, so that start-up and requests never wait for that.
 
 pub mod cache;
+pub mod limits;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline};
 use tokio::sync::Notify;
 
-/// A question of a request's own path.
+/// A question that a request can do without: it is left out while Redis is slow.
 pub const QUICK: Duration = Duration::from_millis(50);
-/// A question that nobody waits for.
+/// A question that has to be answered: who does not in this time is away.
 pub const PATIENT: Duration = Duration::from_secs(1);
 const CONNECTING: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -31,7 +33,11 @@ pub enum SharedError {
 pub struct Shared {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,
-    lost: Notify,
+    /// An answer was late. Whether Redis is only slow is found out by `run`.
+    is_late: AtomicBool,
+    doubt: Notify,
+    /// When it was last connected again, after it had been lost.
+    came_back: Mutex<Option<Instant>>,
 }
 
 impl Shared {
@@ -39,20 +45,32 @@ impl Shared {
     pub fn new(url: &str) -> Result<Self, SharedError> {
         // The error never repeats the address, which may hold a password.
         let client = Client::open(url).map_err(|error| SharedError::Address(error.kind_text()))?;
-        Ok(Self { client, connection: Mutex::default(), lost: Notify::new() })
+        Ok(Self {
+            client,
+            connection: Mutex::default(),
+            is_late: AtomicBool::default(),
+            doubt: Notify::new(),
+            came_back: Mutex::default(),
+        })
     }
 
     /// Connects and stays connected, until it is dropped. `told` learns of every change. The connection lives on the
     /// runtime that runs this, whoever uses it.
     pub async fn run(&self, told: impl Fn(bool)) {
+        let mut was_lost = false;
         loop {
             if let Ok(connection) = self.connect().await {
+                if was_lost {
+                    *self.came_back.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                }
                 self.set(Some(connection));
                 told(true);
                 while self.is_alive().await {
-                    let _ = tokio::time::timeout(LOOK_EVERY, self.lost.notified()).await;
+                    self.is_late.store(false, Ordering::Relaxed);
+                    let _ = tokio::time::timeout(LOOK_EVERY, self.doubt.notified()).await;
                 }
                 self.set(None);
+                was_lost = true;
                 told(false);
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -61,6 +79,12 @@ impl Shared {
 
     pub fn is_up(&self) -> bool {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Was it lost and connected again in this time?
+    pub fn came_back_within(&self, time: Duration) -> bool {
+        let at = *self.came_back.lock().unwrap_or_else(PoisonError::into_inner);
+        at.is_some_and(|at| at.elapsed() <= time)
     }
 
     /// Does it answer?
@@ -90,22 +114,25 @@ impl Shared {
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = connection;
     }
 
-    /// Sends commands and waits for their answers. Who is late is taken for away, so that one slow answer does not
-    /// become a queue of them.
+    /// Sends commands and waits for their answers. After a late one, quick questions are not even asked until Redis has
+    /// answered in time again, so that one slow answer does not become a queue of them.
     async fn ask<T: FromRedisValue>(&self, commands: &Pipeline, limit: Duration) -> Result<T, SharedError> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut connection = connection.ok_or(SharedError::Away)?;
-        match tokio::time::timeout(limit, commands.query_async(&mut connection)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) if !error.is_io_error() && !error.is_timeout() => {
-                Err(SharedError::Refused(error.kind_text()))
-            }
-            _ => {
-                self.set(None);
-                self.lost.notify_one();
-                Err(SharedError::Away)
-            }
+        if limit < PATIENT && self.is_late.load(Ordering::Relaxed) {
+            return Err(SharedError::Away);
         }
+        match tokio::time::timeout(limit, commands.query_async(&mut connection)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) if !error.is_io_error() && !error.is_timeout() => {
+                return Err(SharedError::Refused(error.kind_text()));
+            }
+            // Slow, perhaps; the connection is still good.
+            Err(_) if limit < PATIENT => self.is_late.store(true, Ordering::Relaxed),
+            _ => self.set(None),
+        }
+        self.doubt.notify_one();
+        Err(SharedError::Away)
     }
 }
 

@@ -12,6 +12,7 @@ use gateway_core::events::{AppFacts, Event};
 use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
+use gateway_store::db::Dialect;
 use gateway_store::{StoreError, Tx, accounts, apps, events, members, orgs};
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -27,6 +28,7 @@ use super::route::{Area, Input, Operation};
 use crate::app::App;
 use crate::auth::limits::Attempt;
 use crate::auth::passwords::PasswordError;
+use crate::nodes;
 use crate::problem::{Outcome, Problem};
 
 pub fn area() -> Area {
@@ -317,7 +319,12 @@ impl<D: Door> FromRequestParts<Arc<App>> for Within<D> {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
         let now = app.clock.now();
-        let verdict = app.attempts.count(D::ATTEMPT, address, app.config.auth_attempts, now);
+        let limit = app.config.auth_attempts;
+        let mut verdict = app.attempts.count(D::ATTEMPT, address, limit, now);
+        if verdict.allowed && app.db.dialect() == Dialect::Postgres {
+            let all = nodes::limits::attempts(app, D::ATTEMPT, address, limit, now).await;
+            verdict = all.unwrap_or(verdict);
+        }
         if verdict.allowed {
             Ok(Self(PhantomData))
         } else {

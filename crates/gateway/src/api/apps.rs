@@ -15,6 +15,7 @@ use super::caller::{Admin, InOrg, Shared, Viewer};
 use super::extract::{At, Body, Created, Deleted, Json, Params, present};
 use super::page::{self, PageParams};
 use super::route::Area;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 const MAX_DESCRIPTION: usize = 4_000;
@@ -123,8 +124,9 @@ async fn update(
     changed.config = change.config.map_or(changed.config, Value::Object);
     check(&mut tx, &changed).await?;
     apps::update(&mut tx, org, &changed).await?;
+    let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
     tx.commit().await?;
-    app.access.forget_keys_of(org);
+    told.committed(&app);
     Ok(Json(changed.into()))
 }
 
@@ -137,8 +139,9 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<AppId>) -> 
     }
     let event = Event::AppDelete(facts(&gone, caller.actor()));
     events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
     tx.commit().await?;
-    app.access.forget_keys_of(org);
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

@@ -14,6 +14,7 @@ use super::route::Area;
 use crate::app::App;
 use crate::auth::tokens::{Claims, LIFETIME};
 use crate::auth::{Identity, Who};
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 pub fn area() -> Area {
@@ -119,8 +120,11 @@ struct LogoutResponse {
 }
 
 async fn logout(State(app): Shared, person: Person) -> Outcome<Json<LogoutResponse>> {
-    accounts::revoke_token(&app.db, person.token, person.expires_at).await?;
-    app.access.forget_token(person.token);
+    let mut tx = app.db.begin().await?;
+    accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
+    let told = nodes::tell(&mut tx, Change::Token(person.token)).await?;
+    tx.commit().await?;
+    told.committed(&app);
     Ok(Json(LogoutResponse { revoked: true }))
 }
 

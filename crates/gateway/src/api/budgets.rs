@@ -17,6 +17,7 @@ use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 /// More of them would be work for every request.
@@ -153,9 +154,10 @@ async fn create(
         created_at: now,
     };
     store::insert(&mut tx, org, &budget).await?;
-    orgs::touch(&mut tx, org, now).await?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    let known = budgets::changed(&app, org).await?;
+    told.committed(&app);
+    let known = budgets::load(&app, org).await?;
     shown(&app, known.as_deref(), budget.id).map(Created)
 }
 
@@ -201,9 +203,10 @@ async fn update(
     if moves {
         store::set_keys(&mut tx, &budget).await?;
     }
-    orgs::touch(&mut tx, org, app.clock.now()).await?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    let known = budgets::changed(&app, org).await?;
+    told.committed(&app);
+    let known = budgets::load(&app, org).await?;
     shown(&app, known.as_deref(), id).map(Json)
 }
 
@@ -213,9 +216,9 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<BudgetId>) 
     if !store::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    orgs::touch(&mut tx, org, app.clock.now()).await?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    budgets::changed(&app, org).await?;
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

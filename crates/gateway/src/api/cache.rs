@@ -10,6 +10,7 @@ use super::caller::{Admin, Caller, Shared, Viewer};
 use super::extract::{Json, Params};
 use super::route::Area;
 use crate::cache::{NamespaceStats, Stats};
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 pub fn area() -> Area {
@@ -60,7 +61,17 @@ async fn purge(
         (Some(namespace), None) => Scope::Namespace(namespace),
         (None, None) => Scope::All,
     };
-    let entries = app.cache.purge(caller.org.id, scope).await;
+    let org = caller.org.id;
+    let change = match &scope {
+        Scope::All => Change::Cached { org, namespace: None, entry: None },
+        Scope::Namespace(namespace) => {
+            Change::Cached { org, namespace: Some(namespace.clone()), entry: None }
+        }
+        Scope::Entry(key) => Change::Cached { org, namespace: None, entry: Some(key.to_string()) },
+    };
+    let entries = app.cache.purge(org, scope).await;
+    // After the shared cache, from which another node could take an entry back.
+    nodes::say(&app, change).await?;
     Ok(Json(Purged { deleted: true, entries }))
 }
 

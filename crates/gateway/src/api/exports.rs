@@ -22,6 +22,7 @@ use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
 use crate::auth::sealed_place;
+use crate::nodes::{self, Change};
 use crate::outgoing::batch;
 use crate::problem::{Outcome, Problem};
 
@@ -200,8 +201,9 @@ async fn update(
     export.revision += 1;
     export.updated_at = now;
     exports::update(&mut tx, &export).await.map_err(name_taken)?;
+    let told = nodes::tell(&mut tx, Change::Exports).await?;
     tx.commit().await?;
-    app.export_changes.send_replace(());
+    told.committed(&app);
     stored(&app, org, id).await.map(Json)
 }
 
@@ -210,10 +212,13 @@ async fn delete(
     caller: Caller<Admin, Integrations>,
     At(id): At<ExportId>,
 ) -> Outcome<Json<Deleted>> {
-    if !exports::delete(&app.logs, caller.org.id, id).await? {
+    let mut tx = app.logs.begin().await?;
+    if !exports::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
-    app.export_changes.send_replace(());
+    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    tx.commit().await?;
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

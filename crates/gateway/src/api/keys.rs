@@ -17,7 +17,7 @@ use super::extract::{At, Body, Created, Json, OptionalBody, Params, present};
 use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
-use crate::budgets;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -178,8 +178,9 @@ async fn update(
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, org, &key).await?;
+    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
     tx.commit().await?;
-    app.access.forget_key(hash);
+    told.committed(&app);
     Ok(Json(key.into()))
 }
 
@@ -198,8 +199,9 @@ async fn revoke(State(app): Shared, manager: KeyManager, At(id): At<KeyId>) -> O
         let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
     }
+    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
     tx.commit().await?;
-    app.access.forget_key(hash);
+    told.committed(&app);
     Ok(Json(Revoked { revoked: true }))
 }
 
@@ -245,11 +247,13 @@ async fn rotate(
     let has_budget = store_budgets::follow_rotation(&mut tx, old.id, fresh.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
     events::record(&mut tx, org, app.new_id(), &event, now).await?;
-    tx.commit().await?;
-    app.access.forget_key(hash);
+    let mut told = vec![nodes::tell(&mut tx, Change::Key(hash)).await?];
     if has_budget {
-        // The key is made, whatever becomes of this: who cannot load now loads with the next request.
-        let _ = budgets::changed(&app, org).await;
+        told.push(nodes::tell(&mut tx, Change::Org(org)).await?);
+    }
+    tx.commit().await?;
+    for told in told {
+        told.committed(&app);
     }
     Ok(Created(Rotated {
         key: (&fresh.key).into(),

@@ -18,6 +18,7 @@ use super::extract::{At, Body, Created, Deleted, Json, Params};
 use super::page::{self, PageParams};
 use super::route::Area;
 use crate::auth::{Identity, Who};
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 const INVITE_LIFETIME: i64 = 7 * DAY;
@@ -144,9 +145,13 @@ async fn add(
         members::invite(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
         Added::Invited { invitation: invite.into(), invite_token }
     };
+    let told = match &added {
+        Added::Member(member) => Some(nodes::tell(&mut tx, Change::Member(org, member.user_id)).await?),
+        Added::Invited { .. } => None,
+    };
     tx.commit().await?;
-    if let Added::Member(member) = &added {
-        app.access.forget_member(org, member.user_id);
+    if let Some(told) = told {
+        told.committed(&app);
     }
     Ok(Created(added))
 }
@@ -174,8 +179,9 @@ async fn change_role(
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
         events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
     }
+    let told = nodes::tell(&mut tx, Change::Member(org, user)).await?;
     tx.commit().await?;
-    app.access.forget_member(org, user);
+    told.committed(&app);
     Ok(Json(member.into()))
 }
 
@@ -194,8 +200,9 @@ async fn remove(State(app): Shared, caller: InOrg<Viewer>, At(user): At<UserId>)
     members::remove(&mut tx, org, user).await?;
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    let told = nodes::tell(&mut tx, Change::Member(org, user)).await?;
     tx.commit().await?;
-    app.access.forget_member(org, user);
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

@@ -6,7 +6,7 @@ use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use gateway_store::shared::cache::Scope;
-use gateway_store::{exports, members, orgs};
+use gateway_store::{StoreError, exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,10 @@ use super::caller::{Admin, Caller, InOrg, Owner, Person, Shared, Viewer};
 use super::extract::{Body, Created, Deleted, Json, Params, object, present};
 use super::page::{self, PageParams};
 use super::route::Area;
+use crate::app::App;
 use crate::auth::Who;
 use crate::config::PlanChanges;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 pub fn area() -> Area {
@@ -141,8 +143,9 @@ async fn update(
     let settings = change.settings.as_ref().map(|change| changed(current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    app.access.forget_org(org);
+    told.committed(&app);
     Ok(Json((updated, caller.role).into()))
 }
 
@@ -163,14 +166,22 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
+    let told = nodes::tell(&mut tx, Change::AllOf(org)).await?;
     tx.commit().await?;
-    app.access.forget_all_of(org);
+    told.committed(&app);
     app.cache.purge(org, Scope::All).await;
-    app.prompts.forget_all_of(org);
     // Exports are kept with the log rows. Should this fail, their next delivery finds the organization gone.
-    if let Err(error) = exports::delete_all_of(&app.logs, org).await {
+    if let Err(error) = delete_exports(&app, org).await {
         tracing::debug!(%error, "exports of a deleted organization stay until later");
     }
-    app.export_changes.send_replace(());
     Ok(Deleted::yes())
+}
+
+async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {
+    let mut tx = app.logs.begin().await?;
+    exports::delete_all_of(&mut tx, org).await?;
+    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    tx.commit().await?;
+    told.committed(app);
+    Ok(())
 }

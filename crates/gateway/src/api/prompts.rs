@@ -15,6 +15,7 @@ use super::caller::{Caller, Member, Shared, Viewer};
 use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params, PathParam};
 use super::page;
 use super::route::Area;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 use crate::prompts::unrendered;
 use crate::prompts::write::{add_prompt, add_version, check_content};
@@ -227,8 +228,10 @@ async fn delete(
     if !prompts::delete(&mut tx, caller.org.id, name).await? {
         return Err(Problem::not_found());
     }
+    let org = caller.org.id;
+    let told = nodes::tell(&mut tx, Change::Prompt { org, namespace, slug }).await?;
     tx.commit().await?;
-    app.prompts.forget(caller.org.id, &namespace, &slug);
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

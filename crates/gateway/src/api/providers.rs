@@ -19,6 +19,7 @@ use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
 use crate::auth::sealed_place;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 use crate::proxy::target::Base;
 use crate::proxy::upstream;
@@ -176,8 +177,9 @@ async fn create(
     providers::insert(&mut tx, caller.org.id, &provider)
         .await
         .map_err(taken("this organization has a provider of that name already; change it with PUT"))?;
+    let told = nodes::tell(&mut tx, Change::Org(caller.org.id)).await?;
     tx.commit().await?;
-    app.access.forget_org(caller.org.id);
+    told.committed(&app);
     Ok(Created(provider.into()))
 }
 
@@ -209,8 +211,9 @@ async fn update(
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.clock.now();
     providers::update(&mut tx, org, &provider).await?;
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    app.access.forget_org(org);
+    told.committed(&app);
     Ok(Json(provider.into()))
 }
 
@@ -224,8 +227,9 @@ async fn delete(
     if !providers::delete(&mut tx, org, &name).await? {
         return Err(Problem::not_found());
     }
+    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
-    app.access.forget_org(org);
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

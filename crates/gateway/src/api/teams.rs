@@ -15,6 +15,7 @@ use super::extract::{At, Body, Created, Deleted, Json, Params};
 use super::page::{self, PageParams};
 use super::route::Area;
 use crate::app::App;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 const MAX_MEMBERS: usize = 1_000;
@@ -124,9 +125,10 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<TeamId>) ->
     if !teams::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    tx.commit().await?;
     // Keys know the team of their application.
-    app.access.forget_keys_of(org);
+    let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
+    tx.commit().await?;
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

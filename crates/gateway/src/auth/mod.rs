@@ -16,12 +16,15 @@ use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, TokenId, UserId};
 use gateway_core::limits::Verdict;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
+use gateway_store::db::Dialect;
 use gateway_store::{Db, StoreError, accounts, keys, orgs, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
+use crate::nodes;
+use crate::problem::{Outcome, Problem};
 use crate::proxy::target::{self, Credential, Target};
 use limits::{Counter, Counters};
 use snapshot::Snapshot;
@@ -114,8 +117,6 @@ pub enum Denied {
     Missing,
     /// A credential was sent, and it is not (or no longer) good.
     Invalid,
-    /// Too many requests in this window.
-    RateLimited(Verdict),
     /// It cannot be told right now: the caller is not known here and the database is away.
     Unavailable,
 }
@@ -158,6 +159,14 @@ impl Access {
     /// What the keys of an organization belong to has changed.
     pub fn forget_keys_of(&self, org: OrgId) {
         self.keys.forget_if(|_, key| key.org_id == org);
+    }
+
+    /// What is known may be wrong.
+    pub fn forget_everything(&self) {
+        self.orgs.forget_if(|_, _| true);
+        self.keys.forget_if(|_, _| true);
+        self.members.forget_if(|_, _| true);
+        self.tokens.forget_if(|_, _| true);
     }
 
     /// When each known key was last used, where that changed since the last call.
@@ -237,35 +246,49 @@ pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
     format!("{org}/{name}/{column}")
 }
 
-/// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token.
+/// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token. Counts
+/// against no limit: see `count`.
 pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identity, Denied> {
-    let mut identity = if let Some(identity) = known_by_key(app, headers) {
-        identity
-    } else {
-        // Only the main runtime talks to the database.
-        let (app, headers) = (Arc::clone(app), headers.clone());
-        let runtime = app.runtime.clone();
-        let identified = runtime.spawn(async move { identify(&app, &headers).await });
-        identified.await.map_err(|_| Denied::Unavailable)??
-    };
-    count(app, &mut identity)?;
-    Ok(identity)
+    if let Some(identity) = known_by_key(app, headers) {
+        return Ok(identity);
+    }
+    // Only the main runtime talks to the database.
+    let (app, headers) = (Arc::clone(app), headers.clone());
+    let runtime = app.runtime.clone();
+    let identified = runtime.spawn(async move { identify(&app, &headers).await });
+    identified.await.map_err(|_| Denied::Unavailable)?
 }
 
 /// Counts one more request of this caller against the limit of its plan.
-pub fn count(app: &App, identity: &mut Identity) -> Result<(), Denied> {
+pub async fn count(app: &App, identity: &mut Identity) -> Outcome<()> {
     let limit = app.config.rate_limits.of(identity.org.plan);
     if limit == 0 {
         return Ok(());
     }
-    let now = app.clock.now();
-    let verdict = match &identity.who {
-        Who::Key(key) => key.counter.count(limit, now),
-        Who::User { id, .. } => app.access.counters.of(id.0).count(limit, now),
-        Who::Org => app.access.counters.of(identity.org.id.0).count(limit, now),
+    let id = match &identity.who {
+        Who::Key(key) => key.id.0,
+        Who::User { id, .. } => id.0,
+        Who::Org => identity.org.id.0,
     };
+    let held;
+    let counter = if let Who::Key(key) = &identity.who {
+        &key.counter
+    } else {
+        held = app.access.counters.of(id);
+        &held
+    };
+    let counted = counter.add(app.clock.now());
+    let used = match app.db.dialect() {
+        Dialect::Sqlite => counted.used,
+        Dialect::Postgres => nodes::limits::total(app, id, counter, counted, limit).await,
+    };
+    let verdict = Verdict::of(limit, used, counted.ends_at());
     identity.rate = Some(verdict);
-    if verdict.allowed { Ok(()) } else { Err(Denied::RateLimited(verdict)) }
+    if verdict.allowed {
+        return Ok(());
+    }
+    let why = "too many requests in this minute; see Retry-After";
+    Err(Problem::rate_limited(verdict, app.clock.now(), why))
 }
 
 /// The organization itself as a caller; none when it is gone.
@@ -276,13 +299,7 @@ pub async fn for_org(app: &App, org: OrgId) -> Result<Option<Identity>, StoreErr
 
 /// Would these headers still be let in? Counts against no limit; while the database is away, who was in stays in.
 pub async fn still_good(app: &Arc<App>, headers: &HeaderMap) -> bool {
-    if known_by_key(app, headers).is_some() {
-        return true;
-    }
-    let (app, headers) = (Arc::clone(app), headers.clone());
-    let runtime = app.runtime.clone();
-    let identified = runtime.spawn(async move { identify(&app, &headers).await }).await;
-    matches!(identified, Ok(Ok(_) | Err(Denied::Unavailable)))
+    matches!(authenticate(app, headers).await, Ok(_) | Err(Denied::Unavailable))
 }
 
 /// A key that is in memory with its organization: answered without waiting for anything.

@@ -1,10 +1,12 @@
 //! What is known of keys, members and organizations, held in memory so that the request path does not wait for the
 //! database. An entry stays until it is forgotten; forgetting takes effect on the very next look-up, even when a
-//! load of the old value is under way.
+//! load of the old value is under way. Many who miss the same entry at once load it once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::watch;
 
 const SHARDS: usize = 64;
 /// Beyond this an entry is dropped for each new one; a dropped entry is only loaded again.
@@ -20,6 +22,22 @@ struct Shard<K, V> {
     /// Counts what was forgotten: a load that began before cannot put its value back.
     generation: u64,
     entries: HashMap<K, Arc<V>>,
+    /// What is being loaded, with a channel that closes when that is over.
+    loading: HashMap<K, watch::Receiver<()>>,
+}
+
+/// The one who loads an entry, for all who want it.
+struct Leading<'a, K: Hash + Eq + Clone, V> {
+    snapshot: &'a Snapshot<K, V>,
+    key: K,
+    _until_over: watch::Sender<()>,
+}
+
+impl<K: Hash + Eq + Clone, V> Drop for Leading<'_, K, V> {
+    fn drop(&mut self) {
+        let mut shard = self.snapshot.shard(&self.key).write().unwrap_or_else(PoisonError::into_inner);
+        shard.loading.remove(&self.key);
+    }
 }
 
 impl<K: Hash + Eq + Clone, V> Default for Snapshot<K, V> {
@@ -31,7 +49,7 @@ impl<K: Hash + Eq + Clone, V> Default for Snapshot<K, V> {
 impl<K: Hash + Eq + Clone, V> Snapshot<K, V> {
     /// For 64 times as many entries.
     pub fn with_room(entries_per_shard: usize) -> Self {
-        let empty = || RwLock::new(Shard { generation: 0, entries: HashMap::new() });
+        let empty = || RwLock::new(Shard { generation: 0, entries: HashMap::new(), loading: HashMap::new() });
         Self { shards: (0..SHARDS).map(|_| empty()).collect(), entries_per_shard, hasher: RandomState::new() }
     }
 
@@ -44,6 +62,17 @@ impl<K: Hash + Eq + Clone, V> Snapshot<K, V> {
     where
         F: Future<Output = Result<Option<V>, E>>,
     {
+        if let Some(value) = self.known(key) {
+            return Ok(Some(value));
+        }
+        let _leading = match self.lead_or_follow(key) {
+            Ok(leading) => Some(leading),
+            Err(mut over) => {
+                // An error is how it ends. Who finds nothing then was out of luck, and asks alone.
+                let _ = over.changed().await;
+                None
+            }
+        };
         loop {
             let before = {
                 let shard = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
@@ -63,6 +92,16 @@ impl<K: Hash + Eq + Clone, V> Snapshot<K, V> {
             }
             return Ok(loaded);
         }
+    }
+
+    fn lead_or_follow(&self, key: &K) -> Result<Leading<'_, K, V>, watch::Receiver<()>> {
+        let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(over) = shard.loading.get(key) {
+            return Err(over.clone());
+        }
+        let (until_over, over) = watch::channel(());
+        shard.loading.insert(key.clone(), over);
+        Ok(Leading { snapshot: self, key: key.clone(), _until_over: until_over })
     }
 
     /// Looks at every known entry.
@@ -133,6 +172,25 @@ mod tests {
         };
         assert_eq!(*snapshot.get(&1, load).await.unwrap().unwrap(), 1);
         assert_eq!(snapshot.known(&1).as_deref(), Some(&1));
+    }
+
+    #[tokio::test]
+    async fn many_who_miss_at_once_load_once_unless_the_first_is_out_of_luck() {
+        let snapshot = Snapshot::<u32, u32>::default();
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            tokio::task::yield_now().await;
+            let round = loads.fetch_add(1, Ordering::SeqCst);
+            if round == 0 { Err("away") } else { Ok(Some(round)) }
+        };
+        let all = futures_util::future::join_all((0..20).map(|_| snapshot.get(&1, load))).await;
+        assert_eq!(all.iter().filter(|found| found.is_err()).count(), 1);
+        assert_eq!(snapshot.get(&1, load).await.unwrap().as_deref(), snapshot.known(&1).as_deref());
+        snapshot.forget(&1);
+        loads.store(7, Ordering::SeqCst);
+        let all = futures_util::future::join_all((0..20).map(|_| snapshot.get(&1, load))).await;
+        assert!(all.iter().all(|found| matches!(found, Ok(Some(value)) if **value == 7)), "{all:?}");
+        assert_eq!(loads.load(Ordering::SeqCst), 8);
     }
 
     #[tokio::test]

@@ -3,8 +3,9 @@
 //!
 //! What was spent is what the log's roll-ups say, plus what has been settled here and is not in them yet. Reading the
 //! roll-ups and writing rows take turns (`gate`), so that a row is never missed or counted twice in between. On
-//! PostgreSQL other nodes write too: what they spent is seen within a second of being stored.
+//! PostgreSQL other nodes spend too: each leases from the store what it may have outstanding (`leases`).
 
+mod leases;
 mod state;
 
 use std::collections::{HashMap, HashSet};
@@ -22,6 +23,7 @@ use gateway_store::{Db, StoreError, budgets as store, events, logs};
 use tokio::sync::{Mutex, Notify};
 
 use crate::app::App;
+pub use leases::hold;
 use state::{Due, Read};
 pub use state::{OrgBudgets, Refused, Reservation};
 
@@ -39,7 +41,7 @@ pub struct Budgets {
     known: RwLock<HashMap<OrgId, Arc<OrgBudgets>>>,
     /// Held while rows are written, and while what was spent is read.
     gate: Mutex<()>,
-    /// A limit was reached.
+    /// A limit was reached, or a lease has to be noted.
     bell: Arc<Notify>,
 }
 
@@ -52,9 +54,16 @@ impl Budgets {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    fn entry(&self, org: OrgId) -> Arc<OrgBudgets> {
+    /// Another node needs money of this organization's budgets that may lie idle here.
+    pub fn recall(&self, org: OrgId) {
+        if let Some(org) = self.known(org) {
+            org.recall();
+        }
+    }
+
+    fn entry(&self, org: OrgId, is_shared: bool) -> Arc<OrgBudgets> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(OrgBudgets::new(org, Arc::clone(&self.bell)));
+        let new = || Arc::new(OrgBudgets::new(org, Arc::clone(&self.bell), is_shared));
         Arc::clone(known.entry(org).or_insert_with(new))
     }
 
@@ -92,7 +101,18 @@ pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, Stor
     if app.budgets.known(org).is_none() && !store::any(&app.db, org).await? {
         return Ok(None);
     }
+    let readings = app.budgets.known(org).map_or(0, |known| known.readings());
     let _turn = app.budgets.gate.lock().await;
+    let known = app.budgets.entry(org, app.logs.dialect() == Dialect::Postgres);
+    // Many who come at once read once.
+    if !known.was_read_after(readings) {
+        known.begins_reading();
+        known.replace(read(app, org).await?, app.clock.now());
+    }
+    Ok((!known.is_empty()).then_some(known))
+}
+
+async fn read(app: &App, org: OrgId) -> Result<Read, StoreError> {
     let budgets = store::all(&app.db, org).await?;
     let now = app.clock.now();
     let starts = budgets.iter().map(|budget| budget.period.start_of(now)).min().unwrap_or(now);
@@ -102,9 +122,7 @@ pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, Stor
     let parts =
         if ids.is_empty() { Vec::new() } else { logs::spend_of(&app.logs, org, starts, &ids).await? };
     let told = store::notices(&app.db, org, starts).await?;
-    let known = app.budgets.entry(org);
-    known.replace(Read { budgets, whole, parts, told }, now);
-    Ok((!known.is_empty()).then_some(known))
+    Ok(Read { budgets, whole, parts, told })
 }
 
 /// Those whose spending is told apart.
@@ -117,21 +135,14 @@ fn ids(budgets: &[Budget]) -> Vec<String> {
     budgets.iter().flat_map(of).collect()
 }
 
-/// The organization's budgets were changed: the very next request sees it.
-pub async fn changed(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, StoreError> {
-    let loaded = load(app, org).await;
-    app.access.forget_org(org);
-    loaded
-}
-
-/// Tells of limits that were reached, and keeps memory close to the store.
+/// Tells of limits that were reached, gives idle money back, and keeps memory close to the store.
 pub async fn run(app: Arc<App>) {
     let mut is_loaded = false;
     loop {
         let bell = async {
             tokio::select! {
                 () = app.budgets.bell.notified() => {}
-                () = app.stopping() => {}
+                () = app.drained() => {}
             }
         };
         let _ = tokio::time::timeout(TICK, bell).await;
@@ -141,6 +152,9 @@ pub async fn run(app: Arc<App>) {
             if let Err(error) = tell(&app, &org).await {
                 tracing::debug!(%error, "a budget's event waits");
             }
+            if let Err(error) = leases::note(&app, &org).await {
+                tracing::debug!(%error, "a lease of money could not be noted");
+            }
             if is_due(&app, &org)
                 && let Err(error) = load(&app, org.id()).await
             {
@@ -148,7 +162,7 @@ pub async fn run(app: Arc<App>) {
             }
         }
         app.budgets.prune();
-        if app.is_stopping() {
+        if app.is_drained() {
             return;
         }
     }

@@ -1,7 +1,11 @@
 //! One organization's budgets in memory: what is stored as spent, what was settled since, what is held for calls under
-//! way.
+//! way, and what of it this node has leased from the store where other nodes spend too (`lease`).
+
+mod lease;
+mod reservation;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::budget::{Budget, Kind, Spender};
@@ -13,6 +17,8 @@ use gateway_store::budgets::Notice;
 use gateway_store::logs::DaySpend;
 use tokio::sync::Notify;
 
+pub use reservation::Reservation;
+
 /// Rows that are remembered one by one; more of them are only added up.
 const MOST_RECENT: usize = 100_000;
 
@@ -20,6 +26,12 @@ pub struct OrgBudgets {
     org: OrgId,
     state: Mutex<State>,
     bell: Arc<Notify>,
+    /// Other nodes spend of the same money: what is outstanding here must be leased.
+    is_shared: bool,
+    /// The store could not be asked for a lease when there were so many nodes. 0: it can.
+    alone_among: AtomicU64,
+    /// Another node needs what is leased here and not needed.
+    is_recalled: AtomicBool,
 }
 
 struct State {
@@ -30,6 +42,13 @@ struct State {
     stored: usize,
     read_at: Timestamp,
     used_at: Timestamp,
+    /// Readings of the store: how many were begun, and the last that was finished.
+    begun: u64,
+    read: u64,
+    /// The last reading that found no money left, and of which budget.
+    refused: Option<(u64, BudgetId)>,
+    /// When other nodes were last asked to give back what they do not need.
+    recalled_at: Timestamp,
 }
 
 struct Line {
@@ -41,6 +60,11 @@ struct Line {
     /// Of the rows settled since, those of this period that count here.
     recent: i64,
     reserved: i64,
+    /// Of `recent`, what is not in the store yet.
+    unstored: i64,
+    /// How much may be outstanding here, and whether the store has been told that it is less or more by now.
+    leased: i64,
+    is_noted: bool,
     told: Vec<Kind>,
 }
 
@@ -77,21 +101,41 @@ pub struct Refused {
     pub is_held: bool,
 }
 
-/// What a call may cost, held until it has ended. Given back when it is dropped.
-pub struct Reservation {
-    org: Arc<OrgBudgets>,
-    spender: Spender,
-    amount: i64,
-    /// The budgets that it counts against, with the period.
-    lines: Vec<(BudgetId, Timestamp)>,
+/// Why nothing was held.
+pub enum Denied {
+    Refused(Box<Refused>),
+    /// What is leased does not cover it: the store has to be asked.
+    Short,
+}
+
+impl From<Box<Refused>> for Denied {
+    fn from(refused: Box<Refused>) -> Self {
+        Self::Refused(refused)
+    }
 }
 
 impl OrgBudgets {
-    pub fn new(org: OrgId, bell: Arc<Notify>) -> Self {
+    pub fn new(org: OrgId, bell: Arc<Notify>, is_shared: bool) -> Self {
         let never = Timestamp(i64::MIN / 2);
-        let state =
-            State { lines: Vec::new(), recent: HashMap::new(), stored: 0, read_at: never, used_at: never };
-        Self { org, state: Mutex::new(state), bell }
+        let state = State {
+            lines: Vec::new(),
+            recent: HashMap::new(),
+            stored: 0,
+            read_at: never,
+            used_at: never,
+            begun: 0,
+            read: 0,
+            refused: None,
+            recalled_at: never,
+        };
+        Self {
+            org,
+            state: Mutex::new(state),
+            bell,
+            is_shared,
+            alone_among: AtomicU64::default(),
+            is_recalled: AtomicBool::default(),
+        }
     }
 
     pub fn id(&self) -> OrgId {
@@ -108,25 +152,40 @@ impl OrgBudgets {
         spender: Spender,
         amount: i64,
         now: Timestamp,
+    ) -> Result<Option<Reservation>, Denied> {
+        let mut state = self.lock();
+        state.check(spender, now)?;
+        match self.alone_among() {
+            Some(nodes) => state.check_part(spender, nodes)?,
+            None if self.is_shared && state.covering(spender).any(|line| !line.has_leased(amount)) => {
+                return Err(Denied::Short);
+            }
+            None => {}
+        }
+        Ok(self.hold(&mut state, spender, amount))
+    }
+
+    /// The same by what is known here, as one of so many nodes.
+    pub fn reserve_alone(
+        self: &Arc<Self>,
+        spender: Spender,
+        amount: i64,
+        nodes: u64,
+        now: Timestamp,
     ) -> Result<Option<Reservation>, Box<Refused>> {
         let mut state = self.lock();
-        state.used_at = now;
-        state.roll(now);
-        let covering = || state.lines.iter().filter(|line| line.budget.covers(&spender));
-        if let Some(line) = covering().find(|line| !line.budget.allows(line.spent(), line.reserved)) {
-            let is_held = line.budget.allows(line.spent(), 0);
-            let refused = Refused { budget: line.budget.clone(), resets_at: line.ends_at, is_held };
-            return Err(Box::new(refused));
-        }
+        state.check(spender, now)?;
+        state.check_part(spender, nodes)?;
+        Ok(self.hold(&mut state, spender, amount))
+    }
+
+    fn hold(self: &Arc<Self>, state: &mut State, spender: Spender, amount: i64) -> Option<Reservation> {
         let mut lines = Vec::new();
         for line in state.lines.iter_mut().filter(|line| line.budget.covers(&spender)) {
             line.reserved = line.reserved.saturating_add(amount);
             lines.push((line.budget.id, line.starts_at));
         }
-        drop(state);
-        let held = Reservation { org: Arc::clone(self), spender, amount, lines };
-        // One that is dropped here has nothing to give back.
-        Ok((!held.lines.is_empty()).then_some(held))
+        (!lines.is_empty()).then(|| Reservation { org: Arc::clone(self), spender, amount, lines })
     }
 
     /// A row is in the store. What others report of calls made elsewhere is no spending of ours: whoever may report could
@@ -138,9 +197,10 @@ impl OrgBudgets {
         let cost = row.cost_usd.map_or(0, cost_units);
         let mut state = self.lock();
         state.roll(now);
-        if let Some(recent) = state.recent.get_mut(&row.id) {
-            let was_stored = std::mem::replace(&mut recent.is_stored, true);
-            state.stored += usize::from(!was_stored);
+        if state.is_stored_now(row.id) {
+            if self.is_shared {
+                self.bell.notify_one();
+            }
             return;
         }
         let spender = Spender { key: row.key_id, app: row.app_id, team: row.team_id };
@@ -151,15 +211,31 @@ impl OrgBudgets {
         }
     }
 
+    /// How many readings of the store were begun so far.
+    pub fn readings(&self) -> u64 {
+        self.lock().begun
+    }
+
+    pub fn begins_reading(&self) {
+        self.lock().begun += 1;
+    }
+
+    /// Was the store read by somebody who began after so many readings?
+    pub fn was_read_after(&self, readings: u64) -> bool {
+        self.lock().read > readings
+    }
+
     /// The store was read while no row was being written. Calls under way keep what is held for them.
     pub fn replace(&self, read: Read, now: Timestamp) {
         let Read { budgets, whole, parts, told } = read;
         let mut state = self.lock();
         state.roll(now);
         state.recent.retain(|_, recent| !recent.is_stored);
-        (state.stored, state.read_at) = (0, now);
-        let before: HashMap<BudgetId, (Timestamp, i64)> =
-            state.lines.iter().map(|line| (line.budget.id, (line.starts_at, line.reserved))).collect();
+        (state.stored, state.read_at, state.read) = (0, now, state.begun);
+        let mut before: HashMap<(BudgetId, Timestamp), Line> = std::mem::take(&mut state.lines)
+            .into_iter()
+            .map(|line| ((line.budget.id, line.starts_at), line))
+            .collect();
         let made = budgets.into_iter().map(|budget| {
             let starts_at = budget.period.start_of(now);
             let spending =
@@ -173,12 +249,25 @@ impl OrgBudgets {
                     && period == budget.period.as_str()
             };
             let told = told.iter().filter(is_own).map(|(notice, _)| notice.kind).collect();
-            let reserved =
-                before.get(&budget.id).filter(|(since, _)| *since == starts_at).map_or(0, |line| line.1);
-            Line { starts_at, ends_at: budget.period.end_of(now), stored, recent: 0, reserved, told, budget }
+            let before = before.remove(&(budget.id, starts_at));
+            let same_limit = before.as_ref().is_some_and(|line| line.budget.hard_limit == budget.hard_limit);
+            Line {
+                starts_at,
+                ends_at: budget.period.end_of(now),
+                stored,
+                recent: 0,
+                reserved: before.as_ref().map_or(0, |line| line.reserved),
+                unstored: 0,
+                // What was leased of another limit may be more than there is now.
+                leased: before.as_ref().filter(|_| same_limit).map_or(0, |line| line.leased),
+                is_noted: before.as_ref().is_none_or(|line| same_limit && line.is_noted),
+                told,
+                budget,
+            }
         });
         state.lines = made.collect();
         state.count_recent();
+        self.store_is_back(&mut state);
         self.ring(&state);
     }
 
@@ -225,6 +314,18 @@ impl OrgBudgets {
 }
 
 impl State {
+    fn covering(&self, spender: Spender) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(move |line| line.budget.covers(&spender))
+    }
+
+    /// May this one begin another call, by what is known?
+    fn check(&mut self, spender: Spender, now: Timestamp) -> Result<(), Box<Refused>> {
+        self.used_at = now;
+        self.roll(now);
+        let spent = self.covering(spender).find(|line| !line.budget.allows(line.spent(), line.reserved));
+        spent.map_or(Ok(()), |line| Err(Box::new(line.refused())))
+    }
+
     /// A new period begins with nothing spent in it and nothing held: calls of the period before count there.
     fn roll(&mut self, now: Timestamp) {
         let mut rolled = false;
@@ -232,7 +333,7 @@ impl State {
             let starts_at = line.budget.period.start_of(now);
             if starts_at != line.starts_at {
                 (line.starts_at, line.ends_at) = (starts_at, line.budget.period.end_of(now));
-                (line.stored, line.reserved) = (0, 0);
+                (line.stored, line.reserved, line.leased) = (0, 0, 0);
                 line.told.clear();
                 rolled = true;
             }
@@ -247,6 +348,9 @@ impl State {
         for line in self.lines.iter_mut().filter(|line| line.counts(id, &row)) {
             let sum = if is_full { &mut line.stored } else { &mut line.recent };
             *sum = sum.saturating_add(row.cost);
+            if !row.is_stored && !is_full {
+                line.unstored = line.unstored.saturating_add(row.cost);
+            }
         }
         if !is_full {
             self.stored += usize::from(row.is_stored);
@@ -256,15 +360,39 @@ impl State {
 
     fn count_recent(&mut self) {
         for line in &mut self.lines {
-            let counted = self.recent.iter().filter(|(id, row)| line.counts(**id, row));
-            line.recent = counted.fold(0, |sum: i64, (_, row)| sum.saturating_add(row.cost));
+            let counted =
+                || self.recent.iter().filter(|(id, row)| line.counts(**id, row)).map(|(_, row)| row);
+            let sum = |sum: i64, row: &Recent| sum.saturating_add(row.cost);
+            let (recent, unstored) =
+                (counted().fold(0, sum), counted().filter(|row| !row.is_stored).fold(0, sum));
+            (line.recent, line.unstored) = (recent, unstored);
         }
+    }
+
+    /// A row that was settled here is in the store by now: it is no longer outstanding. False when it was not.
+    fn is_stored_now(&mut self, id: i64) -> bool {
+        let Some(recent) = self.recent.get_mut(&id) else { return false };
+        if std::mem::replace(&mut recent.is_stored, true) {
+            return true;
+        }
+        self.stored += 1;
+        for line in self.lines.iter_mut().filter(|line| line.counts(id, recent)) {
+            line.unstored = line.unstored.saturating_sub(recent.cost);
+            line.leased = line.leased.saturating_sub(recent.cost).max(0);
+            line.is_noted = false;
+        }
+        true
     }
 }
 
 impl Line {
     fn spent(&self) -> i64 {
         self.stored.saturating_add(self.recent)
+    }
+
+    fn refused(&self) -> Refused {
+        let is_held = self.budget.allows(self.spent(), 0);
+        Refused { budget: self.budget.clone(), resets_at: self.ends_at, is_held }
     }
 
     /// A row belongs to the period in which its call began, as it does in the log.
@@ -277,43 +405,6 @@ impl Line {
         self.budget.reached(spent).filter(|(kind, _)| !self.told.contains(kind)).map(move |(kind, limit)| {
             Due { budget: self.budget.clone(), starts_at: self.starts_at, kind, limit, spent }
         })
-    }
-}
-
-impl Reservation {
-    /// The call has ended as this row, at this cost.
-    pub fn settle(&mut self, id: i64, cost: i64, now: Timestamp) {
-        let mut state = self.org.lock();
-        state.roll(now);
-        release(&mut state, self.amount, &self.lines);
-        self.amount = 0;
-        if cost > 0 {
-            state.add(id, Recent { spender: self.spender, cost, is_stored: false });
-            self.org.ring(&state);
-        }
-    }
-
-    /// The least that any of the budgets has left until its hard limit.
-    pub fn remaining(&self) -> Option<i64> {
-        let state = self.org.lock();
-        let covering = state.lines.iter().filter(|line| line.budget.covers(&self.spender));
-        covering.filter_map(|line| line.budget.remaining(line.spent())).min()
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if self.amount > 0 {
-            release(&mut self.org.lock(), self.amount, &self.lines);
-        }
-    }
-}
-
-fn release(state: &mut State, amount: i64, lines: &[(BudgetId, Timestamp)]) {
-    for line in &mut state.lines {
-        if lines.contains(&(line.budget.id, line.starts_at)) {
-            line.reserved = line.reserved.saturating_sub(amount).max(0);
-        }
     }
 }
 

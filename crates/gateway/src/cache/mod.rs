@@ -213,7 +213,8 @@ impl Cache {
         self.apply(&purge)
     }
 
-    fn apply(&self, purge: &Purge) -> u64 {
+    /// The same on this node alone.
+    pub fn apply(&self, purge: &Purge) -> u64 {
         let tenant = self.tenant(purge.org);
         match &purge.scope {
             Scope::All => tenant.purge(None),

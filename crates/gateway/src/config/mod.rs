@@ -49,6 +49,7 @@ pub struct Config {
     pub log_bodies: bool,
     pub log_retention_days: u32,
     pub spool_bytes: u64,
+    pub outage_grace: Duration,
     pub cache_bytes: u64,
     pub prices_file: Option<PathBuf>,
     pub workers: usize,
@@ -151,6 +152,7 @@ impl Config {
             log_bodies: flag(values, "log_bodies")?,
             log_retention_days: small(values, "log_retention_days", 1, 36_500)?,
             spool_bytes: ranged(values, "spool_bytes", 1 << 20, 1 << 50)?,
+            outage_grace: Duration::from_secs(ranged(values, "outage_grace_s", 1, 30 * 86_400)?),
             cache_bytes: ranged(values, "cache_bytes", 1 << 20, 1 << 50)?,
             prices_file: Some(values.get("prices_file").trim())
                 .filter(|path| !path.is_empty())

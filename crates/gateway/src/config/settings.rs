@@ -68,6 +68,11 @@ pub static SETTINGS: &[Setting] = &[
         "1073741824",
         "log rows that wait on disk while the database is away; past it bodies are shed first",
     ),
+    plain(
+        "outage_grace_s",
+        "3600",
+        "how long known keys are still served while PostgreSQL cannot be asked whether they were revoked",
+    ),
     plain("cache_bytes", "67108864", "memory for cached answers of all organizations together"),
     plain("prices_file", "", "a CSV file whose prices go over the built-in ones"),
     plain("workers", "", "threads that carry requests; default one per core"),

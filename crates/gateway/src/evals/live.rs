@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::jobs::judge_live::{JudgeLive, Rows};
 use crate::jobs::{self, Job as _};
 
-/// What another node changed is seen after this long.
+/// Read again after this long, in case word of another node's change was missed.
 const FRESH: Duration = Duration::from_secs(2);
 /// Jobs that may wait; beyond them rows are not judged, and counted.
 const MOST_JOBS: i64 = 1_000;
@@ -34,7 +34,7 @@ pub struct LiveEvals {
 }
 
 impl LiveEvals {
-    /// A definition was changed on this node.
+    /// A definition was changed.
     pub fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

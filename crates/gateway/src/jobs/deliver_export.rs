@@ -36,7 +36,7 @@ const WIDEST: usize = 4;
 const MAKERS: usize = 4;
 /// Longer than a batch can take.
 const LEASE: i64 = 30 * SECOND;
-/// How often a delivery under way looks whether another node has changed its export.
+/// How often a delivery under way looks by itself whether its export was changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bodies in one request; a single row may be larger.
 const BATCH_BYTES: i64 = 4 << 20;
@@ -162,7 +162,9 @@ impl Node<'_> {
             return Ok(None);
         };
         let Some(org) = orgs::find(&app.db, turn.export.org_id).await? else {
-            exports::delete_all_of(&app.quiet_logs, turn.export.org_id).await?;
+            let mut tx = app.quiet_logs.begin().await?;
+            exports::delete_all_of(&mut tx, turn.export.org_id).await?;
+            tx.commit().await?;
             return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
@@ -333,7 +335,7 @@ fn said(sent: &Sent) -> String {
 async fn changed(app: &App, id: ExportId, revision: i64) {
     let mut here = app.export_changes.subscribe();
     loop {
-        // What changes on this node is told; what changes on another is looked up.
+        // Changes are told; should word of one be missed, it is found.
         let _ = tokio::time::timeout(LOOK_EVERY, here.changed()).await;
         match exports::revision(&app.quiet_logs, id).await {
             Ok(Some(found)) if found == revision => {}

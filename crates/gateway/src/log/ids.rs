@@ -9,14 +9,24 @@ const COUNT_BITS: u32 = LOG_ID_LOW_BITS - LOG_ID_NODE_BITS;
 
 /// Makes ids that ascend on this node. When a millisecond has no number left, the next one is begun early.
 pub struct LogIds {
-    node: i64,
+    node: AtomicI64,
     /// Milliseconds and count, without the node.
     last: AtomicI64,
 }
 
 impl LogIds {
-    pub fn new(node: u8) -> Self {
-        Self { node: i64::from(node) % OTEL_NODE, last: AtomicI64::new(0) }
+    pub fn new(node: i64) -> Self {
+        let ids = Self { node: AtomicI64::new(0), last: AtomicI64::new(0) };
+        ids.set_node(node);
+        ids
+    }
+
+    pub fn node(&self) -> i64 {
+        self.node.load(Ordering::Relaxed)
+    }
+
+    pub fn set_node(&self, node: i64) {
+        self.node.store(node % OTEL_NODE, Ordering::Relaxed);
     }
 
     pub fn next(&self, now: Timestamp) -> i64 {
@@ -27,7 +37,7 @@ impl LogIds {
             .unwrap_or_else(|last| last);
         let ticket = (before + 1).max(earliest);
         let (time, count) = (ticket >> COUNT_BITS, ticket & ((1 << COUNT_BITS) - 1));
-        (time << LOG_ID_LOW_BITS) | (self.node << COUNT_BITS) | count
+        (time << LOG_ID_LOW_BITS) | (self.node() << COUNT_BITS) | count
     }
 }
 

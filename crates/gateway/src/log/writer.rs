@@ -34,19 +34,19 @@ const READ_BYTES_AT_EASE: u64 = 256 << 10;
 #[derive(Default)]
 struct Progress(HashMap<PathBuf, u64>);
 
-/// Runs until the service stops, then moves what is left.
+/// Runs until the service has given its last answer, then moves what is left.
 pub async fn run(app: Arc<App>) {
     let mut progress = Progress::default();
     let mut retry = FIRST_RETRY;
     let mut watch = Watch::new(&app);
     loop {
-        let stopping = app.is_stopping();
+        let stopping = app.is_drained();
         match drain(&app, &mut progress, &mut watch).await {
             Ok(()) if stopping => return,
             Ok(()) => {
                 retry = FIRST_RETRY;
                 let tick = if matches!(watch.tempo(&app), Tempo::AtEase(_)) { BUSY_TICK } else { TICK };
-                let _ = tokio::time::timeout(tick, app.stopping()).await;
+                let _ = tokio::time::timeout(tick, app.drained()).await;
             }
             Err(error) if stopping => {
                 tracing::warn!(%error, "log rows stay in the spool until the next start");
@@ -54,7 +54,7 @@ pub async fn run(app: Arc<App>) {
             }
             Err(error) => {
                 tracing::warn!(%error, wait_ms = retry.as_millis(), "log rows wait in the spool");
-                let _ = tokio::time::timeout(retry, app.stopping()).await;
+                let _ = tokio::time::timeout(retry, app.drained()).await;
                 retry = (retry * 2).min(LAST_RETRY);
             }
         }

@@ -59,6 +59,11 @@ impl Prompts {
     pub fn forget_all_of(&self, org: OrgId) {
         self.known.forget_if(|(of, _), _| *of == org);
     }
+
+    /// What is known may be wrong.
+    pub fn forget_everything(&self) {
+        self.known.forget_if(|_, _| true);
+    }
 }
 
 /// The version that is meant, from memory or else from the store. None when there is no such prompt.

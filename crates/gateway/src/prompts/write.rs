@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use crate::app::App;
 use crate::auth::Identity;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 
 /// Saves a template under a name: as the next version where the prompt exists, else as a new prompt. Checks all three.
@@ -64,8 +65,10 @@ pub async fn add_version(
         return Err(problem);
     }
     store::insert_version(&mut tx, id, version, &content, Some(&actor), now).await?;
+    let (namespace, slug) = (name.namespace.to_owned(), name.slug.to_owned());
+    let told = nodes::tell(&mut tx, Change::NewVersion { org, namespace, slug }).await?;
     tx.commit().await?;
-    app.prompts.forget_latest(org, name.namespace, name.slug);
+    told.committed(app);
     Ok(Some(Prompt {
         id,
         namespace: name.namespace.into(),

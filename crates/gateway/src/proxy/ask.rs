@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::body::Inbound;
 use super::target::{self, Target};
 use crate::app::App;
-use crate::auth::{self, Denied, Identity, Who};
+use crate::auth::{self, Identity, Who};
 use crate::problem::{Outcome, Problem};
 
 /// An answer longer than this is not taken in whole.
@@ -146,7 +146,7 @@ async fn send(
 ) -> Outcome<Streaming> {
     let mut identity = identity.clone();
     if !question.is_counted {
-        auth::count(app, &mut identity).map_err(|denied| too_many(app, denied))?;
+        auth::count(app, &mut identity).await?;
     }
     find(app, &identity, &question.provider)?;
     if stream {
@@ -218,15 +218,4 @@ fn as_field(mut problem: Problem) -> Problem {
         problem.message = format!("provider: {rest}").into();
     }
     problem
-}
-
-fn too_many(app: &App, denied: Denied) -> Problem {
-    match denied {
-        Denied::RateLimited(verdict) => Problem::rate_limited(
-            verdict,
-            app.clock.now(),
-            "too many requests in this minute; see Retry-After",
-        ),
-        Denied::Missing | Denied::Invalid | Denied::Unavailable => Problem::unavailable(),
-    }
 }

@@ -33,18 +33,20 @@ pub struct Inbound {
     pieces: Vec<Bytes>,
     length: usize,
     rest: Option<Incoming>,
+    /// What went wrong while nobody needed the body yet.
+    broken: Option<Problem>,
     limit: usize,
 }
 
 impl Inbound {
     pub fn new(incoming: Incoming, limit: usize) -> Self {
         let rest = if incoming.is_end_stream() { None } else { Some(incoming) };
-        Self { pieces: Vec::new(), length: 0, rest, limit }
+        Self { pieces: Vec::new(), length: 0, rest, broken: None, limit }
     }
 
     /// A body of our own making.
     pub fn whole(body: Bytes, limit: usize) -> Self {
-        Self { length: body.len(), pieces: vec![body], rest: None, limit }
+        Self { length: body.len(), pieces: vec![body], rest: None, broken: None, limit }
     }
 
     /// The length that was announced is beyond the limit.
@@ -67,6 +69,18 @@ impl Inbound {
     /// The first piece: all that there is to see in the usual case.
     pub fn seen(&self) -> &[u8] {
         self.pieces.first().map_or(&[], |piece| piece)
+    }
+
+    /// Waits for something else, and reads the first piece beside it when that takes its time.
+    pub async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let read = tokio::select! {
+            biased;
+            done = &mut work => return done,
+            read = self.read_piece() => read,
+        };
+        self.broken = read.err();
+        work.await
     }
 
     /// Reads until what the gateway needs is known, or there is nothing more. `whole`: to the end, because a second
@@ -145,6 +159,9 @@ impl Inbound {
 
     /// One more piece; false at the end.
     async fn read_piece(&mut self) -> Outcome<bool> {
+        if let Some(problem) = self.broken.take() {
+            return Err(problem);
+        }
         let Some(rest) = &mut self.rest else { return Ok(false) };
         let frame = tokio::time::timeout(SILENCE, rest.frame()).await;
         let Ok(frame) = frame else {

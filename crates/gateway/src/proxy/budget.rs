@@ -1,6 +1,8 @@
 //! Budgets as a stage of the proxy: what a call may cost is held before it is made, in every budget that it counts
 //! against; the record settles it when the call has ended.
 
+use std::sync::Arc;
+
 use gateway_core::budget::{Asked, most};
 use gateway_core::totals::cost_decimal;
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -9,14 +11,14 @@ use super::body::Inbound;
 use super::call::Call;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::budgets::{Refused, Reservation};
+use crate::budgets::{self, Refused, Reservation};
 use crate::problem::{Outcome, Problem};
 
 const REMAINING: HeaderName = HeaderName::from_static("x-gateway-budget-remaining");
 
 /// None when no budget covers the caller.
-pub fn reserve(
-    app: &App,
+pub async fn reserve(
+    app: &Arc<App>,
     identity: &Identity,
     call: &Call,
     inbound: &Inbound,
@@ -29,7 +31,7 @@ pub fn reserve(
         app.prices.find(hop.target.kind.name, model)
     });
     let amount = prices.map(|price| most(price, &asked)).max().unwrap_or(0);
-    budgets.reserve(identity.spender(), amount, app.clock.now()).map_err(|refused| exceeded(&refused))
+    budgets::hold(app, budgets, identity.spender(), amount).await.map_err(|refused| exceeded(&refused))
 }
 
 /// What is left, in USD.

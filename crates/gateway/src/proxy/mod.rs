@@ -35,9 +35,9 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use crate::app::App;
-use crate::auth::Identity;
+use crate::auth::{self, Identity};
 use crate::cache::Mode;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{Outcome, Problem, rate_headers};
 use crate::prompts;
 use ask::Origin;
 use body::{Inbound, Payload};
@@ -54,17 +54,22 @@ pub struct Worker {
     pub clients: Clients,
 }
 
-/// Forwards a request of an authenticated caller to the provider that it names.
+/// Forwards a request of an authenticated caller to the provider that it names, once it is counted.
 pub async fn forward(
     app: &Arc<App>,
     worker: &Worker,
-    identity: &Identity,
+    identity: &mut Identity,
     request_id: &HeaderValue,
     request: Request<Incoming>,
 ) -> Outcome<Response> {
     let (head, incoming) = request.into_parts();
-    let inbound = Inbound::new(incoming, app.config.max_body_bytes);
-    run(app, worker, identity, request_id, &head, inbound, Origin::default()).await
+    let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    inbound.meanwhile(auth::count(app, identity)).await?;
+    let response = run(app, worker, identity, request_id, &head, inbound, Origin::default()).await;
+    response.map_err(|mut problem| {
+        problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
+        problem
+    })
 }
 
 /// The stages, for whoever asks.
@@ -86,7 +91,7 @@ async fn run(
     call.settle_stream();
     plan::plan(app, identity, &mut call)?;
     admit::check_scopes(identity, &call, head)?;
-    let held = budget::reserve(app, identity, &call, &inbound)?;
+    let held = budget::reserve(app, identity, &call, &inbound).await?;
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
     record.came_from(origin);
     record.holds(held);

@@ -111,6 +111,28 @@ async fn a_database_that_falls_silent_holds_up_nobody_for_long() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn known_keys_are_served_only_so_long_without_the_database() {
+    let (it, forwarder) = start(&[("GATEWAY_OUTAGE_GRACE_S", "2")]).await;
+    it.chat(&body()).send().await.expect(200);
+    forwarder.cut();
+    it.chat(&body()).send().await.expect(200);
+    let began = Instant::now();
+    loop {
+        let answer = it.chat(&body()).send().await;
+        if answer.status == 503 {
+            answer.expect_error(503, "unavailable");
+            break;
+        }
+        assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
+        assert!(began.elapsed() < Duration::from_secs(15));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    forwarder.open();
+    it.chat(&body()).send().await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
     let (it, forwarder) = start(&[("GATEWAY_SPOOL_BYTES", "1048576")]).await;
     let long = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "x".repeat(200_000)}]})

@@ -21,6 +21,7 @@ use super::route::{Area, Operation, Output};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals as judging;
+use crate::nodes::{self, Change};
 use crate::problem::{Outcome, Problem};
 use view::{EvalView, ResultView};
 
@@ -125,8 +126,9 @@ async fn create(
     };
     let mut tx = app.db.begin().await?;
     evals::insert(&mut tx, &eval).await?;
+    let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
     tx.commit().await?;
-    app.live_evals.forget();
+    told.committed(&app);
     Ok(Created(eval.into()))
 }
 
@@ -233,8 +235,9 @@ async fn update(
         ..eval
     };
     evals::update(&mut tx, &eval).await?;
+    let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
     tx.commit().await?;
-    app.live_evals.forget();
+    told.committed(&app);
     Ok(Json(eval.into()))
 }
 
@@ -247,8 +250,9 @@ async fn delete(
     if !evals::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
+    let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
     tx.commit().await?;
-    app.live_evals.forget();
+    told.committed(&app);
     Ok(Deleted::yes())
 }
 

@@ -22,9 +22,8 @@ fn everybody() -> Scope {
 }
 
 fn with(budgets: Vec<Budget>, stored: i64) -> Arc<OrgBudgets> {
-    let org = Arc::new(OrgBudgets::new(Uuid::nil().into(), Arc::default()));
-    let today = now().plus(-DAY / 2);
-    let whole = vec![DaySpend { day: today, spender: Spender::default(), cost: stored }];
+    let org = Arc::new(OrgBudgets::new(Uuid::nil().into(), Arc::default(), false));
+    let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: stored }];
     org.replace(Read { budgets, whole, parts: Vec::new(), told: Vec::new() }, now());
     org
 }
@@ -37,13 +36,19 @@ fn hold(org: &Arc<OrgBudgets>, amount: i64) -> Option<Reservation> {
     org.reserve(Spender::default(), amount, now()).ok().flatten()
 }
 
+fn refused(org: &Arc<OrgBudgets>, amount: i64) -> Refused {
+    match org.reserve(Spender::default(), amount, now()) {
+        Err(Denied::Refused(refused)) => *refused,
+        _ => panic!("it was let in, or a lease is wanted"),
+    }
+}
+
 #[test]
 fn what_is_held_counts_until_it_is_settled_or_dropped() {
     let org = with(vec![budget(1, everybody(), 100)], 40);
     let mut first = hold(&org, 50).unwrap();
     let second = hold(&org, 50).unwrap();
-    let refused = org.reserve(Spender::default(), 1, now()).err().unwrap();
-    assert!(refused.is_held);
+    assert!(refused(&org, 1).is_held);
     drop(second);
     let third = hold(&org, 50).unwrap();
     assert_eq!(third.remaining(), Some(60), "what is held is not spent");
@@ -52,7 +57,7 @@ fn what_is_held_counts_until_it_is_settled_or_dropped() {
     assert_eq!(spent(&org, 1, now()), 50);
     let mut last = hold(&org, 1).unwrap();
     last.settle(first_log_id(now()) + 1, 50, now());
-    assert!(!org.reserve(Spender::default(), 0, now()).err().unwrap().is_held);
+    assert!(!refused(&org, 0).is_held);
 }
 
 #[test]
@@ -80,7 +85,7 @@ fn a_row_counts_once_before_and_after_it_is_stored() {
     org.lock().recent.get_mut(&id).unwrap().is_stored = true;
     let read = |cost| Read {
         budgets: vec![budget(1, everybody(), 100)],
-        whole: vec![DaySpend { day: now().plus(-DAY / 2), spender: Spender::default(), cost }],
+        whole: vec![DaySpend { day: today(), spender: Spender::default(), cost }],
         parts: Vec::new(),
         told: Vec::new(),
     };
@@ -116,11 +121,100 @@ fn limits_are_due_once_in_a_period() {
     assert_eq!(kinds(now()), [(Kind::Exceeded, 110)]);
     org.told(&org.due(now()));
     let told = vec![(
-        Notice { budget: Uuid::from_u128(1).into(), starts_at: now().plus(-DAY / 2), kind: Kind::Warning },
+        Notice { budget: Uuid::from_u128(1).into(), starts_at: today(), kind: Kind::Warning },
         "daily".to_owned(),
     )];
-    let whole = vec![DaySpend { day: now().plus(-DAY / 2), spender: Spender::default(), cost: 110 }];
+    let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 110 }];
     let fresh = with(Vec::new(), 0);
     fresh.replace(Read { budgets: vec![budget(1, everybody(), 100)], whole, parts: Vec::new(), told }, now());
     assert_eq!(fresh.due(now()).len(), 1, "what the store knows to be told is not told again");
+}
+
+fn shared(limit: i64, stored: i64) -> Arc<OrgBudgets> {
+    let org = Arc::new(OrgBudgets::new(Uuid::nil().into(), Arc::default(), true));
+    let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: stored }];
+    let budgets = vec![budget(1, everybody(), limit)];
+    org.replace(Read { budgets, whole, parts: Vec::new(), told: Vec::new() }, now());
+    org
+}
+
+fn today() -> Timestamp {
+    now().plus(-DAY / 2)
+}
+
+/// Leases what a call of this amount needs, while others have leased so much.
+fn lease(org: &OrgBudgets, amount: i64, others: i64) -> Option<i64> {
+    let others = HashMap::from([((Uuid::from_u128(1).into(), today()), others)]);
+    let leases = org.plan(Spender::default(), amount, &others, 2, now()).ok()?;
+    org.granted(&leases);
+    Some(leases[0].amount)
+}
+
+fn is_short(org: &Arc<OrgBudgets>, amount: i64) -> bool {
+    matches!(org.reserve(Spender::default(), amount, now()), Err(Denied::Short))
+}
+
+#[test]
+fn where_money_is_shared_only_what_is_leased_is_held() {
+    let org = shared(1_000, 200);
+    assert!(is_short(&org, 10));
+    assert_eq!(lease(&org, 10, 0), Some(100), "an eighth of what is left");
+    let held = hold(&org, 90).unwrap();
+    assert!(is_short(&org, 11));
+    assert_eq!(lease(&org, 60, 0), Some(90 + 88), "and of what is left then");
+    drop(held);
+    // What is leased stays so until somebody needs it or nobody has called for a while.
+    assert!(!is_short(&org, 178));
+    assert!(!org.has_to_note(now()));
+    let noted = |at| org.to_note(at).iter().map(|lease| lease.amount).collect::<Vec<_>>();
+    org.recall();
+    assert_eq!(noted(now()), [0]);
+    assert!(is_short(&org, 1));
+    assert_eq!(lease(&org, 10, 0), Some(100));
+    assert_eq!(noted(now().plus(1_000)), [0_i64; 0]);
+    assert_eq!(noted(now().plus(3_000)), [0]);
+}
+
+#[test]
+fn what_others_have_leased_is_spoken_for() {
+    let org = shared(1_000, 200);
+    assert_eq!(lease(&org, 50, 790), Some(50), "there is money left, so one more call may begin");
+    let held = hold(&org, 50).unwrap();
+    assert_eq!(lease(&org, 1, 790), None);
+    drop(held);
+    assert!(org.refused_after(org.readings(), Spender::default()).is_none(), "who comes later asks again");
+    let before = org.readings();
+    org.begins_reading();
+    let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 200 }];
+    let read =
+        Read { budgets: vec![budget(1, everybody(), 1_000)], whole, parts: Vec::new(), told: Vec::new() };
+    org.replace(read, now());
+    assert!(org.was_read_after(before) && !org.was_read_after(org.readings()));
+    assert_eq!(lease(&org, 60, 800), None);
+    assert!(org.refused_after(before, Spender::default()).unwrap().is_held);
+}
+
+#[test]
+fn what_was_spent_leaves_the_lease_when_it_is_stored() {
+    let org = shared(1_000, 0);
+    assert_eq!(lease(&org, 10, 0), Some(125));
+    let id = first_log_id(now());
+    // A call that costs more than was held for it is leased in any case.
+    hold(&org, 10).unwrap().settle(id, 300, now());
+    let noted = |org: &OrgBudgets| org.to_note(now()).iter().map(|lease| lease.amount).collect::<Vec<_>>();
+    assert_eq!(noted(&org), [300]);
+    assert!(org.lock().is_stored_now(id));
+    assert_eq!(noted(&org), [0]);
+    // The store was away and may have lost what it knew.
+    org.goes_alone(2);
+    let held = hold(&org, 100).unwrap();
+    assert_eq!(hold(&org, 100).unwrap().remaining(), Some(700));
+    let more = hold(&org, 100).unwrap();
+    assert!(refused(&org, 1).is_held, "the other node has as much");
+    drop((held, more));
+    let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 300 }];
+    let read =
+        Read { budgets: vec![budget(1, everybody(), 1_000)], whole, parts: Vec::new(), told: Vec::new() };
+    org.replace(read, now());
+    assert!(is_short(&org, 1));
 }

@@ -142,6 +142,11 @@ impl TestApp {
 impl Drop for TestApp {
     fn drop(&mut self) {
         self.app.begin_stop();
+        // Nobody waits for it: what still runs goes with the test's runtime.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let app = Arc::clone(&self.app);
+            runtime.spawn(async move { app.finish_stop(Duration::from_secs(5)).await });
+        }
     }
 }
 

@@ -42,6 +42,10 @@ impl Forwarder {
         (forwarder, url.to_string())
     }
 
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub fn open(&self) {
         self.line.send_replace(Line::Open);
     }

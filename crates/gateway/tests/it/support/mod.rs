@@ -1,9 +1,11 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
+mod balancer;
 pub mod chain;
 pub mod check;
 pub mod client;
+mod cluster;
 pub mod data;
 mod evals;
 mod forwarder;
@@ -19,7 +21,9 @@ pub use app::{
     Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,
     fresh_settings,
 };
+pub use balancer::Balancer;
 pub use client::{Answer, Call};
+pub use cluster::{Cluster, chat_at, seen_within};
 pub use forwarder::Forwarder;
 pub use process::{Finished, Served, command, run};
 pub use proxied::{Proxied, all_log_ids, log_id};

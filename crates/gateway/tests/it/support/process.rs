@@ -99,6 +99,11 @@ impl Served {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
+    /// Waits for the end of a service that was told to stop; answers the exit code.
+    pub fn wait_for_end(&mut self) -> Option<i32> {
+        end_of(&mut self.child)
+    }
+
     /// Waits for the end of a service that was told to stop; answers exit code and log.
     pub fn wait(mut self) -> (Option<i32>, String) {
         let code = end_of(&mut self.child);

@@ -1,0 +1,48 @@
+//! The numbers that log ids carry, one for each node, held by a lease. Two nodes never hold the same.
+
+use gateway_core::logs::OTEL_NODE;
+use sqlx::AssertSqlSafe;
+
+use super::SERVER_NOW;
+use crate::row::args;
+use crate::{Db, StoreError};
+
+/// A number is free again when its holder has not renewed it for this long.
+pub const LEASE_MS: i64 = 30_000;
+/// A key of our own for PostgreSQL's advisory locks.
+const LOCK: i64 = 0x6761_7465_7761_7909;
+
+/// Takes a free number; none when all that log ids have room for are held. One that was never held goes first, then the one that has been free for
+/// longest: a node that was cut off may still be using what it held.
+pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
+    let mut tx = db.begin().await?;
+    tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+    let sql = format!(
+        "INSERT INTO nodes (id, holder, kept_until) \
+         SELECT number, $1, {SERVER_NOW} + $2 FROM generate_series(0, $3 - 1) AS number \
+         LEFT JOIN nodes taken ON taken.id = number \
+         WHERE taken.id IS NULL OR taken.kept_until <= {SERVER_NOW} \
+         ORDER BY COALESCE(taken.kept_until, 0), number LIMIT 1 \
+         ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, kept_until = excluded.kept_until \
+         RETURNING id"
+    );
+    let row = tx.opt(AssertSqlSafe(sql), args![holder, LEASE_MS, OTEL_NODE]).await?;
+    tx.commit().await?;
+    row.map(|row| row.get("id")).transpose()
+}
+
+/// Keeps the number for longer, and says how many nodes there are. None when it is another's by now.
+pub async fn renew(db: &Db, id: i64, holder: &str) -> Result<Option<i64>, StoreError> {
+    let sql = format!("UPDATE nodes SET kept_until = {SERVER_NOW} + $3 WHERE id = $1 AND holder = $2");
+    if db.exec(AssertSqlSafe(sql), args![id, holder, LEASE_MS]).await? == 0 {
+        return Ok(None);
+    }
+    let sql = format!("SELECT COUNT(*) AS alive FROM nodes WHERE kept_until > {SERVER_NOW}");
+    db.opt(AssertSqlSafe(sql), Vec::new()).await?.map(|row| row.get("alive")).transpose()
+}
+
+/// Gives the number back.
+pub async fn release(db: &Db, id: i64, holder: &str) -> Result<(), StoreError> {
+    let sql = format!("UPDATE nodes SET kept_until = {SERVER_NOW} WHERE id = $1 AND holder = $2");
+    db.exec(AssertSqlSafe(sql), args![id, holder]).await.map(|_| ())
+}

@@ -1,0 +1,69 @@
+//! The money of budgets, leased to nodes. A node's line says how much it may have outstanding beyond what the log's
+//! roll-ups say; who wants more asks under a lock, so that all nodes together never take more than there is.
+
+use std::collections::HashMap;
+
+use gateway_core::ids::{BudgetId, OrgId};
+use gateway_core::time::Timestamp;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+
+use super::SERVER_NOW;
+use crate::row::args;
+use crate::{Db, StoreError, Tx};
+
+/// Beside the organization's id, so that this lock is no other.
+const SEED: i64 = 0x6761_7465_7761_790a;
+
+/// What a node may have outstanding in the period of a budget that began at `starts_at`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub budget: BudgetId,
+    pub starts_at: Timestamp,
+    pub amount: i64,
+}
+
+/// What was leased to nodes, by budget and beginning of its period.
+pub type Leased = HashMap<(BudgetId, Timestamp), i64>;
+
+/// What the other nodes have leased of an organization's budgets. Nobody else's lease grows until the transaction ends.
+///
+/// Read the roll-ups after this: a node stores what it spent before it lowers its lease, so that in this order nothing is
+/// missed.
+pub async fn of_others(tx: &mut Tx, org: OrgId, node: &str) -> Result<Leased, StoreError> {
+    tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", args![org.to_string(), SEED]).await?;
+    let sql = format!(
+        "SELECT l.budget_id, l.starts_at, CAST(SUM(l.amount) AS BIGINT) AS amount FROM budget_leases l \
+         JOIN budgets b ON b.id = l.budget_id JOIN nodes n ON n.holder = l.node AND n.kept_until > {SERVER_NOW} \
+         WHERE b.org_id = $1 AND l.node <> $2 GROUP BY l.budget_id, l.starts_at"
+    );
+    let rows = tx.all(AssertSqlSafe(sql), args![org, node]).await?;
+    rows.iter().map(|row| Ok(((row.get("budget_id")?, row.get("starts_at")?), row.get("amount")?))).collect()
+}
+
+/// Notes what this node has leased. A budget that is gone has no leases.
+pub async fn write(tx: &mut Tx, node: &str, leases: &[Lease]) -> Result<(), StoreError> {
+    let line = |lease: &Lease| {
+        let Lease { budget, starts_at, amount } = lease;
+        json!({"budget": budget, "starts_at": starts_at.0, "amount": amount})
+    };
+    let leases: Value = leases.iter().map(line).collect();
+    tx.exec(
+        "INSERT INTO budget_leases (budget_id, starts_at, node, amount) SELECT b.id, l.starts_at, $2, l.amount \
+         FROM json_to_recordset(CAST($1 AS json)) AS l(budget text, starts_at bigint, amount bigint) \
+         JOIN budgets b ON b.id = l.budget \
+         ON CONFLICT (budget_id, starts_at, node) DO UPDATE SET amount = excluded.amount",
+        args![leases.to_string(), node],
+    )
+    .await
+    .map(|_| ())
+}
+
+/// Removes lines that say nothing: of nodes that are gone, or of no money.
+pub async fn sweep(db: &Db) -> Result<(), StoreError> {
+    let sql = format!(
+        "DELETE FROM budget_leases WHERE amount = 0 \
+         OR node NOT IN (SELECT holder FROM nodes WHERE kept_until > {SERVER_NOW})"
+    );
+    db.exec(AssertSqlSafe(sql), Vec::new()).await.map(|_| ())
+}
