@@ -144,9 +144,14 @@ pub struct Owed {
 
 /// What waits for an export, in order of the rows, up to a number.
 pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<Owed>, StoreError> {
-    let sql =
-        "SELECT log_id, content FROM export_queue WHERE export_id = $1 ORDER BY log_id, verdict LIMIT $2";
-    let rows = logs.all(sql, args![id, most]).await?;
+    let rows = logs
+        .all(
+            "SELECT q.log_id, q.content, (SELECT CAST(LENGTH(b.request) + LENGTH(b.response) AS BIGINT) FROM log_bodies b \
+             WHERE b.id = q.log_id) AS size FROM export_queue q WHERE q.export_id = $1 \
+             ORDER BY q.log_id, q.verdict LIMIT $2",
+            args![id, most],
+        )
+        .await?;
     rows.iter()
         .map(|row| {
             let content: Option<String> = row.get("content")?;
