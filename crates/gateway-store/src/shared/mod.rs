@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 /// A question that a request can do without: it is left out while Redis is slow.
 pub const QUICK: Duration = Duration::from_millis(50);
 /// A question that has to be answered: who does not in this time is away.
-pub const PATIENT: Duration = Duration::from_secs(1);
+pub const PATIENT: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
