@@ -75,7 +75,7 @@ test('two runs over a dataset are compared: what improved, what regressed', asyn
   await page.getByRole('button', { name: 'Run eval' }).click()
   const dialog = page.getByRole('dialog', { name: 'Run eval on a dataset' })
   await dialog.getByLabel('The answers of a model').check()
-  await dialog.getByLabel('Model').waitFor()
+  await dialog.getByLabel('Model', { exact: true }).waitFor()
   await inspect(page, 'eval-run-on')
   await dialog.getByLabel('What the cases hold').check()
   await dialog.getByRole('button', { name: 'Start run' }).click()

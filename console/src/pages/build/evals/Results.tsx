@@ -80,6 +80,7 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
 
 /** The inputs of the first cases, by the case's id: enough to know what a verdict is about. */
 function useInputs(run: Schemas['EvalRun']): ReadonlyMap<string, string> {
-  const cases = api.useQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: run.dataset_id ?? '' }, query: { version: run.dataset_version, limit: 200 } } }, { enabled: run.dataset_id !== null, staleTime: 60_000, retry: false })
+  // Not the limit of the grid of cases: the same question must not be kept once in pages and once as a whole.
+  const cases = api.useQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: run.dataset_id ?? '' }, query: { version: run.dataset_version, limit: 199 } } }, { enabled: run.dataset_id !== null, staleTime: 60_000, retry: false })
   return useMemo(() => new Map((cases.data?.cases ?? []).map((one) => [one.id, typeof one.input === 'string' ? one.input : JSON.stringify(one.input)])), [cases.data])
 }

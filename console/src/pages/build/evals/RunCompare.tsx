@@ -15,7 +15,8 @@ interface RunCompareProps {
 /** What another run of the same eval judged otherwise. */
 export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
   const now = useNow(30_000)
-  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 50 } } })
+  // Not the limit of the list of runs: the same question must not be kept once in pages and once as a whole.
+  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 100 } } })
   const others = runs.data?.runs.filter((other) => other.id !== run.id && !isRunning(other)) ?? []
   if (others.length === 0 && to === undefined) return null
   return (
