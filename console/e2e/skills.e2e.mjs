@@ -74,6 +74,7 @@ test('a skill is written with a live check, judged by axis, and published only w
   await page.getByRole('button', { name: 'Publish v2' }).click()
   await page.getByText('v2 is on the shelf').waitFor()
   await inspect(page, 'skill')
+  assert.match(await text(page).innerText(), /Write a changelog entry/, 'what was saved stays in the editor')
   await page.getByRole('button', { name: 'Compare v1 with v2' }).click()
   await page.locator('ins').first().waitFor()
   await inspect(page, 'skill-changes')
