@@ -16,6 +16,10 @@ export default defineConfig({
     reportCompressedSize: false,
     manifest: true,
     rolldownOptions: {
+      output: {
+        // Icons that several pages share would be a file each, and a request each.
+        codeSplitting: { groups: [{ name: 'icons', test: /lucide-react/, minShareCount: 2 }] },
+      },
       // Libraries mark files for server rendering, which is not done here.
       onLog: (level, log, handle) => log.code === 'MODULE_LEVEL_DIRECTIVE' || handle(level, log),
     },

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { after, before } from 'node:test'
@@ -99,6 +100,60 @@ export async function chat(gateway, key, { text = 'Hello!', model = 'sandbox-sma
   return { status: response.status, logId: Number(response.headers.get('x-gateway-log-id')) }
 }
 
+/** Many rows at once, by the way that traces of other tools come in; two a second, back from now. */
+export async function fillLogs(gateway, key, count) {
+  const text = (name, stringValue) => ({ key: name, value: { stringValue } })
+  const batch = 2000
+  const began = Date.now()
+  for (let done = 0; done < count; done += batch) {
+    const spans = Array.from({ length: Math.min(batch, count - done) }, (_, at) => {
+      const number = done + at
+      const start = (began - number * 500) * 1e6
+      return {
+        traceId: number.toString(16).padStart(32, '1'),
+        spanId: number.toString(16).padStart(16, '1'),
+        name: 'chat',
+        kind: 3,
+        startTimeUnixNano: String(BigInt(start)),
+        endTimeUnixNano: String(BigInt(start) + 250_000_000n),
+        attributes: [text('gen_ai.operation.name', 'chat'), text('gen_ai.provider.name', 'openai'), text('gen_ai.request.model', ['gpt-4o', 'gpt-4o-mini'][number % 2]), { key: 'gen_ai.usage.input_tokens', value: { intValue: '120' } }, { key: 'gen_ai.usage.output_tokens', value: { intValue: '30' } }],
+      }
+    })
+    const response = await fetch(`${gateway.url}/api/v1/otel/v1/traces`, { method: 'POST', headers: { 'X-Gateway-Key': key, 'Content-Type': 'application/json' }, body: JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans }] }] }) })
+    assert.equal(response.status, 200, await response.text())
+  }
+}
+
+/**
+ * A provider of our own on loopback that answers like OpenAI and reports usage, so that there are prices and costs:
+ * `startGateway(provider.env)`. A user text of `fail` gets a 500.
+ */
+export async function startProvider() {
+  const server = createServer((request, response) => {
+    const chunks = []
+    request.on('data', (chunk) => chunks.push(chunk))
+    request.on('end', () => {
+      const body = JSON.parse(Buffer.concat(chunks).toString() || '{}')
+      const said = body.messages?.at(-1)?.content ?? ''
+      response.setHeader('Content-Type', 'application/json')
+      if (said === 'fail') {
+        response.statusCode = 500
+        response.end(JSON.stringify({ error: { message: 'the model is having a bad day', type: 'server_error' } }))
+        return
+      }
+      const words = `You said ${said.length} characters.`
+      const usage = { prompt_tokens: 1000 + said.length, completion_tokens: 400, total_tokens: 1400 + said.length, prompt_tokens_details: { cached_tokens: 200 }, completion_tokens_details: { reasoning_tokens: 100 } }
+      response.end(JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion', created: 1, model: body.model, choices: [{ index: 0, message: { role: 'assistant', content: words }, finish_reason: 'stop' }], usage }))
+    })
+  })
+  await new Promise((done) => server.listen(0, '127.0.0.1', done))
+  const url = `http://127.0.0.1:${server.address().port}`
+  return {
+    env: { GATEWAY_PROVIDER_OPENAI_BASE_URL: url, GATEWAY_PROVIDER_OPENAI_API_KEY: 'sk-test' },
+    stop: () => new Promise((done) => server.close(done)),
+  }
+}
+
 export async function waitFor(what, check, timeout = 10_000) {
   const end = Date.now() + timeout
   for (;;) {
@@ -132,7 +187,7 @@ export async function openPage(browser, gateway, { person, size = 'wide', theme 
     [person ? JSON.stringify({ token: person.token, email: person.email }) : null, JSON.stringify(prefs)],
   )
   const page = await context.newPage()
-  page.on('console', (message) => message.type() === 'error' && problems.push(message.text()))
+  page.on('console', (message) => message.type() === 'error' && problems.push(`${message.text()} ${message.location().url}`))
   page.on('pageerror', (error) => problems.push(String(error)))
   page.on('request', (request) => {
     if (!request.url().startsWith(gateway.url) && !/^(data|blob):/.test(request.url())) problems.push(`request to ${request.url()}`)
@@ -155,7 +210,7 @@ export async function inspect(page, name) {
     await page.setViewportSize(viewport)
     for (const theme of ['light', 'dark']) {
       await page.emulateMedia({ colorScheme: theme })
-      await page.waitForTimeout(150)
+      await page.waitForTimeout(100)
       await page.screenshot({ path: join(artefacts, `${name}-${size}-${theme}.png`) })
       await expectAccessible(page, `${name} ${size} ${theme}`)
     }
@@ -168,22 +223,28 @@ export async function inspect(page, name) {
 
 export async function expectAccessible(page, name) {
   // Injected by the test protocol, not by the page: the policy of the page stays as it is.
-  await page.evaluate(axeSource)
-  const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }))
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axeSource)
+  const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] }))
   const found = violations.map((violation) => `${violation.impact}: ${violation.id}: ${violation.nodes.map((node) => `${node.html.slice(0, 160)} ${node.any[0]?.message ?? ''}`).join('\n    ')}`)
   assert.deepEqual(found, [], `axe on ${name}`)
 }
 
-/** Before and after all tests of a file: a gateway and a browser. */
-export function setUp(env) {
-  const shared = { gateway: null, browser: null }
+/**
+ * Before and after all tests of a file: a gateway and a browser; then `prepare` makes what its tests share. With
+ * `env: 'provider'` there is a provider with prices too.
+ */
+export function setUp(env, prepare) {
+  const shared = { gateway: null, browser: null, provider: null }
   before(async () => {
-    shared.gateway = await startGateway(env)
+    if (env === 'provider') shared.provider = await startProvider()
+    shared.gateway = await startGateway(shared.provider?.env ?? env)
     shared.browser = await launch()
+    await prepare?.(shared)
   })
   after(async () => {
     await shared.browser?.close()
     await shared.gateway?.stop()
+    await shared.provider?.stop()
   })
   return shared
 }

@@ -65,6 +65,7 @@ test('with the keyboard alone', async () => {
   await page.keyboard.press('ArrowRight')
   await page.getByRole('region', { name: 'TypeScript' }).waitFor()
   await page.keyboard.press('ArrowLeft')
+  await page.getByRole('region', { name: 'Python' }).waitFor()
   await page.keyboard.press('c')
   await waitFor('the copy', async () => (await page.evaluate(() => navigator.clipboard.readText())).startsWith('from openai import OpenAI'))
   page.clean()

@@ -1,7 +1,7 @@
 /** All routes. Each area keeps its own list in `pages/<area>.tsx`. */
 import { createRouter } from '@tanstack/react-router'
 import { parseSearch, stringifySearch } from './lib/search'
-import { authRoutes } from './pages/auth'
+import { accountRoutes, authRoutes } from './pages/auth'
 import { buildRoutes } from './pages/build'
 import { connectRoutes } from './pages/connect'
 import { observeRoutes } from './pages/observe'
@@ -9,7 +9,7 @@ import { orgRoutes } from './pages/org'
 import { rootRoute, shellRoute } from './routes'
 import { Broken } from './shell/Broken'
 
-const tree = rootRoute.addChildren([...authRoutes, shellRoute.addChildren([...observeRoutes, ...buildRoutes, ...connectRoutes, ...orgRoutes])])
+const tree = rootRoute.addChildren([...authRoutes, shellRoute.addChildren([...accountRoutes, ...observeRoutes, ...buildRoutes, ...connectRoutes, ...orgRoutes])])
 
 export const router = createRouter({
   routeTree: tree,

@@ -2,7 +2,6 @@
 //! directory when it starts, so that a change of the console costs no build of the gateway. Without a built console
 //! the gateway builds all the same and serves a page that says so, unless `GATEWAY_REQUIRE_CONSOLE=1` forbids it.
 
-#![expect(clippy::print_stdout, reason = "a build script talks to Cargo on its standard output")]
 #![expect(
     clippy::disallowed_methods,
     reason = "Cargo gives a build script its parameters in the environment"
@@ -33,8 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", fixture.display());
     if is_embedded {
         // A path that is not there would make every build a new one; its parent tells when it appears.
-        let watched = [dist.as_path(), console.as_path()].into_iter().find(|path| path.is_dir());
-        watched.into_iter().for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
+        if let Some(watched) = [&dist, &console].into_iter().find(|path| path.is_dir()) {
+            println!("cargo::rerun-if-changed={}", watched.display());
+        }
     } else {
         println!("cargo::rustc-env=CONSOLE_DIST={}", dist.display());
     }
@@ -51,6 +51,7 @@ fn table(directory: Option<&PathBuf>) -> io::Result<String> {
     };
     let mut text = String::from("&[\n");
     for (name, path) in files {
+        let path = path.display().to_string();
         let _ = writeln!(text, "    ({name:?}, include_bytes!({path:?})),");
     }
     text.push_str("]\n");

@@ -1,5 +1,6 @@
 """The gateway process of the tests, the schemathesis run over it, and the services around it."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -87,3 +88,16 @@ def test_a_wrapper_without_a_server_beside_it_is_no_postgres(tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     assert str(tmp_path) not in load("services").postgres_directories()
+
+
+def test_the_console_is_left_out_where_there_is_no_node_or_an_old_one(tmp_path):
+    (tmp_path / "python3").symlink_to(sys.executable)
+    without = run("scripts/console", "build", PATH=str(tmp_path))
+    for name, version in (("node", "v18.20.1"), ("npm", "10.0.0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / name).chmod(0o755)
+    old = run("scripts/console", "build", PATH=str(tmp_path))
+
+    assert (without.returncode, old.returncode) == (0, 0)
+    assert "Node.js is missing: the web console is left out" in without.stdout
+    assert "Node.js v18.20.1 is older than 20.19: the web console is left out" in old.stdout

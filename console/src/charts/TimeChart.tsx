@@ -158,7 +158,17 @@ function Bars({ series, at, x, y, slot }: { series: TimeSeries[]; at: number | n
 }
 
 function Lines({ series, x, y }: { series: TimeSeries[]; x: (index: number) => number; y: (value: number) => number }): ReactNode {
-  return series.map((one) => <path key={one.name} d={linePath(one.values, x, y)} fill="none" stroke={one.color} strokeWidth={1.5} strokeLinejoin="round" strokeLinecap="round" />)
+  return series.map((one) => (
+    <g key={one.name}>
+      <path d={linePath(one.values, x, y)} fill="none" stroke={one.color} strokeWidth={1.5} strokeLinejoin="round" strokeLinecap="round" />
+      {one.values.map((value, index) => value !== null && isAlone(one.values, index) && <circle key={index} cx={x(index)} cy={y(value)} r={2.5} fill={one.color} />)}
+    </g>
+  ))
+}
+
+/** A value between two gaps makes no line, and would not be seen. */
+function isAlone(values: readonly (number | null)[], index: number): boolean {
+  return (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null
 }
 
 /** Labels at either end must not stick out. */

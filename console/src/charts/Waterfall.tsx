@@ -1,14 +1,14 @@
 /** Where the time of a request went: one bar for each attempt, hatched gaps between them, and a tick where words began. */
 import { type ReactNode, useId } from 'react'
 import { duration } from '../lib/format'
-import { ERROR_COLOR, colorOf } from './colors'
+import { ERROR_COLOR, OTHER_COLOR, colorOf } from './colors'
 import { niceTicks } from './scale'
 import { useWidth } from './useWidth'
 
 export interface Span {
   label: string
-  /** The same name has the same colour everywhere. */
-  colorName: string
+  /** The same name has the same colour everywhere; null is nobody's colour. */
+  colorName: string | null
   startMs: number
   lengthMs: number
   /** Since the request began. */
@@ -63,10 +63,10 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
                 {clipped(span.label, left === 0 ? width : left - 10)}
               </text>
               {gapFrom < span.startMs && <rect x={x(gapFrom)} width={x(span.startMs) - x(gapFrom)} y={top} height={14} fill={`url(#${pattern})`} />}
-              <rect x={x(span.startMs)} width={Math.max(2, x(span.startMs + span.lengthMs) - x(span.startMs))} y={top} height={14} fill={span.failed ? ERROR_COLOR : colorOf(span.colorName)} opacity={span.firstTokenMs == null ? 1 : 0.55} />
+              <rect x={x(span.startMs)} width={Math.max(2, x(span.startMs + span.lengthMs) - x(span.startMs))} y={top} height={14} fill={fillOf(span)} opacity={span.firstTokenMs == null ? 1 : 0.55} />
               {span.firstTokenMs != null && (
                 <>
-                  <rect x={x(span.startMs)} width={Math.max(1, x(span.firstTokenMs) - x(span.startMs))} y={top} height={14} fill={span.failed ? ERROR_COLOR : colorOf(span.colorName)} />
+                  <rect x={x(span.startMs)} width={Math.max(1, x(span.firstTokenMs) - x(span.startMs))} y={top} height={14} fill={fillOf(span)} />
                   <line x1={x(span.firstTokenMs)} x2={x(span.firstTokenMs)} y1={top - 3} y2={top + 17} className="stroke-fg" />
                 </>
               )}
@@ -78,6 +78,11 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
   )
 }
 
+function fillOf(span: Span): string {
+  if (span.failed) return ERROR_COLOR
+  return span.colorName === null ? OTHER_COLOR : colorOf(span.colorName)
+}
+
 function isInside(span: Span, outer: Span): boolean {
   return span.startMs < outer.startMs + outer.lengthMs
 }
@@ -87,7 +92,7 @@ function wordsOf(span: Span): string {
 }
 
 /** Text in a drawing does not shorten itself. */
-function clipped(text: string, width: number): string {
+export function clipped(text: string, width: number): string {
   const most = Math.max(4, Math.floor(width / 7.3))
   return text.length > most ? `${text.slice(0, most - 1)}…` : text
 }

@@ -133,6 +133,12 @@ export function zoneName(zone: Zone): string {
   return zone === 'utc' ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone
 }
 
+/** For pages with charts: where days begin, in words. */
+export function zoneNote(zone: Zone): string {
+  const name = zoneName(zone)
+  return name === 'UTC' ? 'All times are UTC' : `Times are shown in ${name}; days begin at midnight UTC`
+}
+
 /** `just now`, `5 min ago`, `in 3 h`. */
 export function ago(at: string | number | Date | null | undefined, now: number): string {
   if (at == null) return NONE

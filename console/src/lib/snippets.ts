@@ -74,3 +74,10 @@ const answer = await client.chat.completions.create({
 })
 console.log(answer.choices[0].message.content)`
 }
+
+/** A call of the management API, for those who would rather script what a page does. */
+export function apiSnippet(origin: string, path: string, body: unknown): string {
+  return `curl ${origin}/api/v1${path} \\
+  -H "X-Gateway-Key: YOUR_KEY" \\
+  -d '${JSON.stringify(body)}'`
+}

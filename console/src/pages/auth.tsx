@@ -1,7 +1,7 @@
-/** Pages that need no session. */
+/** Pages about the person: signing in and up need no session, the account does. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { text } from '@/lib/search'
-import { rootRoute } from '@/routes'
+import { rootRoute, shellRoute } from '@/routes'
 
 const loginRoute = createRoute({
   getParentRoute: () => rootRoute,
@@ -20,4 +20,11 @@ const inviteRoute = createRoute({
   component: lazyRouteComponent(() => import('./auth/Invite'), 'Invite'),
 })
 
+const accountRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/account',
+  component: lazyRouteComponent(() => import('./auth/Account'), 'Account'),
+})
+
 export const authRoutes = [loginRoute, signupRoute, inviteRoute] as const
+export const accountRoutes = [accountRoute] as const

@@ -1,2 +1,47 @@
 /** The routes of this area, each with its page in `pages/connect/`. */
-export const connectRoutes = [] as const
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { oneOf, text, type RawSearch } from '@/lib/search'
+import { shellRoute } from '@/routes'
+
+const keysRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/keys',
+  component: lazyRouteComponent(() => import('./connect/keys/Keys'), 'Keys'),
+  validateSearch: (search: RawSearch): { q?: string; state?: 'usable' | 'ended' } => ({ q: text(search['q']), state: oneOf(search['state'], ['usable', 'ended']) }),
+})
+const providersRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/providers',
+  component: lazyRouteComponent(() => import('./connect/providers/Providers'), 'Providers'),
+  validateSearch: (search: RawSearch): { q?: string } => ({ q: text(search['q']) }),
+})
+const webhooksRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/webhooks',
+  component: lazyRouteComponent(() => import('./connect/webhooks/Webhooks'), 'Webhooks'),
+})
+
+export interface DeliverySearch {
+  status?: 'pending' | 'delivered' | 'failed'
+  type?: string
+  /** The one whose drawer is open. */
+  delivery?: string
+}
+
+const webhookRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/webhooks/$webhookId',
+  component: lazyRouteComponent(() => import('./connect/webhooks/WebhookDetail'), 'WebhookDetail'),
+  validateSearch: (search: RawSearch): DeliverySearch => ({
+    status: oneOf(search['status'], ['pending', 'delivered', 'failed']),
+    type: text(search['type']),
+    delivery: text(search['delivery']),
+  }),
+})
+const exportsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/exports',
+  component: lazyRouteComponent(() => import('./connect/exports/Exports'), 'Exports'),
+})
+
+export const connectRoutes = [keysRoute, providersRoute, webhooksRoute, webhookRoute, exportsRoute] as const

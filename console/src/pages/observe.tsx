@@ -39,10 +39,5 @@ const usageRoute = createRoute({
   validateSearch: (search: Record<string, unknown>): UsageSearch => readUsageSearch(search),
   component: lazyRouteComponent(() => import('./observe/Usage'), 'Usage'),
 })
-const accountRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/account',
-  component: lazyRouteComponent(() => import('./observe/Account'), 'Account'),
-})
 
-export const observeRoutes = [overviewRoute, startRoute, logsRoute, sessionsRoute, sessionRoute, usageRoute, accountRoute] as const
+export const observeRoutes = [overviewRoute, startRoute, logsRoute, sessionsRoute, sessionRoute, usageRoute] as const

@@ -1,2 +1,31 @@
 /** The routes of this area, each with its page in `pages/org/`. */
-export const orgRoutes = [] as const
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { shellRoute } from '@/routes'
+
+const membersRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/members',
+  component: lazyRouteComponent(() => import('./org/members/Members'), 'Members'),
+})
+const teamsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/teams',
+  component: lazyRouteComponent(() => import('./org/Teams'), 'Teams'),
+})
+const appsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/apps',
+  component: lazyRouteComponent(() => import('./org/Apps'), 'Apps'),
+})
+const budgetsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/budgets',
+  component: lazyRouteComponent(() => import('./org/budgets/Budgets'), 'Budgets'),
+})
+const settingsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/settings',
+  component: lazyRouteComponent(() => import('./org/Settings'), 'Settings'),
+})
+
+export const orgRoutes = [membersRoute, teamsRoute, appsRoute, budgetsRoute, settingsRoute] as const

@@ -30,7 +30,7 @@ export function Help({ onClose }: { onClose(): void }) {
     .map((item): [string, string] => [`g ${item.key}`, item.name])
   return (
     <Dialog open onClose={onClose} title="Keyboard shortcuts" size="lg">
-      <div className="grid gap-6 pb-4 sm:grid-cols-3">
+      <div className="grid gap-6 pb-4 sm:grid-cols-3" role="group" aria-label="Shortcuts" tabIndex={0}>
         <List title="Anywhere" keys={ANYWHERE} />
         <List title="Go to" keys={pages} />
         <div className="flex flex-col gap-6">

@@ -7,20 +7,25 @@ interface CodeProps {
   /** What is copied, where that differs from what is shown: a masked key. */
   copy?: () => string
   label?: string
-  onCopied?: () => void
 }
 
 /** A text in monospace with a button that copies it. */
-export function Code({ code, copy, label = 'Code', onCopied }: CodeProps) {
+export function Code({ code, copy, label = 'Code' }: CodeProps) {
   return (
-    <div className="relative rounded-md border border-line bg-sunken">
-      <pre className="overflow-x-auto p-3 pr-12 leading-relaxed" role="region" tabIndex={0} aria-label={label}>
-        {code}
-      </pre>
-      <div className="absolute top-1.5 right-1.5 rounded-sm bg-sunken">
-        <CopyButton value={copy ?? code} label={`Copy ${label.toLowerCase()}`} onCopied={onCopied} />
+    <div className="flex items-start rounded-md border border-line bg-sunken">
+      <Listing code={code} label={label} />
+      <div className="p-1.5">
+        <CopyButton value={copy ?? code} label={`Copy ${label.toLowerCase()}`} />
       </div>
     </div>
+  )
+}
+
+function Listing({ code, label }: { code: string; label: string }) {
+  return (
+    <pre className="min-w-0 flex-1 overflow-x-auto p-3 leading-relaxed" role="region" tabIndex={0} aria-label={label}>
+      {code}
+    </pre>
   )
 }
 
@@ -34,11 +39,12 @@ export interface Snippet {
 /** The same in several languages. */
 export function Snippets({ label, snippets, onCopied, onChange }: { label: string; snippets: readonly Snippet[]; onCopied?: () => void; onChange?: (name: string) => void }) {
   const [chosen, setChosen] = useState(snippets[0]?.name ?? '')
-  const value = snippets.some((snippet) => snippet.name === chosen) ? chosen : (snippets[0]?.name ?? '')
+  const current = snippets.find((snippet) => snippet.name === chosen) ?? snippets[0]
   return (
     <Tabs
       label={label}
-      value={value}
+      value={current?.name ?? ''}
+      aside={current && <CopyButton value={current.copy ?? current.code} label={`Copy ${current.name}`} text="Copy" onCopied={onCopied} />}
       onChange={(name) => {
         setChosen(name)
         onChange?.(name)
@@ -48,7 +54,9 @@ export function Snippets({ label, snippets, onCopied, onChange }: { label: strin
         label: snippet.name,
         content: (
           <div className="flex flex-col gap-2 pt-3">
-            <Code code={snippet.code} copy={snippet.copy} label={snippet.name} onCopied={onCopied} />
+            <div className="rounded-md border border-line bg-sunken">
+              <Listing code={snippet.code} label={snippet.name} />
+            </div>
             {snippet.note && <p className="text-xs text-muted">{snippet.note}</p>}
           </div>
         ),

@@ -38,6 +38,7 @@ export function CopyButton({ value, label = 'Copy', text, size = 'sm', kind = 'g
         onClick={() => void copy()}
       >
         {text && (copied ? 'Copied' : text)}
+        {text && label.startsWith(text) && <span className="sr-only">{label.slice(text.length)}</span>}
       </Button>
       <span className="sr-only" aria-live="polite">
         {copied ? 'Copied' : ''}

@@ -39,7 +39,7 @@ export function DateRange({ value, onChange }: DateRangeProps) {
       <div className="flex flex-col gap-3 p-2 sm:flex-row">
         <div className="grid w-40 content-start gap-0.5 max-sm:w-full max-sm:grid-cols-2">
           {SPANS.map((span: Span) => (
-            <button key={span} type="button" className="popup-item" aria-pressed={!fixed && (value.range ?? DEFAULT_SPAN) === span} aria-current={!fixed && (value.range ?? DEFAULT_SPAN) === span} onClick={() => choose({ range: span })}>
+            <button key={span} type="button" className="popup-item" aria-current={!fixed && (value.range ?? DEFAULT_SPAN) === span} onClick={() => choose({ range: span })}>
               {SPAN_NAMES[span]}
             </button>
           ))}

@@ -12,6 +12,7 @@ import { useShortcuts } from '@/lib/shortcuts'
 import { Button, ErrorPanel, FilterChips, FilterMenu, Input, Menu, MenuChoice, MenuLabel, MenuLine, NoMatch, Page, SkeletonRows } from '@/ui'
 import { VirtualTable } from '@/ui/VirtualTable'
 import { WithLogDrawer } from './log/LogDrawer'
+import { Announcer } from './logs/Announcer'
 import { logColumns } from './logs/columns'
 import { LiveBadge } from './logs/LiveBadge'
 import { LogsEmpty } from './logs/LogsEmpty'
@@ -32,7 +33,7 @@ export function Logs() {
   const [topKey, setTopKey] = useState(0)
   const [cursor, setCursor] = useState<number | null>(null)
   const searchField = useRef<HTMLInputElement>(null)
-  const { list, rows, waiting, live, state, bounds, showWaiting } = useLogRows(search, paused || !atTop)
+  const { list, rows, waiting, latest, arrived, live, state, bounds, showWaiting } = useLogRows(search, paused || !atTop)
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { staleTime: 60_000 })
   const filters = useFilters(search, keys.data?.keys ?? [])
 
@@ -158,9 +159,11 @@ export function Logs() {
               onEnd={onEnd}
               onTop={onTop}
               topKey={topKey}
+              fresh={(row) => latest.has(row.id)}
               footer={list.isFetchingNextPage ? <SkeletonRows rows={2} height={ROW_HEIGHT[prefs.density]} /> : undefined}
             />
           )}
+          <Announcer arrived={arrived} />
           {waiting.length > 0 && (
             <button type="button" className="chip absolute top-9 left-1/2 z-20 min-h-7 -translate-x-1/2 border-accent bg-accent text-on-accent shadow-float" onClick={jumpToTop}>
               {waiting.length} new

@@ -2,7 +2,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { api } from '@/api/client'
 import { polled } from '@/api/query'
 import { TimeChart } from '@/charts/TimeChart'
-import { compact, duration, money, percent, plural, zoneName } from '@/lib/format'
+import { compact, duration, money, percent, plural, zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { INTERVAL_MS, type Range } from '@/lib/range'
 import { startsOf, statusSeries, topSeries } from '@/lib/series'
@@ -19,7 +19,7 @@ export function Overview() {
   const range = useRange()
   const { zone } = usePrefs()
   return (
-    <Page title="Overview" about={`Buckets begin in UTC; times are shown in ${zoneName(zone)}`}>
+    <Page title="Overview" about={zoneNote(zone)}>
       <Components />
       {ever.isError ? (
         <ErrorPanel error={ever.error} what="the overview" onRetry={() => void ever.refetch()} />
@@ -40,8 +40,8 @@ function Board({ range }: { range: Range }) {
   const { from, to, interval } = range
   const byStatus = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'status' } } }, polled())
   const byModel = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'model' } } }, polled())
-  const failed = [byStatus, byModel].find((query) => query.isError)
-  if (failed) return <ErrorPanel error={failed.error} what="the usage" onRetry={() => void failed.refetch()} />
+  const failed = [byStatus, byModel].filter((query) => query.isError)
+  if (failed[0]) return <ErrorPanel error={failed[0].error} what="the usage" onRetry={() => failed.forEach((query) => void query.refetch())} />
   if (!byStatus.data || !byModel.data) return <Loading />
 
   const buckets = byStatus.data.buckets

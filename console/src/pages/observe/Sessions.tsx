@@ -22,7 +22,7 @@ export function Sessions() {
     'get',
     '/api/v1/sessions',
     { params: { query: { user, provider, from: range.from, to: range.to, limit: 100 } } },
-    { pageParamName: 'cursor', initialPageParam: undefined, getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined, placeholderData: (before) => before },
+    { pageParamName: 'cursor', initialPageParam: null, getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined, placeholderData: (before) => before },
   )
   const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
   const filters: Filter[] = [
@@ -32,7 +32,7 @@ export function Sessions() {
   const set = (name: string, value: string | undefined) => void navigate({ to: '/sessions', search: { ...search, [name]: value } })
   const clear = () => void navigate({ to: '/sessions', search: {} })
   const columns: Column<Session>[] = [
-    { key: 'id', header: 'Session', className: 'max-w-56 truncate', cell: (row) => <code title={row.id}>{row.id}</code> },
+    { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
     { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NONE },
     { key: 'started', header: 'Started', cell: (row) => <time dateTime={row.started_at} title={time(row.started_at, zone, 'full')} className="whitespace-nowrap">{ago(row.started_at, now)}</time> },
     { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at)) },

@@ -1,5 +1,5 @@
 import { getRouteApi } from '@tanstack/react-router'
-import { zoneName } from '@/lib/format'
+import { zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Page, Tabs } from '@/ui'
 import { Prices } from './usage/Prices'
@@ -15,7 +15,7 @@ export function Usage() {
   const { zone } = usePrefs()
   const set = (change: Partial<UsageSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
   return (
-    <Page title="Usage" about={`Days and hours begin in UTC; times are shown in ${zoneName(zone)}`}>
+    <Page title="Usage" about={zoneNote(zone)}>
       <Tabs
         label="View"
         value={search.view ?? 'spend'}

@@ -1,8 +1,8 @@
 //! What a caller says it takes and what it has already: `Accept-Encoding` and `If-None-Match`.
 
 use bytes::Bytes;
-use http::HeaderValue;
-use http::header::GetAll;
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH};
 
 /// How the bytes of a file are packed; the smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +33,13 @@ impl Encoding {
 }
 
 /// The form that the caller likes best, among equals the smallest. A caller that refuses all gets the last, unpacked.
-pub fn preferred<'a>(
-    accepted: GetAll<'_, HeaderValue>,
-    forms: &'a [(Encoding, Bytes)],
-) -> Option<&'a (Encoding, Bytes)> {
-    let wishes: Vec<(&str, u16)> =
-        accepted.iter().filter_map(|value| value.to_str().ok()).flat_map(wishes).collect();
+pub fn preferred<'a>(headers: &HeaderMap, forms: &'a [(Encoding, Bytes)]) -> Option<&'a (Encoding, Bytes)> {
+    let wishes: Vec<(&str, u16)> = headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(wishes)
+        .collect();
     let weight = |encoding: Encoding| {
         let of = |wanted: &str| wishes.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
         match encoding.name() {
@@ -47,8 +48,9 @@ pub fn preferred<'a>(
             None => of("identity").or_else(|| of("*").filter(|(_, weight)| *weight == 0)).map_or(1, |w| w.1),
         }
     };
+    let allowed = |encoding: Encoding| encoding == Encoding::Identity || weight(encoding) > 0;
     // `max_by_key` takes the last of equals.
-    forms.iter().rev().max_by_key(|(encoding, _)| weight(*encoding))
+    forms.iter().rev().filter(|form| allowed(form.0)).max_by_key(|form| weight(form.0))
 }
 
 /// Names and weights in thousandths; what cannot be read weighs nothing.
@@ -67,8 +69,9 @@ fn wishes(value: &str) -> impl Iterator<Item = (&str, u16)> {
 }
 
 /// Is this tag among those that the caller has?
-pub fn has_tag(known: GetAll<'_, HeaderValue>, tag: &str) -> bool {
-    let mut tags = known.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+pub fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+    let known = headers.get_all(IF_NONE_MATCH).iter();
+    let mut tags = known.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     tags.any(|known| {
         let known = known.trim();
         known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
@@ -77,8 +80,7 @@ pub fn has_tag(known: GetAll<'_, HeaderValue>, tag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderMap;
-    use http::header::ACCEPT_ENCODING;
+    use http::HeaderValue;
 
     use super::*;
 
@@ -86,7 +88,7 @@ mod tests {
         let headers: HeaderMap =
             accept.iter().map(|value| (ACCEPT_ENCODING, HeaderValue::from_static(value))).collect();
         let forms: Vec<_> = forms.iter().map(|encoding| (*encoding, Bytes::new())).collect();
-        preferred(headers.get_all(ACCEPT_ENCODING), &forms).unwrap().0
+        preferred(&headers, &forms).unwrap().0
     }
 
     #[test]

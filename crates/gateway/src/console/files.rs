@@ -6,9 +6,7 @@ use std::{fs, io};
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
-};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
 
@@ -44,13 +42,13 @@ impl File {
 
     /// The form that the caller likes best, or 304 when it has that one.
     pub fn answer(&self, headers: &HeaderMap) -> Response {
-        let wanted = preferred(headers.get_all(ACCEPT_ENCODING), &self.forms);
+        let wanted = preferred(headers, &self.forms);
         let (encoding, bytes) = wanted.map_or((Encoding::Identity, Bytes::new()), Clone::clone);
         let tag = match encoding.name() {
             Some(name) => format!("\"{}-{name}\"", self.hash),
             None => format!("\"{}\"", self.hash),
         };
-        let is_known = has_tag(headers.get_all(IF_NONE_MATCH), &tag);
+        let is_known = has_tag(headers, &tag);
         let mut response = if is_known { Response::default() } else { response(bytes) };
         let sent = response.headers_mut();
         sent.insert(CACHE_CONTROL, HeaderValue::from_static(self.caching));

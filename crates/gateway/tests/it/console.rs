@@ -9,6 +9,8 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, Response};
 use http_body_util::BodyExt as _;
 
+use crate::on_both;
+
 const APP: &str = "/console/assets/app-1a2b3c4d.js";
 
 fn fixture() -> Console {

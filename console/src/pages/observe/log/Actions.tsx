@@ -12,19 +12,19 @@ export function Actions({ log }: { log: LogDetail }) {
   const [open, setOpen] = useState<'dataset' | 'eval' | null>(null)
   const noBody = log.request_stored === 'off' && 'The body of this request was not kept'
   return (
-    <div className="flex flex-wrap items-center gap-1 border-b border-line px-3 py-1.5">
+    <div className="flex flex-wrap items-center gap-0.5 border-b border-line px-2 py-1.5">
       <CopyButton value={() => asCurl(log, location.origin)} label="Copy as curl (c)" text="curl" />
       <CopyButton value={() => asPython(log, location.origin)} label="Copy as Python" text="Python" />
-      <Button kind="ghost" size="sm" icon={<Play size={14} aria-hidden />} blocked={noBody} needs="member" title="Open in the playground (p)" onClick={() => void navigate({ to: '/playground' as string, search: { log: log.id } as never })}>
+      <CopyButton value={() => `${location.origin}/console/logs?log=${log.id}`} label="Copy a link to this request" text="Link" />
+      <Button kind="ghost" size="sm" icon={<Play size={14} aria-hidden />} blocked={noBody} needs="member" title="Open in the playground (p)" onClick={() => void navigate({ to: '/playground', search: { log: log.id } })}>
         Playground
       </Button>
-      <Button kind="ghost" size="sm" icon={<Database size={14} aria-hidden />} blocked={noBody} needs="member" onClick={() => setOpen('dataset')}>
-        Add to dataset
+      <Button kind="ghost" size="sm" icon={<Database size={14} aria-hidden />} blocked={noBody} needs="member" title="Add to a dataset" onClick={() => setOpen('dataset')}>
+        Dataset
       </Button>
       <Button kind="ghost" size="sm" icon={<FlaskConical size={14} aria-hidden />} needs="member" onClick={() => setOpen('eval')}>
         Evaluate
       </Button>
-      <CopyButton value={() => `${location.origin}/console/logs?log=${log.id}`} label="Copy a link to this request" text="Link" />
       {open === 'dataset' && <AddToDataset logId={log.id} onClose={() => setOpen(null)} />}
       {open === 'eval' && <RunEval logId={log.id} onClose={() => setOpen(null)} />}
     </div>
@@ -109,7 +109,7 @@ function RunEval({ logId, onClose }: { logId: number; onClose(): void }) {
       onClose={onClose}
       onChoose={async (evalId) => {
         const run = await take(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId: Number(evalId) } }, body: { log_ids: [logId] } }))
-        await navigate({ to: `/evals/runs/${run.id}` as string })
+        await navigate({ to: '/evals/runs/$runId', params: { runId: String(run.id) } })
       }}
     />
   )

@@ -34,8 +34,10 @@ export function Details({ log }: { log: LogDetail }) {
         {facts.map(([name, value, copy]) => (
           <div key={name} className="flex min-h-8 items-center gap-3 px-3">
             <dt className="w-24 shrink-0 text-xs text-muted">{name}</dt>
-            <dd className="min-w-0 flex-1 py-1 font-mono text-xs break-all">{value ?? NONE}</dd>
-            {copy && <CopyButton value={copy} label={`Copy ${name.toLowerCase()}`} />}
+            <dd className="flex min-w-0 flex-1 items-center gap-2 font-mono text-xs">
+              <span className="min-w-0 flex-1 py-1 break-all">{value ?? NONE}</span>
+              {copy && <CopyButton value={copy} label={`Copy ${name.toLowerCase()}`} />}
+            </dd>
           </div>
         ))}
       </dl>

@@ -1,24 +1,23 @@
 import { useMemo } from 'react'
 import { Waterfall, type Span } from '@/charts/Waterfall'
-import { duration, NONE } from '@/lib/format'
+import { duration } from '@/lib/format'
 import { HttpStatus, Table, type Column } from '@/ui'
 import type { LogDetail } from './copyAs'
 
 type Attempt = LogDetail['attempts'][number]
 
 const COLUMNS: readonly Column<Attempt & { number: number }>[] = [
-  { key: 'number', header: '#', cell: (attempt) => attempt.number },
-  { key: 'target', header: 'Target', cell: (attempt) => <code>{targetOf(attempt)}</code> },
-  { key: 'status', header: 'Status', cell: (attempt) => (attempt.status === null ? <span className="text-err">no answer</span> : <HttpStatus status={attempt.status} />) },
+  { key: 'target', header: 'Target', cell: (attempt) => <code className="whitespace-nowrap">{targetOf(attempt)}</code> },
+  { key: 'status', header: 'Status', cell: (attempt) => (attempt.status === null ? <span className="whitespace-nowrap text-err">no answer</span> : <HttpStatus status={attempt.status} />) },
   { key: 'start', header: 'Began', number: true, cell: (attempt) => duration(attempt.start_ms) },
   { key: 'ttft', header: 'First token', number: true, cell: (attempt) => duration(attempt.ttft_ms) },
   { key: 'latency', header: 'Took', number: true, cell: (attempt) => duration(attempt.latency_ms) },
-  { key: 'error', header: 'Error', cell: (attempt) => <span className="text-muted">{attempt.error ?? NONE}</span> },
 ]
 
 /** Where the time went: the gateway, then each attempt, with the waits between them. */
 export function Timing({ log }: { log: LogDetail }) {
   const spans = useMemo(() => spansOf(log), [log])
+  const failures = log.attempts.filter((attempt) => attempt.error !== null)
   return (
     <>
       <Waterfall spans={spans} totalMs={log.latency_ms} label="Attempts over time" />
@@ -29,12 +28,24 @@ export function Timing({ log }: { log: LogDetail }) {
       ) : (
         <p className="text-muted">{log.cache === 'HIT' ? 'Answered from the cache: no provider was called.' : 'No provider was called.'}</p>
       )}
+      {failures.length > 0 && (
+        <section>
+          <h3 className="mb-1 text-xs text-muted">What went wrong</h3>
+          <ul className="flex flex-col gap-1">
+            {failures.map((attempt) => (
+              <li key={attempt.start_ms} className="rounded-sm bg-err-soft px-3 py-1.5">
+                <code>{targetOf(attempt)}</code> <span className="break-words text-err">{attempt.error}</span>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
     </>
   )
 }
 
 function spansOf(log: LogDetail): Span[] {
-  const whole: Span = { label: 'gateway', colorName: 'gateway', startMs: 0, lengthMs: log.latency_ms, failed: false }
+  const whole: Span = { label: 'gateway', colorName: null, startMs: 0, lengthMs: log.latency_ms, failed: false }
   return [
     whole,
     ...log.attempts.map((attempt) => {

@@ -3,7 +3,7 @@
  * reads further down, or has paused, new rows wait and are only counted.
  */
 import { keepPreviousData } from '@tanstack/react-query'
-import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from 'react'
+import { useEffect, useEffectEvent, useMemo, useReducer, useState } from 'react'
 import { api, client, take } from '@/api/client'
 import { useLiveLogs, type LogRow } from '@/api/logs'
 import { mergeNewestFirst } from '@/lib/merge'
@@ -17,32 +17,48 @@ const MOST_LIVE = 5000
 const SEARCH_WAIT_MS = 1500
 
 interface Newer {
+  /** The question that these rows answer. */
+  name: string
   /** In the list already. */
   shown: readonly LogRow[]
   /** Waiting above it. */
   waiting: readonly LogRow[]
+  /** Those of `shown` that came last. */
+  latest: ReadonlySet<number>
+  /** How many have come in all, shown or waiting. */
+  arrived: number
 }
-type Change = { kind: 'rows'; rows: LogRow[]; hold: boolean } | { kind: 'show' } | { kind: 'reset' }
+const NOTHING: Newer = { name: '', shown: [], waiting: [], latest: new Set(), arrived: 0 }
 
-const NOTHING: Newer = { shown: [], waiting: [] }
+type Change = { name: string } & ({ rows: readonly LogRow[]; hold: boolean } | { show: true })
 
-function reduce(state: Newer, change: Change): Newer {
-  if (change.kind === 'reset') return NOTHING
-  if (change.kind === 'show') return state.waiting.length === 0 ? state : { shown: mergeNewestFirst(state.waiting, state.shown), waiting: [] }
-  const sorted = change.rows.toSorted((a, b) => b.id - a.id)
-  return change.hold ? { ...state, waiting: mergeNewestFirst(sorted, state.waiting).slice(0, MOST_LIVE) } : { ...state, shown: mergeNewestFirst(sorted, state.shown) }
+function reduce(before: Newer, change: Change): Newer {
+  const state = before.name === change.name ? before : { ...NOTHING, name: change.name }
+  if ('show' in change) return { ...state, shown: mergeNewestFirst(state.waiting, state.shown), waiting: [], latest: idsOf(state.waiting) }
+  const rows = change.rows.toSorted((a, b) => b.id - a.id)
+  const arrived = state.arrived + rows.length
+  if (change.hold) return { ...state, arrived, waiting: mergeNewestFirst(rows, state.waiting).slice(0, MOST_LIVE) }
+  return { ...state, arrived, shown: mergeNewestFirst(rows, state.shown), latest: idsOf(rows) }
+}
+
+function idsOf(rows: readonly LogRow[]): ReadonlySet<number> {
+  return new Set(rows.map((row) => row.id))
 }
 
 export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
-  const [anchor, setAnchor] = useState(0)
-  const [newer, change] = useReducer(reduce, NOTHING)
+  // How often the list began anew, and for which question.
+  const [anew, setAnew] = useState({ asked: '', times: 0 })
   const { from, to, range, q } = search
   // A span is counted from when it was asked for, so that the list does not jump while it is read.
-  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now()), [from, to, range, anchor])
+  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now()), [from, to, range, anew.times])
   const live = bounds.span !== null
   const filter = filterOf(search)
+  const asked = JSON.stringify([filter, q, from, to, range])
   const query = { ...filter, q, from: bounds.from, ...(live ? {} : { to: bounds.to }) }
-  const name = JSON.stringify(query)
+  const name = JSON.stringify([query, anew.times])
+  const [newer, change] = useReducer(reduce, NOTHING)
+  const { shown, waiting, latest, arrived } = newer.name === name ? newer : NOTHING
+  const beginAnew = () => setAnew((now) => ({ asked, times: now.times + 1 }))
 
   const list = api.useInfiniteQuery(
     'get',
@@ -50,36 +66,46 @@ export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
     { params: { query: { ...query, limit: PAGE } } },
     {
       pageParamName: 'cursor',
-      initialPageParam: undefined,
+      initialPageParam: null,
       getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined,
       staleTime: Number.POSITIVE_INFINITY,
+      // Coming back to a question is asking it again.
+      gcTime: 0,
+      // Rows never change, and comparing a hundred thousand of them with each new page takes long.
+      structuralSharing: false,
       refetchOnWindowFocus: false,
-      placeholderData: anchor > 0 ? keepPreviousData : undefined,
+      ...(anew.asked === asked && { placeholderData: keepPreviousData }),
     },
   )
   const pages = list.data?.pages
   const older = useMemo(() => pages?.flatMap((page) => page.logs) ?? [], [pages])
-  const rows = useMemo(() => mergeNewestFirst(newer.shown, older), [newer.shown, older])
+  const rows = useMemo(() => mergeNewestFirst(shown, older), [shown, older])
 
-  useEffect(() => change({ kind: 'reset' }), [name])
   useEffect(() => {
-    if (newer.shown.length > MOST_LIVE) setAnchor((now) => now + 1)
-  }, [newer.shown.length])
+    if (shown.length > MOST_LIVE) beginAnew()
+  }, [shown.length > MOST_LIVE])
 
   const newest = rows[0]?.id
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined)
-  const searchAgain = useCallback(() => {
-    timer.current ??= setTimeout(() => {
-      timer.current = undefined
-      take(client.GET('/api/v1/logs', { params: { query: { ...filter, q, after_id: newest ?? 0, limit: PAGE } } }))
-        .then(({ logs }) => change({ kind: 'rows', rows: logs, hold }))
-        // The next new row asks again.
-        .catch(() => undefined)
-    }, SEARCH_WAIT_MS)
-  }, [name, newest, hold])
-  useEffect(() => () => clearTimeout(timer.current), [name])
+  const catchUp = useEffectEvent(() => {
+    take(client.GET('/api/v1/logs', { params: { query: { ...query, after_id: newest, limit: PAGE } } }))
+      // More than a page came meanwhile: better anew than with a hole.
+      .then(({ logs, next_cursor }) => (next_cursor === null ? change({ name, rows: logs, hold }) : beginAnew()))
+      // The next new row, or the next connection, asks again.
+      .catch(() => undefined)
+  })
+  const [stirred, stir] = useState(0)
+  useEffect(() => {
+    if (stirred === 0) return
+    const timer = setTimeout(catchUp, SEARCH_WAIT_MS)
+    return () => clearTimeout(timer)
+  }, [stirred])
 
-  const state = useLiveLogs(filter, (fresh) => (q ? searchAgain() : change({ kind: 'rows', rows: fresh, hold })), live && list.isSuccess)
+  const state = useLiveLogs(filter, (fresh) => (q ? stir((now) => now + 1) : change({ name, rows: fresh, hold })), live)
+  const connected = state.kind === 'open' && list.isSuccess
+  useEffect(() => {
+    // What came between the list and the stream, or while the stream was cut off.
+    if (connected) catchUp()
+  }, [connected, name])
 
-  return { list, rows, waiting: newer.waiting, live, state, bounds, showWaiting: () => change({ kind: 'show' }) }
+  return { list, rows, waiting, latest, arrived, live, state, bounds, showWaiting: () => change({ name, show: true }) }
 }

@@ -3,6 +3,7 @@ import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
 import { colorOf, ERROR_COLOR } from '@/charts/colors'
 import { useWidth } from '@/charts/useWidth'
+import { clipped } from '@/charts/Waterfall'
 import { duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { compress, instantAt, placeOf } from '@/lib/timeline'
@@ -146,12 +147,6 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
       </svg>
     </div>
   )
-}
-
-/** Text in a drawing does not shorten itself. */
-function clipped(text: string, width: number): string {
-  const most = Math.max(4, Math.floor(width / 6.7))
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text
 }
 
 const TONE = { request: 'muted', fallback: 'warn', cache_hit: 'accent', error: 'err', response: 'ok' } as const

@@ -23,12 +23,18 @@ export function useArrival(rawKey: string | null): Arrival {
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { enabled: rawKey !== null })
   const keyId = keys.data?.keys.find((key) => rawKey?.startsWith(key.key_prefix))?.id
   // A request that was faster than this page, or of an earlier visit.
-  const earlier = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1, key_id: keyId } } }, { enabled: row === null && (rawKey === null || keyId !== undefined) })
+  const earlier = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1, key_id: keyId } } }, { enabled: row === null && keyId !== undefined })
 
   const state = useLiveLogs({}, (rows) => {
     const mine = rows.find((one) => one.id === sent || rawKey === null || one.key_id === keyId)
     if (mine) setRow((now) => now ?? mine)
   }, row === null)
+
+  const connected = state.kind === 'open'
+  useEffect(() => {
+    // What came before the stream was there.
+    if (connected && keyId) void earlier.refetch()
+  }, [connected, keyId, earlier.refetch])
 
   const found = row ?? (rawKey === null ? null : (earlier.data?.logs[0] ?? null))
   useEffect(() => {

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
+import { setUpSink } from './sink.mjs'
+
+const shared = setUp({ GATEWAY_EGRESS_PRIVATE: 'allow' })
+const sink = setUpSink()
+
+test('an export is added, sends rows, is paused, tested and deleted', async () => {
+  const person = await signUp(shared.gateway, { plan: 'enterprise' })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/exports' })
+  await page.getByRole('heading', { name: 'No exports yet' }).waitFor()
+  await inspect(page, 'exports-empty')
+  await page.getByRole('button', { name: 'Add export' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Add export' })
+  await dialog.getByLabel('Name').fill('Rows to the sink')
+  await dialog.getByLabel('Kind').selectOption('webhook')
+  await dialog.getByLabel('Endpoint').fill(`${sink.url}/rows`)
+  await dialog.getByLabel('Signing secret').fill('whsec_c2VjcmV0')
+  await dialog.getByLabel('Headers').fill('X-Tenant: acme')
+  await inspect(page, 'export-form')
+  await dialog.getByRole('button', { name: 'Add export' }).click()
+  const card = page.getByRole('listitem', { name: 'Rows to the sink' })
+  await card.waitFor()
+  await chat(shared.gateway, person.key)
+  const batch = await waitFor('the rows', () => sink.seen.find((one) => one.url === '/rows' && one.body.includes('trace.batch')))
+  assert.equal(batch.headers['x-tenant'], 'acme')
+  await waitFor('the count', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/exports')).exports[0].status.delivered === 1)
+  await page.reload()
+  await card.getByText('Last success').waitFor()
+  await inspect(page, 'exports')
+  await card.getByRole('button', { name: 'Test Rows to the sink' }).click()
+  await card.getByText('the destination took it').waitFor()
+  await card.getByRole('switch').click()
+  await card.getByText('paused').waitFor()
+  await waitFor('the pause', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/exports')).exports[0].enabled === false)
+
+  await card.getByRole('button', { name: 'Actions for Rows to the sink' }).click()
+  await page.getByRole('menuitem', { name: 'Edit…' }).click()
+  const edit = page.getByRole('dialog', { name: 'Edit Rows to the sink' })
+  assert.equal(await edit.getByLabel('Signing secret').getAttribute('placeholder'), 'set – replace')
+  assert.ok(!(await page.content()).includes('c2VjcmV0'))
+  await page.keyboard.press('Escape')
+  await card.getByRole('button', { name: 'Actions for Rows to the sink' }).click()
+  await page.getByRole('menuitem', { name: 'Delete…' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete export' }).click()
+  await page.getByRole('heading', { name: 'No exports yet' }).waitFor()
+  page.clean()
+})
+
+test('what went wrong last is told as it was said, and a viewer can only look', async () => {
+  const owner = await signUp(shared.gateway, { plan: 'enterprise' })
+  sink.status = 503
+  sink.body = 'try later'
+  await call(shared.gateway, owner.token, 'POST', '/api/v1/exports', { name: 'broken', kind: 'otlp', endpoint: sink.url })
+  await chat(shared.gateway, owner.key)
+  await waitFor('the failure', async () => (await call(shared.gateway, owner.token, 'GET', '/api/v1/exports')).exports[0].status.last_error)
+  const viewer = await joinAs(shared.gateway, owner, 'viewer')
+  const page = await openPage(shared.browser, shared.gateway, { person: viewer, path: '/exports' })
+  const card = page.getByRole('listitem', { name: 'broken' })
+  await card.getByText(/503/).waitFor()
+  await waitFor('the role', async () => card.getByRole('switch').isDisabled())
+  await inspect(page, 'exports-failing')
+  page.clean()
+})

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { call, chat, inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
+
+let person
+let member
+const shared = setUp('provider', async ({ gateway }) => {
+  person = await signUp(gateway)
+  const openai = { 'X-Gateway-Provider': 'openai' }
+  for (let at = 0; at < 12; at++) {
+    const model = ['gpt-4o', 'gpt-4o-mini', 'gpt-4.1', 'o3'][at % 4]
+    await chat(gateway, person.key, { model, text: `Request number ${at}`, headers: { ...openai, 'X-Gateway-User': ['ada', 'grace', 'edsger'][at % 3] } })
+  }
+  for (let at = 0; at < 3; at++) await chat(gateway, person.key, { model: 'gpt-4o', text: 'fail', headers: openai })
+  for (let at = 0; at < 2; at++) await chat(gateway, person.key, { model: 'gpt-4o', text: 'The same again', headers: { ...openai, 'X-Gateway-Cache': 'true' } })
+  await chat(gateway, person.key, { text: 'A model without a price' })
+  member = await signUp(gateway)
+})
+
+test('before the first request there is a way to it instead of flat charts', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person: member })
+  await page.getByRole('heading', { name: 'Send your first request' }).waitFor()
+  await inspect(page, 'overview-empty')
+  page.clean()
+})
+
+test('figures, charts and tables; a bucket leads to its requests, an error to its drawer', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person })
+  await page.getByRole('slider', { name: 'Requests' }).waitFor()
+  await page.getByRole('region', { name: 'Top models by cost' }).waitFor()
+  await waitFor('the requests', async () => (await page.getByText('18', { exact: true }).count()) > 0)
+  await inspect(page, 'overview')
+
+  await page.getByRole('slider', { name: 'Requests' }).focus()
+  await page.keyboard.press('End')
+  await page.getByText(/ok 1\d, 4xx 0, 5xx 3/).waitFor()
+  await page.keyboard.press('Enter')
+  await page.waitForURL(/\/console\/logs\?.*from=.*to=/)
+  await page.getByRole('grid', { name: 'Requests' }).waitFor()
+  await page.goBack()
+  await page.getByRole('button', { name: 'View Cost as a table' }).click()
+  await page.getByRole('region', { name: 'Cost, as a table' }).waitFor()
+  await page.getByRole('region', { name: 'Newest errors' }).getByRole('row').nth(1).click()
+  await page.getByRole('dialog', { name: /^Request \d+/ }).getByText('502').waitFor()
+  page.clean()
+})
+
+test('a range goes along from page to page and is in the address', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person })
+  await page.getByRole('button', { name: /Time range/ }).click()
+  await inspect(page, 'date-range')
+  await page.getByRole('button', { name: 'Last 7 days' }).click()
+  await waitFor('the range', async () => page.url().includes('range=7d'))
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Logs' }).click()
+  await waitFor('the logs', async () => /\/logs\?.*range=7d/.test(page.url()))
+  await page.goto('/console/?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z')
+  await page.getByText('No requests in this range.').waitFor()
+  page.clean()
+})
+
+test('what fails says so with its id, and is tried again', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
+  let broken = true
+  await page.route('**/api/v1/usage/timeseries*', (route) => (broken ? route.fulfill({ status: 422, contentType: 'application/json', headers: { 'x-request-id': 'req-123' }, body: '{"code":"validation_error","message":"it does not add up"}' }) : route.continue()))
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview' }).click()
+  await page.getByText('it does not add up').waitFor()
+  await page.getByText('req-123').waitFor()
+  await inspect(page, 'overview-error')
+  broken = false
+  await page.getByRole('button', { name: 'Retry' }).click()
+  await page.getByRole('slider', { name: 'Requests' }).waitFor()
+  page.clean({ allow: /422/ })
+})
+
+test('too many requests: it waits as long as it was told, then goes on by itself', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
+  let busy = true
+  await page.route('**/api/v1/usage/timeseries*', (route) => (busy ? route.fulfill({ status: 429, contentType: 'application/json', headers: { 'retry-after': '2' }, body: '{"code":"rate_limited","message":"slow down"}' }) : route.continue()))
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview' }).click()
+  await page.getByText(/Trying again in \d s/).waitFor()
+  busy = false
+  await page.getByRole('slider', { name: 'Requests' }).waitFor()
+  page.clean({ allow: /429/ })
+})
+
+test('offline there is a banner and what was loaded stays', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person })
+  await page.getByRole('slider', { name: 'Requests' }).waitFor()
+  await page.context().setOffline(true)
+  await page.getByText('You are offline').waitFor()
+  assert.ok(await page.getByRole('slider', { name: 'Requests' }).isVisible())
+  await page.context().setOffline(false)
+  await page.getByText('You are offline').waitFor({ state: 'detached' })
+})
+
+test('the first page is usable within a second', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person })
+  await page.getByRole('slider', { name: 'Requests' }).waitFor()
+  const took = []
+  for (let at = 0; at < 3; at++) {
+    const began = Date.now()
+    await page.goto('/console/')
+    await page.getByRole('slider', { name: 'Requests' }).waitFor()
+    took.push(Date.now() - began)
+  }
+  console.log(`first page with data: ${took.join(', ')} ms`)
+  assert.ok(Math.min(...took) < 1000, `took ${took} ms`)
+})
+
+test('a component that is not well is shown', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
+  await page.route('**/healthz', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: '{"status":"degraded","components":{"database":{"status":"ok"},"log_spool":{"status":"down"}}}' }))
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview' }).click()
+  await page.getByText('log spool: down').waitFor()
+  await call(shared.gateway, null, 'GET', '/healthz')
+})

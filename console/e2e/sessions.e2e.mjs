@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { chat, inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
+
+let person
+const messages = [
+  { role: 'system', content: 'You are a kind travel agent.' },
+  { role: 'user', content: 'I want to see the sea.' },
+]
+const shared = setUp('provider', async ({ gateway }) => {
+  person = await signUp(gateway)
+  const headers = { 'X-Gateway-Provider': 'openai', 'X-Gateway-Session': 'holiday', 'X-Gateway-User': 'ada' }
+  await chat(gateway, person.key, { model: 'gpt-4o', headers, body: { messages } })
+  const next = [...messages, { role: 'assistant', content: 'You said 22 characters.' }, { role: 'user', content: 'With mountains, please.' }]
+  await chat(gateway, person.key, { model: 'gpt-4o-mini', headers, body: { messages: next } })
+  // Nobody listens where a local vLLM would be.
+  await chat(gateway, person.key, { model: 'gpt-4o', text: 'And trains?', headers: { ...headers, 'X-Gateway-Provider': 'vllm', 'X-Gateway-Fallback': 'openai/gpt-4o' } })
+  await chat(gateway, person.key, { model: 'gpt-4o', text: 'fail', headers })
+  await chat(gateway, person.key, { text: 'Somebody else', headers: { 'X-Gateway-User': 'grace' } })
+})
+
+test('sessions are listed and filtered by user', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions' })
+  await page.getByRole('region', { name: 'Sessions' }).getByText('holiday').waitFor()
+  await inspect(page, 'sessions')
+  await page.getByRole('button', { name: 'Filter', exact: true }).click()
+  await page.getByLabel('User').fill('nobody')
+  await page.getByRole('button', { name: 'Done' }).click()
+  await page.getByRole('heading', { name: 'No sessions match' }).waitFor()
+  await page.getByRole('button', { name: 'Clear' }).click()
+  await page.getByRole('row', { name: /holiday/ }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Session holiday' }).waitFor()
+  page.clean()
+})
+
+test('a session reads as one conversation, without what was said before', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions/holiday' })
+  await page.getByText('With mountains, please.').waitFor()
+  await waitFor('all turns', async () => (await page.getByText('And trains?').count()) === 1)
+  assert.equal(await page.getByText('I want to see the sea.').count(), 1, 'said once, shown once')
+  await page.getByRole('region', { name: 'User ada' }).getByText('All requests').waitFor()
+  await inspect(page, 'session-conversation')
+  page.clean()
+})
+
+test('the timeline shows attempts and events, and a click opens the request', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions/holiday?view=timeline' })
+  await page.getByRole('img', { name: /^Timeline of \d+ calls/ }).waitFor()
+  await page.getByRole('region', { name: 'Events' }).getByText('fallback').first().waitFor()
+  await inspect(page, 'session-timeline')
+  await page.getByRole('region', { name: 'Events' }).getByRole('row').nth(1).click()
+  await page.getByRole('dialog', { name: /^Request \d+/ }).waitFor()
+  await inspect(page, 'session-drawer')
+  page.clean()
+})
+
+test('a request that joins the session appears by itself', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions/holiday' })
+  await page.getByText('With mountains, please.').waitFor()
+  await page.waitForTimeout(500)
+  await chat(shared.gateway, person.key, { model: 'gpt-4o', text: 'One more wish', headers: { 'X-Gateway-Provider': 'openai', 'X-Gateway-Session': 'holiday', 'X-Gateway-User': 'ada' } })
+  await page.getByText('One more wish').waitFor()
+  page.clean()
+})
+
+test('a session that does not exist says so', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions/nowhere' })
+  await page.getByRole('alert').waitFor()
+  page.clean({ allow: /404/ })
+})

@@ -1,0 +1,27 @@
+/** Somebody else's server: keeps what it is sent and answers as it is told. */
+import { createServer } from 'node:http'
+import { after, before } from 'node:test'
+
+/** Before and after all tests of a file. `status` is what it answers; a function gets the request. */
+export function setUpSink() {
+  const sink = { url: '', status: 200, body: '{"ok":true}', seen: [] }
+  let server
+  before(async () => {
+    server = createServer((request, response) => {
+      const chunks = []
+      request.on('data', (chunk) => chunks.push(chunk))
+      request.on('end', () => {
+        const body = Buffer.concat(chunks)
+        sink.seen.push({ method: request.method, url: request.url, headers: request.headers, body })
+        response.writeHead(sink.status, { 'Content-Type': 'application/json' }).end(sink.body)
+      })
+    })
+    await new Promise((done) => server.listen(0, '127.0.0.1', done))
+    sink.url = `http://127.0.0.1:${server.address().port}`
+  })
+  after(() => {
+    server.closeAllConnections()
+    return new Promise((done) => server.close(done))
+  })
+  return sink
+}

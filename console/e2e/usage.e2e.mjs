@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import test from 'node:test'
+import { call, chat, inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
+
+let person
+const shared = setUp('provider', async ({ gateway }) => {
+  person = await signUp(gateway)
+  const headers = { 'X-Gateway-Provider': 'openai' }
+  await call(gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'greeting', content: 'Greet {{name}}' })
+  const second = await call(gateway, person.token, 'POST', '/api/v1/keys', { name: 'Second key' })
+  for (let at = 0; at < 6; at++) await chat(gateway, at % 2 ? person.key : second.raw_key, { model: ['gpt-4o', 'gpt-4o-mini', 'o3'][at % 3], headers: { ...headers, 'X-Gateway-User': 'ada' } })
+  await chat(gateway, person.key, { model: 'gpt-4o', headers: { ...headers, 'X-Gateway-Prompt': 'support/greeting', 'X-Gateway-Prompt-Variables': '{"name":"Ada"}' } })
+  await chat(gateway, person.key, { text: 'no price' })
+  await call(gateway, person.token, 'POST', `/api/v1/orgs/${person.org.id}/budgets`, { scope: 'org', period: 'monthly', soft_limit_usd: 0.01, hard_limit_usd: 0.05 })
+})
+
+test('cost by model, provider, key, team, user and prompt', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage' })
+  await page.getByRole('slider', { name: 'Cost' }).waitFor()
+  await page.getByText('1 request without a price (sandbox-small)').waitFor()
+  await page.getByText('Organization, monthly').waitFor()
+  await inspect(page, 'usage')
+  const expected = { provider: 'openai', key: 'Second key', user: 'ada', prompt: 'support/greeting' }
+  for (const [by, row] of Object.entries(expected)) {
+    await page.getByLabel('Group by').selectOption(by)
+    await waitFor(`by ${by}`, async () => page.url().includes(`by=${by}`))
+    await page.getByRole('region', { name: `Usage by ${by}` }).getByText(row, { exact: false }).first().waitFor()
+  }
+  await inspect(page, 'usage-by-prompt')
+  await page.getByLabel('Group by').selectOption('key')
+  await page.getByRole('region', { name: 'Usage by key' }).getByRole('row', { name: /Second key/ }).click()
+  await waitFor('the requests of the key', async () => /\/logs\?.*key_id=/.test(page.url()))
+  page.clean()
+})
+
+test('the table is downloaded as CSV', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage?by=model' })
+  await page.getByRole('slider', { name: 'Cost' }).waitFor()
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()])
+  assert.match(file.suggestedFilename(), /^usage-by-model-\d{4}-\d\d-\d\d-to-\d{4}-\d\d-\d\d\.csv$/)
+  const lines = readFileSync(await file.path(), 'utf8').trim().split('\r\n')
+  assert.equal(lines.length, 5, 'a header and four models')
+  assert.match(lines[0], /^model,name,requests,/)
+  assert.ok(lines.some((line) => line.startsWith('gpt-4o-mini,')))
+  page.clean()
+})
+
+test('prices are searched', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage?view=prices' })
+  await page.getByText(/prices, USD per million tokens/).waitFor()
+  await inspect(page, 'usage-prices')
+  await page.getByLabel('Find a model').fill('openai gpt-4o-mini')
+  await waitFor('the search', async () => page.url().includes('q=openai'))
+  await page.getByRole('region', { name: 'Prices' }).getByText('gpt-4o-mini', { exact: true }).first().waitFor()
+  await page.getByLabel('Find a model').fill('no such model at all')
+  await page.getByRole('heading', { name: 'No models match' }).waitFor()
+  await page.getByRole('button', { name: 'Clear' }).click()
+  page.clean()
+})
+
+test('without usage in the range it says so', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z' })
+  await page.getByRole('heading', { name: 'Nothing was used in this range' }).waitFor()
+  page.clean()
+})

@@ -1,0 +1,14 @@
+import { expect, it } from 'vitest'
+import { isUsable, keyState } from './keyState'
+
+const now = Date.parse('2026-11-15T12:00:00Z')
+
+it('tells where a key stands', () => {
+  const state = (expires_at: string | null, revoked_at: string | null): string => keyState({ expires_at, revoked_at }, now)
+  expect(state(null, null)).toBe('active')
+  expect(state('2026-11-16T12:00:00Z', null)).toBe('rotating')
+  expect(state('2026-11-15T12:00:00Z', null)).toBe('expired')
+  expect(state('2026-11-16T12:00:00Z', '2026-11-15T11:00:00Z')).toBe('revoked')
+  expect(isUsable({ expires_at: null, revoked_at: null }, now)).toBe(true)
+  expect(isUsable({ expires_at: '2026-11-15T11:00:00Z', revoked_at: null }, now)).toBe(false)
+})

@@ -1,0 +1,94 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { headersOf } from '@/lib/headers'
+import { useAction } from '@/lib/useAction'
+import { Button, Checkbox, Dialog, ErrorLine, Field, Input, SecretInput, Select, TextArea, toast } from '@/ui'
+
+const SOURCES: { name: Schemas['Source']; about: string }[] = [
+  { name: 'proxy', about: 'what was proxied' },
+  { name: 'api', about: 'calls of the playground and of judges' },
+  { name: 'otel', about: 'spans that others sent in' },
+]
+const KNOWN_FIELDS = ['name', 'endpoint', 'headers', 'secret']
+
+/** Adds an export or changes one. Headers and the secret go one way only. */
+export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'] | null; onClose: () => void }) {
+  const [name, setName] = useState(config?.name ?? '')
+  const [kind, setKind] = useState(config?.kind ?? 'otlp')
+  const [endpoint, setEndpoint] = useState(config?.endpoint ?? '')
+  const [headers, setHeaders] = useState('')
+  const [secret, setSecret] = useState('')
+  const [sources, setSources] = useState<Schemas['Source'][]>(config?.include_sources ?? ['proxy', 'api'])
+  const save = useAction(async () => {
+    const body = {
+      name: name.trim(),
+      kind,
+      endpoint: endpoint.trim(),
+      include_sources: sources,
+      ...(headers.trim() !== '' && { headers: headersOf(headers) }),
+      ...(kind === 'webhook' && secret !== '' && { secret }),
+    }
+    if (config) await take(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body }))
+    else await take(client.POST('/api/v1/exports', { body }))
+    await refresh('/api/v1/exports')
+    toast(config ? `${body.name} is changed` : `${body.name} sends from now on`)
+    onClose()
+  })
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={config ? `Edit ${config.name}` : 'Add export'}
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy} blocked={sources.length === 0 && 'Choose at least one source'}>
+            {config ? 'Save export' : 'Add export'}
+          </Button>
+        </>
+      }
+    >
+      <div className="grid gap-3 sm:grid-cols-2">
+        <Field label="Name" error={save.fields['name']}>
+          <Input required autoFocus value={name} placeholder="Traces to Tempo" onChange={(event) => setName(event.target.value)} />
+        </Field>
+        <Field label="Kind">
+          <Select
+            value={kind}
+            onChange={(event) => setKind(event.target.value)}
+            options={[
+              { value: 'otlp', label: 'OTLP traces over HTTP' },
+              { value: 'webhook', label: 'Signed batches of JSON' },
+            ]}
+          />
+        </Field>
+      </div>
+      <Field label="Endpoint" hint={kind === 'otlp' ? 'Without a path, /v1/traces is appended.' : 'Batches are posted to this address.'} error={save.fields['endpoint']}>
+        <Input mono type="url" required value={endpoint} placeholder={kind === 'otlp' ? 'https://otel.example.com' : 'https://example.com/rows'} onChange={(event) => setEndpoint(event.target.value)} />
+      </Field>
+      <fieldset className="flex flex-col gap-1.5">
+        <legend className="mb-1 text-sm font-medium">Sends</legend>
+        {SOURCES.map((source) => (
+          <Checkbox
+            key={source.name}
+            checked={sources.includes(source.name)}
+            onChange={(event) => setSources(event.target.checked ? [...sources, source.name] : sources.filter((one) => one !== source.name))}
+            label={<code>{source.name}</code>}
+            hint={source.about}
+          />
+        ))}
+      </fieldset>
+      {kind === 'webhook' && (
+        <Field label="Signing secret" hint={config?.has_secret ? 'Set. Leave empty to keep it.' : 'Optional; whsec_ and base64, or any text.'} error={save.fields['secret']}>
+          <SecretInput mono autoComplete="off" value={secret} placeholder={config?.has_secret ? 'set – replace' : ''} onChange={(event) => setSecret(event.target.value)} />
+        </Field>
+      )}
+      <Field label="Headers" hint={`One per line, Name: value. ${config ? 'Never shown again; what you write here replaces all of them.' : 'Sent with every delivery, and never shown again.'}`} error={save.fields['headers']}>
+        <TextArea mono rows={2} value={headers} placeholder="Authorization: Bearer …" onChange={(event) => setHeaders(event.target.value)} />
+      </Field>
+      {Object.keys(save.fields).every((field) => !KNOWN_FIELDS.includes(field)) && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}

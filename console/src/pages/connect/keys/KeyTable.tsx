@@ -1,0 +1,98 @@
+import { EllipsisVertical, Pencil, RotateCw, Trash2 } from 'lucide-react'
+import type { Schemas } from '@/api/client'
+import { ago, time } from '@/lib/format'
+import { type KeyState, isUsable, keyState } from '@/lib/keyState'
+import { usePrefs } from '@/lib/prefs'
+import { isEverything } from '@/lib/scope'
+import { Badge, Button, Menu, MenuItem, Status, Table, type Column, type Tone } from '@/ui'
+import type { Names } from './useNames'
+
+type Key = Schemas['Key']
+
+interface Props {
+  keys: Key[]
+  names: Names
+  now: number
+  mayManage: (key: Key) => boolean
+  onAct: (kind: 'edit' | 'rotate' | 'revoke', key: Key) => void
+}
+
+const TONES: Record<KeyState, Tone> = { active: 'ok', rotating: 'warn', expired: 'muted', revoked: 'muted' }
+const MOST_SCOPES = 2
+
+export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
+  const { zone } = usePrefs()
+  const stateText = (key: Key): string => {
+    const state = keyState(key, now)
+    return state === 'rotating' ? `rotating until ${time(key.expires_at, zone)}` : state
+  }
+  const columns: Column<Key>[] = [
+    {
+      key: 'name',
+      header: 'Name',
+      cell: (key) => (
+        <span className="flex min-w-0 flex-col py-1">
+          <span className="font-medium">{key.name}</span>
+          <code className="text-muted">{key.key_prefix}…</code>
+        </span>
+      ),
+    },
+    {
+      key: 'state',
+      header: 'State',
+      cell: (key) => (
+        <Status tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
+          {stateText(key)}
+        </Status>
+      ),
+    },
+    { key: 'scopes', header: 'May call', from: 'sm', cell: (key) => <Scopes scopes={key.scopes} /> },
+    { key: 'app', header: 'Application', from: 'lg', cell: (key) => names.app(key.app_id) ?? <span className="text-muted">–</span> },
+    { key: 'by', header: 'Created by', from: 'xl', cell: (key) => names.person(key.created_by) ?? <span className="text-muted">{key.created_by === null ? 'setup' : 'somebody who left'}</span> },
+    { key: 'created', header: 'Created', from: 'xl', cell: (key) => <time title={time(key.created_at, zone, 'full')}>{time(key.created_at, zone, 'date')}</time> },
+    {
+      key: 'used',
+      header: 'Last used',
+      from: 'md',
+      cell: (key) => (key.last_used_at === null ? <span className="text-muted">never</span> : <time title={time(key.last_used_at, zone, 'full')}>{ago(key.last_used_at, now)}</time>),
+    },
+    {
+      key: 'actions',
+      header: <span className="sr-only">Actions</span>,
+      className: 'w-10 text-right',
+      cell: (key) => <Actions name={key.name} usable={isUsable(key, now)} blocked={!mayManage(key) && 'Only admins and whoever made it'} onAct={(kind) => onAct(kind, key)} />,
+    },
+  ]
+  return <Table label="Keys" columns={columns} rows={keys} rowKey={(key) => key.id} />
+}
+
+function Scopes({ scopes }: { scopes: string[] }) {
+  if (isEverything(scopes)) return <span className="text-muted">everything</span>
+  return (
+    <span className="flex flex-wrap gap-1 py-1" title={scopes.join('\n')}>
+      {scopes.slice(0, MOST_SCOPES).map((scope) => (
+        <Badge key={scope}>
+          <span className="font-mono">{scope}</span>
+        </Badge>
+      ))}
+      {scopes.length > MOST_SCOPES && <Badge>+{scopes.length - MOST_SCOPES}</Badge>}
+    </span>
+  )
+}
+
+function Actions({ name, usable, blocked, onAct }: { name: string; usable: boolean; blocked: string | false; onAct: (kind: 'edit' | 'rotate' | 'revoke') => void }) {
+  const reason = blocked || (!usable && 'It has ended')
+  return (
+    <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>
+      <MenuItem icon={<Pencil size={14} aria-hidden />} blocked={reason} onSelect={() => onAct('edit')}>
+        Edit…
+      </MenuItem>
+      <MenuItem icon={<RotateCw size={14} aria-hidden />} blocked={reason} onSelect={() => onAct('rotate')}>
+        Rotate…
+      </MenuItem>
+      <MenuItem icon={<Trash2 size={14} aria-hidden />} danger blocked={reason} onSelect={() => onAct('revoke')}>
+        Revoke…
+      </MenuItem>
+    </Menu>
+  )
+}

@@ -1,0 +1,85 @@
+/** The keys of the organization: which exist, who may use them for what, and when they were last used. */
+import { KeyRound, Plus, Search } from 'lucide-react'
+import { useNavigate, useSearch } from '@tanstack/react-router'
+import { useState } from 'react'
+import { api, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { inPages } from '@/api/pages'
+import { isUsable } from '@/lib/keyState'
+import { useNow } from '@/lib/useNow'
+import { Button, Empty, ErrorPanel, Field, Input, NoMatch, Page, Pager, Section, Select, SkeletonRows } from '@/ui'
+import { KeyDialog } from './KeyDialog'
+import { KeyTable } from './KeyTable'
+import { useNames } from './useNames'
+
+export const KEY_STATES = ['usable', 'ended'] as const
+
+type Open = { kind: 'create' } | { kind: 'edit' | 'rotate' | 'revoke'; apiKey: Schemas['Key'] }
+
+export function Keys() {
+  const { q, state } = useSearch({ from: '/shell/keys' })
+  const navigate = useNavigate({ from: '/keys' })
+  const me = useMe()
+  const now = useNow(30_000)
+  const names = useNames()
+  const [open, setOpen] = useState<Open | null>(null)
+  const list = api.useInfiniteQuery('get', '/api/v1/keys', { params: { query: { limit: 100 } } }, inPages)
+  const keys = list.data?.pages.flatMap((page) => page.keys) ?? []
+  const wanted = (q ?? '').toLowerCase()
+  const shown = keys.filter(
+    (key) =>
+      (state === undefined || isUsable(key, now) === (state === 'usable')) &&
+      (wanted === '' || `${key.name} ${key.key_prefix} ${key.scopes.join(' ')}`.toLowerCase().includes(wanted)),
+  )
+  const mayManage = (key: Schemas['Key']): boolean => me.may('admin') || (me.may('member') && key.created_by === me.userId)
+  const create = (
+    <Button kind="primary" needs="member" icon={<Plus size={14} aria-hidden />} onClick={() => setOpen({ kind: 'create' })}>
+      Create key
+    </Button>
+  )
+  return (
+    <Page title="Keys" about="Machines call the gateway with a key. It is shown once, and can be limited to providers and models." actions={keys.length > 0 && create}>
+      {list.isPending ? (
+        <SkeletonRows />
+      ) : list.isError ? (
+        <ErrorPanel error={list.error} what="the keys" onRetry={() => void list.refetch()} />
+      ) : keys.length === 0 ? (
+        <Empty icon={<KeyRound size={24} aria-hidden />} title="No keys yet" action={create}>
+          A key lets a program call models through the gateway, and tells whose requests they were.
+        </Empty>
+      ) : (
+        <>
+          <div className="flex flex-wrap gap-2">
+            <Field label="Search keys" quiet className="w-full sm:w-72">
+              <div className="relative">
+                <Search size={14} className="pointer-events-none absolute top-2 left-2 text-muted" aria-hidden />
+                <Input type="search" className="pl-7" placeholder="Name, prefix or scope" aria-label="Search keys" value={q ?? ''} onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })} />
+              </div>
+            </Field>
+            <Field label="State" quiet className="w-40">
+              <Select
+                aria-label="State"
+                value={state ?? ''}
+                onChange={(event) => void navigate({ search: (old) => ({ ...old, state: KEY_STATES.find((one) => one === event.target.value) }), replace: true })}
+                options={[
+                  { value: '', label: 'All keys' },
+                  { value: 'usable', label: 'Usable' },
+                  { value: 'ended', label: 'Expired or revoked' },
+                ]}
+              />
+            </Field>
+          </div>
+          <Section flush>
+            {shown.length === 0 ? (
+              <NoMatch what="keys" onClear={() => void navigate({ search: {} })} />
+            ) : (
+              <KeyTable keys={shown} names={names} now={now} mayManage={mayManage} onAct={(kind, key) => setOpen({ kind, apiKey: key })} />
+            )}
+            <Pager shown={shown.length} what={shown.length === 1 ? 'key' : 'keys'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          </Section>
+        </>
+      )}
+      {open && <KeyDialog {...open} onClose={() => setOpen(null)} />}
+    </Page>
+  )
+}

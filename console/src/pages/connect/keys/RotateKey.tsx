@@ -1,0 +1,60 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { duration, time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { useAction } from '@/lib/useAction'
+import { useNow } from '@/lib/useNow'
+import { Button, Dialog, ErrorLine, Field, Input } from '@/ui'
+import { NewKeyShown } from './NewKeyShown'
+
+const LONGEST_H = 720
+const HOUR_MS = 3_600_000
+
+/** A new key in place of an old one, which goes on for a while so that nothing breaks on the way. */
+export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose: () => void }) {
+  const { zone } = usePrefs()
+  const now = useNow(60_000)
+  const [hours, setHours] = useState(24)
+  const [made, setMade] = useState<Schemas['Rotated'] | null>(null)
+  const rotate = useAction(async () => {
+    const params = { path: { keyId: apiKey.id } }
+    setMade(await take(client.POST('/api/v1/keys/{keyId}/rotate', { params, body: { overlap_hours: hours } })))
+    await refresh('/api/v1/keys')
+  })
+  if (made) return <NewKeyShown title={`${apiKey.name} is rotated`} rawKey={made.raw_key} scopes={apiKey.scopes} onClose={onClose} />
+  const set = (value: number): void => setHours(Math.min(LONGEST_H, Math.max(0, Math.round(value) || 0)))
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={`Rotate ${apiKey.name}`}
+      description="The new key has the same name, scopes and application."
+      onSubmit={rotate.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={rotate.busy}>
+            Rotate key
+          </Button>
+        </>
+      }
+    >
+      <div className="grid grid-cols-[1fr_6rem] items-end gap-3">
+        <Field label="The old key stays valid for" hint={hours === 0 ? 'It stops at once.' : duration(hours * HOUR_MS)} error={rotate.fields['overlap_hours']}>
+          <input type="range" aria-label="Overlap, slider" min={0} max={LONGEST_H} step={1} value={hours} onChange={(event) => set(event.target.valueAsNumber)} className="h-7 w-full accent-accent" />
+        </Field>
+        <Field label="Hours" className="self-start">
+          <Input type="number" min={0} max={LONGEST_H} value={hours} onChange={(event) => set(event.target.valueAsNumber)} />
+        </Field>
+      </div>
+      <dl className="grid grid-cols-[auto_1fr] gap-x-3 gap-y-1 rounded-sm bg-sunken p-3">
+        <dt className="font-mono text-xs leading-5">{apiKey.key_prefix}…</dt>
+        <dd>{hours === 0 ? 'stops working now' : `works until ${time(now + hours * HOUR_MS, zone)}, then stops`}</dd>
+        <dt className="text-muted">the new key</dt>
+        <dd>works from now on</dd>
+      </dl>
+      <ErrorLine error={rotate.error} />
+    </Dialog>
+  )
+}

@@ -1,0 +1,91 @@
+import { EllipsisVertical, KeyRound, Pencil, Trash2, Zap } from 'lucide-react'
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { duration, plural } from '@/lib/format'
+import { useAction } from '@/lib/useAction'
+import { Badge, Button, Menu, MenuItem, Status } from '@/ui'
+
+/** A provider that can be named in a request. */
+export interface Offer {
+  name: string
+  kind: string
+  /** It has an address, and a credential where it needs one. */
+  configured: boolean
+  builtIn: boolean
+  models: string[]
+  /** What the organization has stored for it. */
+  stored: Schemas['Provider'] | null
+}
+
+export function ProviderCard({ offer, onEdit, onRemove }: { offer: Offer; onEdit: () => void; onRemove: () => void }) {
+  const { orgId } = useMe()
+  const [result, setResult] = useState<Schemas['ProviderTest'] | null>(null)
+  const test = useAction(async () => {
+    const params = { path: { orgId, name: offer.name } }
+    setResult(await take(client.POST('/api/v1/orgs/{orgId}/providers/{name}/test', { params })))
+  })
+  const { stored } = offer
+  const isSandbox = offer.kind === 'sandbox'
+  return (
+    <li className="card flex min-w-0 flex-col gap-2 p-3" aria-label={offer.name}>
+      <div className="flex min-w-0 items-center gap-2">
+        <h3 className="min-w-0 flex-1 truncate font-mono text-sm">{offer.name}</h3>
+        {!offer.builtIn && <Badge tone="accent">custom</Badge>}
+        {stored && (
+          <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${offer.name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>
+            <MenuItem needs="admin" icon={<Pencil size={14} aria-hidden />} onSelect={onEdit}>
+              Edit…
+            </MenuItem>
+            <MenuItem needs="admin" danger icon={<Trash2 size={14} aria-hidden />} onSelect={onRemove}>
+              Remove…
+            </MenuItem>
+          </Menu>
+        )}
+      </div>
+      <p className="min-w-0 truncate text-muted" title={stored?.base_url ?? undefined}>
+        {describe(offer)}
+      </p>
+      <div className="flex flex-wrap items-center gap-2 text-xs text-muted">
+        <Status tone={offer.configured ? 'ok' : 'muted'}>{isSandbox ? 'built in, needs no account' : offer.configured ? credentialOf(stored) : 'no credential'}</Status>
+      </div>
+      <div className="mt-auto flex flex-wrap items-center gap-2 pt-1">
+        {!isSandbox && !stored && (
+          <Button size="sm" needs="admin" icon={<KeyRound size={13} aria-hidden />} onClick={onEdit}>
+            {offer.configured ? 'Use our own credential' : 'Add credential'}
+          </Button>
+        )}
+        <Button size="sm" needs="admin" busy={test.busy} blocked={!offer.configured && 'Add a credential first'} icon={<Zap size={13} aria-hidden />} aria-label={`Test ${offer.name}`} onClick={test.run}>
+          Test
+        </Button>
+        <span className="min-w-0 flex-1 text-xs" role="status">
+          {test.error ? <Status tone="err">{test.error.message}</Status> : result && <TestResult result={result} />}
+        </span>
+      </div>
+      {result?.error && <p className="rounded-sm bg-err-soft px-2 py-1 text-xs break-words text-err">{result.error}</p>}
+    </li>
+  )
+}
+
+function TestResult({ result }: { result: Schemas['ProviderTest'] }) {
+  return (
+    <Status tone={result.ok ? 'ok' : 'err'}>
+      {result.ok ? 'works' : 'failed'}
+      {result.status !== null && <span className="tabular-nums"> {result.status}</span>}
+      <span className="text-muted tabular-nums">{duration(result.latency_ms)}</span>
+    </Status>
+  )
+}
+
+function describe(offer: Offer): string {
+  const models = offer.models.length > 0 ? plural(offer.models.length, 'model') : 'any model'
+  if (offer.stored?.base_url) return `${models} at ${offer.stored.base_url}`
+  return offer.builtIn ? models : `${models}, speaks as ${offer.kind}`
+}
+
+function credentialOf(stored: Schemas['Provider'] | null): string {
+  if (!stored) return 'credential of the installation'
+  if (stored.credentials.length > 0) return plural(stored.credentials.length, 'credential')
+  if (stored.has_api_key) return stored.has_headers ? 'credential and headers set' : 'credential set'
+  return stored.has_headers ? 'headers set' : 'needs no credential'
+}

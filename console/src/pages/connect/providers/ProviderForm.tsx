@@ -1,0 +1,94 @@
+import { useState } from 'react'
+import { client, take } from '@/api/client'
+import { useMe } from '@/api/me'
+import { refresh } from '@/api/query'
+import { headersOf } from '@/lib/headers'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input, SecretInput, Select, TextArea, toast } from '@/ui'
+import { type Credential, CredentialList, credentialsBody } from './CredentialList'
+import type { Offer } from './ProviderCard'
+
+interface Props {
+  /** Null makes a custom provider. */
+  offer: Offer | null
+  /** Built-in names that a custom one can behave like. */
+  kinds: string[]
+  onClose: () => void
+}
+
+const KNOWN_FIELDS = ['name', 'kind', 'base_url', 'api_key', 'headers', 'models']
+
+/** Stores or replaces what the organization uses to reach a provider. Secrets go one way only. */
+export function ProviderForm({ offer, kinds, onClose }: Props) {
+  const { orgId } = useMe()
+  const stored = offer?.stored ?? null
+  const [name, setName] = useState(offer?.name ?? '')
+  const [kind, setKind] = useState(offer?.kind ?? 'openai')
+  const [baseUrl, setBaseUrl] = useState(stored?.base_url ?? '')
+  const [apiKey, setApiKey] = useState('')
+  const [headers, setHeaders] = useState('')
+  const [models, setModels] = useState((stored?.models ?? []).join('\n'))
+  const [credentials, setCredentials] = useState<Credential[]>((stored?.credentials ?? []).map((one) => ({ ...one, apiKey: '', isStored: true })))
+  const isCustom = offer === null || !offer.builtIn
+  const save = useAction(async () => {
+    const body = {
+      base_url: baseUrl.trim() || null,
+      models: models.split(/\s+/).filter(Boolean),
+      ...(apiKey !== '' && { api_key: apiKey }),
+      ...(headers.trim() !== '' && { headers: headersOf(headers) }),
+      ...((credentials.length > 0 || (stored?.credentials.length ?? 0) > 0) && { api_keys: credentialsBody(credentials) }),
+    }
+    if (stored) await take(client.PUT('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: stored.name } }, body }))
+    else await take(client.POST('/api/v1/orgs/{orgId}/providers', { params: { path: { orgId } }, body: { ...body, name: name.trim(), kind: isCustom ? kind : null } }))
+    await refresh('/api/v1/orgs', '/api/v1/playground/providers')
+    toast(`${name.trim()} is stored`)
+    onClose()
+  })
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={offer ? `${stored ? 'Edit' : 'Connect'} ${offer.name}` : 'Add custom provider'}
+      description={offer ? undefined : 'Any address that speaks like one of the built-in providers.'}
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy}>
+            {offer ? 'Save' : 'Add provider'}
+          </Button>
+        </>
+      }
+    >
+      {!offer && (
+        <div className="grid gap-3 sm:grid-cols-2">
+          <Field label="Name" hint="What X-Gateway-Provider will say." error={save.fields['name']}>
+            <Input mono required autoFocus value={name} placeholder="our-models" onChange={(event) => setName(event.target.value)} />
+          </Field>
+          <Field label="Speaks as" hint="Its wire format and way of authenticating." error={save.fields['kind']}>
+            <Select value={kind} onChange={(event) => setKind(event.target.value)} options={kinds} />
+          </Field>
+        </div>
+      )}
+      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it.' : 'Sealed with the master key; nobody can read it back.'} error={save.fields['api_key']}>
+        <SecretInput mono autoComplete="off" autoFocus={offer !== null} value={apiKey} placeholder={stored?.has_api_key ? 'set – replace' : ''} onChange={(event) => setApiKey(event.target.value)} />
+      </Field>
+      <Field label="Base URL" hint={isCustom ? 'Paths of requests are appended as they are.' : 'Leave empty for the provider’s own address.'} error={save.fields['base_url']}>
+        <Input mono type="url" value={baseUrl} placeholder="https://models.example.com" onChange={(event) => setBaseUrl(event.target.value)} />
+      </Field>
+      <details className="rounded-sm border border-line px-3 py-2" open={credentials.length > 0 || (isCustom && offer !== null)}>
+        <summary className="font-medium">More: several credentials, headers, models</summary>
+        <div className="mt-3 flex flex-col gap-3">
+          <CredentialList credentials={credentials} onChange={setCredentials} />
+          <Field label="Headers" hint={`${stored?.has_headers ? 'Set; what you write here replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={save.fields['headers']}>
+            <TextArea mono rows={2} value={headers} placeholder={stored?.has_headers ? 'set – replace' : 'X-Team: search'} onChange={(event) => setHeaders(event.target.value)} />
+          </Field>
+          <Field label="Models" hint="One per line. Shown in lists; other models can still be called." error={save.fields['models']}>
+            <TextArea mono rows={3} value={models} onChange={(event) => setModels(event.target.value)} />
+          </Field>
+        </div>
+      </details>
+      {Object.keys(save.fields).every((field) => !KNOWN_FIELDS.includes(field)) && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}

@@ -1,0 +1,47 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input } from '@/ui'
+import { SecretShown } from './WebhookForm'
+
+/** A new signing secret; both sign for a while, so that receivers can change over. */
+export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClose: () => void }) {
+  const { zone } = usePrefs()
+  const [hours, setHours] = useState(24)
+  const [made, setMade] = useState<Schemas['RotatedSecret'] | null>(null)
+  const rotate = useAction(async () => {
+    setMade(await take(client.POST('/api/v1/webhooks/{webhookId}/rotate-secret', { params: { path: { webhookId } }, body: { overlap_hours: hours } })))
+    await refresh('/api/v1/webhooks')
+  })
+  if (made) {
+    const until = made.previous_secret_until
+    const note = until === null ? 'The old one does not sign any more.' : `Deliveries carry a signature of the old one as well until ${time(until, zone)}.`
+    return <SecretShown title="The secret is replaced" secret={made.secret} note={`It is shown only now. ${note}`} onClose={onClose} />
+  }
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      size="sm"
+      title="Replace the signing secret"
+      description="Deliveries are signed with both secrets for a while, so that your receiver can change over."
+      onSubmit={rotate.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={rotate.busy}>
+            Replace secret
+          </Button>
+        </>
+      }
+    >
+      <Field label="Hours that both sign" hint="0 to 720" error={rotate.fields['overlap_hours']}>
+        <Input type="number" min={0} max={720} required value={hours} onChange={(event) => setHours(event.target.valueAsNumber || 0)} />
+      </Field>
+      <ErrorLine error={rotate.error} />
+    </Dialog>
+  )
+}

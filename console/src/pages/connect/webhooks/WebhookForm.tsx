@@ -1,0 +1,78 @@
+import { useId, useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, Checkbox, Dialog, ErrorLine, Field, Input, Radio, SecretOnce, Snippets, toast } from '@/ui'
+import { EVENT_GROUPS } from './events'
+import { verifySnippets } from './verify'
+
+/** Adds a webhook, or changes where it goes and what it is told. */
+export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] | null; onClose: () => void }) {
+  const [url, setUrl] = useState(webhook?.url ?? '')
+  const [events, setEvents] = useState<string[]>(webhook?.events ?? [])
+  const [some, setSome] = useState((webhook?.events.length ?? 0) > 0)
+  const [secret, setSecret] = useState<string | null>(null)
+  const group = useId()
+  const save = useAction(async () => {
+    const body = { url: url.trim(), events: some ? events : [] }
+    if (webhook) {
+      await take(client.PUT('/api/v1/webhooks/{webhookId}', { params: { path: { webhookId: webhook.id } }, body }))
+      toast('The webhook is changed')
+    } else setSecret((await take(client.POST('/api/v1/webhooks', { body }))).secret)
+    await refresh('/api/v1/webhooks')
+    if (webhook) onClose()
+  })
+  if (secret !== null) return <SecretShown title="The webhook is active" secret={secret} onClose={onClose} />
+  const toggle = (type: string, on: boolean): void => setEvents(on ? [...events, type] : events.filter((one) => one !== type))
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={webhook ? 'Edit webhook' : 'Add webhook'}
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy} blocked={some && events.length === 0 && 'Choose at least one event'}>
+            {webhook ? 'Save webhook' : 'Add webhook'}
+          </Button>
+        </>
+      }
+    >
+      <Field label="Address" hint="Answers with any 2xx within 15 seconds." error={save.fields['url']}>
+        <Input mono type="url" required autoFocus value={url} placeholder="https://example.com/hooks/gateway" onChange={(event) => setUrl(event.target.value)} />
+      </Field>
+      <fieldset className="flex flex-col gap-2">
+        <legend className="mb-1 text-sm font-medium">Events</legend>
+        <Radio name={group} checked={!some} onChange={() => setSome(false)} label="All, also those that are added later" />
+        <Radio name={group} checked={some} onChange={() => setSome(true)} label="Only these" />
+        {some && (
+          <div className="ml-6 grid gap-3 sm:grid-cols-2">
+            {EVENT_GROUPS.map(({ name, events: list }) => (
+              <fieldset key={name} className="flex flex-col gap-1.5">
+                <legend className="mb-1 text-xs text-muted">{name}</legend>
+                {list.map(({ type, about }) => (
+                  <Checkbox key={type} checked={events.includes(type)} onChange={(event) => toggle(type, event.target.checked)} label={<code>{type}</code>} hint={about} />
+                ))}
+              </fieldset>
+            ))}
+          </div>
+        )}
+      </fieldset>
+      {save.fields['url'] === undefined && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}
+
+/** A signing secret, this once, and how to check a signature with it. */
+export function SecretShown({ title, secret, note, onClose }: { title: string; secret: string; note?: string; onClose: () => void }) {
+  return (
+    <Dialog open onClose={onClose} title={title} size="lg" actions={<Button kind="primary" onClick={onClose}>Done</Button>}>
+      <SecretOnce title="Signing secret" secret={secret}>
+        {note ?? 'It is shown only now. Your receiver needs it to tell our deliveries from anybody else’s.'}
+      </SecretOnce>
+      <h3 className="text-sm">Check signatures</h3>
+      <Snippets label="Check signatures" snippets={verifySnippets()} />
+    </Dialog>
+  )
+}

@@ -1,0 +1,76 @@
+/** Who is told of what happens in the organization. */
+import { Plus, Send } from 'lucide-react'
+import { Link, useNavigate } from '@tanstack/react-router'
+import { useState } from 'react'
+import { api, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { inPages } from '@/api/pages'
+import { polled } from '@/api/query'
+import { time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { apiSnippet } from '@/lib/snippets'
+import { Badge, Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { WebhookForm } from './WebhookForm'
+import { WebhookState } from './WebhookState'
+
+const ABOUT = 'A webhook posts events to an address of yours: a key was rotated, somebody was removed, a budget is spent. Each is signed, retried for a day, and kept with every attempt.'
+
+export function Webhooks() {
+  const me = useMe()
+  const [creating, setCreating] = useState(false)
+  const options = { ...inPages, ...polled(15_000), enabled: me.has('webhooks') }
+  const list = api.useInfiniteQuery('get', '/api/v1/webhooks', { params: { query: { limit: 50 } } }, options)
+  const webhooks = list.data?.pages.flatMap((page) => page.webhooks) ?? []
+  const create = (
+    <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setCreating(true)}>
+      Add webhook
+    </Button>
+  )
+  return (
+    <Page title="Webhooks" about="Events of this organization, posted to addresses of yours." actions={webhooks.length > 0 && create}>
+      <PlanGate needs="webhooks" name="Webhooks" about={ABOUT}>
+        {list.isPending ? (
+          <SkeletonRows rows={4} />
+        ) : list.isError ? (
+          <ErrorPanel error={list.error} what="the webhooks" onRetry={() => void list.refetch()} />
+        ) : webhooks.length === 0 ? (
+          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/webhooks', { url: 'https://example.com/hooks', events: ['key.revoke', 'budget.exceeded'] })} />}>
+            {ABOUT}
+          </Empty>
+        ) : (
+          <Section flush>
+            <WebhookTable webhooks={webhooks} />
+            <Pager shown={webhooks.length} what={webhooks.length === 1 ? 'webhook' : 'webhooks'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          </Section>
+        )}
+      </PlanGate>
+      {creating && <WebhookForm webhook={null} onClose={() => setCreating(false)} />}
+    </Page>
+  )
+}
+
+function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
+  const { zone } = usePrefs()
+  const navigate = useNavigate()
+  const columns: Column<Schemas['Webhook']>[] = [
+    {
+      key: 'url',
+      header: 'Address',
+      className: 'max-w-[1px] w-1/2',
+      cell: (webhook) => (
+        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="block truncate font-mono text-xs hover:underline">
+          {webhook.url}
+        </Link>
+      ),
+    },
+    { key: 'state', header: 'State', cell: (webhook) => <WebhookState webhook={webhook} /> },
+    { key: 'events', header: 'Events', from: 'md', cell: (webhook) => <Events events={webhook.events} /> },
+    { key: 'created', header: 'Created', from: 'lg', cell: (webhook) => <time title={time(webhook.created_at, zone, 'full')}>{time(webhook.created_at, zone, 'date')}</time> },
+  ]
+  return <Table label="Webhooks" columns={columns} rows={webhooks} rowKey={(webhook) => webhook.id} onOpen={(webhook) => void navigate({ to: '/webhooks/$webhookId', params: { webhookId: webhook.id }, search: {} })} />
+}
+
+function Events({ events }: { events: string[] }) {
+  if (events.length === 0) return <span className="text-muted">all</span>
+  return <span title={events.join('\n')}>{events.length === 1 ? <Badge>{events[0]}</Badge> : `${events.length} types`}</span>
+}

@@ -1,0 +1,35 @@
+/** Every event that a webhook can be told of, by what it is about. */
+export const EVENT_GROUPS: { name: string; events: { type: string; about: string }[] }[] = [
+  {
+    name: 'Keys',
+    events: [
+      { type: 'key.create', about: 'a key was created' },
+      { type: 'key.rotate', about: 'a key was rotated' },
+      { type: 'key.revoke', about: 'a key was revoked' },
+    ],
+  },
+  {
+    name: 'People',
+    events: [
+      { type: 'user.invite', about: 'somebody was invited' },
+      { type: 'user.role_change', about: 'a role changed' },
+      { type: 'user.remove', about: 'somebody was removed' },
+    ],
+  },
+  {
+    name: 'Budgets',
+    events: [
+      { type: 'budget.warning', about: 'a soft limit was reached' },
+      { type: 'budget.exceeded', about: 'a hard limit was reached' },
+    ],
+  },
+  {
+    name: 'Applications',
+    events: [
+      { type: 'app.create', about: 'an application was created' },
+      { type: 'app.delete', about: 'an application was deleted' },
+    ],
+  },
+]
+
+export const EVENT_TYPES = EVENT_GROUPS.flatMap((group) => group.events.map((event) => event.type))

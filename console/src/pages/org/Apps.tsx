@@ -1,0 +1,88 @@
+/** Applications: what the keys are for. Usage and budgets can be told apart by them. */
+import { Boxes, EllipsisVertical, Pencil, Plus, Trash2 } from 'lucide-react'
+import { useState } from 'react'
+import { api, client, take, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { inPages } from '@/api/pages'
+import { refresh } from '@/api/query'
+import { time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { apiSnippet } from '@/lib/snippets'
+import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Menu, MenuItem, Page, Pager, Section, SkeletonRows, Table, toast, type Column } from '@/ui'
+import { AppForm } from './AppForm'
+
+type App = Schemas['Application']
+
+export function Apps() {
+  const { orgId } = useMe()
+  const { zone } = usePrefs()
+  const [editing, setEditing] = useState<{ app: App | null } | null>(null)
+  const [removing, setRemoving] = useState<App | null>(null)
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/apps', { params: { path: { orgId }, query: { limit: 100 } } }, inPages)
+  const teams = api.useQuery('get', '/api/v1/orgs/{orgId}/teams', { params: { path: { orgId }, query: { limit: 200 } } })
+  const apps = list.data?.pages.flatMap((page) => page.apps) ?? []
+  const create = (
+    <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ app: null })}>
+      Register app
+    </Button>
+  )
+  const columns: Column<App>[] = [
+    {
+      key: 'name',
+      header: 'Name',
+      className: 'max-w-[1px] w-1/2',
+      cell: (app) => (
+        <span className="flex min-w-0 flex-col py-1">
+          <span className="truncate font-medium">{app.name}</span>
+          {app.description !== '' && <span className="truncate text-muted">{app.description}</span>}
+        </span>
+      ),
+    },
+    { key: 'team', header: 'Team', from: 'sm', cell: (app) => teams.data?.teams.find((team) => team.id === app.team_id)?.name ?? <span className="text-muted">–</span> },
+    { key: 'created', header: 'Registered', from: 'md', cell: (app) => <time title={time(app.created_at, zone, 'full')}>{time(app.created_at, zone, 'date')}</time> },
+    {
+      key: 'actions',
+      header: <span className="sr-only">Actions</span>,
+      className: 'w-10 text-right',
+      cell: (app) => (
+        <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${app.name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>
+          <MenuItem needs="admin" icon={<Pencil size={14} aria-hidden />} onSelect={() => setEditing({ app })}>
+            Edit…
+          </MenuItem>
+          <MenuItem needs="admin" danger icon={<Trash2 size={14} aria-hidden />} onSelect={() => setRemoving(app)}>
+            Unregister…
+          </MenuItem>
+        </Menu>
+      ),
+    },
+  ]
+  const remove = async (app: App): Promise<void> => {
+    await take(client.DELETE('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } } }))
+    await refresh('/api/v1/orgs', '/api/v1/keys')
+    toast(`${app.name} is unregistered`)
+  }
+  return (
+    <Page title="Apps" about="What your keys are for." actions={apps.length > 0 && create}>
+      {list.isPending ? (
+        <SkeletonRows rows={4} />
+      ) : list.isError ? (
+        <ErrorPanel error={list.error} what="the applications" onRetry={() => void list.refetch()} />
+      ) : apps.length === 0 ? (
+        <Empty icon={<Boxes size={24} aria-hidden />} title="No apps yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/apps`, { name: 'Checkout' })} />}>
+          Give each program an app and its keys to it: then you see what each one uses, and can limit it.
+        </Empty>
+      ) : (
+        <Section flush>
+          <Table label="Apps" columns={columns} rows={apps} rowKey={(app) => app.id} />
+          <Pager shown={apps.length} what={apps.length === 1 ? 'app' : 'apps'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+        </Section>
+      )}
+      {editing && <AppForm app={editing.app} teams={teams.data?.teams ?? []} onClose={() => setEditing(null)} />}
+      {removing && (
+        <ConfirmDialog open onClose={() => setRemoving(null)} title={`Unregister ${removing.name}?`} action="Unregister app" onConfirm={() => remove(removing)}>
+          Its keys go on working and belong to no app. What it used stays in the logs. Its budgets are deleted.
+        </ConfirmDialog>
+      )}
+    </Page>
+  )
+}

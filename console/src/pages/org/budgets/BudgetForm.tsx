@@ -1,0 +1,81 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input, Select, toast } from '@/ui'
+import type { ScopeNames } from './useScopeNames'
+
+const SCOPES: { value: Schemas['BudgetScope']; label: string }[] = [
+  { value: 'org', label: 'The organization' },
+  { value: 'team', label: 'A team' },
+  { value: 'app', label: 'An app' },
+  { value: 'key', label: 'A key' },
+]
+const PERIODS: Schemas['Period'][] = ['daily', 'weekly', 'monthly']
+
+export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget'] | null; names: ScopeNames; onClose: () => void }) {
+  const { orgId } = useMe()
+  const [scope, setScope] = useState<Schemas['BudgetScope']>(budget?.scope ?? 'org')
+  const [scopeId, setScopeId] = useState(budget?.scope_id ?? '')
+  const [period, setPeriod] = useState<Schemas['Period']>(budget?.period ?? 'monthly')
+  const [soft, setSoft] = useState(budget?.soft_limit_usd?.toString() ?? '')
+  const [hard, setHard] = useState(budget?.hard_limit_usd?.toString() ?? '')
+  const choices = names.choices(scope)
+  const chosen = choices.some((choice) => choice.value === scopeId) ? scopeId : (choices[0]?.value ?? '')
+  const save = useAction(async () => {
+    const body = { scope, scope_id: chosen, period, soft_limit_usd: amount(soft), hard_limit_usd: amount(hard) }
+    if (budget) await take(client.PUT('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } }, body }))
+    else await take(client.POST('/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId } }, body }))
+    await refresh('/api/v1/orgs')
+    toast(budget ? 'The budget is changed' : 'The budget holds from now on')
+    onClose()
+  })
+  const problem = choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit lies above the hard one' : false
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={budget ? 'Edit budget' : 'Set budget'}
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy} blocked={problem}>
+            {budget ? 'Save budget' : 'Set budget'}
+          </Button>
+        </>
+      }
+    >
+      <div className="grid gap-3 sm:grid-cols-3">
+        <Field label="For" error={save.fields['scope']}>
+          <Select autoFocus value={scope} onChange={(event) => setScope(event.target.value as Schemas['BudgetScope'])} options={SCOPES} />
+        </Field>
+        <Field label="Which" error={save.fields['scope_id']}>
+          <Select value={chosen} disabled={scope === 'org'} onChange={(event) => setScopeId(event.target.value)} options={choices} />
+        </Field>
+        <Field label="Each" error={save.fields['period']}>
+          <Select value={period} onChange={(event) => setPeriod(event.target.value as Schemas['Period'])} options={PERIODS.map((one) => ({ value: one, label: { daily: 'day', weekly: 'week', monthly: 'month' }[one] }))} />
+        </Field>
+      </div>
+      <div className="grid gap-3 sm:grid-cols-2">
+        <Field label="Soft limit, USD" hint="Reaching it sends budget.warning." error={save.fields['soft_limit_usd']}>
+          <Input type="number" min={0} step="any" value={soft} placeholder="none" onChange={(event) => setSoft(event.target.value)} />
+        </Field>
+        <Field label="Hard limit, USD" hint="Reaching it refuses further requests." error={save.fields['hard_limit_usd']}>
+          <Input type="number" min={0} step="any" value={hard} placeholder="none" onChange={(event) => setHard(event.target.value)} />
+        </Field>
+      </div>
+      {typeof problem === 'string' && (
+        <p className="text-xs text-muted" role="status">
+          {problem}
+        </p>
+      )}
+      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}
+
+function amount(text: string): number | null {
+  return text === '' ? null : Number(text)
+}

@@ -1,0 +1,51 @@
+import { useState } from 'react'
+import { client, take } from '@/api/client'
+import { useMe, type Role } from '@/api/me'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input, Select, toast } from '@/ui'
+import { InviteLink } from './InviteLink'
+import { ROLES, whyNotAssign } from './roles'
+
+export function InviteForm({ onClose }: { onClose: () => void }) {
+  const me = useMe()
+  const [email, setEmail] = useState('')
+  const [role, setRole] = useState<Role>('member')
+  const [token, setToken] = useState<string | null>(null)
+  const invite = useAction(async () => {
+    const added = await take(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email: email.trim(), role } }))
+    await refresh('/api/v1/orgs')
+    if ('invite_token' in added) setToken(added.invite_token)
+    else {
+      toast(`${added.display_name} is a member now`)
+      onClose()
+    }
+  })
+  if (token !== null) return <InviteLink email={email.trim()} token={token} onClose={onClose} />
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      size="sm"
+      title="Invite somebody"
+      description="Who has an account here joins at once; anybody else gets a link to sign up with."
+      onSubmit={invite.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={invite.busy}>
+            Invite
+          </Button>
+        </>
+      }
+    >
+      <Field label="Email" error={invite.fields['email']}>
+        <Input type="email" required autoFocus value={email} placeholder="grace@example.com" onChange={(event) => setEmail(event.target.value)} />
+      </Field>
+      <Field label="Role" hint={ROLES.find((one) => one.role === role)?.may} error={invite.fields['role']}>
+        <Select value={role} onChange={(event) => setRole(event.target.value as Role)} options={ROLES.map((one) => ({ value: one.role, label: one.role, disabled: whyNotAssign(me, one.role) !== null }))} />
+      </Field>
+      {invite.fields['email'] === undefined && <ErrorLine error={invite.error} />}
+    </Dialog>
+  )
+}

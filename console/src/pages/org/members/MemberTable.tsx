@@ -1,0 +1,117 @@
+import { LogOut, UserMinus } from 'lucide-react'
+import { useNavigate } from '@tanstack/react-router'
+import { useState } from 'react'
+import { signOut } from '@/api/auth'
+import { client, take, type Schemas } from '@/api/client'
+import { useMe, type Role } from '@/api/me'
+import { refresh } from '@/api/query'
+import { time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { Badge, Button, ConfirmDialog, Select, Table, toast, toastError, type Column } from '@/ui'
+import { ROLES, whyNotAssign } from './roles'
+
+type Member = Schemas['Member']
+
+export function MemberTable({ members }: { members: Member[] }) {
+  const { zone } = usePrefs()
+  const me = useMe()
+  const [removing, setRemoving] = useState<Member | null>(null)
+  const isLastOwner = (member: Member): boolean => member.role === 'owner' && members.filter((one) => one.role === 'owner').length === 1
+  const columns: Column<Member>[] = [
+    {
+      key: 'name',
+      header: 'Person',
+      className: 'max-w-[1px] w-1/2',
+      cell: (member) => (
+        <span className="flex min-w-0 flex-col py-1">
+          <span className="flex items-center gap-2">
+            <span className="truncate font-medium">{member.display_name}</span>
+            {member.user_id === me.userId && <Badge tone="accent">you</Badge>}
+          </span>
+          <span className="truncate text-muted">{member.email}</span>
+        </span>
+      ),
+    },
+    { key: 'role', header: 'Role', cell: (member) => <RoleSelect member={member} blocked={isLastOwner(member) ? 'The last owner stays owner' : whyNotAssign(me, member.role)} /> },
+    { key: 'since', header: 'Since', from: 'md', cell: (member) => <time title={time(member.created_at, zone, 'full')}>{time(member.created_at, zone, 'date')}</time> },
+    {
+      key: 'actions',
+      header: <span className="sr-only">Actions</span>,
+      className: 'text-right',
+      cell: (member) => {
+        const self = member.user_id === me.userId
+        const blocked = isLastOwner(member) ? 'The last owner cannot leave' : self ? null : whyNotAssign(me, member.role)
+        return (
+          <Button
+            kind="ghost"
+            size="sm"
+            blocked={blocked ?? undefined}
+            icon={self ? <LogOut size={14} aria-hidden /> : <UserMinus size={14} aria-hidden />}
+            aria-label={self ? 'Leave the organization' : `Remove ${member.display_name}`}
+            onClick={() => setRemoving(member)}
+          >
+            <span className="max-sm:sr-only">{self ? 'Leave' : 'Remove'}</span>
+          </Button>
+        )
+      },
+    },
+  ]
+  return (
+    <>
+      <Table label="Members" columns={columns} rows={members} rowKey={(member) => member.user_id} />
+      {removing && <Remove member={removing} onClose={() => setRemoving(null)} />}
+    </>
+  )
+}
+
+function RoleSelect({ member, blocked }: { member: Member; blocked: string | null }) {
+  const me = useMe()
+  const [wanted, setWanted] = useState<Role | null>(null)
+  const change = async (role: Role): Promise<void> => {
+    setWanted(role)
+    try {
+      const params = { path: { orgId: me.orgId, userId: member.user_id } }
+      await take(client.PUT('/api/v1/orgs/{orgId}/members/{userId}', { params, body: { role } }))
+      await refresh('/api/v1/orgs', '/api/v1/auth')
+      toast(`${member.display_name} is ${role} now`)
+    } catch (error) {
+      toastError(error)
+    } finally {
+      setWanted(null)
+    }
+  }
+  return (
+    <span title={blocked ?? undefined}>
+      <Select
+        className="w-28"
+        aria-label={`Role of ${member.display_name}`}
+        aria-description={blocked ?? undefined}
+        disabled={blocked !== null || wanted !== null}
+        value={wanted ?? member.role}
+        onChange={(event) => void change(event.target.value as Role)}
+        options={ROLES.map(({ role }) => ({ value: role, label: role, disabled: whyNotAssign(me, role) !== null }))}
+      />
+    </span>
+  )
+}
+
+function Remove({ member, onClose }: { member: Member; onClose: () => void }) {
+  const me = useMe()
+  const navigate = useNavigate()
+  const self = member.user_id === me.userId
+  const remove = async (): Promise<void> => {
+    await take(client.DELETE('/api/v1/orgs/{orgId}/members/{userId}', { params: { path: { orgId: me.orgId, userId: member.user_id } } }))
+    if (self) {
+      await signOut()
+      await navigate({ to: '/login', search: {} })
+      return
+    }
+    await refresh('/api/v1/orgs')
+    toast(`${member.display_name} is removed`)
+  }
+  return (
+    <ConfirmDialog open onClose={onClose} title={self ? 'Leave this organization?' : `Remove ${member.display_name}?`} action={self ? 'Leave' : 'Remove member'} onConfirm={remove}>
+      {self ? 'You lose access at once and are signed out. Somebody has to invite you to come back.' : `${member.email} loses access at once, in every session. Keys that they made go on working.`}
+    </ConfirmDialog>
+  )
+}

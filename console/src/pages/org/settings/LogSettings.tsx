@@ -1,0 +1,45 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, ErrorLine, Field, Input, Switch, toast, useReason } from '@/ui'
+
+/** What is kept of requests, and for how long. */
+export function LogSettings({ org }: { org: Schemas['Organization'] }) {
+  const reason = useReason('admin')
+  const [bodies, setBodies] = useState(org.settings.log_bodies)
+  const [days, setDays] = useState(org.settings.log_retention_days?.toString() ?? '')
+  const save = useAction(async () => {
+    const settings = { log_bodies: bodies, log_retention_days: days === '' ? null : Number(days) }
+    await take(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings } }))
+    await refresh('/api/v1/orgs')
+    toast('The settings are saved')
+  })
+  const isSame = bodies === org.settings.log_bodies && days === (org.settings.log_retention_days?.toString() ?? '')
+  return (
+    <form
+      className="flex flex-col gap-4"
+      onSubmit={(event) => {
+        event.preventDefault()
+        save.run()
+      }}
+    >
+      <Switch
+        checked={bodies}
+        disabled={reason !== null}
+        onChange={(event) => setBodies(event.target.checked)}
+        label="Keep request and response bodies"
+        hint={reason ?? 'Up to 256 KiB each. Off: rows still have tokens, cost and timing, but no conversation. A single request can ask for it with X-Gateway-Log: metadata.'}
+      />
+      <Field label="Remove log rows after, days" hint="Empty follows the installation." error={save.fields['settings.log_retention_days'] ?? save.fields['log_retention_days']} className="max-w-56">
+        <Input type="number" min={1} max={36500} value={days} disabled={reason !== null} placeholder="installation’s setting" onChange={(event) => setDays(event.target.value)} />
+      </Field>
+      <div>
+        <Button type="submit" needs="admin" busy={save.busy} blocked={isSame && 'Nothing is changed'}>
+          Save
+        </Button>
+      </div>
+      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
+    </form>
+  )
+}
