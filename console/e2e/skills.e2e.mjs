@@ -113,6 +113,8 @@ test('an external verdict counts only when the rubric allows its source', async 
 
 test('a skill of another organization is found on the shelf and adopted, under another name where it must be', async () => {
   const publisher = await signUp(shared.gateway, { plan: 'enterprise', slug: 'makers' })
+  const rubric = await call(shared.gateway, publisher.token, 'GET', '/api/v1/skills/rubric')
+  await call(shared.gateway, publisher.token, 'PUT', `/api/v1/skills/rubric/${rubric.id}`, { pass_threshold: 0.1 })
   const { id } = await create(publisher, GOOD.replace('name: changelog-entry', 'name: release-notes'))
   await judged(publisher, id)
   await call(shared.gateway, publisher.token, 'POST', `/api/v1/skills/${id}/publish`)

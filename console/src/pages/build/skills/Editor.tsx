@@ -59,7 +59,7 @@ const colors = HighlightStyle.define([
   { tag: tags.keyword, color: 'var(--accent)' },
   { tag: tags.heading, fontWeight: '600' },
   { tag: tags.meta, color: 'var(--muted)' },
-  { tag: tags.monospace, color: 'var(--series-2)' },
+  { tag: tags.monospace, color: 'var(--ok)' },
 ])
 
 const theme = EditorView.theme({
