@@ -25,6 +25,19 @@ description: Writes an entry for CHANGELOG.md from a merged pull request. Use wh
 Check that the file still has one \`## Unreleased\` heading: \`grep -c '^## Unreleased' CHANGELOG.md\` must print 1.
 Do not write an entry for changes of tests or of the build; say so instead.
 `
+const OTHER = `---
+name: release-notes
+description: Turns the commits since the last tag into notes for customers. Use before a release.
+---
+
+# Tell customers what is new
+
+1. List the commits: \`git log $(git describe --tags --abbrev=0)..HEAD --oneline\`.
+2. Drop those that nobody outside notices, and group the others by product area.
+3. Write two sentences for each group, without names of people or branches.
+
+For example: "Invoices can now be downloaded as PDF."
+`
 const POOR = '---\nname: changelog-entry\ndescription: Does things\n---\n\nDo it.\n'
 
 const create = (person, raw_source = GOOD) => call(shared.gateway, person.token, 'POST', '/api/v1/skills', { raw_source })
@@ -115,11 +128,11 @@ test('a skill of another organization is found on the shelf and adopted, under a
   const publisher = await signUp(shared.gateway, { plan: 'enterprise', slug: 'makers' })
   const rubric = await call(shared.gateway, publisher.token, 'GET', '/api/v1/skills/rubric')
   await call(shared.gateway, publisher.token, 'PUT', `/api/v1/skills/rubric/${rubric.id}`, { pass_threshold: 0.1 })
-  const { id } = await create(publisher, GOOD.replace('name: changelog-entry', 'name: release-notes'))
+  const { id } = await create(publisher, OTHER)
   await judged(publisher, id)
   await call(shared.gateway, publisher.token, 'POST', `/api/v1/skills/${id}/publish`)
   const person = await signUp(shared.gateway, { plan: 'enterprise' })
-  await create(person, GOOD.replace('name: changelog-entry', 'name: release-notes'))
+  await create(person, OTHER)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/shelf?q=release-notes' })
   await page.getByRole('button', { name: 'release-notes', exact: true }).click()
   await page.getByRole('dialog', { name: 'Skill of the shelf' }).getByRole('region', { name: 'SKILL.md' }).waitFor()
