@@ -31,6 +31,7 @@ test('rows come by themselves, wait while paused, and are filtered', async () =>
   await page.getByRole('button', { name: '3 new' }).click()
   await page.getByText('While paused 2').waitFor()
   await page.keyboard.press('Space')
+  await inspect(page, 'logs')
 
   await page.getByRole('button', { name: 'Filter', exact: true }).click()
   await page.getByLabel('User').fill('ada')

@@ -17,6 +17,8 @@ export interface Session {
 }
 
 const KEY = 'console.session'
+/** Drafts and the like are kept under names that begin so, see `lib/remembered`. */
+export const KEPT = 'console.kept.'
 const channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel(KEY) : null
 const listeners = new Set<() => void>()
 const endListeners = new Set<() => void>()
@@ -49,6 +51,9 @@ export function startSession(token: string, email: string): void {
 
 export function endSession(): void {
   localStorage.removeItem(KEY)
+  for (const name of Object.keys(localStorage)) {
+    if (name.startsWith(KEPT)) localStorage.removeItem(name)
+  }
   adopt(null)
   channel?.postMessage('changed')
 }

@@ -63,7 +63,7 @@ export function Docked({ children, open, onClose, label, head, content }: Drawer
           ref={panel}
           role="dialog"
           aria-label={label}
-          className="relative flex min-h-0 w-full shrink-0 flex-col border-l border-line bg-surface max-lg:!w-full"
+          className="relative flex min-h-0 w-full shrink-0 flex-col border-l border-line bg-surface max-lg:!w-full max-lg:border-l-0"
           style={full ? undefined : { width: `min(${width}px, 62vw)` }}
         >
           {!full && (

@@ -16,7 +16,7 @@ export function Actions({ log }: { log: LogDetail }) {
       <CopyButton value={() => asCurl(log, location.origin)} label="Copy as curl (c)" text="curl" />
       <CopyButton value={() => asPython(log, location.origin)} label="Copy as Python" text="Python" />
       <CopyButton value={() => `${location.origin}/console/logs?log=${log.id}`} label="Copy a link to this request" text="Link" />
-      <Button kind="ghost" size="sm" icon={<Play size={14} aria-hidden />} blocked={noBody} needs="member" title="Open in the playground (p)" onClick={() => void navigate({ to: '/playground' as string, search: { log: log.id } as never })}>
+      <Button kind="ghost" size="sm" icon={<Play size={14} aria-hidden />} blocked={noBody} needs="member" title="Open in the playground (p)" onClick={() => void navigate({ to: '/playground', search: { log: log.id } })}>
         Playground
       </Button>
       <Button kind="ghost" size="sm" icon={<Database size={14} aria-hidden />} blocked={noBody} needs="member" title="Add to a dataset" onClick={() => setOpen('dataset')}>
@@ -101,7 +101,7 @@ function RunEval({ logId, onClose }: { logId: number; onClose(): void }) {
       onClose={onClose}
       onChoose={async (evalId) => {
         const run = await take(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId: Number(evalId) } }, body: { log_ids: [logId] } }))
-        await navigate({ to: `/evals/runs/${run.id}` as string })
+        await navigate({ to: '/evals/runs/$runId', params: { runId: String(run.id) } })
       }}
     />
   )

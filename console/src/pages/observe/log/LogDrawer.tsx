@@ -38,7 +38,7 @@ export function WithLogDrawer({ logId, tab, onTab, onClose, children }: WithLogD
     if (log) void copyText(asCurl(log, location.origin)).then((done) => done && toast('Copied as curl'))
   }
   bindings['p'] = () => {
-    if (log) void navigate({ to: '/playground' as string, search: { log: log.id } as never })
+    if (log) void navigate({ to: '/playground', search: { log: log.id } })
   }
   useShortcuts(bindings, open)
 

@@ -19,7 +19,7 @@ export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
   const now = useNow(60_000)
   if (error) return <ErrorPanel error={error} what="the budgets" onRetry={onRetry} />
   return (
-    <Section title="Budgets" flush aside={<Link to={'/org/budgets' as string} className="text-xs text-accent underline">Manage</Link>}>
+    <Section title="Budgets" flush aside={<Link to="/org/budgets" className="text-xs text-accent underline">Manage</Link>}>
       {!budgets ? (
         <SkeletonRows rows={2} />
       ) : budgets.length === 0 ? (

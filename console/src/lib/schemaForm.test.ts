@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest'
+import { fieldsOf, readTyped, writeTyped } from './schemaForm'
+
+const CONTAINS = {
+  type: 'object',
+  properties: {
+    value: { anyOf: [{ $ref: '#/$defs/Literal' }, { type: 'null' }] },
+    values: { type: ['array', 'null'], items: { $ref: '#/$defs/Literal' } },
+    mode: { $ref: '#/$defs/Mode', description: 'One or all' },
+    case_sensitive: { type: 'boolean', default: true },
+    threshold: { type: 'number', minimum: 0, maximum: 1, default: 0.8 },
+    schema: { description: 'Anything' },
+  },
+  required: ['threshold'],
+  $defs: { Literal: { anyOf: [{ type: 'string' }, { type: 'number' }] }, Mode: { type: 'string', enum: ['any', 'all'] } },
+}
+
+test('fields are read from a schema with references', () => {
+  expect(fieldsOf(CONTAINS).map((field) => [field.name, field.kind])).toEqual([
+    ['value', 'literal'],
+    ['values', 'list'],
+    ['mode', 'choice'],
+    ['case_sensitive', 'boolean'],
+    ['threshold', 'number'],
+    ['schema', 'json'],
+  ])
+  expect(fieldsOf(CONTAINS)[2]?.choices).toEqual(['any', 'all'])
+})
+
+test('what was typed becomes a config and back', () => {
+  const fields = fieldsOf(CONTAINS)
+  const typed = { values: 'a\nb', mode: 'all', case_sensitive: 'false', threshold: '0.5', schema: '{"a":1}' }
+  const { value, problems } = readTyped(fields, typed)
+  expect(problems).toEqual({})
+  expect(value).toEqual({ values: ['a', 'b'], mode: 'all', case_sensitive: false, threshold: 0.5, schema: { a: 1 } })
+  expect(readTyped(fields, writeTyped(fields, value)).value).toEqual(value)
+})
+
+test('what is missing or wrong is named', () => {
+  expect(readTyped(fieldsOf(CONTAINS), { schema: '{' }).problems).toEqual({ threshold: 'is needed', schema: 'must be JSON' })
+})

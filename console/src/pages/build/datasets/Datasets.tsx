@@ -1,0 +1,104 @@
+import { getRouteApi, useNavigate } from '@tanstack/react-router'
+import { Database, Plus } from 'lucide-react'
+import { useState } from 'react'
+import { api, client, take, type Schemas } from '@/api/client'
+import { inPages } from '@/api/pages'
+import { refresh } from '@/api/query'
+import { ago, time, whole } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { useAction } from '@/lib/useAction'
+import { useNow } from '@/lib/useNow'
+import { Button, Code, Dialog, Empty, ErrorLine, ErrorPanel, Field, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, TextArea, type Column } from '@/ui'
+
+const route = getRouteApi('/shell/datasets')
+type Dataset = Schemas['Dataset']
+
+/** Sets of test cases. */
+export function Datasets() {
+  const { q = '' } = route.useSearch()
+  const navigate = useNavigate()
+  const { zone } = usePrefs()
+  const now = useNow(30_000)
+  const [creating, setCreating] = useState(false)
+  const list = api.useInfiniteQuery('get', '/api/v1/datasets', { params: { query: { limit: 100 } } }, inPages)
+  const datasets = list.data?.pages.flatMap((page) => page.datasets) ?? []
+  const found = datasets.filter((dataset) => `${dataset.name} ${dataset.description}`.toLowerCase().includes(q.toLowerCase()))
+  const search = (next: string) => void navigate({ to: '/datasets', search: { q: next || undefined }, replace: true })
+  const columns: Column<Dataset>[] = [
+    { key: 'name', header: 'Dataset', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
+    { key: 'description', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.description },
+    { key: 'cases', header: 'Cases', number: true, cell: (row) => whole(row.case_count) },
+    { key: 'version', header: 'Version', number: true, cell: (row) => (row.current_version === 0 ? '–' : `v${row.current_version}`) },
+    { key: 'updated', header: 'Changed', from: 'sm', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
+  ]
+  const create = (
+    <Button kind="primary" needs="member" icon={<Plus size={14} aria-hidden />} onClick={() => setCreating(true)}>
+      New dataset
+    </Button>
+  )
+  return (
+    <Page title="Datasets" about="Test cases that evals are run on, kept in versions" actions={datasets.length > 0 && create}>
+      {list.isError ? (
+        <ErrorPanel error={list.error} what="the datasets" onRetry={() => void list.refetch()} />
+      ) : !list.data ? (
+        <Section flush>
+          <SkeletonRows />
+        </Section>
+      ) : datasets.length === 0 ? (
+        <Empty icon={<Database size={24} aria-hidden />} title="No datasets yet" action={create} more={<Code label="A file to import" code={'input,expected\n"What is the capital of France?",Paris\n"What is 2 + 2?",4'} />}>
+          A dataset holds inputs and what is expected of them. Import a file, write cases by hand, or take them from the logs.
+        </Empty>
+      ) : (
+        <>
+          <Input type="search" aria-label="Find a dataset" placeholder="Find a dataset" className="max-w-72" value={q} onChange={(event) => search(event.target.value)} />
+          {found.length === 0 ? (
+            <NoMatch what="datasets" onClear={() => search('')} />
+          ) : (
+            <Section flush>
+              <Table label="Datasets" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/datasets/$datasetId', params: { datasetId: row.id } })} />
+              <Pager shown={found.length} what={found.length === 1 ? 'dataset' : 'datasets'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+            </Section>
+          )}
+        </>
+      )}
+      {creating && <DatasetForm onClose={() => setCreating(false)} onDone={(dataset) => void navigate({ to: '/datasets/$datasetId', params: { datasetId: dataset.id } })} />}
+    </Page>
+  )
+}
+
+/** Name and description, of a new dataset or of one that is there. */
+export function DatasetForm({ dataset, onClose, onDone }: { dataset?: Dataset; onClose(): void; onDone(dataset: Dataset): void }) {
+  const [name, setName] = useState(dataset?.name ?? '')
+  const [description, setDescription] = useState(dataset?.description ?? '')
+  const save = useAction(async () => {
+    const body = { name, description }
+    const saved = await take(dataset ? client.PUT('/api/v1/datasets/{datasetId}', { params: { path: { datasetId: dataset.id } }, body }) : client.POST('/api/v1/datasets', { body }))
+    await refresh('/api/v1/datasets')
+    onClose()
+    onDone(saved)
+  })
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={dataset ? 'Change dataset' : 'New dataset'}
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy}>
+            {dataset ? 'Save' : 'Create dataset'}
+          </Button>
+        </>
+      }
+    >
+      <Field label="Name" error={save.fields['name']}>
+        <Input required autoFocus value={name} onChange={(event) => setName(event.target.value)} />
+      </Field>
+      <Field label="Description" error={save.fields['description']}>
+        <TextArea value={description} onChange={(event) => setDescription(event.target.value)} />
+      </Field>
+      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}

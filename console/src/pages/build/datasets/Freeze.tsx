@@ -1,0 +1,40 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { plural } from '@/lib/format'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input, toast } from '@/ui'
+
+/** Keeps the working copy as it is now, for good. */
+export function Freeze({ dataset, onClose }: { dataset: Schemas['Dataset']; onClose(): void }) {
+  const [note, setNote] = useState('')
+  const freeze = useAction(async () => {
+    const made = await take(client.POST('/api/v1/datasets/{datasetId}/versions', { params: { path: { datasetId: dataset.id } }, body: { note: note.trim() || null } }))
+    await refresh('/api/v1/datasets')
+    toast(`Version ${made.version} holds ${plural(made.case_count, 'case')}`)
+    onClose()
+  })
+  return (
+    <Dialog
+      open
+      size="sm"
+      onClose={onClose}
+      title={`Freeze as version ${dataset.current_version + 1}`}
+      description={`${plural(dataset.case_count, 'case')} as they are now. A version never changes, so runs on it can be compared.`}
+      onSubmit={freeze.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={freeze.busy}>
+            Freeze version
+          </Button>
+        </>
+      }
+    >
+      <Field label="Note" error={freeze.fields['note']}>
+        <Input autoFocus value={note} placeholder="Before the rewrite" onChange={(event) => setNote(event.target.value)} />
+      </Field>
+      {!freeze.fields['note'] && <ErrorLine error={freeze.error} />}
+    </Dialog>
+  )
+}

@@ -1,0 +1,29 @@
+/** What the addresses of the datasets' pages can say. */
+import { integer, oneOf, text, type RawSearch } from '@/lib/search'
+
+export interface DatasetsSearch {
+  q?: string
+}
+
+export interface DatasetSearch {
+  view?: 'versions' | 'runs'
+  /** A frozen version; the working copy when left out. */
+  version?: number
+  /** Versions that are compared: from this one to `version`. */
+  base?: number
+  /** The case in the drawer, or `new`. */
+  case?: string
+}
+
+export function readDatasetsSearch(search: RawSearch): DatasetsSearch {
+  return { q: text(search['q']) }
+}
+
+export function readDatasetSearch(search: RawSearch): DatasetSearch {
+  return {
+    view: oneOf(search['view'], ['versions', 'runs'] as const),
+    version: integer(search['version']),
+    base: integer(search['base']),
+    case: text(search['case']),
+  }
+}

@@ -1,0 +1,129 @@
+import { useState } from 'react'
+import { api, client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { compact, percent } from '@/lib/format'
+import { fieldsOf, readTyped, writeTyped, type Typed } from '@/lib/schemaForm'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, ErrorPanel, Field, Input, Select, SkeletonRows, Switch } from '@/ui'
+import { SchemaFields } from './SchemaFields'
+import { TryIt } from './TryIt'
+
+type Eval = Schemas['Eval']
+
+interface EvalFormProps {
+  /** Left out for a new one. */
+  value?: Eval
+  onClose(): void
+  onSaved(saved: Eval): void
+}
+
+/** A definition: by what it judges, and which share of new requests. It can be tried before it is saved. */
+export function EvalForm(props: EvalFormProps) {
+  const evaluators = api.useQuery('get', '/api/v1/evals/evaluators', {}, { staleTime: Number.POSITIVE_INFINITY })
+  if (evaluators.data) return <Form {...props} evaluators={evaluators.data.evaluators} />
+  return (
+    <Dialog open onClose={props.onClose} title={props.value ? 'Change eval' : 'New eval'}>
+      {evaluators.isError ? <ErrorPanel error={evaluators.error} what="the evaluators" onRetry={() => void evaluators.refetch()} /> : <SkeletonRows rows={4} />}
+    </Dialog>
+  )
+}
+
+function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluators: readonly Schemas['Evaluator'][] }) {
+  const [name, setName] = useState(value?.name ?? '')
+  const [chosen, setChosen] = useState(value?.evaluator ?? 'contains')
+  const evaluator = evaluators.find((one) => one.evaluator === chosen) ?? evaluators[0]
+  const fields = fieldsOf(evaluator?.config)
+  const [typed, setTyped] = useState<Typed>(() => writeTyped(fields, value?.config))
+  const [enabled, setEnabled] = useState(value?.enabled ?? true)
+  const [rate, setRate] = useState(value?.sample_rate ?? 0)
+  const [touched, setTouched] = useState(false)
+  const { value: config, problems } = readTyped(fields, typed)
+  const sound = Object.keys(problems).length === 0
+  const body = { name, type: evaluator?.type ?? 'static', evaluator: evaluator?.evaluator ?? '', config, enabled, sample_rate: rate }
+  const save = useAction(async () => {
+    setTouched(true)
+    if (!sound) return
+    const saved = await take(value ? client.PUT('/api/v1/evals/{evalId}', { params: { path: { evalId: value.id } }, body }) : client.POST('/api/v1/evals', { body }))
+    await refresh('/api/v1/evals')
+    onClose()
+    onSaved(saved)
+  })
+  const refused = Object.fromEntries(Object.entries(save.fields).map(([field, message]) => [field.replace(/^config\./, ''), message]))
+  return (
+    <Dialog
+      open
+      size="md"
+      onClose={onClose}
+      title={value ? `Change ${value.name}` : 'New eval'}
+      description={value && 'Runs under way keep the old definition.'}
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy}>
+            {value ? 'Save eval' : 'Create eval'}
+          </Button>
+        </>
+      }
+    >
+      <Field label="Name" error={save.fields['name']}>
+        <Input required autoFocus value={name} onChange={(event) => setName(event.target.value)} />
+      </Field>
+      <Field label="Judged by" hint={evaluator?.description}>
+        <Select
+          value={chosen}
+          onChange={(event) => {
+            setChosen(event.target.value)
+            setTyped({})
+            setTouched(false)
+          }}
+        >
+          {(['static', 'similarity', 'llm'] as const).map((kind) => (
+            <optgroup key={kind} label={{ static: 'Checks', similarity: 'Closeness to a reference', llm: 'Another model' }[kind]}>
+              {evaluators.filter((one) => one.type === kind).map((one) => (
+                <option key={one.evaluator} value={one.evaluator}>
+                  {one.evaluator}
+                </option>
+              ))}
+            </optgroup>
+          ))}
+        </Select>
+      </Field>
+      <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={setTyped} />
+      <LiveShare enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
+      <TryIt definition={body} blocked={sound ? false : 'Fill in what is needed first'} />
+      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}
+
+interface LiveShareProps {
+  enabled: boolean
+  rate: number
+  /** Each verdict is then a call of a model. */
+  isJudge: boolean
+  error: string | undefined
+  onEnabled(enabled: boolean): void
+  onRate(rate: number): void
+}
+
+/** Which share of new requests is judged as they come, and how many that would have been in the last day. */
+function LiveShare({ enabled, rate, isJudge, error, onEnabled, onRate }: LiveShareProps) {
+  const [range] = useState(() => ({ from: new Date(Date.now() - 86_400_000).toISOString(), to: new Date().toISOString() }))
+  const usage = api.useQuery('get', '/api/v1/usage/summary', { params: { query: range } }, { staleTime: 300_000 })
+  const requests = usage.data?.requests
+  return (
+    <div className="flex flex-col gap-2">
+      <Switch label="Judge new requests" checked={enabled} onChange={(event) => onEnabled(event.target.checked)} />
+      {enabled && (
+        <Field
+          label={`Share of new requests: ${percent(rate)}`}
+          error={error}
+          hint={rate === 0 ? 'Only runs that are ordered' : requests === undefined ? undefined : `About ${compact(Math.round(requests * rate))} verdicts a day, going by the last one${isJudge ? '; each is a call of a model' : ''}`}
+        >
+          <Input type="range" className="!border-0 !px-0 accent-accent" min={0} max={1} step={0.01} value={rate} onChange={(event) => onRate(Number(event.target.value))} />
+        </Field>
+      )}
+    </div>
+  )
+}

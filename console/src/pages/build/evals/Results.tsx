@@ -1,0 +1,85 @@
+import { useMemo } from 'react'
+import { api, type Schemas } from '@/api/client'
+import { inPages } from '@/api/pages'
+import { Badge, Button, Empty, ErrorPanel, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { isRunning } from './RunList'
+
+type Result = Schemas['EvalResult']
+
+interface ResultsProps {
+  run: Schemas['EvalRun']
+  order: 'failed' | 'came'
+  onOrder(order: 'failed' | 'came'): void
+  selected: number | undefined
+  onLog(logId: number): void
+}
+
+/** The verdicts as they come, failures first unless one wants their order. Enter opens the request. */
+export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) {
+  const inputs = useInputs(run)
+  const list = api.useInfiniteQuery('get', '/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: 100 } } }, { ...inPages, meta: { quiet: true }, refetchInterval: isRunning(run) ? 2000 : false, staleTime: isRunning(run) ? 0 : 60_000 })
+  const came = list.data?.pages.flatMap((page) => page.results) ?? []
+  const rows = order === 'failed' ? came.toSorted((a, b) => Number(a.passed) - Number(b.passed)) : came
+  const errors = list.data?.pages[0]?.errors ?? []
+  const columns: Column<Result>[] = [
+    { key: 'passed', header: 'Verdict', cell: (row) => <Badge tone={row.passed ? 'ok' : 'err'}>{row.passed ? 'passed' : 'failed'}</Badge> },
+    { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => inputs.get(row.case_id ?? '') ?? <code className="text-muted">{row.case_id ? row.case_id.slice(0, 8) : `request ${row.log_id}`}</code> },
+    { key: 'score', header: 'Score', number: true, cell: (row) => row.score.toFixed(2) },
+    { key: 'details', header: 'Why', className: 'max-w-96 truncate text-muted', from: 'sm', cell: (row) => <span title={row.details}>{row.details}</span> },
+    {
+      key: 'log',
+      header: <span className="sr-only">Request</span>,
+      cell: (row) =>
+        row.log_id !== null && (
+          <Button size="sm" kind="ghost" onClick={() => row.log_id !== null && onLog(row.log_id)}>
+            Open
+          </Button>
+        ),
+    },
+  ]
+  return (
+    <>
+      {errors.length > 0 && (
+        <Section title={`${errors.length} could not be judged`}>
+          <ul className="flex max-h-48 flex-col gap-1 overflow-y-auto" aria-label="Not judged" tabIndex={0}>
+            {errors.map((one, at) => (
+              <li key={at} className="break-words">
+                <code className="text-muted">{inputs.get(one.case_id ?? '') ?? one.case_id?.slice(0, 8) ?? one.log_id}</code> {one.error}
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      <Section
+        flush
+        title="Results"
+        aside={
+          <Button size="sm" kind="ghost" aria-pressed={order === 'failed'} onClick={() => onOrder(order === 'failed' ? 'came' : 'failed')}>
+            Failures first
+          </Button>
+        }
+      >
+        {list.isError ? (
+          <div className="p-3">
+            <ErrorPanel error={list.error} what="the results" onRetry={() => void list.refetch()} />
+          </div>
+        ) : !list.data ? (
+          <SkeletonRows rows={6} />
+        ) : rows.length === 0 ? (
+          <Empty title={isRunning(run) ? 'Nothing judged yet' : 'Nothing was judged'} />
+        ) : (
+          <>
+            <Table label="Results" columns={columns} rows={rows} rowKey={(row) => row.id} selected={rows.find((row) => row.log_id === selected)?.id ?? null} onOpen={(row) => row.log_id !== null && onLog(row.log_id)} />
+            <Pager shown={rows.length} what="verdicts" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          </>
+        )}
+      </Section>
+    </>
+  )
+}
+
+/** The inputs of the first cases, by the case's id: enough to know what a verdict is about. */
+function useInputs(run: Schemas['EvalRun']): ReadonlyMap<string, string> {
+  const cases = api.useQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: run.dataset_id ?? '' }, query: { version: run.dataset_version, limit: 200 } } }, { enabled: run.dataset_id !== null, staleTime: 60_000, retry: false })
+  return useMemo(() => new Map((cases.data?.cases ?? []).map((one) => [one.id, typeof one.input === 'string' ? one.input : JSON.stringify(one.input)])), [cases.data])
+}

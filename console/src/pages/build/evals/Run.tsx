@@ -1,0 +1,129 @@
+import { getRouteApi, Link } from '@tanstack/react-router'
+import { Ban } from 'lucide-react'
+import { api, client, type Schemas } from '@/api/client'
+import { isRecord } from '@/api/error'
+import { refresh } from '@/api/query'
+import { duration, percent, time, whole } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { useAction } from '@/lib/useAction'
+import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
+import { WithLogDrawer } from '../../observe/log/LogDrawer'
+import { isRunning, passRate, RUN_TONE } from './RunList'
+import { Results } from './Results'
+import { RunCompare } from './RunCompare'
+import type { RunSearch } from './search'
+
+const route = getRouteApi('/shell/evals/runs/$runId')
+type Run = Schemas['EvalRun']
+
+/** One run: how far it is, what passed, what did not, and what is different from an earlier one. */
+export function RunPage() {
+  const runId = Number(route.useParams().runId)
+  const search: RunSearch = route.useSearch()
+  const navigate = route.useNavigate()
+  const set = (change: Partial<RunSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
+  const query = api.useQuery('get', '/api/v1/evals/runs/{runId}', { params: { path: { runId } } }, { meta: { quiet: true }, refetchInterval: (latest) => nextLook(latest.state.data, latest.state.dataUpdateCount) })
+  return (
+    <WithLogDrawer logId={search.log} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab })} onClose={() => set({ log: undefined, tab: undefined })}>
+      <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
+        {query.isError ? (
+          <Page title="Run">
+            <ErrorPanel error={query.error} what="this run" onRetry={() => void query.refetch()} />
+          </Page>
+        ) : !query.data ? (
+          <Page title="Run">
+            <SkeletonCards />
+            <SkeletonRows />
+          </Page>
+        ) : (
+          <Loaded run={query.data} search={search} set={set} />
+        )}
+      </div>
+    </WithLogDrawer>
+  )
+}
+
+/** Often at first, then less so. */
+function nextLook(run: Run | undefined, looks: number): number | false {
+  return !run || isRunning(run) ? (looks < 30 ? 1000 : 5000) : false
+}
+
+function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change: Partial<RunSearch>): void }) {
+  const { zone } = usePrefs()
+  const definition = api.useQuery('get', '/api/v1/evals/{evalId}', { params: { path: { evalId: run.eval_id } } }, { staleTime: 60_000 })
+  const running = isRunning(run)
+  const cancel = useAction(async () => {
+    await client.POST('/api/v1/evals/runs/{runId}/cancel', { params: { path: { runId: run.id } } })
+    await refresh('/api/v1/evals/runs')
+  })
+  const target = isRecord(run.target) ? `${String(run.target['provider'])}/${String(run.target['model'])}` : null
+  return (
+    <Page
+      title={definition.data ? `Run of ${definition.data.name}` : 'Run'}
+      beside={<Status tone={RUN_TONE[run.status]}>{run.status}</Status>}
+      about={
+        <>
+          {time(run.created_at, zone)}
+          {target && (
+            <>
+              , answers of <code>{target}</code>
+            </>
+          )}
+          {', on '}
+          {run.dataset_id === null ? (
+            'logged requests'
+          ) : (
+            <Link to="/datasets/$datasetId" params={{ datasetId: run.dataset_id }} search={{ version: run.dataset_version ?? undefined }} className="text-accent underline">
+              {run.dataset_version === null ? 'a dataset' : `version ${run.dataset_version} of a dataset`}
+            </Link>
+          )}
+        </>
+      }
+      actions={
+        <>
+          <Link to="/evals/$evalId" params={{ evalId: String(run.eval_id) }} className="btn">
+            Definition
+          </Link>
+          {running && (
+            <Button kind="danger" needs="member" busy={cancel.busy} icon={<Ban size={14} aria-hidden />} onClick={cancel.run}>
+              Cancel run
+            </Button>
+          )}
+        </>
+      }
+    >
+      <Progress run={run} />
+      <ErrorLine error={cancel.error} />
+      {run.error && (
+        <p role="alert" className="card bg-err-soft px-3 py-2 text-err">
+          {run.error}
+        </p>
+      )}
+      <div className="grid grid-cols-2 gap-3 lg:grid-cols-4">
+        <Stat label="Passed" value={percent(passRate(run))} note={`${whole(run.passed)} of ${whole(run.passed + run.failed)}`} />
+        <Stat label="Failed" value={whole(run.failed)} />
+        <Stat label="Not judged" value={whole(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
+        <Stat label="Took" value={run.started_at === null ? '–' : duration((run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at))} />
+      </div>
+      <RunCompare run={run} to={search.with} onTo={(to) => set({ with: to })} onLog={(log) => set({ log })} />
+      <Results run={run} order={search.order ?? 'failed'} onOrder={(order) => set({ order: order === 'came' ? 'came' : undefined })} selected={search.log} onLog={(log) => set({ log })} />
+    </Page>
+  )
+}
+
+/** What passed and failed of all that is to be judged. */
+function Progress({ run }: { run: Run }) {
+  const share = (count: number) => `${run.total === 0 ? 0 : (count / run.total) * 100}%`
+  return (
+    <div>
+      <div role="progressbar" aria-label="Judged" aria-valuenow={run.completed} aria-valuemin={0} aria-valuemax={run.total} aria-valuetext={`${run.completed} of ${run.total}`} className="flex h-2 overflow-hidden rounded-full bg-line">
+        <div className="h-full bg-ok" style={{ width: share(run.passed) }} />
+        <div className="h-full bg-err" style={{ width: share(run.failed) }} />
+        <div className="h-full bg-warn" style={{ width: share(run.errors) }} />
+      </div>
+      <p className="mt-1 text-xs text-muted tabular-nums" role="status">
+        {whole(run.completed)} of {whole(run.total)} judged
+      </p>
+    </div>
+  )
+}

@@ -1,0 +1,85 @@
+import { api, type Schemas } from '@/api/client'
+import { ago, percent } from '@/lib/format'
+import { useNow } from '@/lib/useNow'
+import { Badge, Button, ErrorPanel, Section, Select, SkeletonRows } from '@/ui'
+import { isRunning, passRate } from './RunList'
+
+interface RunCompareProps {
+  run: Schemas['EvalRun']
+  /** The run to compare with. */
+  to: number | undefined
+  onTo(to: number | undefined): void
+  onLog(logId: number): void
+}
+
+/** What another run of the same eval judged otherwise. */
+export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
+  const now = useNow(30_000)
+  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 50 } } })
+  const others = runs.data?.runs.filter((other) => other.id !== run.id && !isRunning(other)) ?? []
+  if (others.length === 0 && to === undefined) return null
+  return (
+    <Section
+      title="Compared with"
+      aside={
+        <Select
+          aria-label="Another run"
+          className="!w-64 max-sm:!w-full"
+          value={String(to ?? '')}
+          onChange={(event) => onTo(event.target.value === '' ? undefined : Number(event.target.value))}
+          options={[{ value: '', label: 'choose a run' }, ...others.map((other) => ({ value: String(other.id), label: `${ago(other.created_at, now)}, ${percent(passRate(other))} passed` }))]}
+        />
+      }
+    >
+      {to === undefined ? <p className="text-muted">Choose another run of this eval to see what got better and what got worse.</p> : <Flips runId={run.id} to={to} onLog={onLog} />}
+    </Section>
+  )
+}
+
+function Flips({ runId, to, onLog }: { runId: number; to: number; onLog(logId: number): void }) {
+  const query = api.useQuery('get', '/api/v1/evals/runs/{runId}/compare', { params: { path: { runId: to }, query: { to: runId } } })
+  if (query.isError) return <ErrorPanel error={query.error} what="the comparison" onRetry={() => void query.refetch()} />
+  if (!query.data) return <SkeletonRows rows={2} />
+  const { compared, gained, lost, run, to: other } = query.data
+  return (
+    <div className="flex flex-col gap-3">
+      <p className="flex flex-wrap items-center gap-2" role="status">
+        <span className="tabular-nums">
+          {percent(run.pass_rate)} → {percent(other.pass_rate)}
+        </span>
+        <Badge tone={gained.length > 0 ? 'ok' : 'muted'}>{gained.length} improved</Badge>
+        <Badge tone={lost.length > 0 ? 'err' : 'muted'}>{lost.length} regressed</Badge>
+        <Badge>{compared - gained.length - lost.length} the same</Badge>
+      </p>
+      {compared === 0 && <p className="text-muted">The two runs have no item in common.</p>}
+      <div className="grid gap-3 md:grid-cols-2">
+        <FlipList title="Regressed" flips={lost} onLog={onLog} />
+        <FlipList title="Improved" flips={gained} onLog={onLog} />
+      </div>
+    </div>
+  )
+}
+
+function FlipList({ title, flips, onLog }: { title: string; flips: readonly Schemas['EvalFlip'][]; onLog(logId: number): void }) {
+  if (flips.length === 0) return null
+  return (
+    <section>
+      <h3 className="mb-1 text-xs text-muted">{title}</h3>
+      <ul className="card max-h-64 divide-y divide-line overflow-y-auto" aria-label={title} tabIndex={0}>
+        {flips.map((flip, at) => (
+          <li key={at} className="flex min-h-9 items-center gap-2 px-3">
+            <code className="min-w-0 flex-1 truncate">{flip.case_id?.slice(0, 8) ?? `request ${flip.log_id}`}</code>
+            <span className="text-xs text-muted tabular-nums">
+              {flip.score.toFixed(2)} → {flip.to_score.toFixed(2)}
+            </span>
+            {flip.log_id !== null && (
+              <Button size="sm" kind="ghost" onClick={() => flip.log_id !== null && onLog(flip.log_id)}>
+                Open
+              </Button>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}

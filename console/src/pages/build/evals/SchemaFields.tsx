@@ -1,0 +1,47 @@
+import type { SchemaField, Typed } from '@/lib/schemaForm'
+import { Field, Input, Select, TextArea } from '@/ui'
+
+interface SchemaFieldsProps {
+  fields: readonly SchemaField[]
+  typed: Typed
+  problems: Readonly<Record<string, string>>
+  onChange(typed: Typed): void
+}
+
+/** A form made from the evaluator's own description of its config. */
+export function SchemaFields({ fields, typed, problems, onChange }: SchemaFieldsProps) {
+  return (
+    <>
+      {fields.map((field) => (
+        <Field key={field.name} label={labelOf(field)} hint={field.kind === 'list' ? `${field.description ?? ''} One per line.`.trim() : field.description} error={problems[field.name]}>
+          <Control field={field} value={typed[field.name] ?? ''} onChange={(value) => onChange({ ...typed, [field.name]: value })} />
+        </Field>
+      ))}
+    </>
+  )
+}
+
+function labelOf(field: SchemaField): string {
+  const words = field.name.replaceAll('_', ' ')
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}${field.required ? '' : ' (optional)'}`
+}
+
+function Control({ field, value, onChange }: { field: SchemaField; value: string; onChange(value: string): void }) {
+  const fallback = field.fallback === undefined || field.fallback === null ? '' : String(field.fallback)
+  const asked = { required: field.required, value, placeholder: fallback }
+  switch (field.kind) {
+    case 'number':
+      return <Input type="number" step={field.whole ? 1 : 'any'} min={field.min ?? undefined} max={field.max ?? undefined} {...asked} onChange={(event) => onChange(event.target.value)} />
+    case 'boolean':
+      return <Select value={value || fallback} onChange={(event) => onChange(event.target.value)} options={[{ value: 'true', label: 'Yes' }, { value: 'false', label: 'No' }]} />
+    case 'choice':
+      return <Select value={value} onChange={(event) => onChange(event.target.value)} options={[...(field.required ? [] : [{ value: '', label: 'default' }]), ...field.choices]} />
+    case 'list':
+    case 'long':
+    case 'json':
+      return <TextArea mono={field.kind !== 'long'} rows={field.kind === 'json' ? 6 : 3} {...asked} placeholder={field.kind === 'json' ? '{"type": "object"}' : fallback} onChange={(event) => onChange(event.target.value)} />
+    case 'text':
+    case 'literal':
+      return <Input mono {...asked} onChange={(event) => onChange(event.target.value)} />
+  }
+}

@@ -1,0 +1,73 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { ApiError } from '@/api/error'
+import { percent, plural } from '@/lib/format'
+import { useAction } from '@/lib/useAction'
+import { Badge, Button, ErrorLine } from '@/ui'
+import { isRunning, passRate } from './RunList'
+
+const TRIED = 20
+const PATIENCE_MS = 60_000
+
+interface Outcome {
+  run: Schemas['EvalRun']
+  results: Schemas['EvalResult'][]
+}
+
+/**
+ * Judges the last requests by a definition that is not saved. The API judges by stored definitions only, so one is
+ * stored for that moment, switched off, and deleted with its run afterwards.
+ */
+export function TryIt({ definition, blocked }: { definition: Schemas['NewEval']; blocked: string | false }) {
+  const [outcome, setOutcome] = useState<Outcome | null>(null)
+  const attempt = useAction(async () => {
+    setOutcome(null)
+    const made = await take(client.POST('/api/v1/evals', { body: { ...definition, name: `Try of ${definition.name || definition.evaluator}`, enabled: false, sample_rate: 0 } }))
+    const path = { evalId: made.id }
+    try {
+      const run = await take(client.POST('/api/v1/evals/{evalId}/run', { params: { path }, body: { limit: TRIED } }))
+      const ended = await untilEnded(run)
+      const { results } = await take(client.GET('/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: TRIED } } }))
+      setOutcome({ run: ended, results })
+    } finally {
+      await client.DELETE('/api/v1/evals/{evalId}', { params: { path } })
+    }
+  })
+  return (
+    <div className="card flex flex-col gap-2 bg-sunken p-3">
+      <div className="flex flex-wrap items-center gap-2">
+        <Button size="sm" needs="member" busy={attempt.busy} blocked={blocked} onClick={attempt.run}>
+          Try on the last {TRIED} requests
+        </Button>
+        {outcome && (
+          <span role="status">
+            {outcome.run.total === 0 ? 'There are no requests to try it on.' : `${percent(passRate(outcome.run))} of ${plural(outcome.run.passed + outcome.run.failed, 'request')} passed${outcome.run.errors > 0 ? `, ${outcome.run.errors} could not be judged` : ''}`}
+          </span>
+        )}
+      </div>
+      {outcome && outcome.results.length > 0 && (
+        <ul className="max-h-40 overflow-y-auto text-xs" aria-label="Verdicts" tabIndex={0}>
+          {outcome.results
+            .toSorted((a, b) => Number(a.passed) - Number(b.passed))
+            .map((result) => (
+              <li key={result.id} className="flex items-center gap-2 py-0.5">
+                <Badge tone={result.passed ? 'ok' : 'err'}>{result.passed ? 'passed' : 'failed'}</Badge>
+                <span className="min-w-0 flex-1 truncate">{result.details}</span>
+              </li>
+            ))}
+        </ul>
+      )}
+      <ErrorLine error={attempt.error} />
+    </div>
+  )
+}
+
+async function untilEnded(begun: Schemas['EvalRun']): Promise<Schemas['EvalRun']> {
+  const end = Date.now() + PATIENCE_MS
+  for (let run = begun; ; ) {
+    if (!isRunning(run)) return run
+    if (Date.now() > end) throw new ApiError(0, { code: 'timeout', message: 'It takes too long here. Save the eval and order a run.' })
+    await new Promise((done) => setTimeout(done, 500))
+    run = await take(client.GET('/api/v1/evals/runs/{runId}', { params: { path: { runId: run.id } } }))
+  }
+}

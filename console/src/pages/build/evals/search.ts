@@ -1,0 +1,29 @@
+/** What the addresses of the evals' pages can say. */
+import { integer, oneOf, text, type RawSearch } from '@/lib/search'
+import { LOG_TABS, type LogTab } from '../../observe/log/tabs'
+
+export const RUN_STATES = ['queued', 'running', 'completed', 'failed', 'cancelled'] as const
+
+export interface EvalsSearch {
+  view?: 'runs'
+  q?: string
+  status?: (typeof RUN_STATES)[number]
+}
+
+export interface RunSearch {
+  /** Failures first, or only as they came. */
+  order?: 'came'
+  /** The run that it is compared with. */
+  with?: number
+  /** The request in the drawer. */
+  log?: number
+  tab?: LogTab
+}
+
+export function readEvalsSearch(search: RawSearch): EvalsSearch {
+  return { view: oneOf(search['view'], ['runs'] as const), q: text(search['q']), status: oneOf(search['status'], RUN_STATES) }
+}
+
+export function readRunSearch(search: RawSearch): RunSearch {
+  return { order: oneOf(search['order'], ['came'] as const), with: integer(search['with']), log: integer(search['log']), tab: oneOf(search['tab'], LOG_TABS) }
+}

@@ -1,0 +1,125 @@
+import { Link } from '@tanstack/react-router'
+import { EllipsisVertical, Maximize2, Minimize2, RotateCw, SlidersHorizontal, Square, Trash2 } from 'lucide-react'
+import { useState } from 'react'
+import { cx } from '@/lib/cx'
+import { compact, duration, money } from '@/lib/format'
+import { Badge, Button, CopyButton, Menu, MenuItem } from '@/ui'
+import { ModelPicker } from '../shared/ModelPicker'
+import { ParamFields } from './ParamFields'
+import { NO_PARAMS, type ColumnSetup, type Params } from './setup'
+import { isBusy, type Cell } from './usePlay'
+
+interface ColumnCardProps {
+  number: number
+  column: ColumnSetup
+  shared: Params
+  cell: Cell | undefined
+  focused: boolean
+  alone: boolean
+  blocked: string | null
+  onChange(column: ColumnSetup): void
+  onRemove(): void
+  onRun(): void
+  onStop(): void
+  onFocus(): void
+}
+
+/** One model and its answer. */
+export function ColumnCard({ number, column, shared, cell, focused, alone, blocked, onChange, onRemove, onRun, onStop, onFocus }: ColumnCardProps) {
+  const [tuning, setTuning] = useState(false)
+  const busy = isBusy(cell)
+  const name = `${column.provider}/${column.model}`
+  return (
+    <section className="card flex min-h-72 min-w-0 flex-col" aria-label={`Column ${number}: ${name}`}>
+      <header className="flex items-start gap-1 border-b border-line p-2">
+        <div className="min-w-0 flex-1">
+          <ModelPicker quiet provider={column.provider} model={column.model} onChange={(provider, model) => onChange({ ...column, provider, model })} />
+        </div>
+        {busy ? (
+          <Button square kind="ghost" aria-label={`Stop column ${number}`} icon={<Square size={14} aria-hidden />} onClick={onStop} />
+        ) : (
+          <Button square kind="ghost" needs="member" blocked={blocked ?? false} aria-label={`Run column ${number}`} icon={<RotateCw size={14} aria-hidden />} onClick={onRun} />
+        )}
+        <Menu trigger={<Button square kind="ghost" aria-label={`More of column ${number}`} icon={<EllipsisVertical size={14} aria-hidden />} />}>
+          <MenuItem icon={<SlidersHorizontal size={14} aria-hidden />} onSelect={() => setTuning(!tuning)}>
+            Own settings
+          </MenuItem>
+          <MenuItem icon={focused ? <Minimize2 size={14} aria-hidden /> : <Maximize2 size={14} aria-hidden />} blocked={alone && !focused && 'It is the only one'} onSelect={onFocus}>
+            {focused ? 'Show all columns' : 'Show only this one'}
+          </MenuItem>
+          <MenuItem danger icon={<Trash2 size={14} aria-hidden />} blocked={alone && 'One column must stay'} onSelect={onRemove}>
+            Remove column
+          </MenuItem>
+        </Menu>
+      </header>
+      {tuning && (
+        <div className="border-b border-line p-3">
+          <ParamFields params={column.params ?? NO_PARAMS} placeholder={shared} onChange={(params) => onChange({ ...column, params })} />
+          <Button size="sm" className="mt-2" blocked={column.params === null && 'There are none'} onClick={() => onChange({ ...column, params: null })}>
+            As for all
+          </Button>
+        </div>
+      )}
+      {!tuning && column.params && (
+        <p className="border-b border-line px-3 py-1 text-xs text-muted">with settings of its own</p>
+      )}
+      <Output number={number} cell={cell} />
+      {cell && <Figures cell={cell} />}
+    </section>
+  )
+}
+
+function Output({ number, cell }: { number: number; cell: Cell | undefined }) {
+  if (!cell) return <p className="flex-1 p-3 text-muted">The answer will stand here.</p>
+  return (
+    <div className="relative flex min-h-0 flex-1 flex-col">
+      <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pr-10 break-words whitespace-pre-wrap', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isBusy(cell)}>
+        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : cell.output}
+        {cell.state === 'streaming' && <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />}
+        {cell.failure && (
+          <p role="alert" className={cx('rounded-sm border border-line bg-err-soft px-3 py-2 text-err', cell.output !== '' && 'mt-3')}>
+            {cell.failure.message}
+            <span className="block font-mono text-xs">{cell.failure.code}</span>
+          </p>
+        )}
+        {cell.state === 'done' && cell.output === '' && <span className="text-muted">The model answered without a text.</span>}
+      </div>
+      {cell.output !== '' && (
+        <div className="absolute top-1.5 right-3">
+          <CopyButton value={cell.output} label={`Copy answer ${number}`} />
+        </div>
+      )}
+    </div>
+  )
+}
+
+const WORDS: Record<Cell['state'], string> = { waiting: 'waiting', streaming: 'answering', done: 'finished', failed: 'failed', stopped: 'stopped' }
+
+function Figures({ cell }: { cell: Cell }) {
+  const run = cell.run
+  const logId = run?.log_id ?? cell.failure?.logId
+  const facts: [string, string][] = run
+    ? [
+        ['First token', duration(cell.ttftMs)],
+        ['Latency', duration(run.latency_ms)],
+        ['Tokens', run.usage ? `${compact(run.usage.prompt_tokens)} in, ${compact(run.usage.completion_tokens)} out` : '–'],
+        ['Cost', run.cost_usd === null ? 'no price' : money(run.cost_usd)],
+      ]
+    : []
+  return (
+    <footer className="flex flex-wrap items-center gap-x-3 gap-y-1 border-t border-line px-3 py-1.5 text-xs">
+      <Badge tone={cell.state === 'done' ? 'ok' : cell.state === 'failed' ? 'err' : cell.state === 'stopped' ? 'warn' : 'accent'}>{WORDS[cell.state]}</Badge>
+      {facts.map(([name, value]) => (
+        <span key={name} className="whitespace-nowrap tabular-nums">
+          <span className="text-muted">{name}</span> {value}
+        </span>
+      ))}
+      {run?.finish_reason && <span className="text-muted">{run.finish_reason}</span>}
+      {logId != null && (
+        <Link to="/logs" search={{ log: logId }} className="text-accent underline">
+          Open log
+        </Link>
+      )}
+    </footer>
+  )
+}

@@ -1,0 +1,74 @@
+import { useNavigate } from '@tanstack/react-router'
+import { useState } from 'react'
+import { api, client, take } from '@/api/client'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input, toast } from '@/ui'
+import { DiffView } from '@/ui/DiffView'
+import { TemplateEditor } from '../prompts/TemplateEditor'
+import { VariableChanges } from '../prompts/SaveDialog'
+import { usePrompts } from '../prompts/usePrompts'
+import type { Setup } from './setup'
+
+/** The words of the playground become the next version of a prompt, or the first of a new one. */
+export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): void }) {
+  const navigate = useNavigate()
+  const { prompts } = usePrompts()
+  const chosen = setup.prompt
+  const template = api.useQuery('get', '/api/v1/prompts/{namespace}/{slug}', { params: { path: { namespace: chosen?.namespace ?? '', slug: chosen?.slug ?? '' }, query: { version: chosen?.version ?? null } } }, { enabled: chosen !== null })
+  const [namespace, setNamespace] = useState(chosen?.namespace ?? '')
+  const [slug, setSlug] = useState(chosen?.slug ?? '')
+  const [edited, setEdited] = useState<string | null>(null)
+  const content = edited ?? template.data?.content ?? wordsOf(setup)
+  const existing = prompts.find((prompt) => prompt.namespace === namespace && prompt.slug === slug)
+  const save = useAction(async () => {
+    const saved = await take(client.POST('/api/v1/playground/save-version', { body: { namespace, slug, content } }))
+    await refresh('/api/v1/prompts')
+    toast(`Saved as version ${saved.version}`)
+    await navigate({ to: '/prompts/$namespace/$slug', params: saved })
+  })
+  const { namespace: wrongNamespace, slug: wrongSlug } = save.fields
+  return (
+    <Dialog
+      open
+      size="lg"
+      onClose={onClose}
+      title="Save as a version of a prompt"
+      description="Put variables such as {{name}} where the text will differ."
+      onSubmit={save.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={save.busy} blocked={existing?.content === content && 'It is the same as the latest version'}>
+            {existing ? `Save as version ${existing.version + 1}` : 'Create prompt'}
+          </Button>
+        </>
+      }
+    >
+      <div className="grid gap-3 sm:grid-cols-2">
+        <Field label="Namespace" error={wrongNamespace}>
+          <Input mono required autoFocus value={namespace} onChange={(event) => setNamespace(event.target.value)} />
+        </Field>
+        <Field label="Name" error={wrongSlug} hint={existing ? `It is at version ${existing.version}` : undefined}>
+          <Input mono required value={slug} onChange={(event) => setSlug(event.target.value)} />
+        </Field>
+      </div>
+      <TemplateEditor label="Text" value={content} onChange={setEdited} rows={6} problem={save.error} />
+      {existing && (
+        <>
+          <VariableChanges before={existing.content} after={content} />
+          <DiffView before={existing.content} after={content} label="Changes" />
+        </>
+      )}
+      {!wrongNamespace && !wrongSlug && <ErrorLine error={save.error} />}
+    </Dialog>
+  )
+}
+
+/** What system and user said, with a blank line between. */
+function wordsOf(setup: Setup): string {
+  return setup.messages
+    .filter((message) => message.role !== 'assistant' && message.content !== '')
+    .map((message) => message.content)
+    .join('\n\n')
+}

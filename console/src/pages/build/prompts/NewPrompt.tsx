@@ -1,0 +1,59 @@
+import { useNavigate } from '@tanstack/react-router'
+import { useState } from 'react'
+import { client, take } from '@/api/client'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, Dialog, ErrorLine, Field, Input } from '@/ui'
+import { TemplateEditor } from './TemplateEditor'
+
+export function NewPrompt({ onClose }: { onClose(): void }) {
+  const navigate = useNavigate()
+  const [namespace, setNamespace] = useState('')
+  const [slug, setSlug] = useState('')
+  const [content, setContent] = useState('')
+  const create = useAction(async () => {
+    const made = await take(client.POST('/api/v1/prompts', { body: { namespace, slug, content } }))
+    await refresh('/api/v1/prompts')
+    await navigate({ to: '/prompts/$namespace/$slug', params: made })
+  })
+  const { namespace: wrongNamespace, slug: wrongSlug, content: wrongContent } = create.fields
+  return (
+    <Dialog
+      open
+      size="lg"
+      onClose={onClose}
+      title="New prompt"
+      description="Requests name it as namespace/name. The text can be changed later; every change is a version."
+      onSubmit={create.run}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" busy={create.busy}>
+            Create prompt
+          </Button>
+        </>
+      }
+    >
+      <div className="grid gap-3 sm:grid-cols-2">
+        <Field label="Namespace" error={wrongNamespace} hint="A team or a product: lowercase letters, digits, . _ -">
+          <Input mono required autoFocus value={namespace} onChange={(event) => setNamespace(event.target.value)} placeholder="support" />
+        </Field>
+        <Field label="Name" error={wrongSlug}>
+          <Input mono required value={slug} onChange={(event) => setSlug(event.target.value)} placeholder="greeting" />
+        </Field>
+      </div>
+      <div>
+        <div className="mb-1 text-sm font-medium" aria-hidden>
+          Text
+        </div>
+        <TemplateEditor label="Text" value={content} onChange={setContent} rows={8} problem={create.error} placeholder="You are a helpful assistant of {{company}}." />
+        {wrongContent && (
+          <p role="alert" className="mt-1 text-xs text-err">
+            {wrongContent}
+          </p>
+        )}
+      </div>
+      {create.error && !wrongNamespace && !wrongSlug && !wrongContent && <ErrorLine error={create.error} />}
+    </Dialog>
+  )
+}

@@ -1,0 +1,225 @@
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
+import { EllipsisVertical, Play, Trash2, Undo2 } from 'lucide-react'
+import { useState } from 'react'
+import { api, client, take, type Schemas } from '@/api/client'
+import { inPages } from '@/api/pages'
+import { refresh } from '@/api/query'
+import { MOD, useShortcuts } from '@/lib/shortcuts'
+import { useRemembered } from '@/lib/remembered'
+import { variablesOf } from '@/lib/template'
+import { Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, useReason } from '@/ui'
+import { DiffView } from '@/ui/DiffView'
+import { VersionRail } from '../shared/VersionRail'
+import { Preview } from './Preview'
+import { PromptTree } from './PromptTree'
+import { SaveDialog, VariableChanges } from './SaveDialog'
+import type { PromptSearch } from './search'
+import { promptSnippets } from './snippets'
+import { TemplateEditor } from './TemplateEditor'
+
+const route = getRouteApi('/shell/prompts/$namespace/$slug')
+type Prompt = Schemas['Prompt']
+
+interface Draft {
+  /** The version that it was begun from. */
+  base: Prompt
+  content: string
+}
+
+/** One prompt: its text, its versions, what changed between them, and what a model is sent. */
+export function PromptPage() {
+  const { namespace, slug } = route.useParams()
+  const { v } = route.useSearch()
+  const path = { namespace, slug }
+  const latest = api.useQuery('get', '/api/v1/prompts/{namespace}/{slug}', { params: { path } })
+  const older = api.useQuery('get', '/api/v1/prompts/{namespace}/{slug}/versions/{version}', { params: { path: { ...path, version: v ?? 1 } } }, { enabled: v !== undefined })
+  const failed = latest.isError ? latest : older.isError ? older : null
+  const shown = v === undefined ? latest.data : older.data
+  return (
+    <div className="flex min-h-0 flex-1">
+      <PromptTree />
+      <div className="flex min-w-0 flex-1 flex-col overflow-y-auto">
+        {failed ? (
+          <Page title={`${namespace}/${slug}`}>
+            <ErrorPanel error={failed.error} what="this prompt" onRetry={() => void failed.refetch()} />
+          </Page>
+        ) : !latest.data || !shown ? (
+          <Page title={`${namespace}/${slug}`}>
+            <Skeleton className="h-80 w-full" />
+          </Page>
+        ) : (
+          <Loaded key={`${namespace}/${slug}`} latest={latest.data} shown={shown} />
+        )}
+      </div>
+    </div>
+  )
+}
+
+function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
+  const search: PromptSearch = route.useSearch()
+  const navigate = route.useNavigate()
+  const leave = useNavigate()
+  const { namespace, slug } = latest
+  const name = `${namespace}/${slug}`
+  const [draft, setDraft] = useRemembered<Draft | null>(`prompt.${name}`, null)
+  const [values, setValues] = useRemembered<Record<string, string>>(`values.${name}`, {})
+  const [open, setOpen] = useState<'save' | 'restore' | 'delete' | null>(null)
+  const mayNot = useReason('member')
+  const set = (change: Partial<PromptSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
+
+  const isOld = shown.version !== latest.version
+  const content = isOld ? shown.content : (draft?.content ?? latest.content)
+  const isDraft = !isOld && draft !== null && draft.content !== latest.content
+  const edit = (next: string) => setDraft(next === latest.content ? null : { base: draft?.base ?? latest, content: next })
+  const versions = api.useInfiniteQuery('get', '/api/v1/prompts/{namespace}/{slug}/versions', { params: { path: { namespace, slug }, query: { limit: 50 } } }, inPages)
+  const known = versions.data?.pages.flatMap((page) => page.versions)
+  const save = () => isDraft && !mayNot && setOpen('save')
+  useShortcuts({ 'mod+s': save })
+
+  const saved = async (prompt: Prompt) => {
+    setDraft(null)
+    setOpen(null)
+    await refresh('/api/v1/prompts')
+    set({ v: undefined, view: undefined, base: undefined })
+    toast(`Saved as version ${prompt.version}`)
+  }
+  const restore = async () => {
+    const made = await take(client.PUT('/api/v1/prompts/{namespace}/{slug}', { params: { path: { namespace, slug } }, body: { content: shown.content, expected_version: latest.version } }))
+    await saved(made)
+  }
+  const remove = async () => {
+    await client.DELETE('/api/v1/prompts/{namespace}/{slug}', { params: { path: { namespace, slug } } })
+    setDraft(null)
+    await refresh('/api/v1/prompts')
+    await leave({ to: '/prompts' })
+  }
+  const base = known?.find((version) => version.version === search.base) ?? known?.find((version) => version.version < shown.version)
+  return (
+    <Page
+      title={name}
+      about={isOld ? `Version ${shown.version} of ${latest.version}` : `Version ${latest.version}${isDraft ? ', with changes that are not saved' : ''}`}
+      actions={
+        <>
+          <Button icon={<Play size={14} aria-hidden />} onClick={() => void leave({ to: '/playground', search: { prompt: `${name}@${shown.version}` } })}>
+            Playground
+          </Button>
+          {isOld ? (
+            <Button kind="primary" needs="member" icon={<Undo2 size={14} aria-hidden />} onClick={() => setOpen('restore')}>
+              Restore v{shown.version}
+            </Button>
+          ) : (
+            <>
+              {isDraft && <Button onClick={() => setDraft(null)}>Discard</Button>}
+              <Button kind="primary" needs="member" blocked={!isDraft && 'Nothing was changed'} title={`${MOD}S`} onClick={save}>
+                Save…
+              </Button>
+            </>
+          )}
+          <Menu trigger={<Button square aria-label="More" icon={<EllipsisVertical size={14} aria-hidden />} />}>
+            <MenuItem danger needs="member" icon={<Trash2 size={14} aria-hidden />} onSelect={() => setOpen('delete')}>
+              Delete prompt
+            </MenuItem>
+          </Menu>
+        </>
+      }
+    >
+      <Link to="/prompts" className="text-xs text-accent underline xl:hidden">
+        All prompts
+      </Link>
+      {!isOld && draft && draft.base.version !== latest.version && (
+        <p role="status" className="card bg-warn-soft px-3 py-2">
+          Your changes were begun from version {draft.base.version}; by now there is version {latest.version}. Saving asks how to go on.
+        </p>
+      )}
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(260px,340px)]">
+        <Section flush>
+          <Tabs
+            label="View"
+            value={search.view ?? 'text'}
+            onChange={(view) => set({ view: view === 'text' ? undefined : view })}
+            items={[
+              {
+                value: 'text',
+                label: 'Text',
+                content: (
+                  <div className="p-3">
+                    <TemplateEditor label="Text of the prompt" value={content} onChange={edit} readOnly={isOld || mayNot !== null} rows={18} />
+                    {mayNot && <p className="mt-2 text-xs text-muted">{mayNot}</p>}
+                  </div>
+                ),
+              },
+              { value: 'diff', label: 'Changes', content: <Changes shown={shown} content={content} isDraft={isDraft} base={isDraft && search.base === undefined ? latest : base} known={known} split={search.split === 'yes'} set={set} /> },
+              { value: 'use', label: 'Use it', content: <div className="p-3"><Snippets label="Language" snippets={promptSnippets(location.origin, name, shown)} /></div> },
+            ]}
+          />
+        </Section>
+        <div className="flex min-w-0 flex-col gap-4">
+          <Preview namespace={namespace} slug={slug} version={isDraft ? null : shown.version} content={content} variables={variablesOf(content)} values={values} onValues={setValues} />
+          <VersionRail
+            versions={known?.map((version) => ({ version: version.version, at: version.updated_at, by: version.created_by }))}
+            error={versions.error}
+            onRetry={() => void versions.refetch()}
+            shown={shown.version}
+            latest={latest.version}
+            onShow={(version) => set({ v: version === latest.version ? undefined : version })}
+            onCompare={(version) => set({ view: 'diff', base: version })}
+            more={versions.hasNextPage}
+            busy={versions.isFetchingNextPage}
+            onMore={() => void versions.fetchNextPage()}
+          />
+        </div>
+      </div>
+      {open === 'save' && draft && (
+        <SaveDialog
+          base={draft.base}
+          draft={draft.content}
+          onClose={() => setOpen(null)}
+          onSaved={(prompt) => void saved(prompt)}
+          onTheirs={(theirs, merged) => {
+            setDraft(merged === null ? null : { base: theirs, content: merged })
+            setOpen(null)
+            void refresh('/api/v1/prompts')
+          }}
+        />
+      )}
+      <ConfirmDialog open={open === 'restore'} onClose={() => setOpen(null)} title={`Restore version ${shown.version}?`} action="Restore" onConfirm={restore}>
+        Its text becomes version {latest.version + 1}. No version is lost.
+      </ConfirmDialog>
+      <ConfirmDialog open={open === 'delete'} onClose={() => setOpen(null)} title={`Delete prompt ${name}?`} action="Delete prompt" typeToConfirm={name} onConfirm={remove}>
+        All its versions are deleted, and requests that name it are refused.
+      </ConfirmDialog>
+    </Page>
+  )
+}
+
+interface ChangesProps {
+  shown: Prompt
+  content: string
+  isDraft: boolean
+  base: Prompt | undefined
+  known: readonly Prompt[] | undefined
+  split: boolean
+  set(change: Partial<PromptSearch>): void
+}
+
+/** What changed from any other version to the one that is shown. */
+function Changes({ shown, content, isDraft, base, known, split, set }: ChangesProps) {
+  const others = known?.filter((version) => isDraft || version.version !== shown.version) ?? []
+  if (!base || others.length === 0) return <p className="p-3 text-muted">There is only one version, so nothing to compare with.</p>
+  return (
+    <div className="flex flex-col gap-3 p-3">
+      <div className="flex flex-wrap items-center gap-2">
+        <label className="flex items-center gap-2">
+          <span className="text-muted">From</span>
+          <Select className="w-28" value={String(base.version)} onChange={(event) => set({ base: Number(event.target.value) })} options={others.map((version) => ({ value: String(version.version), label: `v${version.version}` }))} />
+        </label>
+        <span className="text-muted">to {isDraft ? 'the draft' : `v${shown.version}`}</span>
+        <Button size="sm" kind="ghost" className="ml-auto max-md:hidden" aria-pressed={split} onClick={() => set({ split: split ? undefined : 'yes' })}>
+          {split ? 'Unified' : 'Side by side'}
+        </Button>
+      </div>
+      <VariableChanges before={base.content} after={content} />
+      <DiffView before={base.content} after={content} label={`Changes from v${base.version}`} split={split} />
+    </div>
+  )
+}

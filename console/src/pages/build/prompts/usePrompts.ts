@@ -1,0 +1,17 @@
+import { api, type Schemas } from '@/api/client'
+import { inPages } from '@/api/pages'
+
+/** The prompts that were loaded so far. */
+export function usePrompts() {
+  const list = api.useInfiniteQuery('get', '/api/v1/prompts', { params: { query: { limit: 200 } } }, inPages)
+  return { list, prompts: list.data?.pages.flatMap((page) => page.prompts) ?? [] }
+}
+
+/** Namespaces in their order, each with its prompts in theirs. */
+export function byNamespace(prompts: readonly Schemas['Prompt'][]): [string, Schemas['Prompt'][]][] {
+  const groups = new Map<string, Schemas['Prompt'][]>()
+  for (const prompt of prompts) groups.set(prompt.namespace, [...(groups.get(prompt.namespace) ?? []), prompt])
+  return [...groups]
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([namespace, rows]) => [namespace, rows.toSorted((a, b) => a.slug.localeCompare(b.slug))])
+}

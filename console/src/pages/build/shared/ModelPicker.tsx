@@ -1,0 +1,42 @@
+import { useId } from 'react'
+import { api } from '@/api/client'
+import { money } from '@/lib/format'
+import { Field, Input, Select } from '@/ui'
+
+interface ModelPickerProps {
+  provider: string
+  model: string
+  onChange(provider: string, model: string): void
+  /** Labels for screen readers only, where there are many side by side. */
+  quiet?: boolean
+}
+
+/** A provider and one of its models; models that are not listed can be typed. */
+export function ModelPicker({ provider, model, onChange, quiet }: ModelPickerProps) {
+  const list = useId()
+  const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
+  const known = providers.data?.providers ?? []
+  const chosen = known.find((one) => one.name === provider)
+  const price = chosen?.models.find((one) => one.id === model)
+  const sorted = known.toSorted((a, b) => Number(b.configured) - Number(a.configured) || a.name.localeCompare(b.name))
+  const names = sorted.some((one) => one.name === provider) || provider === '' ? sorted : [{ name: provider, configured: true }, ...sorted]
+  return (
+    <div className="grid grid-cols-[minmax(0,2fr)_minmax(0,3fr)] gap-2">
+      <Field label="Provider" quiet={quiet}>
+        <Select
+          value={provider}
+          onChange={(event) => onChange(event.target.value, known.find((one) => one.name === event.target.value)?.models[0]?.id ?? '')}
+          options={names.map((one) => ({ value: one.name, label: one.configured ? one.name : `${one.name} (no credential)` }))}
+        />
+      </Field>
+      <Field label="Model" quiet={quiet}>
+        <Input mono list={list} value={model} required placeholder="model" title={price?.input_per_mtok == null ? undefined : `${money(price.input_per_mtok)} in, ${money(price.output_per_mtok)} out per million tokens`} onChange={(event) => onChange(provider, event.target.value)} />
+      </Field>
+      <datalist id={list}>
+        {chosen?.models.map((one) => (
+          <option key={one.id} value={one.id} />
+        ))}
+      </datalist>
+    </div>
+  )
+}

@@ -1,0 +1,82 @@
+import { useState } from 'react'
+import { client, take, type Schemas } from '@/api/client'
+import { refresh } from '@/api/query'
+import { useAction } from '@/lib/useAction'
+import { Button, ConfirmDialog, ErrorLine, Section, Status, toast } from '@/ui'
+
+interface PublishProps {
+  skill: Schemas['Skill']
+  evaluations: readonly Schemas['Evaluation'][]
+  /** The sources that the rubric believes. */
+  allowed: readonly string[]
+  onJudging(): void
+}
+
+/** Where the skill stands on its way to the shelf, and what keeps it from there. */
+export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps) {
+  const [asking, setAsking] = useState(false)
+  const path = { skillId: skill.id }
+  const reason = reasonAgainst(skill, evaluations, allowed)
+  const publish = useAction(async () => {
+    const { published_version } = await take(client.POST('/api/v1/skills/{skillId}/publish', { params: { path } }))
+    await refresh('/api/v1/skills')
+    toast(`The shelf serves version ${published_version}`)
+  })
+  const judge = useAction(async () => {
+    const { queued } = await take(client.POST('/api/v1/skills/{skillId}/evaluate', { params: { path } }))
+    if (queued) onJudging()
+    toast(queued ? `Version ${skill.version} is being judged` : 'Too many are waiting to be judged: try again in a minute')
+  })
+  const withdraw = async () => {
+    await client.POST('/api/v1/skills/{skillId}/unpublish', { params: { path } })
+    await refresh('/api/v1/skills')
+  }
+  return (
+    <Section title="Shelf">
+      <div className="flex flex-col gap-3">
+        <Standing skill={skill} />
+        {reason && skill.published_version !== skill.version && (
+          <p className="rounded-sm border border-line bg-warn-soft px-3 py-2" role="status">
+            {reason}
+          </p>
+        )}
+        <div className="flex flex-wrap gap-2">
+          <Button kind="primary" needs="member" busy={publish.busy} blocked={reason ?? false} onClick={publish.run}>
+            Publish v{skill.version}
+          </Button>
+          <Button needs="member" busy={judge.busy} onClick={judge.run}>
+            Evaluate again
+          </Button>
+          {skill.published_version !== null && (
+            <Button kind="danger" needs="member" onClick={() => setAsking(true)}>
+              Withdraw
+            </Button>
+          )}
+        </div>
+        <ErrorLine error={publish.error ?? judge.error} />
+      </div>
+      <ConfirmDialog open={asking} onClose={() => setAsking(false)} title={`Withdraw ${skill.name} from the shelf?`} action="Withdraw" onConfirm={withdraw}>
+        Nobody can adopt it any more. Copies that were adopted stay.
+      </ConfirmDialog>
+    </Section>
+  )
+}
+
+function Standing({ skill }: { skill: Schemas['Skill'] }) {
+  if (skill.published_version === null) return <Status tone="muted">private</Status>
+  if (skill.published_version === skill.version) return <Status tone="ok">v{skill.version} is on the shelf</Status>
+  return (
+    <Status tone="warn">
+      the shelf serves v{skill.published_version}, you have v{skill.version}
+    </Status>
+  )
+}
+
+/** The same rule as the server's, said in words; the server has the last one. */
+function reasonAgainst(skill: Schemas['Skill'], evaluations: readonly Schemas['Evaluation'][], allowed: readonly string[]): string | null {
+  if (skill.published_version === skill.version) return `Version ${skill.version} is on the shelf already`
+  const ofVersion = evaluations.filter((one) => one.skill_version === skill.version)
+  if (ofVersion.some((one) => one.passed && allowed.includes(one.source))) return null
+  if (ofVersion.length === 0) return `Version ${skill.version} has not been judged yet`
+  return `Version ${skill.version} has no passing evaluation from a source that the rubric allows (${allowed.join(', ')})`
+}

@@ -1,0 +1,190 @@
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
+import { EllipsisVertical, Trash2 } from 'lucide-react'
+import { useState } from 'react'
+import { api, client, take, type Schemas } from '@/api/client'
+import { inPages } from '@/api/pages'
+import { refresh } from '@/api/query'
+import { checkSource } from '@/lib/frontmatter'
+import { useRemembered } from '@/lib/remembered'
+import { MOD, useShortcuts } from '@/lib/shortcuts'
+import { useAction } from '@/lib/useAction'
+import { Badge, Button, Code, ConfirmDialog, ErrorLine, ErrorPanel, Menu, MenuItem, Page, PlanGate, Section, Skeleton, Tabs, toast, useReason } from '@/ui'
+import { DiffView } from '@/ui/DiffView'
+import { VersionRail } from '../shared/VersionRail'
+import { EvaluationPart, VerdictList } from './Evaluation'
+import { Publish } from './Publish'
+import type { SkillSearch } from './search'
+import { SourceEditor } from './SourceEditor'
+
+const route = getRouteApi('/shell/skills/$skillId')
+type Skill = Schemas['Skill']
+
+/** One skill: its text, what judges say, and its way to the shelf. */
+export function SkillPage() {
+  const { skillId } = route.useParams()
+  return (
+    <PlanGate needs="skill_marketplace" name="Skills" about="Instructions for agents, judged before they are shared.">
+      <Loading skillId={skillId} />
+    </PlanGate>
+  )
+}
+
+function Loading({ skillId }: { skillId: string }) {
+  const query = api.useQuery('get', '/api/v1/skills/{skillId}', { params: { path: { skillId } } })
+  if (query.isError) {
+    return (
+      <Page title="Skill">
+        <ErrorPanel error={query.error} what="this skill" onRetry={() => void query.refetch()} />
+      </Page>
+    )
+  }
+  if (!query.data) {
+    return (
+      <Page title="Skill">
+        <Skeleton className="h-96 w-full" />
+      </Page>
+    )
+  }
+  return <Loaded key={skillId} skill={query.data} />
+}
+
+function Loaded({ skill }: { skill: Skill }) {
+  const search: SkillSearch = route.useSearch()
+  const navigate = route.useNavigate()
+  const leave = useNavigate()
+  const path = { skillId: skill.id }
+  const [draft, setDraft] = useRemembered<string | null>(`skill.${skill.id}`, null)
+  const [asking, setAsking] = useState(false)
+  const [waitFor, setWaitFor] = useState<number | null>(null)
+  const mayNot = useReason('member')
+  const set = (change: Partial<SkillSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
+
+  const rubric = api.useQuery('get', '/api/v1/skills/rubric', {}, { staleTime: 60_000 })
+  const evaluations = api.useQuery('get', '/api/v1/skills/{skillId}/evaluations', { params: { path, query: { limit: 100 } } }, {
+    meta: { quiet: true },
+    refetchInterval: ({ state }) => {
+      const found = state.data?.evaluations ?? []
+      const wanted = waitFor === null ? !found.some((one) => one.skill_version === skill.version) : found.length <= waitFor
+      return wanted && state.dataUpdateCount < 60 ? 1500 : false
+    },
+  })
+  const verdicts = evaluations.data?.evaluations ?? []
+  const versions = api.useInfiniteQuery('get', '/api/v1/skills/{skillId}/versions', { params: { path, query: { limit: 50 } } }, inPages)
+  const known = versions.data?.pages.flatMap((page) => page.versions)
+  const shown = search.v === undefined || search.v === skill.version ? null : known?.find((version) => version.version === search.v)
+  const text = shown?.raw_source ?? draft ?? skill.raw_source
+  const isDraft = !shown && draft !== null && draft !== skill.raw_source
+
+  const put = async (source: string) => {
+    const saved = await take(client.PUT('/api/v1/skills/{skillId}', { params: { path }, body: { raw_source: source } }))
+    setDraft(null)
+    await refresh('/api/v1/skills')
+    set({ v: undefined })
+    toast(`Saved as version ${saved.version}; it is being judged`)
+  }
+  const save = useAction(() => put(text))
+  const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'Nothing was changed' : checkSource(text).length > 0 ? 'The frontmatter has problems' : false
+  useShortcuts({ 'mod+s': () => !blocked && !mayNot && save.run() })
+  const remove = async () => {
+    await client.DELETE('/api/v1/skills/{skillId}', { params: { path } })
+    setDraft(null)
+    await leave({ to: '/skills' })
+    await refresh('/api/v1/skills')
+  }
+  const base = known?.find((version) => version.version === search.base) ?? known?.find((version) => version.version < (shown?.version ?? skill.version))
+  const compared = isDraft && search.base === undefined ? { version: skill.version, raw_source: skill.raw_source } : base
+  return (
+    <Page
+      title={skill.name}
+      beside={<Badge tone={skill.visibility === 'public' ? 'accent' : 'muted'}>{skill.visibility}</Badge>}
+      about={skill.headline || skill.description}
+      actions={
+        <>
+          <Link to="/skills" className="btn">
+            All skills
+          </Link>
+          {isDraft && <Button onClick={() => setDraft(null)}>Discard</Button>}
+          {shown ? (
+            <Button kind="primary" needs="member" busy={save.busy} onClick={save.run}>
+              Restore v{shown.version}
+            </Button>
+          ) : (
+            <Button kind="primary" needs="member" busy={save.busy} blocked={blocked} title={`${MOD}S`} onClick={save.run}>
+              Save version
+            </Button>
+          )}
+          <Menu trigger={<Button square aria-label="More" icon={<EllipsisVertical size={14} aria-hidden />} />}>
+            <MenuItem danger needs="member" icon={<Trash2 size={14} aria-hidden />} onSelect={() => setAsking(true)}>
+              Delete skill
+            </MenuItem>
+          </Menu>
+        </>
+      }
+    >
+      <Source skill={skill} />
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(300px,380px)]">
+        <Section flush>
+          <Tabs
+            label="View"
+            value={search.view ?? 'text'}
+            onChange={(view) => set({ view: view === 'text' ? undefined : view })}
+            items={[
+              {
+                value: 'text',
+                label: shown ? `Text of v${shown.version}` : 'Text',
+                content: (
+                  <div className="flex flex-col gap-2 p-3">
+                    <SourceEditor value={text} onChange={setDraft} readOnly={shown != null || mayNot !== null} refused={save.error} />
+                    {mayNot && <p className="text-xs text-muted">{mayNot}</p>}
+                    {save.error?.code !== 'invalid_frontmatter' && <ErrorLine error={save.error} />}
+                  </div>
+                ),
+              },
+              { value: 'changes', label: 'Changes', content: <div className="flex flex-col gap-2 p-3">{compared ? <><p className="text-muted">From v{compared.version} to {isDraft ? 'the draft' : `v${shown?.version ?? skill.version}`}</p><DiffView before={compared.raw_source} after={text} label="Changes" /></> : <p className="text-muted">There is only one version.</p>}</div> },
+              { value: 'use', label: 'Use it', content: <div className="p-3"><Code label="Load the file" code={`curl ${location.origin}/api/v1/skills/${skill.id}/SKILL.md \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -o SKILL.md`} /></div> },
+            ]}
+          />
+        </Section>
+        <div className="flex min-w-0 flex-col gap-4">
+          <Publish skill={skill} evaluations={verdicts} allowed={rubric.data?.allowed_verdict_sources ?? []} onJudging={() => { setWaitFor(verdicts.length); void evaluations.refetch() }} />
+          {evaluations.isError ? (
+            <ErrorPanel error={evaluations.error} what="the verdicts" onRetry={() => void evaluations.refetch()} />
+          ) : !evaluations.data || !rubric.data ? (
+            <Skeleton className="h-80 w-full" />
+          ) : (
+            <>
+              <EvaluationPart evaluations={verdicts} version={shown?.version ?? skill.version} threshold={rubric.data.pass_threshold} />
+              <VerdictList evaluations={verdicts} allowed={rubric.data.allowed_verdict_sources} />
+            </>
+          )}
+          <VersionRail
+            versions={known?.map((version) => ({ version: version.version, at: version.created_at, by: version.created_by, note: version.version === skill.published_version && <Badge tone="ok">shelf</Badge> }))}
+            error={versions.error}
+            onRetry={() => void versions.refetch()}
+            shown={shown?.version ?? skill.version}
+            latest={skill.version}
+            onShow={(version) => set({ v: version === skill.version ? undefined : version })}
+            onCompare={(version) => set({ view: 'changes', base: version })}
+            more={versions.hasNextPage}
+            busy={versions.isFetchingNextPage}
+            onMore={() => void versions.fetchNextPage()}
+          />
+        </div>
+      </div>
+      <ConfirmDialog open={asking} onClose={() => setAsking(false)} title={`Delete skill ${skill.name}?`} action="Delete skill" typeToConfirm={skill.name} onConfirm={remove}>
+        All its versions are deleted, and it leaves the shelf. Copies that others adopted stay.
+      </ConfirmDialog>
+    </Page>
+  )
+}
+
+/** What became of the shelf entry that this one was adopted from. */
+function Source({ skill }: { skill: Skill }) {
+  if (!skill.source_skill_id) return null
+  const words = { current: 'It is still the one on the shelf.', updated: 'There is a newer version on the shelf.', withdrawn: 'It was withdrawn from the shelf since.' }
+  return (
+    <p className="card px-3 py-2 text-muted">
+      Adopted from the shelf{skill.source_version != null && `, version ${skill.source_version}`}. {skill.source_status && words[skill.source_status]}
+    </p>
+  )
+}

@@ -1,0 +1,54 @@
+import { CircleCheck } from 'lucide-react'
+import { lazy, Suspense, useMemo } from 'react'
+import type { ApiError } from '@/api/error'
+import { plural } from '@/lib/format'
+import { checkSource, lineOf, type SourceProblem } from '@/lib/frontmatter'
+import { Skeleton } from '@/ui'
+
+const Editor = lazy(() => import('./Editor'))
+
+interface SourceEditorProps {
+  value: string
+  onChange(value: string): void
+  readOnly?: boolean
+  /** What the server said to this text. */
+  refused: ApiError | null
+}
+
+/** The text of a skill, checked while it is written; the list below says the same as the marks. */
+export function SourceEditor({ value, onChange, readOnly, refused }: SourceEditorProps) {
+  const problems = useMemo(() => {
+    const found: SourceProblem[] = checkSource(value)
+    if (refused?.code === 'invalid_frontmatter') found.push({ line: lineOf(refused.message) ?? lineOfField(value, refused), message: refused.message })
+    return found.filter((problem, at) => found.findIndex((other) => other.message.slice(0, 24) === problem.message.slice(0, 24)) === at)
+  }, [value, refused])
+  return (
+    <div className="flex flex-col gap-2">
+      <Suspense fallback={<Skeleton className="h-80 w-full" />}>
+        <Editor label="SKILL.md" value={value} problems={problems} readOnly={readOnly} onChange={onChange} />
+      </Suspense>
+      {problems.length === 0 ? (
+        <p className="flex items-center gap-1.5 text-xs text-ok" role="status">
+          <CircleCheck size={14} aria-hidden /> The frontmatter is sound
+        </p>
+      ) : (
+        <div role="status" className="text-xs text-err">
+          <p>{plural(problems.length, 'problem')}</p>
+          <ul aria-label="Problems">
+            {problems.map((problem, at) => (
+              <li key={at}>
+                Line {problem.line}: {problem.message}
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
+    </div>
+  )
+}
+
+function lineOfField(source: string, refused: ApiError): number {
+  const [field] = Object.keys(refused.fields)
+  const at = field === undefined ? -1 : source.split('\n').findIndex((line) => line.startsWith(`${field}:`))
+  return at < 0 ? 1 : at + 1
+}
