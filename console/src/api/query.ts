@@ -20,9 +20,19 @@ subscribe(() => {
   const same = now?.orgId === seen?.orgId && now?.userId === seen?.userId
   seen = now
   if (same) return
-  if (now) void queryClient.resetQueries()
-  else queryClient.clear()
+  if (!now) {
+    queryClient.clear()
+    return
+  }
+  // The page that is open asks about the new organization by itself; about the old one there is nothing to learn.
+  queryClient.removeQueries({ predicate: ({ queryKey }) => (orgOf(queryKey) ?? now.orgId) !== now.orgId })
+  void queryClient.resetQueries()
 })
+
+/** The organization that a question names in its path. */
+function orgOf([, , init]: readonly unknown[]): string | undefined {
+  return (init as { params?: { path?: { orgId?: string } } } | undefined)?.params?.path?.orgId
+}
 
 /** Everything that was asked of these paths is asked again. */
 export function refresh(...paths: string[]): Promise<void> {

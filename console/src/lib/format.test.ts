@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ago, bytes, change, compact, duration, money, percent, plural, time, whole } from './format'
+import { ago, bytes, compact, duration, money, percent, plural, time, whole } from './format'
 
 it('shortens numbers', () => {
   const cases: [number | null, string][] = [
@@ -54,9 +54,8 @@ it('tells durations in the unit that fits', () => {
   for (const [value, text] of cases) expect(duration(value), String(value)).toBe(text)
 })
 
-it('tells shares, changes, sizes and counts', () => {
+it('tells shares, sizes and counts', () => {
   expect([0, 0.0004, 0.123, 1, Number.NaN].map(percent)).toEqual(['0%', '<0.1%', '12.3%', '100%', '–'])
-  expect([change(112, 100), change(97, 100), change(100, 100), change(5, 0), change(null, 5)]).toEqual(['+12%', '−3%', '0%', null, null])
   expect([18, 1_536, 262_144, 5 * 2 ** 40].map(bytes)).toEqual(['18 B', '1.5 KiB', '256 KiB', '5120 GiB'])
   expect([plural(1, 'key'), plural(3, 'key'), plural(2, 'entry', 'entries')]).toEqual(['1 key', '3 keys', '2 entries'])
 })

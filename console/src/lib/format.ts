@@ -65,13 +65,6 @@ export function percent(share: number | null | undefined): string {
   return `${value.toFixed(1).replace(/\.0$/, '')}%`
 }
 
-/** `+12%`, `−3%`; null when there was nothing before to compare with. */
-export function change(now: number | null | undefined, before: number | null | undefined): string | null {
-  if (now == null || before == null || before === 0) return null
-  const value = Math.round((now / before - 1) * 100)
-  return `${value > 0 ? '+' : value < 0 ? '−' : ''}${Math.abs(value)}%`
-}
-
 /** `18 B`, `1.5 KiB`. */
 export function bytes(size: number | null | undefined): string {
   if (size == null) return NONE

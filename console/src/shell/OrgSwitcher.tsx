@@ -1,23 +1,15 @@
 import { Check, ChevronsUpDown, Plus } from 'lucide-react'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { createOrg, switchOrg } from '@/api/auth'
+import { createOrg } from '@/api/auth'
 import { useMe } from '@/api/me'
-import { Button, Dialog, ErrorLine, Field, Input, Menu, MenuItem, MenuLabel, MenuLine, toastError } from '@/ui'
+import { Button, Dialog, ErrorLine, Field, Input, Menu, MenuItem, MenuLabel, MenuLine } from '@/ui'
+import { useSwitchOrg } from './useSwitchOrg'
 
 export function OrgSwitcher() {
   const me = useMe()
-  const navigate = useNavigate()
+  const change = useSwitchOrg()
   const [creating, setCreating] = useState(false)
-  const change = async (orgId: string) => {
-    if (orgId === me.orgId) return
-    try {
-      await switchOrg(orgId)
-      await navigate({ to: '/' })
-    } catch (error) {
-      toastError(error)
-    }
-  }
   return (
     <>
       <Menu
@@ -34,7 +26,7 @@ export function OrgSwitcher() {
       >
         <MenuLabel>Organizations</MenuLabel>
         {me.orgs.map((org) => (
-          <MenuItem key={org.id} icon={<Check size={14} className={org.id === me.orgId ? 'text-accent' : 'invisible'} aria-hidden />} onSelect={() => void change(org.id)}>
+          <MenuItem key={org.id} icon={<Check size={14} className={org.id === me.orgId ? 'text-accent' : 'invisible'} aria-hidden />} onSelect={() => org.id !== me.orgId && void change(org.id)}>
             {org.name}{' '}
             <span className="ml-1 text-xs text-muted">
               {org.role} · {org.plan}

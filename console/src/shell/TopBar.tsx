@@ -54,10 +54,6 @@ function Account({ onHelp }: { onHelp(): void }) {
   const me = useMe()
   const prefs = usePrefs()
   const navigate = useNavigate()
-  const leave = async () => {
-    await signOut()
-    await navigate({ to: '/login' })
-  }
   return (
     <Menu trigger={<Button kind="ghost" square aria-label="Account" icon={<CircleUser size={16} aria-hidden />} />}>
       <MenuLabel>
@@ -78,7 +74,7 @@ function Account({ onHelp }: { onHelp(): void }) {
         Theme: {prefs.theme}
       </MenuItem>
       <MenuLine />
-      <MenuItem icon={<LogOut size={14} aria-hidden />} onSelect={() => void leave()}>
+      <MenuItem icon={<LogOut size={14} aria-hidden />} onSelect={() => void signOut()}>
         Sign out
       </MenuItem>
     </Menu>

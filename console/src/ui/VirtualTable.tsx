@@ -103,7 +103,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
       onScroll={(event: UIEvent<HTMLDivElement>) => onTop?.(event.currentTarget.scrollTop < rowHeight)}
     >
       <div className="w-max min-w-full">
-        <div role="row" aria-rowindex={1} className="sticky top-0 z-10 grid border-b border-line bg-surface text-xs font-medium text-muted" style={{ gridTemplateColumns: template }}>
+        <div role="row" aria-rowindex={1} className="sticky top-0 z-10 grid border-b border-line bg-surface px-2 text-xs font-medium text-muted" style={{ gridTemplateColumns: template }}>
           {columns.map((column) => (
             <div key={column.key} role="columnheader" className={cx('truncate px-2 py-1.5', column.number && 'text-right')}>
               {column.header}
@@ -123,7 +123,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
                 aria-rowindex={item.index + 2}
                 aria-selected={id === selected}
                 data-row={id}
-                className={cx('absolute inset-x-0 top-0 grid cursor-pointer items-center border-b border-line', id === selected ? 'bg-accent-soft' : 'hover:bg-sunken', fresh?.(row) && 'tint')}
+                className={cx('absolute inset-x-0 top-0 grid cursor-pointer items-center border-b border-line px-2', id === selected ? 'bg-accent-soft' : 'hover:bg-sunken', fresh?.(row) && 'tint')}
                 style={{ gridTemplateColumns: template, height: item.size, transform: `translateY(${item.start}px)` }}
                 onClick={() => onOpen(row)}
               >

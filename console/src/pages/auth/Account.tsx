@@ -1,31 +1,19 @@
-import { useNavigate } from '@tanstack/react-router'
-import { signOut, switchOrg } from '@/api/auth'
+import { signOut } from '@/api/auth'
 import { useMe } from '@/api/me'
 import { useSession } from '@/api/session'
 import { time, zoneName } from '@/lib/format'
 import { setPrefs, usePrefs, type Density, type Prefs } from '@/lib/prefs'
-import { Badge, Button, Field, Page, Section, Select, toastError } from '@/ui'
+import { useSwitchOrg } from '@/shell/useSwitchOrg'
+import { Badge, Button, Field, Page, Section, Select } from '@/ui'
 
 /** What belongs to the person rather than to the organization; preferences stay in this browser. */
 export function Account() {
   const me = useMe()
   const session = useSession()
   const prefs = usePrefs()
-  const navigate = useNavigate()
-  const leave = async () => {
-    await signOut()
-    await navigate({ to: '/login', search: {} })
-  }
-  const change = async (orgId: string) => {
-    try {
-      await switchOrg(orgId)
-      await navigate({ to: '/' })
-    } catch (error) {
-      toastError(error)
-    }
-  }
+  const change = useSwitchOrg()
   return (
-    <Page title="Account" about={me.email} actions={<Button onClick={() => void leave()}>Sign out</Button>}>
+    <Page title="Account" about={me.email} actions={<Button onClick={() => void signOut()}>Sign out</Button>}>
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <Section title="Preferences">
           <div className="grid gap-3 sm:grid-cols-3">

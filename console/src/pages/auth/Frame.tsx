@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router'
 import { useEffect, useState, type FormEvent, type ReactNode } from 'react'
 import { asApiError, type ApiError } from '@/api/error'
 import { Button, ErrorLine } from '@/ui'
@@ -52,5 +53,16 @@ export function Frame({ title, about, action, onSubmit, children, below }: Frame
         {below && <p className="mt-4 text-center text-muted">{below}</p>}
       </div>
     </main>
+  )
+}
+
+export function ToSignIn() {
+  return (
+    <>
+      Already have an account?{' '}
+      <Link to="/login" search={{}} className="font-medium text-accent underline">
+        Sign in
+      </Link>
+    </>
   )
 }

@@ -1,7 +1,7 @@
-import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
+import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { signUp } from '@/api/auth'
 import { Field, Input, SecretInput } from '@/ui'
-import { Frame } from './Frame'
+import { Frame, ToSignIn } from './Frame'
 
 const route = getRouteApi('/invite/$token')
 
@@ -17,14 +17,7 @@ export function Invite() {
         await signUp({ email, password, display_name: display_name || null, invite_token: token })
         await navigate({ to: '/' })
       }}
-      below={
-        <>
-          Already have an account?{' '}
-          <Link to="/login" search={{}} className="font-medium text-accent underline">
-            Sign in
-          </Link>
-        </>
-      }
+      below={<ToSignIn />}
     >
       {(error) => (
         <>

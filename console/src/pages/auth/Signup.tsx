@@ -1,8 +1,8 @@
-import { Link, useNavigate } from '@tanstack/react-router'
+import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { signUp } from '@/api/auth'
 import { Field, Input, SecretInput } from '@/ui'
-import { Frame } from './Frame'
+import { Frame, ToSignIn } from './Frame'
 
 export function Signup() {
   const navigate = useNavigate()
@@ -17,14 +17,7 @@ export function Signup() {
         await signUp({ email, password, org_slug, org_name })
         await navigate({ to: '/start' })
       }}
-      below={
-        <>
-          Already have an account?{' '}
-          <Link to="/login" search={{}} className="font-medium text-accent underline">
-            Sign in
-          </Link>
-        </>
-      }
+      below={<ToSignIn />}
     >
       {(error) => (
         <>

@@ -1,6 +1,7 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { MessagesSquare } from 'lucide-react'
 import { api, type Schemas } from '@/api/client'
+import { inPages } from '@/api/pages'
 import { ago, compact, duration, money, NONE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
@@ -22,7 +23,7 @@ export function Sessions() {
     'get',
     '/api/v1/sessions',
     { params: { query: { user, provider, from: range.from, to: range.to, limit: 100 } } },
-    { pageParamName: 'cursor', initialPageParam: null, getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined, placeholderData: (before) => before },
+    { ...inPages, placeholderData: (before) => before },
   )
   const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
   const filters: Filter[] = [

@@ -4,7 +4,7 @@ import { isRecord } from '@/api/error'
 import { useMe } from '@/api/me'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, Select, TextArea, toast } from '@/ui'
+import { Field, FormDialog, Input, Select, TextArea, toast } from '@/ui'
 
 interface Props {
   app: Schemas['Application'] | null
@@ -28,19 +28,13 @@ export function AppForm({ app, teams, onClose }: Props) {
     onClose()
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={app ? `Edit ${app.name}` : 'Register app'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={read === null && 'The configuration must be a JSON object'}>
-            {app ? 'Save app' : 'Register app'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={app ? 'Save app' : 'Register app'}
+      blocked={read === null && 'The configuration must be a JSON object'}
+      fields={['name', 'team_id', 'description', 'config']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Name" error={save.fields['name']}>
@@ -56,8 +50,7 @@ export function AppForm({ app, teams, onClose }: Props) {
       <Field label="Configuration" hint="Free-form JSON of yours; the gateway keeps it and does not read it." error={read === null ? 'Must be a JSON object' : save.fields['config']}>
         <TextArea mono rows={4} value={config} onChange={(event) => setConfig(event.target.value)} />
       </Field>
-      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }
 

@@ -8,7 +8,7 @@ import { refresh } from '@/api/query'
 import { plural } from '@/lib/format'
 import { apiSnippet } from '@/lib/snippets'
 import { useAction } from '@/lib/useAction'
-import { Button, Checkbox, Code, ConfirmDialog, Dialog, Empty, ErrorLine, ErrorPanel, Field, Input, Page, Pager, SkeletonCards, toast } from '@/ui'
+import { Button, Checkbox, Code, ConfirmDialog, Empty, ErrorPanel, Field, FormDialog, Input, Page, Pager, SkeletonCards, toast } from '@/ui'
 
 type Team = Schemas['Team']
 
@@ -86,19 +86,12 @@ function TeamForm({ team, onClose }: { team: Team | null; onClose: () => void })
     onClose()
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={team ? `Edit ${team.name}` : 'Create team'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy}>
-            {team ? 'Save team' : 'Create team'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={team ? 'Save team' : 'Create team'}
+      fields={['name']}
     >
       <Field label="Name" error={save.fields['name']}>
         <Input required autoFocus maxLength={100} value={name} placeholder="Search" onChange={(event) => setName(event.target.value)} />
@@ -115,7 +108,6 @@ function TeamForm({ team, onClose }: { team: Team | null; onClose: () => void })
           />
         ))}
       </fieldset>
-      {save.fields['name'] === undefined && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

@@ -3,14 +3,13 @@ import { client, take, type Schemas } from '@/api/client'
 import { refresh } from '@/api/query'
 import { headersOf } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
-import { Button, Checkbox, Dialog, ErrorLine, Field, Input, SecretInput, Select, TextArea, toast } from '@/ui'
+import { Checkbox, Field, FormDialog, Input, SecretInput, Select, TextArea, toast } from '@/ui'
 
 const SOURCES: { name: Schemas['Source']; about: string }[] = [
   { name: 'proxy', about: 'what was proxied' },
   { name: 'api', about: 'calls of the playground and of judges' },
   { name: 'otel', about: 'spans that others sent in' },
 ]
-const KNOWN_FIELDS = ['name', 'endpoint', 'headers', 'secret']
 
 /** Adds an export or changes one. Headers and the secret go one way only. */
 export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'] | null; onClose: () => void }) {
@@ -36,19 +35,13 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
     onClose()
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={config ? `Edit ${config.name}` : 'Add export'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={sources.length === 0 && 'Choose at least one source'}>
-            {config ? 'Save export' : 'Add export'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={config ? 'Save export' : 'Add export'}
+      blocked={sources.length === 0 && 'Choose at least one source'}
+      fields={['name', 'endpoint', 'secret', 'headers']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Name" error={save.fields['name']}>
@@ -88,7 +81,6 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
       <Field label="Headers" hint={`One per line, Name: value. ${config ? 'Never shown again; what you write here replaces all of them.' : 'Sent with every delivery, and never shown again.'}`} error={save.fields['headers']}>
         <TextArea mono rows={2} value={headers} placeholder="Authorization: Bearer …" onChange={(event) => setHeaders(event.target.value)} />
       </Field>
-      {Object.keys(save.fields).every((field) => !KNOWN_FIELDS.includes(field)) && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

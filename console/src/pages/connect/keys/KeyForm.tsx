@@ -3,7 +3,7 @@ import { client, take, type Schemas } from '@/api/client'
 import { refresh } from '@/api/query'
 import { choiceOf, isEverything, problemOf, scopesOf } from '@/lib/scope'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, Select, toast } from '@/ui'
+import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import { NewKeyShown } from './NewKeyShown'
 import { ScopeBuilder } from './ScopeBuilder'
 import { useNames } from './useNames'
@@ -29,19 +29,13 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
   })
   if (made) return <NewKeyShown title={`${made.key.name} is ready`} rawKey={made.raw_key} scopes={made.key.scopes} onClose={onClose} />
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={apiKey ? `Edit ${apiKey.name}` : 'Create key'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={problem ?? false}>
-            {apiKey ? 'Save key' : 'Create key'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={apiKey ? 'Save key' : 'Create key'}
+      blocked={problem ?? false}
+      fields={['name', 'app_id']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Name" hint="What uses it: you will look for it here." error={save.fields['name']}>
@@ -52,7 +46,6 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
         </Field>
       </div>
       <ScopeBuilder limited={limited} onLimited={setLimited} choice={choice} onChoice={setChoice} scopes={scopes} problem={problem} />
-      {Object.keys(save.fields).every((field) => !['name', 'app_id'].includes(field)) && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

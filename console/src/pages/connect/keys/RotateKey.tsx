@@ -5,7 +5,7 @@ import { duration, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
-import { Button, Dialog, ErrorLine, Field, Input } from '@/ui'
+import { Field, FormDialog, Input } from '@/ui'
 import { NewKeyShown } from './NewKeyShown'
 
 const LONGEST_H = 720
@@ -25,20 +25,13 @@ export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
   if (made) return <NewKeyShown title={`${apiKey.name} is rotated`} rawKey={made.raw_key} scopes={apiKey.scopes} onClose={onClose} />
   const set = (value: number): void => setHours(Math.min(LONGEST_H, Math.max(0, Math.round(value) || 0)))
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={`Rotate ${apiKey.name}`}
       description="The new key has the same name, scopes and application."
-      onSubmit={rotate.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={rotate.busy}>
-            Rotate key
-          </Button>
-        </>
-      }
+      action={rotate}
+      submit="Rotate key"
+      fields={['overlap_hours']}
     >
       <div className="grid grid-cols-[1fr_6rem] items-end gap-3">
         <Field label="The old key stays valid for" hint={hours === 0 ? 'It stops at once.' : duration(hours * HOUR_MS)} error={rotate.fields['overlap_hours']}>
@@ -54,7 +47,6 @@ export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
         <dt className="text-muted">the new key</dt>
         <dd>works from now on</dd>
       </dl>
-      <ErrorLine error={rotate.error} />
-    </Dialog>
+    </FormDialog>
   )
 }

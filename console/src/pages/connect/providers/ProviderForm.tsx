@@ -4,7 +4,7 @@ import { useMe } from '@/api/me'
 import { refresh } from '@/api/query'
 import { headersOf } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, SecretInput, Select, TextArea, toast } from '@/ui'
+import { Field, FormDialog, Input, SecretInput, Select, TextArea, toast } from '@/ui'
 import { type Credential, CredentialList, credentialsBody } from './CredentialList'
 import type { Offer } from './ProviderCard'
 
@@ -15,8 +15,6 @@ interface Props {
   kinds: string[]
   onClose: () => void
 }
-
-const KNOWN_FIELDS = ['name', 'kind', 'base_url', 'api_key', 'headers', 'models']
 
 /** Stores or replaces what the organization uses to reach a provider. Secrets go one way only. */
 export function ProviderForm({ offer, kinds, onClose }: Props) {
@@ -45,20 +43,13 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
     onClose()
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={offer ? `${stored ? 'Edit' : 'Connect'} ${offer.name}` : 'Add custom provider'}
       description={offer ? undefined : 'Any address that speaks like one of the built-in providers.'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy}>
-            {offer ? 'Save' : 'Add provider'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={offer ? 'Save' : 'Add provider'}
+      fields={['name', 'models', 'kind', 'api_key', 'base_url', 'headers']}
     >
       {!offer && (
         <div className="grid gap-3 sm:grid-cols-2">
@@ -88,7 +79,6 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           </Field>
         </div>
       </details>
-      {Object.keys(save.fields).every((field) => !KNOWN_FIELDS.includes(field)) && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

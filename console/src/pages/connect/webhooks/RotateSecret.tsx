@@ -4,7 +4,7 @@ import { refresh } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input } from '@/ui'
+import { Field, FormDialog, Input } from '@/ui'
 import { SecretShown } from './WebhookForm'
 
 /** A new signing secret; both sign for a while, so that receivers can change over. */
@@ -22,26 +22,18 @@ export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClos
     return <SecretShown title="The secret is replaced" secret={made.secret} note={`It is shown only now. ${note}`} onClose={onClose} />
   }
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       size="sm"
       title="Replace the signing secret"
       description="Deliveries are signed with both secrets for a while, so that your receiver can change over."
-      onSubmit={rotate.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={rotate.busy}>
-            Replace secret
-          </Button>
-        </>
-      }
+      action={rotate}
+      submit="Replace secret"
+      fields={['overlap_hours']}
     >
       <Field label="Hours that both sign" hint="0 to 720" error={rotate.fields['overlap_hours']}>
         <Input type="number" min={0} max={720} required value={hours} onChange={(event) => setHours(event.target.valueAsNumber || 0)} />
       </Field>
-      <ErrorLine error={rotate.error} />
-    </Dialog>
+    </FormDialog>
   )
 }

@@ -2,7 +2,7 @@ import { useId, useState } from 'react'
 import { client, take, type Schemas } from '@/api/client'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Checkbox, Dialog, ErrorLine, Field, Input, Radio, SecretOnce, Snippets, toast } from '@/ui'
+import { Button, Checkbox, Dialog, Field, FormDialog, Input, Radio, SecretOnce, Snippets, toast } from '@/ui'
 import { EVENT_GROUPS } from './events'
 import { verifySnippets } from './verify'
 
@@ -25,19 +25,13 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
   if (secret !== null) return <SecretShown title="The webhook is active" secret={secret} onClose={onClose} />
   const toggle = (type: string, on: boolean): void => setEvents(on ? [...events, type] : events.filter((one) => one !== type))
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={webhook ? 'Edit webhook' : 'Add webhook'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={some && events.length === 0 && 'Choose at least one event'}>
-            {webhook ? 'Save webhook' : 'Add webhook'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={webhook ? 'Save webhook' : 'Add webhook'}
+      blocked={some && events.length === 0 && 'Choose at least one event'}
+      fields={['url']}
     >
       <Field label="Address" hint="Answers with any 2xx within 15 seconds." error={save.fields['url']}>
         <Input mono type="url" required autoFocus value={url} placeholder="https://example.com/hooks/gateway" onChange={(event) => setUrl(event.target.value)} />
@@ -59,8 +53,7 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
           </div>
         )}
       </fieldset>
-      {save.fields['url'] === undefined && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }
 

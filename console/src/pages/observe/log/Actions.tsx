@@ -3,7 +3,7 @@ import { Database, FlaskConical, Play } from 'lucide-react'
 import { useState } from 'react'
 import { api, client, take, type Schemas } from '@/api/client'
 import { useAction } from '@/lib/useAction'
-import { Button, CopyButton, Dialog, ErrorLine, Field, Select, toast } from '@/ui'
+import { Button, CopyButton, Field, FormDialog, Select, toast } from '@/ui'
 import { asCurl, asPython, type LogDetail } from './copyAs'
 
 /** What one does with a request: run it again elsewhere, keep it as a test case, judge it, share it. */
@@ -50,29 +50,21 @@ function Choice({ title, about, label, options, none, action, onClose, onChoose 
     onClose()
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       size="sm"
       title={title}
       description={about}
-      onSubmit={run.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={run.busy} blocked={options?.length === 0 && none}>
-            {action}
-          </Button>
-        </>
-      }
+      action={run}
+      submit={action}
+      blocked={options?.length === 0 && none}
     >
       {options?.length === 0 ? <p className="text-muted">{none}</p> : (
         <Field label={label}>
           <Select value={value} onChange={(event) => setChosen(event.target.value)} options={options ?? []} />
         </Field>
       )}
-      <ErrorLine error={run.error} />
-    </Dialog>
+    </FormDialog>
   )
 }
 

@@ -1,5 +1,6 @@
 import { useState, type PointerEvent } from 'react'
 import { api } from '@/api/client'
+import { polled } from '@/api/query'
 import { useWidth } from '@/charts/useWidth'
 import { plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
@@ -20,7 +21,7 @@ export function VolumeBar({ search, range, onRange }: VolumeBarProps) {
   const [ref, width] = useWidth<HTMLDivElement>(800)
   const [drag, setDrag] = useState<{ from: number; to: number } | null>(null)
   const { provider, model, key_id } = search
-  const series = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { provider, model, key_id, from: range.from, to: range.to, interval: range.interval } } }, { refetchInterval: 15_000, placeholderData: (before) => before, meta: { quiet: true } })
+  const series = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { provider, model, key_id, from: range.from, to: range.to, interval: range.interval } } }, polled(5000))
   const buckets = series.data?.buckets ?? []
   const most = Math.max(1, ...buckets.map((bucket) => bucket.requests))
   const slot = buckets.length > 0 ? width / buckets.length : width

@@ -14,7 +14,13 @@ interface LogColumn extends GridColumn<LogRow> {
   from: number
 }
 
-/** All columns, the most telling first to stay when it gets narrow. */
+/** The columns that fit; the model takes what is left where there is no room for words. */
+export function fitting(columns: readonly LogColumn[], width: number, hidden: readonly string[]): LogColumn[] {
+  const shown = columns.filter((column) => width >= column.from && !hidden.includes(column.key))
+  return shown.some((column) => column.key === 'preview') ? shown : shown.map((column) => (column.key === 'model' ? { ...column, width: 'minmax(96px, 1fr)' } : column))
+}
+
+/** All columns. */
 export function logColumns({ zone, keyName }: ColumnContext): LogColumn[] {
   return [
     { key: 'time', header: 'Time', width: '76px', from: 0, cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="text-muted">{time(row.created_at, zone, 'time')}</time> },

@@ -6,6 +6,7 @@ import { keepPreviousData } from '@tanstack/react-query'
 import { useEffect, useEffectEvent, useMemo, useReducer, useState } from 'react'
 import { api, client, take } from '@/api/client'
 import { useLiveLogs, type LogRow } from '@/api/logs'
+import { inPages } from '@/api/pages'
 import { mergeNewestFirst } from '@/lib/merge'
 import { resolveRange, type RangeSearch } from '@/lib/range'
 import { filterOf, type LogsSearch } from './search'
@@ -65,9 +66,7 @@ export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
     '/api/v1/logs',
     { params: { query: { ...query, limit: PAGE } } },
     {
-      pageParamName: 'cursor',
-      initialPageParam: null,
-      getNextPageParam: (last: { next_cursor: string | null }) => last.next_cursor ?? undefined,
+      ...inPages,
       staleTime: Number.POSITIVE_INFINITY,
       // Coming back to a question is asking it again.
       gcTime: 0,

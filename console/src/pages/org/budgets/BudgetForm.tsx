@@ -3,7 +3,7 @@ import { client, take, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, Select, toast } from '@/ui'
+import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import type { ScopeNames } from './useScopeNames'
 
 const SCOPES: { value: Schemas['BudgetScope']; label: string }[] = [
@@ -33,19 +33,13 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
   })
   const problem = choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit lies above the hard one' : false
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={budget ? 'Edit budget' : 'Set budget'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={problem}>
-            {budget ? 'Save budget' : 'Set budget'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={budget ? 'Save budget' : 'Set budget'}
+      blocked={problem}
+      fields={['scope', 'scope_id', 'period', 'soft_limit_usd', 'hard_limit_usd']}
     >
       <div className="grid gap-3 sm:grid-cols-3">
         <Field label="For" error={save.fields['scope']}>
@@ -71,8 +65,7 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
           {problem}
         </p>
       )}
-      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }
 

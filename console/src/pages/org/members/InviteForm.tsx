@@ -3,7 +3,7 @@ import { client, take } from '@/api/client'
 import { useMe, type Role } from '@/api/me'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, Select, toast } from '@/ui'
+import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import { InviteLink } from './InviteLink'
 import { ROLES, whyNotAssign } from './roles'
 
@@ -23,21 +23,14 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
   })
   if (token !== null) return <InviteLink email={email.trim()} token={token} onClose={onClose} />
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       size="sm"
       title="Invite somebody"
       description="Who has an account here joins at once; anybody else gets a link to sign up with."
-      onSubmit={invite.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={invite.busy}>
-            Invite
-          </Button>
-        </>
-      }
+      action={invite}
+      submit="Invite"
+      fields={['email', 'role']}
     >
       <Field label="Email" error={invite.fields['email']}>
         <Input type="email" required autoFocus value={email} placeholder="grace@example.com" onChange={(event) => setEmail(event.target.value)} />
@@ -45,7 +38,6 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
       <Field label="Role" hint={ROLES.find((one) => one.role === role)?.may} error={invite.fields['role']}>
         <Select value={role} onChange={(event) => setRole(event.target.value as Role)} options={ROLES.map((one) => ({ value: one.role, label: one.role, disabled: whyNotAssign(me, one.role) !== null }))} />
       </Field>
-      {invite.fields['email'] === undefined && <ErrorLine error={invite.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }
