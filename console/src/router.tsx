@@ -7,6 +7,7 @@ import { connectRoutes } from './pages/connect'
 import { observeRoutes } from './pages/observe'
 import { orgRoutes } from './pages/org'
 import { rootRoute, shellRoute } from './routes'
+import { Broken } from './shell/Broken'
 
 const tree = rootRoute.addChildren([...authRoutes, shellRoute.addChildren([...accountRoutes, ...observeRoutes, ...buildRoutes, ...connectRoutes, ...orgRoutes])])
 
@@ -16,6 +17,7 @@ export const router = createRouter({
   parseSearch,
   stringifySearch,
   defaultPreload: 'intent',
+  defaultErrorComponent: Broken,
   scrollRestoration: true,
 })
 

@@ -17,7 +17,7 @@ interface Props {
 
 const RADIUS = 92
 /** Labels stand outside of the shape and need room. */
-const PADDING = { x: 92, y: 28 }
+const PADDING = { x: 112, y: 24 }
 const RINGS = [0.25, 0.5, 0.75, 1]
 
 export function Radar({ axes, threshold, before, label }: Props): ReactNode {
@@ -28,7 +28,7 @@ export function Radar({ axes, threshold, before, label }: Props): ReactNode {
   const [width, height] = [2 * (RADIUS + PADDING.x), 2 * (RADIUS + PADDING.y)]
   const words = axes.map((axis) => `${axis.name} ${axis.score.toFixed(2)}`).join(', ')
   return (
-    <svg viewBox={`${-width / 2} ${-height / 2} ${width} ${height}`} className="mx-auto block w-full max-w-[368px]" role="img" aria-labelledby={id}>
+    <svg viewBox={`${-width / 2} ${-height / 2} ${width} ${height}`} className="mx-auto block w-full max-w-[408px]" role="img" aria-labelledby={id}>
       <title id={id}>{`${label}: ${words}`}</title>
       {RINGS.map((ring) => (
         <polygon key={ring} points={shape(() => ring)} fill="none" className="stroke-line" />

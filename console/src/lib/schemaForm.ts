@@ -56,7 +56,7 @@ function typesOf(property: Schema): unknown[] {
   return Array.isArray(property['type']) ? property['type'] : [property['type']]
 }
 
-const LONG = new Set(['criteria', 'reference', 'pattern'])
+const LONG = new Set(['criteria', 'reference'])
 
 function kindOf(name: string, property: Schema, root: Schema): FieldKind {
   if (Array.isArray(property['enum'])) return 'choice'

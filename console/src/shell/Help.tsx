@@ -18,6 +18,11 @@ const LOGS: readonly [string, string][] = [
   ['/', 'Search'],
   ['Space', 'Pause or go on with the live tail'],
 ]
+const BUILD: readonly [string, string][] = [
+  [`${MOD}S`, 'Save the prompt or skill that is edited'],
+  [`${MOD}Enter`, 'Run the playground'],
+  ['Esc', 'Stop all answers'],
+]
 
 export function Help({ onClose }: { onClose(): void }) {
   const pages = NAV.flatMap((group) => group.items)
@@ -28,7 +33,10 @@ export function Help({ onClose }: { onClose(): void }) {
       <div className="grid gap-6 pb-4 sm:grid-cols-3" role="group" aria-label="Shortcuts" tabIndex={0}>
         <List title="Anywhere" keys={ANYWHERE} />
         <List title="Go to" keys={pages} />
-        <List title="Logs" keys={LOGS} />
+        <div className="flex flex-col gap-6">
+          <List title="Logs" keys={LOGS} />
+          <List title="Prompts, skills, playground" keys={BUILD} />
+        </div>
       </div>
     </Dialog>
   )
@@ -41,7 +49,7 @@ function List({ title, keys }: { title: string; keys: readonly [string, string][
       <dl className="flex flex-col gap-1.5">
         {keys.map(([key, what]) => (
           <div key={key} className="flex items-baseline gap-2">
-            <dt className="w-16 shrink-0">
+            <dt className="min-w-16 shrink-0">
               <kbd className="kbd">{key}</kbd>
             </dt>
             <dd>{what}</dd>

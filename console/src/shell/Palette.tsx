@@ -1,5 +1,5 @@
 import { useNavigate } from '@tanstack/react-router'
-import { Activity, KeyRound, MessagesSquare, Moon, Rocket, Search, UserRound, type LucideIcon } from 'lucide-react'
+import { Activity, KeyRound, LibraryBig, MessagesSquare, Moon, Rocket, Scale, Search, UserRound, type LucideIcon } from 'lucide-react'
 import { Dialog as Radix } from 'radix-ui'
 import { useId, useMemo, useState, type KeyboardEvent } from 'react'
 import { cycleTheme } from '@/lib/prefs'
@@ -22,6 +22,8 @@ export function Palette({ onClose }: { onClose(): void }) {
     const go = (to: string, search: Record<string, string> = {}) => () => void navigate({ to, search: search as never })
     const pages: Entry[] = NAV.flatMap((group) => group.items.map((item) => ({ name: item.name, hint: group.name, icon: item.icon, run: go(item.to) })))
     const rest: Entry[] = [
+      { name: 'Shelf', hint: 'Skills to adopt', icon: LibraryBig, run: go('/shelf') },
+      { name: 'Rubric', hint: 'How skills are judged', icon: Scale, run: go('/skills/rubric') },
       { name: 'First steps', hint: 'Key, snippet, first request', icon: Rocket, run: go('/start') },
       { name: 'Change theme', hint: 'System, light, dark', icon: Moon, run: cycleTheme },
     ]

@@ -1,5 +1,5 @@
 import { Plus } from 'lucide-react'
-import { useCallback, useMemo, type ReactNode } from 'react'
+import { useCallback, useMemo, useState, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { inPages } from '@/api/pages'
 import { useWidth } from '@/charts/useWidth'
@@ -31,10 +31,16 @@ export function Cases({ dataset, search, set, about, actions, links, onImport }:
   const list = api.useInfiniteQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: dataset.id }, query: { version, limit: 200 } } }, inPages)
   const cases = useMemo(() => list.data?.pages.flatMap((page) => page.cases) ?? [], [list.data])
   const columns = COLUMNS.filter((column) => width >= column.from)
+  const [cursor, setCursor] = useState<string | null>(null)
   const at = cases.findIndex((one) => one.id === open)
+  const move = (row: Case) => {
+    setCursor(row.id)
+    if (open !== undefined) set({ case: row.id })
+  }
   const step = (by: number) => {
-    const next = cases[at < 0 ? 0 : Math.min(cases.length - 1, Math.max(0, at + by))]
-    if (next) set({ case: next.id })
+    const from = cases.findIndex((one) => one.id === (open ?? cursor))
+    const next = cases[from < 0 ? 0 : Math.min(cases.length - 1, Math.max(0, from + by))]
+    if (next) move(next)
   }
   useShortcuts({ j: () => step(1), k: () => step(-1) })
   const onEnd = useCallback(() => {
@@ -87,7 +93,7 @@ export function Cases({ dataset, search, set, about, actions, links, onImport }:
               A case is an input, what is expected of it, and whatever else you want to keep beside it.
             </Empty>
           ) : (
-            <VirtualTable label="Cases" columns={columns} rows={cases} rowId={(row) => row.id} rowHeight={ROW_HEIGHT[density]} rowCount={list.hasNextPage ? -1 : cases.length + 1} selected={open ?? null} onOpen={(row) => set({ case: row.id })} onMove={(row) => set({ case: row.id })} onEnd={onEnd} />
+            <VirtualTable label="Cases" columns={columns} rows={cases} rowId={(row) => row.id} rowHeight={ROW_HEIGHT[density]} rowCount={list.hasNextPage ? -1 : cases.length + 1} selected={open ?? cursor} onOpen={(row) => set({ case: row.id })} onMove={move} onEnd={onEnd} />
           )}
         </div>
         <p className="border-t border-line bg-surface px-4 py-1 text-xs text-muted tabular-nums">

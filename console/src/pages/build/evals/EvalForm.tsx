@@ -89,7 +89,7 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
           ))}
         </Select>
       </Field>
-      <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={setTyped} />
+      <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={(next) => { setTyped(next); save.reset() }} />
       <LiveShare enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
       <TryIt definition={body} blocked={sound ? false : 'Fill in what is needed first'} />
       {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}

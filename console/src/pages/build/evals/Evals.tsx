@@ -56,7 +56,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
     { key: 'name', header: 'Eval', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'evaluator', header: 'By', cell: (row) => <span className="whitespace-nowrap"><code>{row.evaluator}</code> <Badge>{row.type}</Badge></span> },
     { key: 'live', header: 'New requests', from: 'sm', cell: (row) => (row.enabled && row.sample_rate > 0 ? <Status tone="ok">{percent(row.sample_rate)} judged</Status> : <Status tone="muted">{row.enabled ? 'on demand' : 'off'}</Status>) },
-    { key: 'changed', header: 'Changed', from: 'md', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')}>{ago(row.updated_at, now)}</time> },
+    { key: 'changed', header: 'Changed', from: 'md', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   if (list.isError) return <ErrorPanel error={list.error} what="the evals" onRetry={() => void list.refetch()} />
   if (!list.data) return <Section flush><SkeletonRows /></Section>

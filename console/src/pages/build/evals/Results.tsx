@@ -1,8 +1,8 @@
-import { useMemo } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { inPages } from '@/api/pages'
-import { Badge, Button, Empty, ErrorPanel, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { Badge, Button, Checkbox, Empty, ErrorPanel, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { isRunning } from './RunList'
+import { subjectOf, useInputs } from './useInputs'
 
 type Result = Schemas['EvalResult']
 
@@ -23,7 +23,7 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
   const errors = list.data?.pages[0]?.errors ?? []
   const columns: Column<Result>[] = [
     { key: 'passed', header: 'Verdict', cell: (row) => <Badge tone={row.passed ? 'ok' : 'err'}>{row.passed ? 'passed' : 'failed'}</Badge> },
-    { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => inputs.get(row.case_id ?? '') ?? <code className="text-muted">{row.case_id ? row.case_id.slice(0, 8) : `request ${row.log_id}`}</code> },
+    { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => subjectOf(row, inputs) },
     { key: 'score', header: 'Score', number: true, cell: (row) => row.score.toFixed(2) },
     { key: 'details', header: 'Why', className: 'max-w-96 truncate text-muted', from: 'sm', cell: (row) => <span title={row.details}>{row.details}</span> },
     {
@@ -44,7 +44,7 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
           <ul className="flex max-h-48 flex-col gap-1 overflow-y-auto" aria-label="Not judged" tabIndex={0}>
             {errors.map((one, at) => (
               <li key={at} className="break-words">
-                <code className="text-muted">{inputs.get(one.case_id ?? '') ?? one.case_id?.slice(0, 8) ?? one.log_id}</code> {one.error}
+                <span className="text-muted">{subjectOf(one, inputs)}:</span> {one.error}
               </li>
             ))}
           </ul>
@@ -54,9 +54,7 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
         flush
         title="Results"
         aside={
-          <Button size="sm" kind="ghost" aria-pressed={order === 'failed'} onClick={() => onOrder(order === 'failed' ? 'came' : 'failed')}>
-            Failures first
-          </Button>
+          <Checkbox label="Failures first" checked={order === 'failed'} onChange={(event) => onOrder(event.target.checked ? 'failed' : 'came')} />
         }
       >
         {list.isError ? (
@@ -76,10 +74,4 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
       </Section>
     </>
   )
-}
-
-/** The inputs of the first cases, by the case's id: enough to know what a verdict is about. */
-function useInputs(run: Schemas['EvalRun']): ReadonlyMap<string, string> {
-  const cases = api.useQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: run.dataset_id ?? '' }, query: { version: run.dataset_version, limit: 200 } } }, { enabled: run.dataset_id !== null, staleTime: 60_000, retry: false })
-  return useMemo(() => new Map((cases.data?.cases ?? []).map((one) => [one.id, typeof one.input === 'string' ? one.input : JSON.stringify(one.input)])), [cases.data])
 }

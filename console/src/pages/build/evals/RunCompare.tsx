@@ -3,6 +3,7 @@ import { ago, percent } from '@/lib/format'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, ErrorPanel, Section, Select, SkeletonRows } from '@/ui'
 import { isRunning, passRate } from './RunList'
+import { subjectOf, useInputs } from './useInputs'
 
 interface RunCompareProps {
   run: Schemas['EvalRun']
@@ -15,7 +16,8 @@ interface RunCompareProps {
 /** What another run of the same eval judged otherwise. */
 export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
   const now = useNow(30_000)
-  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 50 } } })
+  // Not the limit of the list of runs: the same question must not be kept once in pages and once as a whole.
+  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 100 } } })
   const others = runs.data?.runs.filter((other) => other.id !== run.id && !isRunning(other)) ?? []
   if (others.length === 0 && to === undefined) return null
   return (
@@ -31,13 +33,14 @@ export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
         />
       }
     >
-      {to === undefined ? <p className="text-muted">Choose another run of this eval to see what got better and what got worse.</p> : <Flips runId={run.id} to={to} onLog={onLog} />}
+      {to === undefined ? <p className="text-muted">Choose another run of this eval to see what got better and what got worse.</p> : <Flips base={run} to={to} onLog={onLog} />}
     </Section>
   )
 }
 
-function Flips({ runId, to, onLog }: { runId: number; to: number; onLog(logId: number): void }) {
-  const query = api.useQuery('get', '/api/v1/evals/runs/{runId}/compare', { params: { path: { runId: to }, query: { to: runId } } })
+function Flips({ base, to, onLog }: { base: Schemas['EvalRun']; to: number; onLog(logId: number): void }) {
+  const inputs = useInputs(base)
+  const query = api.useQuery('get', '/api/v1/evals/runs/{runId}/compare', { params: { path: { runId: to }, query: { to: base.id } } })
   if (query.isError) return <ErrorPanel error={query.error} what="the comparison" onRetry={() => void query.refetch()} />
   if (!query.data) return <SkeletonRows rows={2} />
   const { compared, gained, lost, run, to: other } = query.data
@@ -53,14 +56,21 @@ function Flips({ runId, to, onLog }: { runId: number; to: number; onLog(logId: n
       </p>
       {compared === 0 && <p className="text-muted">The two runs have no item in common.</p>}
       <div className="grid gap-3 md:grid-cols-2">
-        <FlipList title="Regressed" flips={lost} onLog={onLog} />
-        <FlipList title="Improved" flips={gained} onLog={onLog} />
+        <FlipList title="Regressed" flips={lost} inputs={inputs} onLog={onLog} />
+        <FlipList title="Improved" flips={gained} inputs={inputs} onLog={onLog} />
       </div>
     </div>
   )
 }
 
-function FlipList({ title, flips, onLog }: { title: string; flips: readonly Schemas['EvalFlip'][]; onLog(logId: number): void }) {
+interface FlipListProps {
+  title: string
+  flips: readonly Schemas['EvalFlip'][]
+  inputs: ReadonlyMap<string, string>
+  onLog(logId: number): void
+}
+
+function FlipList({ title, flips, inputs, onLog }: FlipListProps) {
   if (flips.length === 0) return null
   return (
     <section>
@@ -68,7 +78,7 @@ function FlipList({ title, flips, onLog }: { title: string; flips: readonly Sche
       <ul className="card max-h-64 divide-y divide-line overflow-y-auto" aria-label={title} tabIndex={0}>
         {flips.map((flip, at) => (
           <li key={at} className="flex min-h-9 items-center gap-2 px-3">
-            <code className="min-w-0 flex-1 truncate">{flip.case_id?.slice(0, 8) ?? `request ${flip.log_id}`}</code>
+            <span className="min-w-0 flex-1 truncate">{subjectOf(flip, inputs)}</span>
             <span className="text-xs text-muted tabular-nums">
               {flip.score.toFixed(2)} → {flip.to_score.toFixed(2)}
             </span>

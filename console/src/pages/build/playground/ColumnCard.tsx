@@ -31,26 +31,27 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
   const name = `${column.provider}/${column.model}`
   return (
     <section className="card flex min-h-72 min-w-0 flex-col" aria-label={`Column ${number}: ${name}`}>
-      <header className="flex items-start gap-1 border-b border-line p-2">
-        <div className="min-w-0 flex-1">
-          <ModelPicker quiet provider={column.provider} model={column.model} onChange={(provider, model) => onChange({ ...column, provider, model })} />
+      <header className="flex flex-col gap-1 border-b border-line p-2">
+        <div className="flex items-center gap-1 pl-1">
+          <span className="flex-1 text-xs text-muted tabular-nums">Column {number}</span>
+          {busy ? (
+            <Button square size="sm" kind="ghost" aria-label={`Stop column ${number}`} icon={<Square size={14} aria-hidden />} onClick={onStop} />
+          ) : (
+            <Button square size="sm" kind="ghost" needs="member" blocked={blocked ?? false} aria-label={`Run column ${number}`} icon={<RotateCw size={14} aria-hidden />} onClick={onRun} />
+          )}
+          <Menu trigger={<Button square size="sm" kind="ghost" aria-label={`More of column ${number}`} icon={<EllipsisVertical size={14} aria-hidden />} />}>
+            <MenuItem icon={<SlidersHorizontal size={14} aria-hidden />} onSelect={() => setTuning(!tuning)}>
+              Own settings
+            </MenuItem>
+            <MenuItem icon={focused ? <Minimize2 size={14} aria-hidden /> : <Maximize2 size={14} aria-hidden />} blocked={alone && !focused && 'It is the only one'} onSelect={onFocus}>
+              {focused ? 'Show all columns' : 'Show only this one'}
+            </MenuItem>
+            <MenuItem danger icon={<Trash2 size={14} aria-hidden />} blocked={alone && 'One column must stay'} onSelect={onRemove}>
+              Remove column
+            </MenuItem>
+          </Menu>
         </div>
-        {busy ? (
-          <Button square kind="ghost" aria-label={`Stop column ${number}`} icon={<Square size={14} aria-hidden />} onClick={onStop} />
-        ) : (
-          <Button square kind="ghost" needs="member" blocked={blocked ?? false} aria-label={`Run column ${number}`} icon={<RotateCw size={14} aria-hidden />} onClick={onRun} />
-        )}
-        <Menu trigger={<Button square kind="ghost" aria-label={`More of column ${number}`} icon={<EllipsisVertical size={14} aria-hidden />} />}>
-          <MenuItem icon={<SlidersHorizontal size={14} aria-hidden />} onSelect={() => setTuning(!tuning)}>
-            Own settings
-          </MenuItem>
-          <MenuItem icon={focused ? <Minimize2 size={14} aria-hidden /> : <Maximize2 size={14} aria-hidden />} blocked={alone && !focused && 'It is the only one'} onSelect={onFocus}>
-            {focused ? 'Show all columns' : 'Show only this one'}
-          </MenuItem>
-          <MenuItem danger icon={<Trash2 size={14} aria-hidden />} blocked={alone && 'One column must stay'} onSelect={onRemove}>
-            Remove column
-          </MenuItem>
-        </Menu>
+        <ModelPicker quiet provider={column.provider} model={column.model} onChange={(provider, model) => onChange({ ...column, provider, model })} />
       </header>
       {tuning && (
         <div className="border-b border-line p-3">

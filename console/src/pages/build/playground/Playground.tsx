@@ -85,36 +85,38 @@ export function Playground() {
           }
         >
           <Announcement setup={setup} cells={cells} />
-          <div className="grid items-start gap-4 lg:grid-cols-[minmax(280px,360px)_minmax(0,1fr)]">
-            <Question setup={setup} onChange={setSetup} />
-            <div className="flex min-w-0 flex-col gap-3">
-              <div className="relative grid gap-3 lg:auto-cols-[minmax(300px,1fr)] lg:grid-flow-col lg:overflow-x-auto lg:pb-1">
-                {shown.map((column) => (
-                  <ColumnCard
-                    key={column.id}
-                    number={setup.columns.indexOf(column) + 1}
-                    column={column}
-                    shared={setup.params}
-                    cell={cells[column.id]}
-                    focused={focus === column.id}
-                    alone={setup.columns.length === 1}
-                    blocked={problem}
-                    onChange={change}
-                    onRemove={() => {
-                      stop(column.id)
-                      setFocus(null)
-                      setSetup({ ...setup, columns: setup.columns.filter((one) => one !== column) })
-                    }}
-                    onRun={() => run([column])}
-                    onStop={() => stop(column.id)}
-                    onFocus={() => setFocus(focus === null ? column.id : null)}
-                  />
-                ))}
-              </div>
-              <div>
-                <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={setup.columns.length >= MOST_COLUMNS && `${MOST_COLUMNS} are the most`} onClick={() => setSetup({ ...setup, columns: addColumn(setup.columns) })}>
-                  Add column
-                </Button>
+          <div className="@container">
+            <div className="grid items-start gap-4 @3xl:grid-cols-[280px_minmax(0,1fr)] @6xl:grid-cols-[360px_minmax(0,1fr)]">
+              <Question setup={setup} onChange={setSetup} />
+              <div className="flex min-w-0 flex-col gap-3">
+                <div className="relative grid gap-3 @3xl:auto-cols-[minmax(236px,1fr)] @3xl:grid-flow-col @3xl:overflow-x-auto @3xl:pb-1">
+                  {shown.map((column) => (
+                    <ColumnCard
+                      key={column.id}
+                      number={setup.columns.indexOf(column) + 1}
+                      column={column}
+                      shared={setup.params}
+                      cell={cells[column.id]}
+                      focused={focus === column.id}
+                      alone={setup.columns.length === 1}
+                      blocked={problem}
+                      onChange={change}
+                      onRemove={() => {
+                        stop(column.id)
+                        setFocus(null)
+                        setSetup({ ...setup, columns: setup.columns.filter((one) => one !== column) })
+                      }}
+                      onRun={() => run([column])}
+                      onStop={() => stop(column.id)}
+                      onFocus={() => setFocus(focus === null ? column.id : null)}
+                    />
+                  ))}
+                </div>
+                <div>
+                  <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={setup.columns.length >= MOST_COLUMNS && `${MOST_COLUMNS} are the most`} onClick={() => setSetup({ ...setup, columns: addColumn(setup.columns) })}>
+                    Add column
+                  </Button>
+                </div>
               </div>
             </div>
           </div>

@@ -77,9 +77,9 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   useShortcuts({ 'mod+s': save })
 
   const saved = async (prompt: Prompt) => {
+    await refresh('/api/v1/prompts')
     setDraft(null)
     setOpen(null)
-    await refresh('/api/v1/prompts')
     set({ v: undefined, view: undefined, base: undefined })
     toast(`Saved as version ${prompt.version}`)
   }

@@ -2,7 +2,7 @@
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands'
 import { HighlightStyle, StreamLanguage, syntaxHighlighting } from '@codemirror/language'
 import { lintGutter, setDiagnostics, type Diagnostic } from '@codemirror/lint'
-import { EditorState } from '@codemirror/state'
+import { Annotation, EditorState } from '@codemirror/state'
 import { EditorView, keymap, lineNumbers } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { getNonce } from 'get-nonce'
@@ -16,6 +16,9 @@ interface EditorProps {
   readOnly?: boolean
   onChange(value: string): void
 }
+
+/** Marks a change that did not come from the person at the keyboard. */
+const fromOutside = Annotation.define<boolean>()
 
 interface Place {
   fences: number
@@ -56,7 +59,7 @@ const colors = HighlightStyle.define([
   { tag: tags.keyword, color: 'var(--accent)' },
   { tag: tags.heading, fontWeight: '600' },
   { tag: tags.meta, color: 'var(--muted)' },
-  { tag: tags.monospace, color: 'var(--series-2)' },
+  { tag: tags.monospace, color: 'var(--ok)' },
 ])
 
 const theme = EditorView.theme({
@@ -94,7 +97,9 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
           EditorState.readOnly.of(readOnly),
           EditorView.contentAttributes.of({ 'aria-label': label, spellcheck: 'true' }),
           keymap.of([...defaultKeymap, ...historyKeymap]),
-          EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
+          EditorView.updateListener.of((update) => {
+            if (update.docChanged && !update.transactions.some((one) => one.annotation(fromOutside))) changed(update.state.doc.toString())
+          }),
           // Its styles are written by script, which the content security policy lets pass with this nonce only.
           ...(nonce ? [EditorView.cspNonce.of(nonce)] : []),
         ],
@@ -108,7 +113,7 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
   useEffect(() => {
     const editor = view.current
     if (!editor || editor.state.doc.toString() === value) return
-    editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: value } })
+    editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: value }, annotations: fromOutside.of(true) })
   }, [value])
   useEffect(() => {
     const editor = view.current

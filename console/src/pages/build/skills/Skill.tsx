@@ -77,8 +77,8 @@ function Loaded({ skill }: { skill: Skill }) {
 
   const put = async (source: string) => {
     const saved = await take(client.PUT('/api/v1/skills/{skillId}', { params: { path }, body: { raw_source: source } }))
-    setDraft(null)
     await refresh('/api/v1/skills')
+    setDraft(null)
     set({ v: undefined })
     toast(`Saved as version ${saved.version}; it is being judged`)
   }

@@ -49,7 +49,7 @@ function List({ action }: { action: ReactNode }) {
     { key: 'version', header: 'Version', number: true, from: 'sm', cell: (row) => `v${row.version}` },
     { key: 'shelf', header: 'Shelf', from: 'sm', cell: (row) => <OnShelf skill={row} /> },
     { key: 'score', header: 'Evaluation', cell: (row) => (row.latest_evaluation ? <Score {...row.latest_evaluation} /> : <span className="text-muted">being judged</span>) },
-    { key: 'changed', header: 'Changed', from: 'lg', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')}>{ago(row.updated_at, now)}</time> },
+    { key: 'changed', header: 'Changed', from: 'lg', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   if (list.isError) return <ErrorPanel error={list.error} what="the skills" onRetry={() => void list.refetch()} />
   if (!list.data) return <Section flush><SkeletonRows /></Section>

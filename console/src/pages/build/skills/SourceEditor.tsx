@@ -20,7 +20,9 @@ export function SourceEditor({ value, onChange, readOnly, refused }: SourceEdito
   const problems = useMemo(() => {
     const found: SourceProblem[] = checkSource(value)
     if (refused?.code === 'invalid_frontmatter') found.push({ line: lineOf(refused.message) ?? lineOfField(value, refused), message: refused.message })
-    return found.filter((problem, at) => found.findIndex((other) => other.message.slice(0, 24) === problem.message.slice(0, 24)) === at)
+    // The server may say once more what was seen here already.
+    const once = found.filter((problem, at) => found.findIndex((other) => other.message.slice(0, 24) === problem.message.slice(0, 24)) === at)
+    return once.toSorted((a, b) => a.line - b.line)
   }, [value, refused])
   return (
     <div className="flex flex-col gap-2">
