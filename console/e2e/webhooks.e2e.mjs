@@ -106,6 +106,8 @@ test('a secret is replaced and a webhook deleted; a viewer can do neither', asyn
   await waitFor('the role', async () => (await button.getAttribute('aria-disabled')) === 'true')
   await looking.getByRole('button', { name: 'More actions' }).click()
   assert.equal(await looking.getByRole('menuitem', { name: /Delete/ }).getAttribute('aria-disabled'), 'true')
+  looking.clean()
+  await looking.context().close()
 
   const page = await openPage(shared.browser, shared.gateway, { person: owner, path: `/webhooks/${webhook.id}` })
   await page.getByRole('button', { name: 'More actions' }).click()
@@ -118,6 +120,5 @@ test('a secret is replaced and a webhook deleted; a viewer can do neither', asyn
   await page.getByRole('menuitem', { name: 'Delete…' }).click()
   await page.getByRole('dialog').getByRole('button', { name: 'Delete webhook' }).click()
   await page.getByRole('heading', { name: 'No webhooks yet' }).waitFor()
-  looking.clean()
   page.clean({ allow: /404/ })
 })

@@ -1,34 +1,15 @@
-/** Shares of a whole as bars with their names and numbers: rankings, and axes of an evaluation. */
+/** A share of a whole as a bar; its number must stand beside it. */
 import type { ReactNode } from 'react'
 
-export interface Bar {
-  name: string
+interface Props {
   /** Between 0 and 1. */
   share: number
-  value: string
-  color?: string
+  color?: string | undefined
   /** Where a limit lies, between 0 and 1. */
-  mark?: number
+  mark?: number | undefined
 }
 
-export function Bars({ bars, label }: { bars: Bar[]; label: string }): ReactNode {
-  return (
-    <ul aria-label={label} className="space-y-2">
-      {bars.map((bar) => (
-        <li key={bar.name}>
-          <div className="flex items-baseline gap-2 text-xs">
-            <span className="min-w-0 flex-1 truncate">{bar.name}</span>
-            <span className="text-muted tabular-nums">{bar.value}</span>
-          </div>
-          <Meter share={bar.share} color={bar.color} mark={bar.mark} />
-        </li>
-      ))}
-    </ul>
-  )
-}
-
-/** The bar alone; its number must stand beside it. */
-export function Meter({ share, color = 'var(--series-1)', mark }: { share: number; color?: string | undefined; mark?: number | undefined }): ReactNode {
+export function Meter({ share, color = 'var(--series-1)', mark }: Props): ReactNode {
   const clamp = (value: number): string => `${Math.min(100, Math.max(0, value * 100))}%`
   return (
     <div className="relative mt-1 h-1.5 rounded-full bg-line" aria-hidden>

@@ -12,7 +12,7 @@ import { KeyDialog } from './KeyDialog'
 import { KeyTable } from './KeyTable'
 import { useNames } from './useNames'
 
-export const KEY_STATES = ['usable', 'ended'] as const
+const KEY_STATES = ['usable', 'ended'] as const
 
 type Open = { kind: 'create' } | { kind: 'edit' | 'rotate' | 'revoke'; apiKey: Schemas['Key'] }
 
