@@ -150,7 +150,9 @@ async fn is_killed_in_the_middle(backend: Backend) {
     upstream.wait_for_requests(8, PATIENCE).await;
     call(&process).send().await.expect_error(403, "budget_exceeded");
     drop(process);
-    open.into_iter().for_each(|call| call.abort());
+    for call in open {
+        call.abort();
+    }
 
     upstream.always(Reply::json(200, ANSWER));
     let process = start();
