@@ -115,7 +115,9 @@ pub async fn encode(
 
 fn add_rows(batch: &mut Batch, rows: &[LogRow], content: bool) {
     for row in rows {
-        leave::spans(row, content).iter().for_each(|span| batch.add(span));
+        for span in &leave::spans(row, content) {
+            batch.add(span);
+        }
     }
 }
 

@@ -244,7 +244,9 @@ fn a_verdict_is_an_event_below_the_call() {
 fn a_request_names_the_gateway_and_the_conventions_around_its_spans() {
     let two = [spans(&row(), true), spans(&LogRow { id: 8_000_000_000, ..row() }, false)].concat();
     let mut batch = Batch::default();
-    two.iter().for_each(|span| batch.add(span));
+    for span in &two {
+        batch.add(span);
+    }
     let (head, rest) = batch.finish(row().org_id, "1.2.3");
     let request = ExportTraceServiceRequest::decode(&[head, rest].concat()[..]).unwrap();
     assert_eq!(request.resource_spans.len(), 1);
