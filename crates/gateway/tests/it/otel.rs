@@ -222,7 +222,7 @@ on_both!(few_bytes_that_would_fill_the_memory_are_refused, |app| async move {
     let empty = around(0x0a, &around(0x12, &spans));
     let refused = send("application/x-protobuf", empty).await.expect_error(413, "payload_too_large");
     assert!(refused["message"].as_str().unwrap().contains("smaller batches"), "{refused}");
-    let lists = format!(r#"{{"resourceSpans": [{}]}}"#, ["[]"; 600_000].join(","));
+    let lists = format!(r#"{{"resourceSpans": [{}]}}"#, vec!["[]"; 600_000].join(","));
     send("application/json", lists.into_bytes()).await.expect_error(413, "payload_too_large");
 });
 
