@@ -197,8 +197,8 @@ fn a_span_that_left_here_comes_back_as_what_it_was() {
     ]);
     let first = only(take(&attributes));
     let mut batch = Batch::default();
-    for span in spans(&first, true) {
-        batch.add(&span);
+    for span in &spans(&first, true) {
+        batch.add(span);
     }
     let (head, rest) = batch.finish(first.org_id, "1");
     let request = ExportTraceServiceRequest::decode(&[head, rest].concat()[..]).unwrap();
