@@ -45,6 +45,14 @@ const judged = (person, id) =>
   waitFor('the verdict', async () => (await call(shared.gateway, person.token, 'GET', `/api/v1/skills/${id}`)).latest_evaluation)
 const text = (page) => page.getByRole('textbox', { name: 'SKILL.md' })
 
+/** Replaces what is in the editor as a person would who has the text elsewhere. */
+async function paste(page, source) {
+  await page.evaluate((words) => navigator.clipboard.writeText(words), source)
+  await text(page).focus()
+  await page.keyboard.press('Control+a')
+  await page.keyboard.press('Control+v')
+}
+
 test('without the plan the page says what it does, and an owner can change the plan', async () => {
   const person = await signUp(shared.gateway, { plan: 'free' })
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/skills' })
@@ -62,15 +70,15 @@ test('a skill is written with a live check, judged by axis, and published only w
   await page.getByRole('button', { name: 'New skill' }).first().click()
   const dialog = page.getByRole('dialog', { name: 'New skill' })
   await dialog.getByText('The frontmatter is sound').waitFor()
-  await text(dialog).fill('---\nname: Not Kebab\n---\n\nDo it.')
+  await paste(page, '---\nname: Not Kebab\n---\n\nDo it.')
   await dialog.getByText('Line 2: name: must be kebab-case', { exact: false }).waitFor()
   await dialog.getByText('description: is needed', { exact: false }).waitFor()
   assert.equal(await dialog.getByRole('button', { name: 'Create skill' }).getAttribute('aria-disabled'), 'true')
   await inspect(page, 'skill-new')
-  await text(dialog).fill(POOR.replace('Does things', '[unclosed'))
+  await paste(page, POOR.replace('Does things', '[unclosed'))
   await dialog.getByRole('button', { name: 'Create skill' }).click()
   await dialog.getByText(/^Line 3: .*unclosed bracket/).waitFor()
-  await text(dialog).fill(POOR)
+  await paste(page, POOR)
   await dialog.getByRole('button', { name: 'Create skill' }).click()
   await page.getByRole('heading', { name: 'changelog-entry' }).waitFor()
   await page.getByRole('list', { name: 'Axes' }).getByText('clarity').waitFor()
@@ -78,7 +86,7 @@ test('a skill is written with a live check, judged by axis, and published only w
   assert.equal(await page.getByRole('button', { name: 'Publish v1' }).getAttribute('aria-disabled'), 'true')
   await inspect(page, 'skill-failed')
 
-  await text(page).fill(GOOD)
+  await paste(page, GOOD)
   await page.keyboard.press('Control+s')
   await page.getByText('Evaluation of v2').waitFor()
   await page.getByRole('list', { name: 'Axes' }).waitFor()
