@@ -50,6 +50,8 @@ test('from sign-up to the first request on the screen, with the curl that was co
 
 test('with the keyboard alone', async () => {
   const page = await openPage(shared.browser, shared.gateway, { path: '/signup' })
+  // The first field takes the focus by itself, once the page is there.
+  await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
   const fields = ['Keys only', 'keys-only', 'keys@example.com', 'correct horse battery']
   for (const [at, value] of fields.entries()) {
     if (at === 1) await page.keyboard.press('Control+a')
