@@ -122,13 +122,15 @@ async fn when_redis_goes_away_limits_hold_by_the_database_and_redis_is_used_agai
     })
     .await;
     assert_eq!(before, 63);
-    assert!((LIMIT..=LIMIT + SLICE).contains(&(before + meanwhile)), "{meanwhile}");
+    // A request whose count Redis took with it into the dark is counted by the database once more.
+    assert!((LIMIT - SLICE..=LIMIT + SLICE).contains(&(before + meanwhile)), "{meanwhile}");
     redis_is(&it, "down").await;
     forwarder.open();
     redis_is(&it, "ok").await;
-    // In the minute in which it came back it may not have counted all.
+    // In the minute in which it came back it may not have counted all, so both count; a request that only one of them lets
+    // pass is counted by the other all the same.
     let passed = in_one_window(&mut it, async |it| knock(it, 360).await).await;
-    assert!((LIMIT..=LIMIT + SLICE).contains(&passed), "{passed}");
+    assert!((LIMIT - SLICE..=LIMIT + SLICE).contains(&passed), "{passed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
