@@ -61,6 +61,7 @@ test('a file is looked at first, its columns are named, and every bad row is tol
   await dialog.getByRole('heading', { name: '2 rows cannot be imported' }).waitFor()
   await inspect(page, 'dataset-import-bad')
   await dialog.getByLabel('File').setInputFiles(file('questions.csv', 'question,answer,topic\nCapital of France?,Paris,geography\n"2 + 2, exactly?",4,maths\n'))
+  await dialog.getByText('2 rows', { exact: true }).waitFor()
   assert.equal(await dialog.getByLabel('Input').inputValue(), 'question')
   assert.equal(await dialog.getByLabel('Expected').inputValue(), 'answer')
   await inspect(page, 'dataset-import')
