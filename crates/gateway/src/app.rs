@@ -273,15 +273,15 @@ impl App {
         self.stopping.send_replace(true);
     }
 
-    /// Asks those to end as well who wait for the last answer.
-    pub fn has_drained(&self) {
+    /// The last request is answered: those may end as well who waited for that.
+    pub fn note_drained(&self) {
         self.begin_stop();
         self.drained.send_replace(true);
     }
 
     /// Waits for the tasks (a while), then closes the database.
     pub async fn finish_stop(&self, patience: Duration) {
-        self.has_drained();
+        self.note_drained();
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(patience, all).await.is_err() {

@@ -8,6 +8,17 @@ use crate::support::chain::{CLAUDE, Chain, good, tried};
 use crate::support::{Answer, Proxied};
 use crate::upstream::{Reply, Signal, Upstream};
 
+/// A chain whose first target has failed until it was passed over.
+async fn with_an_open_breaker() -> Chain {
+    let chain = Chain::start().await;
+    chain.it.upstream.always(Reply::json(500, "{}"));
+    chain.second.always(good());
+    for _ in 0..6 {
+        chain.chat().send().await.expect(200);
+    }
+    chain
+}
+
 #[tokio::test]
 async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
     let chain = Chain::start().await;
@@ -34,12 +45,7 @@ async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
 
 #[tokio::test]
 async fn after_its_rest_one_probe_closes_a_breaker_again() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
-    for _ in 0..6 {
-        chain.chat().send().await.expect(200);
-    }
+    let chain = with_an_open_breaker().await;
     chain.it.app.app.clock.advance(11_000);
     chain.it.upstream.always(good());
     for _ in 0..3 {
@@ -50,12 +56,7 @@ async fn after_its_rest_one_probe_closes_a_breaker_again() {
 
 #[tokio::test]
 async fn a_probe_that_is_refused_for_the_callers_fault_closes_the_breaker_too() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
-    for _ in 0..6 {
-        chain.chat().send().await.expect(200);
-    }
+    let chain = with_an_open_breaker().await;
     chain.it.app.app.clock.advance(11_000);
     chain.it.upstream.push(Reply::json(400, r#"{"error":"your fault"}"#));
     chain.it.upstream.always(good());
@@ -89,12 +90,7 @@ async fn a_request_that_cannot_be_put_into_a_targets_words_is_not_held_against_i
 
 #[tokio::test]
 async fn breakers_are_of_one_organization() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
-    for _ in 0..6 {
-        chain.chat().send().await.expect(200);
-    }
+    let chain = with_an_open_breaker().await;
     let bob = chain.it.app.signup("other").await;
     let call = chain.it.app.call(http::Method::POST, "/v1/chat/completions").key(&bob.api_key);
     let call = call.header("x-gateway-provider", "openai").header("x-gateway-fallback", "sandbox");

@@ -8,7 +8,7 @@ import { ago, time, whole } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
-import { Button, Code, Dialog, Empty, ErrorLine, ErrorPanel, Field, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, TextArea, type Column } from '@/ui'
+import { Button, Code, Empty, ErrorPanel, Field, FormDialog, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, TextArea, type Column } from '@/ui'
 
 const route = getRouteApi('/shell/datasets')
 type Dataset = Schemas['Dataset']
@@ -78,19 +78,12 @@ export function DatasetForm({ dataset, onClose, onDone }: { dataset?: Dataset; o
     onDone(saved)
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title={dataset ? 'Change dataset' : 'New dataset'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy}>
-            {dataset ? 'Save' : 'Create dataset'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={dataset ? 'Save' : 'Create dataset'}
+      fields={['name', 'description']}
     >
       <Field label="Name" error={save.fields['name']}>
         <Input required autoFocus value={name} onChange={(event) => setName(event.target.value)} />
@@ -98,7 +91,6 @@ export function DatasetForm({ dataset, onClose, onDone }: { dataset?: Dataset; o
       <Field label="Description" error={save.fields['description']}>
         <TextArea value={description} onChange={(event) => setDescription(event.target.value)} />
       </Field>
-      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

@@ -3,7 +3,7 @@ import { client, take, type Schemas } from '@/api/client'
 import { refresh } from '@/api/query'
 import { plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, toast } from '@/ui'
+import { Field, FormDialog, Input, toast } from '@/ui'
 
 /** Keeps the working copy as it is now, for good. */
 export function Freeze({ dataset, onClose }: { dataset: Schemas['Dataset']; onClose(): void }) {
@@ -15,26 +15,18 @@ export function Freeze({ dataset, onClose }: { dataset: Schemas['Dataset']; onCl
     onClose()
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       size="sm"
       onClose={onClose}
       title={`Freeze as version ${dataset.current_version + 1}`}
       description={`${plural(dataset.case_count, 'case')} as they are now. A version never changes, so runs on it can be compared.`}
-      onSubmit={freeze.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={freeze.busy}>
-            Freeze version
-          </Button>
-        </>
-      }
+      action={freeze}
+      submit="Freeze version"
+      fields={['note']}
     >
       <Field label="Note" error={freeze.fields['note']}>
         <Input autoFocus value={note} placeholder="Before the rewrite" onChange={(event) => setNote(event.target.value)} />
       </Field>
-      {!freeze.fields['note'] && <ErrorLine error={freeze.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

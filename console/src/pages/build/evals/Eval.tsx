@@ -5,7 +5,7 @@ import { api, client, take, type Schemas } from '@/api/client'
 import { refresh } from '@/api/query'
 import { percent } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
-import { Badge, Button, ConfirmDialog, Dialog, ErrorLine, ErrorPanel, Field, Input, Menu, MenuItem, Page, Section, SkeletonRows, Switch, toast, toastError, useReason } from '@/ui'
+import { Badge, Button, ConfirmDialog, ErrorPanel, Field, FormDialog, Input, Menu, MenuItem, Page, Section, SkeletonRows, Switch, toast, toastError, useReason } from '@/ui'
 import { Json } from '@/ui/Json'
 import { EvalForm } from './EvalForm'
 import { RunList } from './RunList'
@@ -110,21 +110,14 @@ function RunOnLogs({ evalId, onClose }: { evalId: number; onClose(): void }) {
     await navigate({ to: '/evals/runs/$runId', params: { runId: String(made.id) } })
   })
   return (
-    <Dialog
-      open
+    <FormDialog
       size="sm"
       onClose={onClose}
       title="Run on logged requests"
       description="Their stored answers are judged; no model is called again unless the eval itself asks one."
-      onSubmit={run.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={run.busy}>
-            Start run
-          </Button>
-        </>
-      }
+      action={run}
+      submit="Start run"
+      fields={['limit', 'provider', 'model']}
     >
       <Field label="Latest requests" error={run.fields['limit']}>
         <Input type="number" required min={1} max={1000} autoFocus value={limit} onChange={(event) => setLimit(event.target.value)} />
@@ -135,7 +128,6 @@ function RunOnLogs({ evalId, onClose }: { evalId: number; onClose(): void }) {
       <Field label="Model" hint="Empty: all of them" error={run.fields['model']}>
         <Input mono value={model} onChange={(event) => setModel(event.target.value)} />
       </Field>
-      {Object.keys(run.fields).length === 0 && <ErrorLine error={run.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

@@ -4,7 +4,7 @@ import { refresh } from '@/api/query'
 import { compact, percent } from '@/lib/format'
 import { fieldsOf, readTyped, writeTyped, type Typed } from '@/lib/schemaForm'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, ErrorPanel, Field, Input, Select, SkeletonRows, Switch } from '@/ui'
+import { Dialog, ErrorPanel, Field, FormDialog, Input, Select, SkeletonRows, Switch } from '@/ui'
 import { SchemaFields } from './SchemaFields'
 import { TryIt } from './TryIt'
 
@@ -50,21 +50,14 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
   })
   const refused = Object.fromEntries(Object.entries(save.fields).map(([field, message]) => [field.replace(/^config\./, ''), message]))
   return (
-    <Dialog
-      open
+    <FormDialog
       size="md"
       onClose={onClose}
       title={value ? `Change ${value.name}` : 'New eval'}
       description={value && 'Runs under way keep the old definition.'}
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy}>
-            {value ? 'Save eval' : 'Create eval'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={value ? 'Save eval' : 'Create eval'}
+      fields={Object.keys(save.fields)}
     >
       <Field label="Name" error={save.fields['name']}>
         <Input required autoFocus value={name} onChange={(event) => setName(event.target.value)} />
@@ -92,8 +85,7 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
       <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={(next) => { setTyped(next); save.reset() }} />
       <LiveShare enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
       <TryIt definition={body} blocked={sound ? false : 'Fill in what is needed first'} />
-      {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }
 

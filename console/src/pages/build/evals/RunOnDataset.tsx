@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { api, client, take } from '@/api/client'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Radio, Select } from '@/ui'
+import { Field, FormDialog, Radio, Select } from '@/ui'
 import { usePrompts } from '../prompts/usePrompts'
 import { ModelPicker } from '../shared/ModelPicker'
 
@@ -39,19 +39,12 @@ export function RunOnDataset({ evalId, datasetId, version, onClose }: RunOnDatas
   })
   const blocked = evals.data?.evals.length === 0 ? 'There is no eval yet: define one first' : datasets.data?.datasets.length === 0 ? 'There is no dataset yet: create one first' : false
   return (
-    <Dialog
-      open
+    <FormDialog
       onClose={onClose}
       title="Run eval on a dataset"
-      onSubmit={run.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={run.busy} blocked={blocked}>
-            Start run
-          </Button>
-        </>
-      }
+      action={run}
+      submit="Start run"
+      blocked={blocked}
     >
       {blocked && <p className="text-muted">{blocked}.</p>}
       {evalId === undefined && (
@@ -80,7 +73,6 @@ export function RunOnDataset({ evalId, datasetId, version, onClose }: RunOnDatas
           </Field>
         </>
       )}
-      <ErrorLine error={run.error} />
-    </Dialog>
+    </FormDialog>
   )
 }

@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { api, client, take } from '@/api/client'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input, toast } from '@/ui'
+import { Field, FormDialog, Input, toast } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 import { TemplateEditor } from '../prompts/TemplateEditor'
 import { VariableChanges } from '../prompts/SaveDialog'
@@ -29,21 +29,15 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
   })
   const { namespace: wrongNamespace, slug: wrongSlug } = save.fields
   return (
-    <Dialog
-      open
+    <FormDialog
       size="lg"
       onClose={onClose}
       title="Save as a version of a prompt"
       description="Put variables such as {{name}} where the text will differ."
-      onSubmit={save.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={existing?.content === content && 'It is the same as the latest version'}>
-            {existing ? `Save as version ${existing.version + 1}` : 'Create prompt'}
-          </Button>
-        </>
-      }
+      action={save}
+      submit={existing ? `Save as version ${existing.version + 1}` : 'Create prompt'}
+      blocked={existing?.content === content && 'It is the same as the latest version'}
+      fields={['namespace', 'slug']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Namespace" error={wrongNamespace}>
@@ -60,8 +54,7 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
           <DiffView before={existing.content} after={content} label="Changes" />
         </>
       )}
-      {!wrongNamespace && !wrongSlug && <ErrorLine error={save.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }
 

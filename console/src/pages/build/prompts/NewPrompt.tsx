@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { client, take } from '@/api/client'
 import { refresh } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Dialog, ErrorLine, Field, Input } from '@/ui'
+import { Field, FormDialog, Input } from '@/ui'
 import { TemplateEditor } from './TemplateEditor'
 
 export function NewPrompt({ onClose }: { onClose(): void }) {
@@ -18,21 +18,14 @@ export function NewPrompt({ onClose }: { onClose(): void }) {
   })
   const { namespace: wrongNamespace, slug: wrongSlug, content: wrongContent } = create.fields
   return (
-    <Dialog
-      open
+    <FormDialog
       size="lg"
       onClose={onClose}
       title="New prompt"
       description="Requests name it as namespace/name. The text can be changed later; every change is a version."
-      onSubmit={create.run}
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={create.busy}>
-            Create prompt
-          </Button>
-        </>
-      }
+      action={create}
+      submit="Create prompt"
+      fields={['namespace', 'slug', 'content']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Namespace" error={wrongNamespace} hint="A team or a product: lowercase letters, digits, . _ -">
@@ -53,7 +46,6 @@ export function NewPrompt({ onClose }: { onClose(): void }) {
           </p>
         )}
       </div>
-      {create.error && !wrongNamespace && !wrongSlug && !wrongContent && <ErrorLine error={create.error} />}
-    </Dialog>
+    </FormDialog>
   )
 }

@@ -142,7 +142,7 @@ impl TestApp {
 impl Drop for TestApp {
     fn drop(&mut self) {
         // Tasks in the background outlive the test's runtime, and would keep the app and its connections.
-        self.app.has_drained();
+        self.app.note_drained();
         // Nobody waits for it: what still runs goes with the test's runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let app = Arc::clone(&self.app);
