@@ -19,12 +19,15 @@ export interface Session {
 const KEY = 'console.session'
 /** Drafts and the like are kept under names that begin so, see `lib/remembered`. */
 export const KEPT = 'console.kept.'
-const channel = 'BroadcastChannel' in globalThis ? new BroadcastChannel(KEY) : null
 const listeners = new Set<() => void>()
 const endListeners = new Set<() => void>()
 let current: Session | null = load()
 
-channel?.addEventListener('message', () => adopt(load()))
+// Another tab signed in or out. Only this event promises that the store already shows here what that tab wrote: a
+// message through a BroadcastChannel may overtake the change that it tells of, and the old session would be kept.
+globalThis.addEventListener?.('storage', (event) => {
+  if (event.key === KEY || event.key === null) adopt(load())
+})
 
 export function getSession(): Session | null {
   return current
@@ -46,7 +49,6 @@ export function startSession(token: string, email: string): void {
   const session = { ...claims, token, email }
   localStorage.setItem(KEY, JSON.stringify(session))
   adopt(session)
-  channel?.postMessage('changed')
 }
 
 export function endSession(): void {
@@ -55,7 +57,6 @@ export function endSession(): void {
     if (name.startsWith(KEPT)) localStorage.removeItem(name)
   }
   adopt(null)
-  channel?.postMessage('changed')
 }
 
 /** Called when the server no longer takes the token, or soon will not. */
