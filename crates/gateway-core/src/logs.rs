@@ -87,6 +87,8 @@ pub struct PromptUsed {
     pub version: i64,
 }
 
+/// A row on its way from the request to the store. Its JSON stands in the spool only, which is written with every
+/// request: what is not known is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogRow {
     pub id: i64,
@@ -97,34 +99,47 @@ pub struct LogRow {
     pub source: Source,
     pub provider: String,
     /// The provider's wire format, which later readers of the bodies need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     pub method: String,
     pub path: String,
     pub status: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     pub stream: bool,
     pub latency_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
     pub usage_estimated: bool,
     /// None: the model has no price, or nothing was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Decimal>,
     /// Tokens were used, but the model has no price.
     pub unpriced: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     pub attempts: Vec<Attempt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<KeyId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_id: Option<AppId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team_id: Option<TeamId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// None: the writer finds the session that the request belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     pub metadata: Map<String, Value>,
     /// The prompt that was put into the request. Rows from before there were any do not say.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptUsed>,
     /// W3C `traceparent` as it came in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
     pub request_stored: Stored,
     pub response_stored: Stored,

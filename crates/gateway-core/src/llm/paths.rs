@@ -35,102 +35,125 @@ pub enum Operation {
     Other,
 }
 
-/// The model that the path names; `Ok(None)` when the path has no place for one, so that the body's counts.
-pub fn model_from_path(path: &str) -> Result<Option<Cow<'_, str>>, AmbiguousPath> {
-    let (segments, doubled) = segments(path)?;
-    let mut markers = (0..segments.len()).filter(|&at| Marker::of(&segments[at]).is_some());
-    let Some(at) = markers.next() else {
-        return if segments.iter().any(|segment| segment.contains('/')) {
-            Err(AmbiguousPath)
-        } else {
-            Ok(None)
+/// A path, taken apart once for all that it tells.
+#[derive(Debug, Clone)]
+pub struct Path<'a> {
+    whole: &'a str,
+    segments: Result<Segments<'a>, AmbiguousPath>,
+}
+
+#[derive(Debug, Clone)]
+struct Segments<'a> {
+    /// Decoded, without empty ones.
+    words: Vec<Cow<'a, str>>,
+    /// An empty one stood between others.
+    doubled: bool,
+}
+
+impl<'a> Path<'a> {
+    pub fn read(path: &'a str) -> Self {
+        Self { whole: path, segments: segments(path) }
+    }
+
+    /// The model that the path names; `Ok(None)` when the path has no place for one, so that the body's counts.
+    pub fn model(&self) -> Result<Option<Cow<'a, str>>, AmbiguousPath> {
+        let Segments { words, doubled } = self.segments.as_ref().map_err(|ambiguous| *ambiguous)?;
+        let doubled = *doubled;
+        let mut markers = (0..words.len()).filter(|&at| Marker::of(&words[at]).is_some());
+        let Some(at) = markers.next() else {
+            return if words.iter().any(|word| word.contains('/')) { Err(AmbiguousPath) } else { Ok(None) };
         };
-    };
-    let rest = &segments[at + 1..];
-    let Some(marker) = Marker::of(&segments[at]) else { return Ok(None) };
-    if rest.is_empty() && marker != Marker::Model && !doubled && markers.next().is_none() {
-        return Ok(None);
-    }
-    // `…/endpoints/openapi/chat/completions` is Vertex's OpenAI door: its model is in the body.
-    if marker == Marker::Endpoints
-        && rest.len() > 1
-        && rest[0] == "openapi"
-        && !doubled
-        && markers.next().is_none()
-    {
-        return Ok(None);
-    }
-    let model_may_have_slash = marker == Marker::Model;
-    let stray_slash = |(index, segment): (usize, &Cow<'_, str>)| {
-        segment.contains('/') && !(model_may_have_slash && index == at + 1)
-    };
-    if doubled || segments.iter().enumerate().any(stray_slash) {
-        return Err(AmbiguousPath);
-    }
-    // The model itself may be called like a marker; any other second marker is a riddle.
-    if markers.any(|other| other != at + 1) {
-        return Err(AmbiguousPath);
-    }
-    match (marker, rest) {
-        (Marker::Model, [id, action]) if is_bedrock_action(action) && is_plain_arn(id) => {
-            Ok(Some(id.clone()))
+        let rest = &words[at + 1..];
+        let Some(marker) = Marker::of(&words[at]) else { return Ok(None) };
+        if rest.is_empty() && marker != Marker::Model && !doubled && markers.next().is_none() {
+            return Ok(None);
         }
-        (Marker::Deployments, [id, ..]) => Ok(Some(id.clone())),
-        (Marker::Models, [last]) => google_model(path, last, ""),
-        (Marker::TunedModels, [last]) => google_model(path, last, "tunedModels/"),
-        (Marker::Endpoints, [last]) => google_model(path, last, "endpoints/"),
-        _ => Err(AmbiguousPath),
-    }
-}
-
-/// Whether a call to this path is answered with a stream whatever its body says.
-pub fn streams_by_path(path: &str, query: Option<&str>) -> bool {
-    let Ok((segments, _)) = segments(path) else { return false };
-    let Some(last) = segments.last() else { return false };
-    let method = last.rsplit_once(':').map_or("", |(_, method)| method);
-    matches!(method, "streamGenerateContent" | "streamRawPredict" | "serverStreamingPredict")
-        || matches!(&**last, "converse-stream" | "invoke-with-response-stream")
-        || (!method.is_empty() && query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse")))
-}
-
-/// What a call to this path does, for the log row and the choice of a usage reader.
-pub fn operation(path: &str) -> Operation {
-    let Ok((segments, _)) = segments(path) else { return Operation::Other };
-    let words: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
-    match *words {
-        [.., "chat", "completions"] | [.., "v1" | "v2" | "api", "chat"] => Operation::Chat,
-        [.., "completions"] | ["api", "generate"] => Operation::Completions,
-        [.., "responses"] => Operation::Responses,
-        [.., "v1", "messages"] | ["messages"] => Operation::Messages,
-        [.., "embeddings" | "embed"] => Operation::Embeddings,
-        [.., "converse" | "converse-stream"] => Operation::Converse,
-        [.., "models"] => Operation::Models,
-        [.., _, last] | [last] => match last.rsplit_once(':').map(|(_, method)| method) {
-            Some("generateContent" | "streamGenerateContent") => Operation::GenerateContent,
-            Some("embedContent" | "batchEmbedContents") => Operation::Embeddings,
-            Some("rawPredict" | "streamRawPredict") if words.contains(&"anthropic") => Operation::Messages,
-            None if words.len() > 1 && words[words.len() - 2] == "models" => Operation::Models,
-            _ => Operation::Other,
-        },
-        [] => Operation::Other,
-    }
-}
-
-/// The format that the caller speaks, as the path tells it.
-pub fn caller_shape(path: &str) -> Option<ClientShape> {
-    let (segments, _) = segments(path).ok()?;
-    let last = segments.last()?;
-    match operation(path) {
-        Operation::Chat | Operation::Completions | Operation::Embeddings
-            if last == "completions" || last == "embeddings" =>
+        // `…/endpoints/openapi/chat/completions` is Vertex's OpenAI door: its model is in the body.
+        if marker == Marker::Endpoints
+            && rest.len() > 1
+            && rest[0] == "openapi"
+            && !doubled
+            && markers.next().is_none()
         {
-            Some(ClientShape::OpenAiChat)
+            return Ok(None);
         }
-        Operation::Embeddings if last.contains(':') => Some(ClientShape::Gemini),
-        Operation::Responses => Some(ClientShape::OpenAiResponses),
-        Operation::Messages if last == "messages" => Some(ClientShape::Anthropic),
-        Operation::GenerateContent => Some(ClientShape::Gemini),
-        _ => None,
+        let model_may_have_slash = marker == Marker::Model;
+        let stray_slash = |(index, word): (usize, &Cow<'_, str>)| {
+            word.contains('/') && !(model_may_have_slash && index == at + 1)
+        };
+        if doubled || words.iter().enumerate().any(stray_slash) {
+            return Err(AmbiguousPath);
+        }
+        // The model itself may be called like a marker; any other second marker is a riddle.
+        if markers.any(|other| other != at + 1) {
+            return Err(AmbiguousPath);
+        }
+        match (marker, rest) {
+            (Marker::Model, [id, action]) if is_bedrock_action(action) && is_plain_arn(id) => {
+                Ok(Some(id.clone()))
+            }
+            (Marker::Deployments, [id, ..]) => Ok(Some(id.clone())),
+            (Marker::Models, [last]) => google_model(self.whole, last, ""),
+            (Marker::TunedModels, [last]) => google_model(self.whole, last, "tunedModels/"),
+            (Marker::Endpoints, [last]) => google_model(self.whole, last, "endpoints/"),
+            _ => Err(AmbiguousPath),
+        }
+    }
+
+    /// Whether a call to this path is answered with a stream whatever its body says.
+    pub fn streams(&self, query: Option<&str>) -> bool {
+        let Some(last) = self.words().last() else { return false };
+        let method = last.rsplit_once(':').map_or("", |(_, method)| method);
+        matches!(method, "streamGenerateContent" | "streamRawPredict" | "serverStreamingPredict")
+            || matches!(&**last, "converse-stream" | "invoke-with-response-stream")
+            || (!method.is_empty()
+                && query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse")))
+    }
+
+    /// What a call to this path does, for the log row and the choice of a usage reader.
+    pub fn operation(&self) -> Operation {
+        let words: Vec<&str> = self.words().iter().map(AsRef::as_ref).collect();
+        match *words {
+            [.., "chat", "completions"] | [.., "v1" | "v2" | "api", "chat"] => Operation::Chat,
+            [.., "completions"] | ["api", "generate"] => Operation::Completions,
+            [.., "responses"] => Operation::Responses,
+            [.., "v1", "messages"] | ["messages"] => Operation::Messages,
+            [.., "embeddings" | "embed"] => Operation::Embeddings,
+            [.., "converse" | "converse-stream"] => Operation::Converse,
+            [.., "models"] => Operation::Models,
+            [.., last] => match last.rsplit_once(':').map(|(_, method)| method) {
+                Some("generateContent" | "streamGenerateContent") => Operation::GenerateContent,
+                Some("embedContent" | "batchEmbedContents") => Operation::Embeddings,
+                Some("rawPredict" | "streamRawPredict") if words.contains(&"anthropic") => {
+                    Operation::Messages
+                }
+                None if words.len() > 1 && words[words.len() - 2] == "models" => Operation::Models,
+                _ => Operation::Other,
+            },
+            [] => Operation::Other,
+        }
+    }
+
+    /// The format that the caller speaks, as the path tells it.
+    pub fn caller_shape(&self) -> Option<ClientShape> {
+        let last = self.words().last()?;
+        match self.operation() {
+            Operation::Chat | Operation::Completions | Operation::Embeddings
+                if last == "completions" || last == "embeddings" =>
+            {
+                Some(ClientShape::OpenAiChat)
+            }
+            Operation::Embeddings if last.contains(':') => Some(ClientShape::Gemini),
+            Operation::Responses => Some(ClientShape::OpenAiResponses),
+            Operation::Messages if last == "messages" => Some(ClientShape::Anthropic),
+            Operation::GenerateContent => Some(ClientShape::Gemini),
+            _ => None,
+        }
+    }
+
+    /// None of an ambiguous path.
+    fn words(&self) -> &[Cow<'a, str>] {
+        self.segments.as_ref().map_or(&[], |segments| &segments.words)
     }
 }
 
@@ -159,26 +182,34 @@ impl Marker {
     }
 }
 
-/// The decoded segments of a path, without empty ones, and whether an empty one stood between others.
-fn segments(path: &str) -> Result<(Vec<Cow<'_, str>>, bool), AmbiguousPath> {
+fn segments(path: &str) -> Result<Segments<'_>, AmbiguousPath> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
-    let mut segments = Vec::new();
+    let mut words = Vec::new();
     let mut doubled = false;
     for raw in inner.split('/') {
         if raw.is_empty() {
             doubled |= !inner.is_empty();
             continue;
         }
-        let decoded = percent_decode_str(raw).decode_utf8().map_err(|_| AmbiguousPath)?;
-        // A percent sign that is still there was either broken or encoded twice.
-        let odd = |c: char| c.is_control() || matches!(c, '\\' | '%' | '?' | '#' | ';');
-        if matches!(&*decoded, "." | "..") || decoded.contains(odd) {
-            return Err(AmbiguousPath);
-        }
-        segments.push(decoded);
+        words.push(if is_plain(raw) { raw.into() } else { decoded(raw)? });
     }
-    Ok((segments, doubled))
+    if words.iter().any(|word| matches!(&**word, "." | "..")) {
+        return Err(AmbiguousPath);
+    }
+    Ok(Segments { words, doubled })
+}
+
+/// It stands for itself, as nearly all do.
+fn is_plain(raw: &str) -> bool {
+    raw.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':'))
+}
+
+fn decoded(raw: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
+    let decoded = percent_decode_str(raw).decode_utf8().map_err(|_| AmbiguousPath)?;
+    // A percent sign that is still there was either broken or encoded twice.
+    let odd = |c: char| c.is_control() || matches!(c, '\\' | '%' | '?' | '#' | ';');
+    if decoded.contains(odd) { Err(AmbiguousPath) } else { Ok(decoded) }
 }
 
 fn is_bedrock_action(action: &str) -> bool {
@@ -258,7 +289,7 @@ mod tests {
             ("/openai/v1/responses", None),
             ("/", None),
         ] {
-            assert_eq!(model_from_path(path).as_ref().map(|found| found.as_deref()), Ok(model), "{path}");
+            assert_eq!(Path::read(path).model().as_ref().map(|found| found.as_deref()), Ok(model), "{path}");
         }
     }
 
@@ -295,7 +326,7 @@ mod tests {
             "/v1/projects/a.com:p/locations/l/publishers/google/models/bad%3AgenerateContent",
             "/v1/chat%2Fcompletions",
         ] {
-            assert_eq!(model_from_path(path), Err(AmbiguousPath), "{path}");
+            assert_eq!(Path::read(path).model(), Err(AmbiguousPath), "{path}");
         }
     }
 
@@ -311,7 +342,7 @@ mod tests {
             ("/model/x/converse", None, false),
             ("/v1/chat/completions", Some("alt=sse"), false),
         ] {
-            assert_eq!(streams_by_path(path, query), streams, "{path}");
+            assert_eq!(Path::read(path).streams(query), streams, "{path}");
         }
     }
 
@@ -347,8 +378,8 @@ mod tests {
             ("/v1/audio/speech", Other, None),
             ("/", Other, None),
         ] {
-            assert_eq!(operation(path), expected, "{path}");
-            assert_eq!(caller_shape(path), shape, "{path}");
+            assert_eq!(Path::read(path).operation(), expected, "{path}");
+            assert_eq!(Path::read(path).caller_shape(), shape, "{path}");
         }
     }
 
@@ -358,13 +389,14 @@ mod tests {
             prop_assume!(model.split('/').all(|piece| piece != "." && piece != ".."));
             let encoded = percent_encoding::utf8_percent_encode(&model, percent_encoding::NON_ALPHANUMERIC);
             let path = format!("/model/{encoded}/converse");
-            let found = model_from_path(&path).unwrap();
+            let found = Path::read(&path).model().unwrap();
             prop_assert_eq!(found.as_deref(), Some(&*model));
         }
 
         #[test]
         fn no_path_panics(path in "(/|models|model|deployments|:|%2f|%|\\.|x|converse|é){0,12}") {
-            let _ = (model_from_path(&path), operation(&path), caller_shape(&path), streams_by_path(&path, None));
+            let read = Path::read(&path);
+            let _ = (read.model(), read.operation(), read.caller_shape(), read.streams(None));
         }
     }
 }

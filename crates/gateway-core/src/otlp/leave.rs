@@ -10,7 +10,7 @@ use super::names::{self, Name};
 use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
 use super::{Place, read_traceparent};
 use crate::ids::OrgId;
-use crate::llm::paths::{Operation, operation};
+use crate::llm::paths::{Operation, Path};
 use crate::llm::providers::builtin;
 use crate::logs::{Attempt, LogRow, Source};
 use crate::time::Timestamp;
@@ -304,7 +304,7 @@ fn operation_name(row: &LogRow) -> Option<&str> {
         // The path of a span's row is its operation.
         return Some(row.path.as_str()).filter(|path| !path.starts_with('/'));
     }
-    match operation(&row.path) {
+    match Path::read(&row.path).operation() {
         Operation::Chat | Operation::Responses | Operation::Messages | Operation::Converse => Some("chat"),
         Operation::GenerateContent => Some("generate_content"),
         Operation::Embeddings => Some("embeddings"),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gateway_core::llm::ClientShape;
 use gateway_core::llm::fold::{Format, stream_path};
-use gateway_core::llm::paths::{Operation, caller_shape, model_from_path, operation, streams_by_path};
+use gateway_core::llm::paths::{Operation, Path};
 use gateway_core::route::{MAX_RETRIES, Route, Step, parse_chain};
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -103,14 +103,14 @@ const MAX_METADATA: usize = 16 << 10;
 
 impl Call {
     pub fn read(app: &App, identity: &Identity, head: &Parts) -> Outcome<Self> {
-        let headers = &head.headers;
-        let provider = text(headers, PROVIDER.as_str())?.unwrap_or_default().to_owned();
-        let path = head.uri.path();
-        let log = one_of(headers, "x-gateway-log", &["full", "metadata"])?;
+        let headers = &Directives::of(&head.headers);
+        let provider = headers.text(PROVIDER.as_str())?.unwrap_or_default().to_owned();
+        let path = &Path::read(head.uri.path());
+        let log = headers.one_of("x-gateway-log", &["full", "metadata"])?;
         let asked_model = path_model(identity, path)?;
         let format =
-            one_of(headers, FORMAT, &ClientShape::ALL.map(ClientShape::as_str))?.and_then(ClientShape::parse);
-        let by_path = caller_shape(path);
+            headers.one_of(FORMAT, &ClientShape::ALL.map(ClientShape::as_str))?.and_then(ClientShape::parse);
+        let by_path = path.caller_shape();
         if let (Some(format), Some(by_path)) = (format, by_path)
             && format != by_path
         {
@@ -120,24 +120,26 @@ impl Call {
         Ok(Self {
             provider,
             steps: chain(headers)?,
-            route: one_of(headers, "x-gateway-route", &Route::NAMES)?
+            route: headers
+                .one_of("x-gateway-route", &Route::NAMES)?
                 .and_then(Route::parse)
                 .unwrap_or_default(),
             retries: retries(headers)?,
             hops: Vec::new(),
             at: 0,
             credential: None,
-            operation: operation(path),
+            operation: path.operation(),
             caller: format.or(by_path).unwrap_or(ClientShape::OpenAiChat),
             format_is_set: format.is_some(),
             caller_is_known: format.is_some() || by_path.is_some(),
             translation: None,
             model_in_path: asked_model.is_some(),
             asked_model,
-            stream: streams_by_path(path, head.uri.query()),
+            stream: path.streams(head.uri.query()),
             wants_stream: false,
             sets_stream: false,
-            stream_header: one_of(headers, "x-gateway-stream", &["true", "false"])?
+            stream_header: headers
+                .one_of("x-gateway-stream", &["true", "false"])?
                 .map(|value| value == "true"),
             caching: caching(headers)?,
             body_model: None,
@@ -146,12 +148,12 @@ impl Call {
             wants_usage: false,
             hide_usage: false,
             usage_refused: false,
-            session: tag(headers, "x-gateway-session")?,
-            user: tag(headers, "x-gateway-user")?,
+            session: headers.tag("x-gateway-session")?,
+            user: headers.tag("x-gateway-user")?,
             metadata: metadata(headers)?,
             log_bodies: app.config.log_bodies && identity.org.settings.log_bodies && log != Some("metadata"),
             timeout: timeout(headers, app.config.proxy_timeout)?,
-            stored_credential: one_of(headers, "x-gateway-credential", &["stored"])?.is_some(),
+            stored_credential: headers.one_of("x-gateway-credential", &["stored"])?.is_some(),
         })
     }
 
@@ -216,17 +218,63 @@ impl Call {
     }
 }
 
-fn chain(headers: &HeaderMap) -> Outcome<Vec<Step>> {
+/// The headers that are meant for the gateway. Most requests have two or three of some twenty that there are, so they are
+/// found once and not looked up one by one.
+struct Directives<'a>(Vec<(&'a str, &'a HeaderValue)>);
+
+impl<'a> Directives<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let named = headers.iter().map(|(name, value)| (name.as_str(), value));
+        Self(named.filter(|(name, _)| name.starts_with("x-gateway-")).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&'a HeaderValue> {
+        self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| *value)
+    }
+
+    /// A header that must be readable text when it is there.
+    fn text(&self, name: &str) -> Outcome<Option<&'a str>> {
+        self.get(name)
+            .map(|value| {
+                value.to_str().map(str::trim).map_err(|_| Problem::field(name, "must be plain ASCII text"))
+            })
+            .transpose()
+    }
+
+    fn one_of(&self, name: &str, values: &[&str]) -> Outcome<Option<&'a str>> {
+        match self.text(name)? {
+            Some(value) if !values.contains(&value) => {
+                Err(Problem::field(name, format!("must be {}", values.join(" or "))))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// Session and user names may be any text; they are only recorded.
+    fn tag(&self, name: &str) -> Outcome<Option<String>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = std::str::from_utf8(value.as_bytes())
+            .map_err(|_| Problem::field(name, "must be UTF-8 text"))?
+            .trim();
+        if (1..=MAX_TAG).contains(&text.len()) {
+            Ok(Some(text.to_owned()))
+        } else {
+            Err(Problem::field(name, format!("must be 1 to {MAX_TAG} characters long")))
+        }
+    }
+}
+
+fn chain(headers: &Directives<'_>) -> Outcome<Vec<Step>> {
     const NAME: &str = "x-gateway-fallback";
-    let Some(text) = text(headers, NAME)? else { return Ok(Vec::new()) };
+    let Some(text) = headers.text(NAME)? else { return Ok(Vec::new()) };
     parse_chain(text).map_err(|why| Problem::field(NAME, why))
 }
 
-fn caching(headers: &HeaderMap) -> Outcome<Option<Caching>> {
+fn caching(headers: &Directives<'_>) -> Outcome<Option<Caching>> {
     const TTL: &str = "x-gateway-cache-ttl";
     const THRESHOLD: &str = "x-gateway-cache-threshold";
-    let mode = one_of(headers, CACHE.as_str(), &["true", "exact", "semantic", "refresh", "false"])?;
-    let ttl = match text(headers, TTL)? {
+    let mode = headers.one_of(CACHE.as_str(), &["true", "exact", "semantic", "refresh", "false"])?;
+    let ttl = match headers.text(TTL)? {
         None => 3_600,
         Some(text) => text
             .parse()
@@ -234,7 +282,7 @@ fn caching(headers: &HeaderMap) -> Outcome<Option<Caching>> {
             .filter(|seconds| (1..=2_592_000).contains(seconds))
             .ok_or_else(|| Problem::field(TTL, "must be a whole number of seconds from 1 to 2592000"))?,
     };
-    let threshold = match text(headers, THRESHOLD)? {
+    let threshold = match headers.text(THRESHOLD)? {
         None => 0.95,
         Some(text) => text
             .parse()
@@ -242,7 +290,7 @@ fn caching(headers: &HeaderMap) -> Outcome<Option<Caching>> {
             .filter(|threshold| (0.0..=1.0).contains(threshold))
             .ok_or_else(|| Problem::field(THRESHOLD, "must be a number from 0 to 1"))?,
     };
-    let namespace = tag(headers, "x-gateway-cache-namespace")?.unwrap_or_default();
+    let namespace = headers.tag("x-gateway-cache-namespace")?.unwrap_or_default();
     let mode = match mode {
         None | Some("false") => return Ok(None),
         Some("semantic") => Mode::Semantic,
@@ -252,54 +300,23 @@ fn caching(headers: &HeaderMap) -> Outcome<Option<Caching>> {
     Ok(Some(Caching { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
 }
 
-fn retries(headers: &HeaderMap) -> Outcome<u32> {
+fn retries(headers: &Directives<'_>) -> Outcome<u32> {
     const NAME: &str = "x-gateway-retry";
-    let Some(text) = text(headers, NAME)? else { return Ok(0) };
+    let Some(text) = headers.text(NAME)? else { return Ok(0) };
     let retries = text.parse().ok().filter(|retries| *retries <= MAX_RETRIES);
     retries.ok_or_else(|| Problem::field(NAME, format!("must be a whole number from 0 to {MAX_RETRIES}")))
 }
 
 /// A path whose model cannot be told for sure is refused to keys that name models; others may go on.
-fn path_model(identity: &Identity, path: &str) -> Outcome<Option<String>> {
-    match model_from_path(path) {
+fn path_model(identity: &Identity, path: &Path<'_>) -> Outcome<Option<String>> {
+    match path.model() {
         Ok(model) => Ok(model.map(Cow::into_owned)),
         Err(_) if !super::admit::names_models(identity) => Ok(None),
         Err(error) => Err(Problem::bad_request(error.to_string())),
     }
 }
 
-/// A header that must be readable text when it is there.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Outcome<Option<&'a str>> {
-    headers
-        .get(name)
-        .map(|value| {
-            value.to_str().map(str::trim).map_err(|_| Problem::field(name, "must be plain ASCII text"))
-        })
-        .transpose()
-}
-
-fn one_of<'a>(headers: &'a HeaderMap, name: &str, values: &[&str]) -> Outcome<Option<&'a str>> {
-    match text(headers, name)? {
-        Some(value) if !values.contains(&value) => {
-            Err(Problem::field(name, format!("must be {}", values.join(" or "))))
-        }
-        value => Ok(value),
-    }
-}
-
-/// Session and user names may be any text; they are only recorded.
-fn tag(headers: &HeaderMap, name: &str) -> Outcome<Option<String>> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
-    let text =
-        std::str::from_utf8(value.as_bytes()).map_err(|_| Problem::field(name, "must be UTF-8 text"))?.trim();
-    if (1..=MAX_TAG).contains(&text.len()) {
-        Ok(Some(text.to_owned()))
-    } else {
-        Err(Problem::field(name, format!("must be 1 to {MAX_TAG} characters long")))
-    }
-}
-
-fn metadata(headers: &HeaderMap) -> Outcome<Map<String, Value>> {
+fn metadata(headers: &Directives<'_>) -> Outcome<Map<String, Value>> {
     let Some(value) = headers.get("x-gateway-metadata") else { return Ok(Map::new()) };
     let parsed =
         if value.len() <= MAX_METADATA { serde_json::from_slice(value.as_bytes()).ok() } else { None };
@@ -311,8 +328,8 @@ fn metadata(headers: &HeaderMap) -> Outcome<Map<String, Value>> {
 }
 
 /// Above the server's limit it is cut to it.
-fn timeout(headers: &HeaderMap, limit: Duration) -> Outcome<Duration> {
-    let Some(value) = text(headers, "x-gateway-timeout")? else { return Ok(limit) };
+fn timeout(headers: &Directives<'_>, limit: Duration) -> Outcome<Duration> {
+    let Some(value) = headers.text("x-gateway-timeout")? else { return Ok(limit) };
     match value.parse::<u64>() {
         Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds).min(limit)),
         _ => Err(Problem::field("x-gateway-timeout", "must be a whole number of milliseconds above 0")),

@@ -41,7 +41,7 @@ pub async fn hold(
     let kind = kind_of(&answered.head.headers);
     let Answered { head, source, .. } = answered;
     let Source::Upstream(mut incoming) = source else { return Ok(Answered::new(head, source)) };
-    let mut meter = Meter::new(shape, kind);
+    let mut meter = Meter::of_soundness(shape, kind);
     let mut held = VecDeque::new();
     let enough = match kind {
         Kind::Sse | Kind::EventStream => STREAM_BYTES,

@@ -63,6 +63,9 @@ pub(super) const WANTED: &[Wanted] = &[
     ("results", LARGE),
 ];
 
+/// What tells whether a body is an answer at all.
+pub(super) const ERRORS: &[Wanted] = &[("error", SMALL)];
+
 /// Takes in the values of one object.
 pub(super) fn absorb(reading: &mut Reading, shape: Shape, fields: &Fields) {
     let raw = |key: &str| std::str::from_utf8(fields.get(key)?).ok();

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::{
     Shape, Usage, body,
     json::{Value, pairs},
-    objects::Objects,
+    objects::{Objects, Wanted},
     stream::{self, Reading},
 };
 use crate::llm::{
@@ -90,8 +90,17 @@ enum Source {
 
 impl Meter {
     pub fn new(shape: Shape, kind: Kind) -> Self {
+        Self::wanting(body::WANTED, shape, kind)
+    }
+
+    /// One that is asked whether a response is sound, and not what it used. Of a stream it reads all there is.
+    pub fn of_soundness(shape: Shape, kind: Kind) -> Self {
+        Self::wanting(body::ERRORS, shape, kind)
+    }
+
+    fn wanting(wanted: &'static [Wanted], shape: Shape, kind: Kind) -> Self {
         let source = match kind {
-            Kind::Json => Source::Json(Objects::new(body::WANTED)),
+            Kind::Json => Source::Json(Objects::new(wanted)),
             Kind::Sse => Source::Sse(Events::new(Limits::READ)),
             Kind::EventStream => Source::EventStream { frames: Frames::new(), decoded: Vec::new() },
             Kind::Opaque => Source::Opaque,
