@@ -53,8 +53,6 @@ pub struct Tx {
     open: Open,
     /// Given back after the transaction.
     _turn: Option<OwnedMutexGuard<()>>,
-    /// How long it rests before each statement on SQLite, whose work is done on this machine's cores.
-    pause: Duration,
 }
 
 enum Open {
@@ -177,7 +175,7 @@ impl Db {
             }
             Pool::Postgres(pool) => (Open::Postgres(in_time(pool.begin()).await?), None),
         };
-        Ok(Tx { open, _turn: turn, pause: Duration::ZERO })
+        Ok(Tx { open, _turn: turn })
     }
 
     /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
@@ -216,20 +214,9 @@ impl Db {
 }
 
 impl Tx {
-    /// Work that is in no hurry leaves the core to others before each statement. Not a matter of priorities: the kernel lets
-    /// a thread that is at work go on for milliseconds, whoever waits.
-    pub(crate) fn rest_between(&mut self, pause: Duration) {
-        self.pause = pause;
-    }
-
-    pub(crate) fn rests(&self) -> bool {
-        !self.pause.is_zero()
-    }
-
     pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
         match &mut self.open {
             Open::Sqlite(tx) => {
-                rest(self.pause).await;
                 let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(&mut **tx).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
@@ -248,7 +235,6 @@ impl Tx {
     pub async fn exec(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
         match &mut self.open {
             Open::Sqlite(tx) => {
-                rest(self.pause).await;
                 let done = sqlx::query_with(sql, sqlite_arguments(args)?).execute(&mut **tx).await?;
                 Ok(done.rows_affected())
             }
@@ -297,12 +283,6 @@ impl Tx {
             Open::Postgres(tx) => in_time(tx.commit()).await?,
         }
         Ok(())
-    }
-}
-
-async fn rest(pause: Duration) {
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
     }
 }
 

@@ -29,10 +29,14 @@ impl Drop for Background {
     }
 }
 
-/// Leaves about nine tenths of a core to others that want it too. Where it is refused, the work is done all the same.
+/// Runs only while nothing else wants the core, and is put aside the moment that something does. Where it is refused, the
+/// work is done all the same.
 #[cfg(target_os = "linux")]
 fn step_back() {
-    let _ = rustix::process::setpriority_process(None, 10);
+    use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    let this = thread_priority::thread_native_id();
+    let _ = thread_priority::set_thread_priority_and_policy(this, ThreadPriority::Min, idle);
 }
 
 /// Elsewhere priorities are those of whole processes.

@@ -12,9 +12,6 @@ use crate::{StoreError, Tx};
 /// On SQLite. Largest first; the last must be 1.
 const SIZES: [usize; 4] = [200, 25, 5, 1];
 
-/// The size that a transaction which rests begins with.
-const AT_EASE: usize = 1;
-
 /// Rows in one statement of PostgreSQL at most, so that no batch is held in memory twice as a whole.
 const MOST: usize = 1_000;
 
@@ -35,8 +32,8 @@ impl Bulk {
         Self { head: head.to_owned(), row, tail, sqlite, postgres: OnceLock::new() }
     }
 
-    /// Answers nothing: what was new is known before. Rows are made as they are needed, so that a transaction that rests
-    /// between statements does not do all the work before the first.
+    /// Answers nothing: what was new is known before. Rows are made as they are needed, so that no batch is in memory
+    /// twice as a whole.
     pub(crate) async fn run(
         &'static self,
         tx: &mut Tx,
@@ -53,10 +50,9 @@ impl Bulk {
         tx: &mut Tx,
         mut rows: impl ExactSizeIterator<Item = Vec<Arg>>,
     ) -> Result<(), StoreError> {
-        let largest = if tx.rests() { AT_EASE } else { 0 };
         let mut left = rows.len();
         while left > 0 {
-            let Some(at) = (largest..SIZES.len()).find(|at| SIZES[*at] <= left) else { break };
+            let Some(at) = (0..SIZES.len()).find(|at| SIZES[*at] <= left) else { break };
             let args: Vec<Arg> = rows.by_ref().take(SIZES[at]).flatten().collect();
             tx.exec(self.sqlite[at].as_str(), args).await?;
             left -= SIZES[at];

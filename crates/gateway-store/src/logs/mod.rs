@@ -19,5 +19,5 @@ pub use sessions::{Session, SessionFilter, find as find_session, list as list_se
 pub use spend::{DaySpend, spend_of, spend_of_all};
 pub use sweep::sweep;
 pub use usage::{Group, ModelUsage, Span, Usage, UsageFilter, by_model_and_status, usage, user_seen};
-pub use words::{index_at_ease, index_pending};
-pub use write::{INDEXED_AT_ONCE, preview, write_at_ease, write_batch};
+pub use words::index_pending;
+pub use write::{INDEXED_AT_ONCE, preview, write_batch};

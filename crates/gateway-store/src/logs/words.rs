@@ -3,7 +3,6 @@
 //! never wades through the words of others.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
@@ -30,13 +29,7 @@ static PUT_OFF: LazyLock<Bulk> =
 /// Indexes up to `limit` of the rows that were put off, newest first; answers how many. To be called until it answers
 /// less than it was asked for.
 pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
-    index_at_ease(logs, limit, Duration::ZERO).await
-}
-
-/// The same, with a pause before each statement.
-pub async fn index_at_ease(logs: &Db, limit: i64, pause: Duration) -> Result<usize, StoreError> {
     let mut tx = logs.begin().await?;
-    tx.rest_between(pause);
     let lock = if tx.dialect() == Dialect::Postgres { " FOR UPDATE SKIP LOCKED" } else { "" };
     let sql = format!("SELECT id FROM log_unindexed ORDER BY id DESC LIMIT $1{lock}");
     let found = tx.all(AssertSqlSafe(sql), args![limit]).await?;

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens};
@@ -28,17 +27,11 @@ pub const INDEXED_AT_ONCE: usize = 128;
 
 /// Stores the rows that are not there yet; answers their ids.
 pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreError> {
-    write_at_ease(logs, rows, Duration::ZERO).await
-}
-
-/// The same, with a pause before each statement, for a writer that shares its core with what may not wait.
-pub async fn write_at_ease(logs: &Db, rows: &[LogRow], pause: Duration) -> Result<Vec<i64>, StoreError> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
     partitions::ensure(logs, rows.iter().flat_map(arrivals::possible_ids)).await?;
     let mut tx = logs.begin().await?;
-    tx.rest_between(pause);
     if tx.dialect() == Dialect::Postgres {
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     }

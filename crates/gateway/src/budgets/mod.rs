@@ -50,6 +50,10 @@ impl Budgets {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(&org).cloned()
     }
 
+    fn is_empty(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     fn all(&self) -> Vec<Arc<OrgBudgets>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -76,9 +80,6 @@ impl Budgets {
     /// Rows are in the store; those in `fresh` were not there before.
     fn stored(&self, rows: &[LogRow], fresh: &[i64], now: Timestamp) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if known.is_empty() {
-            return;
-        }
         let fresh: HashSet<i64> = fresh.iter().copied().collect();
         for row in rows {
             if let Some(org) = known.get(&row.org_id) {
@@ -89,11 +90,16 @@ impl Budgets {
 }
 
 /// Writes rows to the store, and counts what they cost.
-pub async fn write(app: &App, logs: &Db, rows: &[LogRow], pause: Duration) -> Result<(), StoreError> {
+pub async fn write(app: &Arc<App>, logs: &Db, rows: &Arc<Vec<LogRow>>) -> Result<(), StoreError> {
     let _turn = app.budgets.gate.lock().await;
-    let fresh = logs::write_at_ease(logs, rows, pause).await?;
-    app.budgets.stored(rows, &fresh, app.clock.now());
-    Ok(())
+    let fresh = logs::write_batch(logs, rows).await?;
+    if app.budgets.is_empty() {
+        return Ok(());
+    }
+    // Requests wait for the locks that this takes, and a thread that steps back may be kept from giving one back.
+    let (this, rows) = (Arc::clone(app), Arc::clone(rows));
+    let counted = app.runtime.spawn_blocking(move || this.budgets.stored(&rows, &fresh, this.clock.now()));
+    counted.await.map_err(|error| StoreError::Other(error.to_string()))
 }
 
 /// Reads the organization's budgets and what was spent from the store. None when it has no budgets.

@@ -2,7 +2,7 @@
 //! in the store until the destination has it, so neither a restart nor an outage of a destination loses or skips a row.
 //!
 //! A destination that keeps up is sent several batches at once, a failing one a single batch at ever longer intervals. All of it
-//! runs on threads that step back; while many requests pass through the proxy, batches are made in small steps with pauses.
+//! runs on threads that step back: requests that pass through the proxy come first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use gateway_core::access::Entitlement;
 use gateway_core::exports::{BATCH_ROWS, Kind, wait_after};
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::{LogRow, log_id_time};
+use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND};
 use gateway_store::db::Dialect;
 use gateway_store::exports::{self, Export, Owed, Progress, Turn};
@@ -21,7 +21,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::log::tempo::{Tempo, Watch};
 use crate::outgoing::batch::{self, Contents};
 use crate::outgoing::{Sent, random};
 
@@ -40,11 +39,6 @@ const LEASE: i64 = 30 * SECOND;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bodies in one request; a single row may be larger.
 const BATCH_BYTES: i64 = 4 << 20;
-/// Rows in one request while requests come first, and how many of them are read at once.
-const BATCH_ROWS_AT_EASE: i64 = 64;
-const READ_AT_EASE: usize = 16;
-/// Rows that have waited for this long are sent as fast as possible, whatever else is going on.
-const LATE: i64 = 2 * MINUTE;
 const ERROR_CHARACTERS: usize = 500;
 const SWEEP_EVERY: i64 = 10 * MINUTE;
 
@@ -101,12 +95,10 @@ fn has_room(under_way: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> b
 /// Delivers while there is enough to fill a batch; what is left waits for others to join it.
 async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore>) -> ExportId {
     let node = Node { app: &app, lease: &lease, makers: &makers };
-    let mut watch = Watch::new(&app);
-    let mut pace = Pace { width: 1, is_late: false };
+    let mut width = 1;
     while !app.is_stopping() {
-        let tempo = if pace.is_late { Tempo::Swift } else { watch.patient_tempo(&app) };
-        match node.deliver(id, pace.width, tempo).await {
-            Ok(Some(next)) => pace = next,
+        match node.deliver(id, width).await {
+            Ok(Some(next)) => width = next,
             Ok(None) => break,
             Err(error) => {
                 tracing::debug!(%error, export = %id, "an export waits");
@@ -127,21 +119,12 @@ struct Node<'a> {
     makers: &'a Semaphore,
 }
 
-/// How the next batches leave.
-struct Pace {
-    /// So many at once.
-    width: usize,
-    /// They have waited for too long to wait for others.
-    is_late: bool,
-}
-
 /// An export's turn, and how its batches are made.
 struct Task {
     turn: Turn,
     export: Arc<Export>,
     /// With what was said.
     content: bool,
-    tempo: Tempo,
 }
 
 /// What became of a batch.
@@ -154,9 +137,8 @@ struct Delivered {
 }
 
 impl Node<'_> {
-    /// Delivers up to `width` batches, or a small one where others come first. Answers how it goes on when more is waiting and
-    /// can be sent now.
-    async fn deliver(&self, id: ExportId, width: usize, tempo: Tempo) -> Result<Option<Pace>, StoreError> {
+    /// Delivers up to `width` batches at once. Answers how many the next time, when more is waiting and can be sent now.
+    async fn deliver(&self, id: ExportId, width: usize) -> Result<Option<usize>, StoreError> {
         let (app, now) = (self.app, self.app.clock.now());
         let Some(turn) = exports::claim(&app.quiet_logs, id, self.lease, now, now.plus(LEASE)).await? else {
             return Ok(None);
@@ -171,14 +153,10 @@ impl Node<'_> {
             exports::discard_waiting(&app.quiet_logs, id, "the plan does not include exports").await?;
             return Ok(None);
         }
-        let most = match tempo {
-            Tempo::AtEase(_) => turn.batch.min(BATCH_ROWS_AT_EASE),
-            Tempo::Swift | Tempo::Pressed => turn.batch * i64::try_from(width).unwrap_or(1),
-        };
+        let most = turn.batch * i64::try_from(width).unwrap_or(1);
         let waiting = exports::waiting(&app.quiet_logs, id, most).await?;
-        let is_late = waiting.first().is_some_and(|owed| now.0 - log_id_time(owed.log_id).0 > LATE);
         let content = org.settings.log_bodies && app.config.log_bodies;
-        let task = Task { export: Arc::new(turn.export.clone()), turn, content, tempo };
+        let task = Task { export: Arc::new(turn.export.clone()), turn, content };
         let mut is_more = count(waiting.len()) >= most;
         let mut batches = cut(&task, waiting);
         is_more |= batches.len() > width;
@@ -201,10 +179,8 @@ impl Node<'_> {
             () = changed(app, id, task.turn.export.revision) => return Ok(None),
         };
         match failure {
-            None => Ok(is_more.then_some(Pace { width: (width * 2).min(WIDEST), is_late })),
-            Some(failed) => {
-                Ok(self.note_failure(&task, &failed).await?.then_some(Pace { width: 1, is_late }))
-            }
+            None => Ok(is_more.then_some((width * 2).min(WIDEST))),
+            Some(failed) => Ok(self.note_failure(&task, &failed).await?.then_some(1)),
         }
     }
 
@@ -217,7 +193,7 @@ impl Node<'_> {
             if found == 0 {
                 return Ok(Delivered { taken, found, sent: None });
             }
-            (batch::encode(self.app, &task.export, contents, task.tempo.pause()).await, found)
+            (batch::encode(self.app, &task.export, contents).await, found)
         };
         let sent = match message {
             Err(why) => Sent::failed(why),
@@ -230,17 +206,7 @@ impl Node<'_> {
     async fn read(&self, task: &Task, taken: &[Owed]) -> Result<Contents, StoreError> {
         let (logs, org) = (&self.app.quiet_logs, task.export.org_id);
         let ids = rows_of(taken);
-        let step = match task.tempo {
-            Tempo::AtEase(_) => READ_AT_EASE,
-            Tempo::Swift | Tempo::Pressed => ids.len().max(1),
-        };
-        let mut rows = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(step) {
-            rows.extend(logs::of_ids(logs, org, ids, task.content).await?);
-            if let Tempo::AtEase(pause) = task.tempo {
-                tokio::time::sleep(pause).await;
-            }
-        }
+        let rows = logs::of_ids(logs, org, &ids, task.content).await?;
         let judged: Vec<i64> =
             taken.iter().filter(|owed| owed.verdict.is_some()).map(|owed| owed.log_id).collect();
         let mut verdicts = Vec::new();

@@ -23,6 +23,8 @@ const HEADER: usize = 8;
 const LENGTHS: usize = 8;
 /// A segment that has grown to this is closed; the writer removes it once its rows are in the store.
 const SEGMENT_BYTES: u64 = 8 << 20;
+/// No segment has this number.
+const NONE: u64 = u64::MAX;
 /// Rows that wait in memory when the disk refuses them.
 const MEMORY_ROWS: usize = 10_000;
 /// How much of what is on disk may be in memory as well.
@@ -35,8 +37,11 @@ pub struct Spool {
     _lock: File,
     directory: PathBuf,
     limit: u64,
-    /// One open segment per worker thread, so that no one waits for another.
+    /// One open segment per worker thread, so that no one waits for another; nor for the writer, whose thread may be kept
+    /// from giving a lock back.
     lanes: Vec<Mutex<Lane>>,
+    /// The number of each lane's open segment, for the writer to look at.
+    open: Vec<AtomicU64>,
     /// The latest rows of each lane.
     recent: Vec<Mutex<Recent>>,
     sequence: AtomicU64,
@@ -58,7 +63,6 @@ struct Lane {
 
 struct Segment {
     file: File,
-    path: PathBuf,
     number: u64,
     written: u64,
 }
@@ -96,6 +100,7 @@ impl Spool {
             directory,
             limit,
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
+            open: (0..lanes).map(|_| AtomicU64::new(NONE)).collect(),
             recent: (0..lanes).map(|_| recent()).collect(),
             sequence: AtomicU64::new(next),
             pending: AtomicU64::new(pending),
@@ -119,19 +124,22 @@ impl Spool {
         }
         let number = lane % self.lanes.len();
         let mut lane = self.lanes[number].lock().unwrap_or_else(PoisonError::into_inner);
-        let mut written = self.write(&mut lane, &row);
+        let mut written = self.write(number, &mut lane, &row);
         if written.is_err() && (!row.request.is_empty() || !row.response.is_empty()) {
             // A disk that is nearly full may still take the row without its bodies.
             self.shed(&mut row);
-            written = self.write(&mut lane, &row);
+            written = self.write(number, &mut lane, &row);
         }
         match written {
             Ok(Place { segment, begins, ends }) => {
                 self.healthy.store(true, Ordering::Relaxed);
                 self.pending.fetch_add(ends - begins, Ordering::Relaxed);
                 self.appended.fetch_add(1, Ordering::Relaxed);
-                // While the lane is held, so that rows are kept in the order in which they were written.
-                self.recent(number).keep(segment, begins, ends, row);
+                // While the lane is held, so that rows are kept in the order in which they were written. Not while the
+                // writer takes some: then it reads this one from disk.
+                if let Ok(mut recent) = self.recent[number].try_lock() {
+                    recent.keep(segment, begins, ends, row);
+                }
             }
             Err(error) => self.strand(row, &error),
         }
@@ -148,17 +156,12 @@ impl Spool {
 
     /// Every segment, oldest first.
     pub fn readable(&self) -> std::io::Result<Vec<Readable>> {
-        // Listed first: a segment that is begun afterwards is not in the list, and so never taken for a closed one.
+        // Listed first: a segment that is begun afterwards is not in the list, and so never taken for a closed one. One that
+        // is in the list was said to be open before its file was there, and is so until its last row is written.
         let all = segments(&self.directory)?;
-        let open: Vec<PathBuf> = self
-            .lanes
-            .iter()
-            .filter_map(|lane| {
-                let lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-                lane.open.as_ref().map(|segment| segment.path.clone())
-            })
-            .collect();
-        Ok(all.into_iter().map(|path| Readable { open: open.contains(&path), path }).collect())
+        let open: Vec<u64> = self.open.iter().map(|number| number.load(Ordering::SeqCst)).collect();
+        let is_open = |path: &Path| sequence_of(path).is_some_and(|number| open.contains(&number));
+        Ok(all.into_iter().map(|path| Readable { open: is_open(&path), path }).collect())
     }
 
     /// The rows of a closed segment, or a part of an open one, are in the store.
@@ -200,7 +203,7 @@ impl Spool {
         }
     }
 
-    fn write(&self, lane: &mut Lane, row: &LogRow) -> std::io::Result<Place> {
+    fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<Place> {
         lane.buffer.clear();
         lane.buffer.resize(HEADER + LENGTHS, 0);
         serde_json::to_writer(&mut lane.buffer, row).map_err(std::io::Error::other)?;
@@ -220,27 +223,33 @@ impl Spool {
         let total = (HEADER + length) as u64;
         let segment = match &mut lane.open {
             Some(segment) => segment,
-            none => none.insert(self.new_segment()?),
+            none => none.insert(self.new_segment(number)?),
         };
         let parts = [&lane.buffer[..], &row.request[..], &row.response[..]];
         if let Err(error) = write_all(&mut segment.file, parts, total) {
             // What was written is torn; it must not be followed by more.
-            lane.open = None;
+            self.close(number, lane);
             return Err(error);
         }
         let place = Place { segment: segment.number, begins: segment.written, ends: segment.written + total };
         segment.written = place.ends;
         if segment.written >= SEGMENT_BYTES {
-            lane.open = None;
+            self.close(number, lane);
         }
         Ok(place)
     }
 
-    fn new_segment(&self) -> std::io::Result<Segment> {
+    fn close(&self, number: usize, lane: &mut Lane) {
+        lane.open = None;
+        self.open[number].store(NONE, Ordering::SeqCst);
+    }
+
+    fn new_segment(&self, lane: usize) -> std::io::Result<Segment> {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
+        self.open[lane].store(number, Ordering::SeqCst);
         let path = self.directory.join(format!("{number:016}.seg"));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Segment { file, path, number, written: 0 })
+        Ok(Segment { file, number, written: 0 })
     }
 
     fn shed(&self, row: &mut LogRow) {

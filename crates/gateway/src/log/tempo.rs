@@ -1,6 +1,6 @@
-//! How fast the log's background work goes. Requests come first: while many of them pass, rows are moved in small steps
-//! with pauses between them, and wait on disk meanwhile. When it is quiet, it goes as fast as it can; when too many wait,
-//! they come first themselves.
+//! How the log's rows are moved. Requests come first: while many of them pass, rows are moved in small steps by threads
+//! that step back, and wait on disk meanwhile. When it is quiet, large batches cost less; when too many rows wait, they come
+//! first themselves.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,14 +11,13 @@ use crate::app::App;
 const BUSY: f64 = 200.0;
 /// Rates are taken over at least this long.
 const WINDOW: Duration = Duration::from_millis(100);
-const PAUSE: Duration = Duration::from_millis(2);
 /// The share of the spool that may wait before load is no excuse any more.
-const SHARE: u64 = 16;
+const SHARE: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tempo {
-    /// With this wait before each step.
-    AtEase(Duration),
+    /// Others may want the core: in small steps.
+    AtEase,
     /// There is no need to hold back.
     Swift,
     /// Load is no excuse any more.
@@ -26,26 +25,14 @@ pub enum Tempo {
 }
 
 impl Tempo {
-    pub fn pause(self) -> Duration {
-        match self {
-            Self::AtEase(pause) => pause,
-            Self::Swift | Self::Pressed => Duration::ZERO,
-        }
-    }
-
-    /// The more rows wait, the shorter the pauses.
     fn of(rate: f64, backlog: u64, spool_bytes: u64) -> Self {
-        let bearable = spool_bytes / SHARE;
-        if backlog >= bearable {
-            return Self::Pressed;
+        if backlog >= spool_bytes / SHARE {
+            Self::Pressed
+        } else if rate < BUSY {
+            Self::Swift
+        } else {
+            Self::AtEase
         }
-        if rate < BUSY {
-            return Self::Swift;
-        }
-        let room = u32::try_from((bearable - backlog) * 4 / bearable.max(1)).unwrap_or(4);
-        // The timer counts whole milliseconds.
-        let pause = (PAUSE * (room + 1) / 4).clamp(Duration::from_millis(1), PAUSE);
-        Self::AtEase(pause)
     }
 }
 
@@ -65,11 +52,6 @@ impl Watch {
         Tempo::of(self.rate(app), app.spool.backlog(), app.config.spool_bytes)
     }
 
-    /// The tempo of work that can wait for longer than rows on disk can.
-    pub fn patient_tempo(&mut self, app: &App) -> Tempo {
-        Tempo::of(self.rate(app), 0, app.config.spool_bytes)
-    }
-
     fn rate(&mut self, app: &App) -> f64 {
         let elapsed = self.at.elapsed();
         if elapsed >= WINDOW {
@@ -82,17 +64,60 @@ impl Watch {
     }
 }
 
+/// How many rows go into one transaction at ease. While it lasts nobody else can write, and a thread that steps back may be
+/// kept from ending it: so the steps are as long as can be done within a moment.
+pub struct Step(usize);
+
+impl Default for Step {
+    fn default() -> Self {
+        Self(Self::FEWEST)
+    }
+}
+
+impl Step {
+    const MOMENT: Duration = Duration::from_millis(100);
+    const FEWEST: usize = 8;
+
+    pub fn rows(&self) -> usize {
+        self.0
+    }
+
+    /// A step of so many rows took so long.
+    pub fn took(&mut self, rows: usize, time: Duration, most: usize) {
+        let fitting = if time <= Self::MOMENT {
+            self.0 * 2
+        } else {
+            rows * Self::MOMENT.subsec_millis() as usize
+                / usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
+        };
+        self.0 = fitting.clamp(Self::FEWEST, most);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_made_under_load_and_end_when_too_much_waits() {
+    fn rows_are_moved_at_ease_under_load_until_too_many_wait() {
         let spool = 1_u64 << 30;
         assert_eq!(Tempo::of(10.0, 0, spool), Tempo::Swift);
-        assert_eq!(Tempo::of(5_000.0, 0, spool), Tempo::AtEase(PAUSE));
-        assert_eq!(Tempo::of(5_000.0, 50 << 20, spool), Tempo::AtEase(Duration::from_millis(1)));
-        assert_eq!(Tempo::of(5_000.0, 64 << 20, spool), Tempo::Pressed);
-        assert_eq!(Tempo::of(10.0, 64 << 20, spool), Tempo::Pressed);
+        assert_eq!(Tempo::of(5_000.0, 0, spool), Tempo::AtEase);
+        assert_eq!(Tempo::of(5_000.0, 250 << 20, spool), Tempo::AtEase);
+        assert_eq!(Tempo::of(5_000.0, 256 << 20, spool), Tempo::Pressed);
+        assert_eq!(Tempo::of(10.0, 256 << 20, spool), Tempo::Pressed);
+    }
+
+    #[test]
+    fn steps_grow_while_they_are_done_in_a_moment_and_shrink_when_they_are_not() {
+        let mut step = Step::default();
+        for expected in [16, 32, 64, 128, 128] {
+            step.took(step.rows(), Duration::from_millis(10), 128);
+            assert_eq!(step.rows(), expected);
+        }
+        for (milliseconds, expected) in [(200, 64), (2_000, 8), (60_000, 8)] {
+            step.took(step.rows(), Duration::from_millis(milliseconds), 128);
+            assert_eq!(step.rows(), expected);
+        }
     }
 }

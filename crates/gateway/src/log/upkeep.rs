@@ -7,13 +7,14 @@ use std::time::Duration;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::{StoreError, logs, orgs, verdicts};
 
-use super::tempo::Watch;
+use super::tempo::{Tempo, Watch};
 use crate::app::App;
 
 const TICK: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: i64 = 10 * MINUTE;
 /// Rows indexed in one transaction: short enough that a batch of new rows does not wait long behind it.
 const INDEX_ROWS: i64 = 100;
+const INDEX_ROWS_AT_EASE: i64 = 16;
 
 pub async fn run(app: Arc<App>) {
     let mut next_sweep = app.clock.now();
@@ -42,8 +43,9 @@ pub async fn run(app: Arc<App>) {
 
 async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
     while !app.is_stopping() {
-        let done = logs::index_at_ease(&app.quiet_logs, INDEX_ROWS, watch.tempo(app).pause()).await?;
-        if i64::try_from(done).is_ok_and(|done| done < INDEX_ROWS) {
+        let rows = if watch.tempo(app) == Tempo::Swift { INDEX_ROWS } else { INDEX_ROWS_AT_EASE };
+        let done = logs::index_pending(&app.quiet_logs, rows).await?;
+        if i64::try_from(done).is_ok_and(|done| done < rows) {
             break;
         }
         // Rows that arrive come before the index of those that are there.

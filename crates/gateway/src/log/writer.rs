@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway_core::logs::LogRow;
 use gateway_store::{StoreError, logs};
 
 use super::spool::{AtHand, Readable, read_records};
-use super::tempo::{Tempo, Watch};
+use super::tempo::{Step, Tempo, Watch};
 use crate::app::App;
 use crate::budgets;
 use crate::evals::live;
@@ -23,10 +23,9 @@ const BUSY_TICK: Duration = Duration::from_millis(250);
 /// After a failure the writer waits this long, then longer.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(5);
-/// Rows in one transaction, and how much of a segment is read for them; fewer where the writer makes pauses. The longest
-/// record fits into what is read at most.
+/// Rows in one transaction, and how much of a segment is read for them; fewer at ease. The longest record fits into what is
+/// read at most.
 const BATCH_ROWS: usize = 1_000;
-const BATCH_ROWS_AT_EASE: usize = logs::INDEXED_AT_ONCE;
 const READ_BYTES: u64 = 4 << 20;
 const READ_BYTES_AT_EASE: u64 = 256 << 10;
 
@@ -38,14 +37,14 @@ struct Progress(HashMap<PathBuf, u64>);
 pub async fn run(app: Arc<App>) {
     let mut progress = Progress::default();
     let mut retry = FIRST_RETRY;
-    let mut watch = Watch::new(&app);
+    let (mut watch, mut step) = (Watch::new(&app), Step::default());
     loop {
         let stopping = app.is_drained();
-        match drain(&app, &mut progress, &mut watch).await {
+        match drain(&app, &mut progress, &mut watch, &mut step).await {
             Ok(()) if stopping => return,
             Ok(()) => {
                 retry = FIRST_RETRY;
-                let tick = if matches!(watch.tempo(&app), Tempo::AtEase(_)) { BUSY_TICK } else { TICK };
+                let tick = if watch.tempo(&app) == Tempo::AtEase { BUSY_TICK } else { TICK };
                 let _ = tokio::time::timeout(tick, app.drained()).await;
             }
             Err(error) if stopping => {
@@ -69,18 +68,23 @@ enum DrainError {
     Store(#[from] StoreError),
 }
 
-async fn drain(app: &Arc<App>, progress: &mut Progress, watch: &mut Watch) -> Result<(), DrainError> {
-    let stranded = app.spool.take_stranded();
+async fn drain(
+    app: &Arc<App>,
+    progress: &mut Progress,
+    watch: &mut Watch,
+    step: &mut Step,
+) -> Result<(), DrainError> {
+    let stranded = Arc::new(app.spool.take_stranded());
     if !stranded.is_empty() {
-        if let Err(error) = budgets::write(app, &app.quiet_logs, &stranded, Duration::ZERO).await {
-            app.spool.put_back(stranded);
+        if let Err(error) = budgets::write(app, &app.quiet_logs, &stranded).await {
+            app.spool.put_back(Arc::unwrap_or_clone(stranded));
             return Err(error.into());
         }
         sample(app, &stranded).await?;
     }
     for segment in app.spool.readable()? {
         let tempo = |watch: &mut Watch| if app.is_stopping() { Tempo::Pressed } else { watch.tempo(app) };
-        while move_some(app, progress, &segment, tempo(watch)).await? {}
+        while move_some(app, progress, &segment, tempo(watch), step).await? {}
     }
     Ok(())
 }
@@ -91,10 +95,11 @@ async fn move_some(
     progress: &mut Progress,
     segment: &Readable,
     tempo: Tempo,
+    step: &mut Step,
 ) -> Result<bool, DrainError> {
     let done = progress.0.get(&segment.path).copied().unwrap_or(0);
     let (at_once, batch_rows) = match tempo {
-        Tempo::AtEase(_) => (READ_BYTES_AT_EASE, BATCH_ROWS_AT_EASE),
+        Tempo::AtEase => (READ_BYTES_AT_EASE, step.rows()),
         Tempo::Swift | Tempo::Pressed => (READ_BYTES, BATCH_ROWS),
     };
     let from_disk = |most: u64| match read_from(&segment.path, done, at_once.min(most))? {
@@ -116,11 +121,15 @@ async fn move_some(
     }
     while !rows.is_empty() {
         let batch: Vec<LogRow> = rows.drain(..rows.len().min(batch_rows)).collect();
+        let (count, began) = (batch.len(), Instant::now());
         let stored = store(Arc::clone(app), batch, tempo);
         match tempo {
             // Off the threads that step back, or the requests would let the disk fill up.
             Tempo::Pressed => app.runtime.spawn(stored).await.map_err(std::io::Error::other)??,
-            Tempo::AtEase(_) | Tempo::Swift => stored.await?,
+            Tempo::AtEase | Tempo::Swift => stored.await?,
+        }
+        if tempo == Tempo::AtEase {
+            step.took(count, began.elapsed(), logs::INDEXED_AT_ONCE);
         }
     }
     app.spool.moved(length);
@@ -130,7 +139,8 @@ async fn move_some(
 
 async fn store(app: Arc<App>, rows: Vec<LogRow>, tempo: Tempo) -> Result<(), DrainError> {
     let logs = if tempo == Tempo::Pressed { &app.logs } else { &app.quiet_logs };
-    budgets::write(&app, logs, &rows, tempo.pause()).await?;
+    let rows = Arc::new(rows);
+    budgets::write(&app, logs, &rows).await?;
     tell_followers(&app, &rows);
     sample(&app, &rows).await
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -69,48 +68,23 @@ pub struct Contents {
     pub content: bool,
 }
 
-/// Rows and bytes that are worked on between two pauses.
-const STEP_ROWS: usize = 8;
-const STEP_BYTES: usize = 16 << 10;
-
-/// Makes the request, away from the threads that others wait for, or in small steps with pauses between them.
-pub async fn encode(
-    app: &Arc<App>,
-    export: &Arc<Export>,
-    contents: Contents,
-    pause: Duration,
-) -> Result<Message, String> {
-    if pause.is_zero() || export.kind == Kind::Webhook {
-        let (app, export) = (Arc::clone(app), Arc::clone(export));
-        let made = tokio::task::spawn_blocking(move || match export.kind {
-            Kind::Otlp => {
-                let mut batch = Batch::default();
-                add_rows(&mut batch, &contents.rows, contents.content);
-                add_verdicts(&mut batch, &contents.verdicts, contents.content);
-                otlp(&app, &export, batch)
-            }
-            Kind::Webhook => {
-                let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).collect();
-                let traces = contents.rows.iter().map(|row| LogDetail::new(row, None)).collect();
-                webhook(&app, &export, &batch_id(export.id, &ids).to_string(), traces, false)
-            }
-        });
-        return made.await.unwrap_or_else(|_| Err("the batch could not be made".into()));
-    }
-    let mut batch = Batch::default();
-    for rows in contents.rows.chunks(STEP_ROWS) {
-        add_rows(&mut batch, rows, contents.content);
-        tokio::time::sleep(pause).await;
-    }
-    add_verdicts(&mut batch, &contents.verdicts, contents.content);
-    let (head, spans) = batch.finish(export.org_id, VERSION);
-    let mut packed = packer(spans.len());
-    packed.write_all(&head).map_err(unpacked)?;
-    for bytes in spans.chunks(STEP_BYTES) {
-        packed.write_all(bytes).map_err(unpacked)?;
-        tokio::time::sleep(pause).await;
-    }
-    otlp_message(app, export, packed)
+/// Makes the request, away from the threads that others wait for.
+pub async fn encode(app: &Arc<App>, export: &Arc<Export>, contents: Contents) -> Result<Message, String> {
+    let (app, export) = (Arc::clone(app), Arc::clone(export));
+    let made = tokio::task::spawn_blocking(move || match export.kind {
+        Kind::Otlp => {
+            let mut batch = Batch::default();
+            add_rows(&mut batch, &contents.rows, contents.content);
+            add_verdicts(&mut batch, &contents.verdicts, contents.content);
+            otlp(&app, &export, batch)
+        }
+        Kind::Webhook => {
+            let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).collect();
+            let traces = contents.rows.iter().map(|row| LogDetail::new(row, None)).collect();
+            webhook(&app, &export, &batch_id(export.id, &ids).to_string(), traces, false)
+        }
+    });
+    made.await.unwrap_or_else(|_| Err("the batch could not be made".into()))
 }
 
 fn add_rows(batch: &mut Batch, rows: &[LogRow], content: bool) {
