@@ -14,6 +14,7 @@ mod saturation;
 mod startup;
 mod streams;
 mod translation;
+mod usage;
 
 use crate::bench::{Bench, Load, Measured};
 use crate::failure::{Failure, Outcome};
@@ -27,7 +28,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> Outcome<Section>,
 }
 
-const SCENARIOS: [Scenario; 13] = [
+const SCENARIOS: [Scenario; 14] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -41,6 +42,7 @@ const SCENARIOS: [Scenario; 13] = [
     Scenario { id: "k", name: "cache hit", run: cache_hit::run },
     Scenario { id: "l", name: "translation", run: translation::run },
     Scenario { id: "m", name: "export", run: export::run },
+    Scenario { id: "n", name: "usage", run: usage::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
