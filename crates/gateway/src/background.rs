@@ -42,3 +42,30 @@ fn step_back() {
 /// Elsewhere priorities are those of whole processes.
 #[cfg(not(target_os = "linux"))]
 fn step_back() {}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    /// SCHED_IDLE, as the kernel counts.
+    const IDLE: &str = "5";
+
+    /// Of the thread that asks: the 41st field, the 39th behind the name.
+    fn policy() -> String {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().nth(38).unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn its_threads_and_those_that_they_start_give_way_and_others_do_not() {
+        let background = Background::start().unwrap();
+        let task = background.handle.spawn(async { (policy(), std::thread::spawn(policy).join().unwrap()) });
+        let blocking = background.handle.spawn_blocking(policy);
+        let (own, started) = task.await.unwrap();
+        assert_eq!((own.as_str(), started.as_str()), (IDLE, IDLE));
+        assert_eq!(blocking.await.unwrap(), IDLE);
+        assert_ne!(policy(), IDLE);
+    }
+}
