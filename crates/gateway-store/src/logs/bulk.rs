@@ -52,7 +52,7 @@ impl Bulk {
     ) -> Result<(), StoreError> {
         let mut left = rows.len();
         while left > 0 {
-            let Some(at) = (0..SIZES.len()).find(|at| SIZES[*at] <= left) else { break };
+            let Some(at) = SIZES.iter().position(|size| *size <= left) else { break };
             let args: Vec<Arg> = rows.by_ref().take(SIZES[at]).flatten().collect();
             tx.exec(self.sqlite[at].as_str(), args).await?;
             left -= SIZES[at];

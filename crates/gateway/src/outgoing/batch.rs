@@ -135,22 +135,9 @@ pub fn rejected(kind: Kind, answer: &[u8]) -> (i64, Option<String>) {
 
 fn otlp(app: &App, export: &Export, batch: Batch) -> Result<Message, String> {
     let (head, spans) = batch.finish(export.org_id, VERSION);
-    let mut packed = packer(spans.len());
-    packed.write_all(&head).and_then(|()| packed.write_all(&spans)).map_err(unpacked)?;
-    otlp_message(app, export, packed)
-}
-
-fn packer(length: usize) -> GzEncoder<Vec<u8>> {
-    GzEncoder::new(Vec::with_capacity(length / 4), Compression::fast())
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unpacked(error: std::io::Error) -> String {
-    format!("the batch could not be packed: {error}")
-}
-
-fn otlp_message(app: &App, export: &Export, packed: GzEncoder<Vec<u8>>) -> Result<Message, String> {
-    let body = packed.finish().map_err(unpacked)?.into();
+    let mut packed = GzEncoder::new(Vec::with_capacity(spans.len() / 4), Compression::fast());
+    let body = packed.write_all(&head).and_then(|()| packed.write_all(&spans)).and_then(|()| packed.finish());
+    let body = body.map_err(|error| format!("the batch could not be packed: {error}"))?.into();
     let mut ours = HeaderMap::new();
     ours.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     ours.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
