@@ -25,7 +25,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = app.stopping() => return,
+            () = app.services.tasks.stopping() => return,
         };
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -40,10 +40,10 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let stopping = Arc::clone(&app);
-        app.spawn(async move {
+        app.services.tasks.spawn(async move {
             tokio::select! {
                 _ = connection => {}
-                () = stopping.stopping() => {}
+                () = stopping.services.tasks.stopping() => {}
             }
         });
     }
@@ -58,7 +58,7 @@ async fn answer(app: &App, path: &str) -> Response {
             text(status, "application/json", serde_json::to_string(&health).unwrap_or_default())
         }
         // Ready means: can proxy. A node that is stopping finishes what it has and wants nothing new.
-        "/readyz" if app.is_stopping() => {
+        "/readyz" if app.services.tasks.is_stopping() => {
             text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".into())
         }
         "/livez" | "/readyz" => text(StatusCode::OK, "text/plain", "ok\n".into()),
@@ -67,14 +67,14 @@ async fn answer(app: &App, path: &str) -> Response {
 }
 
 fn metrics(app: &App) -> String {
-    let mut text = app.metrics.render();
-    let spool = &app.spool;
+    let mut text = app.proxy.metrics.render();
+    let spool = &app.proxy.spool;
     let gauges = [
-        ("gateway_uptime_seconds", "gauge", app.started.elapsed().as_secs()),
+        ("gateway_uptime_seconds", "gauge", app.services.started.elapsed().as_secs()),
         ("gateway_log_spool_bytes", "gauge", spool.backlog()),
         ("gateway_log_rows_appended_total", "counter", spool.appended.load(Ordering::Relaxed)),
         ("gateway_log_bodies_shed_total", "counter", spool.shed_bodies.load(Ordering::Relaxed)),
-        ("gateway_cache_bytes", "gauge", app.cache.bytes()),
+        ("gateway_cache_bytes", "gauge", app.proxy.cache.bytes()),
         ("gateway_log_rows_shed_total", "counter", spool.shed_rows.load(Ordering::Relaxed)),
     ];
     for (name, kind, value) in gauges {

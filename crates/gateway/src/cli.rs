@@ -13,9 +13,10 @@ use gateway_store::{Db, Part, StoreError, orgs};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::{App, StartError, make_data_dir, migrate_all};
+use crate::app::App;
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
+use crate::services::{StartError, create_data_dir, migrate_all};
 use crate::{admin, api, server, telemetry};
 
 #[derive(Parser)]
@@ -159,7 +160,7 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
     };
     let app = App::start(config, Clock::default()).await?;
     if let Some(listener) = admin {
-        app.spawn(admin::serve(Arc::clone(&app), listener));
+        app.services.tasks.spawn(admin::serve(Arc::clone(&app), listener));
     }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
     announce(&app, &format!("http://{address}"), begun.elapsed());
@@ -170,7 +171,7 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
             _ = interrupt.recv() => {}
         }
         tracing::info!("stopping: finishing what is in flight");
-        app.begin_stop();
+        app.services.tasks.begin_stop();
     };
     tokio::join!(serving, stopper);
     app.finish_stop(Duration::from_secs(10)).await;
@@ -180,8 +181,8 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
 
 /// Says where the service is, where its data lies, and what to try first.
 fn announce(app: &App, url: &str, took: Duration) {
-    let data = app.config.data_dir.display().to_string();
-    let database = config::database_place(&app.config);
+    let data = app.services.config.data_dir.display().to_string();
+    let database = config::database_place(&app.services.config);
     let ready_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(url, data, database, ready_ms, "gateway {} is ready", env!("CARGO_PKG_VERSION"));
     use std::io::IsTerminal as _;
@@ -211,7 +212,7 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {
-    make_data_dir(config)?;
+    create_data_dir(config)?;
     Ok(Db::open(config.database_url.expose_secret()).await?)
 }
 

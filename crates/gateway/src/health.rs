@@ -40,11 +40,11 @@ impl Health {
 
 pub async fn check(app: &App) -> Health {
     let up = |up: bool| Component { status: if up { Status::Ok } else { Status::Down } };
-    let database = matches!(tokio::time::timeout(PATIENCE, app.db.ping()).await, Ok(Ok(())));
-    let spool = app.spool.is_healthy();
+    let database = matches!(tokio::time::timeout(PATIENCE, app.services.db.ping()).await, Ok(Ok(())));
+    let spool = app.proxy.spool.is_healthy();
     let mut components = BTreeMap::from([("database", up(database)), ("log_spool", up(spool))]);
     // Shown, but not needed: without Redis each node goes on alone.
-    if let Some(shared) = &app.shared {
+    if let Some(shared) = &app.proxy.redis {
         components.insert("redis", up(shared.ping(PATIENCE).await));
     }
     Health { status: if database && spool { Status::Ok } else { Status::Degraded }, components }

@@ -24,13 +24,14 @@ use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
 use crate::api::{self, Api};
-use crate::app::{App, StartError};
+use crate::app::App;
 use crate::auth::{self, Denied, Identity};
 use crate::console::{self, Console};
 use crate::patience::Patient;
 use crate::problem::{Family, Outcome, Problem, rate_headers};
 use crate::proxy::clients::Clients;
 use crate::proxy::{self, Worker};
+use crate::services::StartError;
 
 /// A client that does not finish its request head in this time is given up.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,12 +70,13 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// each with a runtime of its own: a proxied request never changes threads, and a busy management call holds up none.
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
     let (api, console) = (Arc::new(Api::new(Arc::clone(&app))), Arc::new(Console::load()));
-    let mut workers: Vec<WorkerThread> =
-        (0..app.config.workers).filter_map(|lane| WorkerThread::start(lane, &app, &api, &console)).collect();
+    let mut workers: Vec<WorkerThread> = (0..app.services.config.workers)
+        .filter_map(|lane| WorkerThread::start(lane, &app, &api, &console))
+        .collect();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = app.stopping() => break,
+            () = app.services.tasks.stopping() => break,
         };
         let Ok((stream, peer)) = accepted else {
             // Out of file descriptors: wait for some to come back instead of spinning.
@@ -167,7 +169,7 @@ async fn work(
         .max_header_list_size(64 << 10)
         .keep_alive_interval(HEADER_TIMEOUT)
         .keep_alive_timeout(HEADER_TIMEOUT);
-    let patience = app.config.proxy_timeout.min(WRITE_STALL);
+    let patience = app.services.config.proxy_timeout.min(WRITE_STALL);
     let context = Arc::new(Context { app, api, console, worker: Worker { lane, clients: Clients::new() } });
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
@@ -216,7 +218,7 @@ async fn work(
 }
 
 async fn after_last_call(app: &App) {
-    app.stopping().await;
+    app.services.tasks.stopping().await;
     tokio::time::sleep(LAST_CALL).await;
 }
 
@@ -230,7 +232,7 @@ struct Context {
 
 async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>) -> Response {
     let given = callers_request_id(request.headers());
-    let request_id = given.unwrap_or_else(|| context.app.new_request_id());
+    let request_id = given.unwrap_or_else(|| context.app.services.ids.new_request_id());
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
     let is_ours = context.api.claims(path) || console::claims(path);
@@ -245,7 +247,7 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
         response.headers_mut().insert(REQUEST_ID, request_id);
     }
-    if is_http1 && context.app.is_stopping() {
+    if is_http1 && context.app.services.tasks.is_stopping() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -283,7 +285,7 @@ async fn route(
         return console.answer(request.method(), request.uri(), request.headers());
     }
     let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
-    let mut identity = if home || api::is_public(path, app.config.public_docs) {
+    let mut identity = if home || api::is_public(path, app.services.config.public_docs) {
         None
     } else {
         Some(auth::authenticate(app, request.headers()).await.map_err(refuse)?)
@@ -318,7 +320,7 @@ async fn manage(
     request: Request<Incoming>,
 ) -> Outcome<Response> {
     let mut request = request.map(Body::new);
-    let address = client_address(peer.ip(), request.headers(), &app.config.trusted_proxies);
+    let address = client_address(peer.ip(), request.headers(), &app.services.config.trusted_proxies);
     request.extensions_mut().insert(address);
     if let Some(identity) = identity {
         request.extensions_mut().insert(identity.clone());
@@ -327,7 +329,7 @@ async fn manage(
     // A change goes on when its caller hangs up: what follows the commit, such as forgetting a revoked key, must not
     // be skipped.
     let (sender, receiver) = oneshot::channel();
-    app.spawn(async move { drop(sender.send(handled.await)) });
+    app.services.tasks.spawn(async move { drop(sender.send(handled.await)) });
     match receiver.await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(never)) => match never {},

@@ -113,9 +113,15 @@ async fn signup(
         }
     };
     let password_hash = app.passwords.hash(SecretString::from(request.password)).await.map_err(busy)?;
-    let user = User { id: app.new_id(), email, display_name, password_hash, created_at: app.clock.now() };
+    let user = User {
+        id: app.services.ids.new_id(),
+        email,
+        display_name,
+        password_hash,
+        created_at: app.services.clock.now(),
+    };
 
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     accounts::insert_user(&mut tx, &user)
         .await
         .map_err(taken("an account with this email already exists"))?;
@@ -157,11 +163,12 @@ async fn login(
 ) -> Outcome<Json<LoginResponse>> {
     // An address that cannot be anyone's is treated like an unknown one, work and all.
     let email = normalise_email(&request.email).unwrap_or_default();
-    let user = accounts::find_by_email(&app.db, &email).await?;
+    let user = accounts::find_by_email(&app.services.db, &email).await?;
     let stored = user.as_ref().map(|user| user.password_hash.clone());
     let matches = app.passwords.verify(SecretString::from(request.password), stored).await.map_err(busy)?;
     let user = user.filter(|_| matches).ok_or_else(|| Problem::unauthorized("email or password is wrong"))?;
-    let orgs: Vec<OrgWithRole> = orgs::of_user(&app.db, user.id).await?.into_iter().map(Into::into).collect();
+    let orgs: Vec<OrgWithRole> =
+        orgs::of_user(&app.services.db, user.id).await?.into_iter().map(Into::into).collect();
     let org = orgs
         .first()
         .cloned()
@@ -204,9 +211,9 @@ async fn setup(
     let org = new_org(&app, slug, Some(request.org_name))?;
     let app_name = request.app_name.unwrap_or_else(|| "default".into());
     check_name(&app_name).map_err(|why| Problem::field("app_name", why))?;
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let new_app = apps::App {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         org_id: org.id,
         name: app_name,
         description: String::new(),
@@ -215,11 +222,11 @@ async fn setup(
         created_at: now,
     };
 
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     orgs::insert(&mut tx, &org).await.map_err(taken("this org_slug is taken"))?;
     apps::insert(&mut tx, &new_app).await?;
     let facts = AppFacts { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
-    events::record(&mut tx, org.id, app.new_id(), &Event::AppCreate(facts), now).await?;
+    events::record(&mut tx, org.id, app.services.ids.new_id(), &Event::AppCreate(facts), now).await?;
     let fresh = keys::fresh(&app, org.id, "default".into(), Some(new_app.id), None)?;
     keys::add(&app, &mut tx, &fresh, "setup").await?;
     tx.commit().await?;
@@ -238,18 +245,18 @@ pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> Outcome<
     let name = name.unwrap_or_else(|| slug.clone());
     check_name(&name).map_err(|why| Problem::field("org_name", why))?;
     Ok(orgs::Org {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         slug,
         name,
-        plan: app.config.default_plan,
+        plan: app.services.config.default_plan,
         settings: OrgSettings::default(),
-        created_at: app.clock.now(),
+        created_at: app.services.clock.now(),
     })
 }
 
 /// A slug for callers who gave none: the name's, made unique by a few random digits.
 pub(super) fn invented_slug(app: &App, name: &str) -> String {
-    let id: uuid::Uuid = app.new_id();
+    let id: uuid::Uuid = app.services.ids.new_id();
     let tail = &id.simple().to_string()[26..];
     match slug_from(name).as_str() {
         "" => format!("org-{tail}"),
@@ -268,7 +275,7 @@ pub(super) fn taken(message: &'static str) -> impl Fn(StoreError) -> Problem {
 /// The organization, its owner and its first key.
 async fn found_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> Outcome<String> {
     orgs::insert(tx, org).await.map_err(taken("this org_slug is taken"))?;
-    members::insert(tx, org.id, user.id, Role::Owner, app.clock.now()).await?;
+    members::insert(tx, org.id, user.id, Role::Owner, app.services.clock.now()).await?;
     let fresh = keys::fresh(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
     keys::add(app, tx, &fresh, &user.id.to_string()).await?;
     Ok(fresh.raw)
@@ -278,13 +285,13 @@ async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> Outcome<(
     let unknown =
         || Problem::field("invite_token", "is unknown, used up or expired; ask for a new invitation");
     let invite = members::take_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
-    if app.clock.now() >= invite.expires_at {
+    if app.services.clock.now() >= invite.expires_at {
         return Err(unknown());
     }
     if invite.email != user.email {
         return Err(Problem::field("email", "must be the address that was invited"));
     }
-    members::insert(tx, invite.org_id, user.id, invite.role, app.clock.now()).await?;
+    members::insert(tx, invite.org_id, user.id, invite.role, app.services.clock.now()).await?;
     let org = orgs::find_for_change(tx, invite.org_id).await?.ok_or_else(unknown)?;
     Ok((org, invite.role))
 }
@@ -318,10 +325,10 @@ impl<D: Door> FromRequestParts<Arc<App>> for Within<D> {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
-        let now = app.clock.now();
-        let limit = app.config.auth_attempts;
+        let now = app.services.clock.now();
+        let limit = app.services.config.auth_attempts;
         let mut verdict = app.attempts.count(D::ATTEMPT, address, limit, now);
-        if verdict.allowed && app.db.dialect() == Dialect::Postgres {
+        if verdict.allowed && app.services.db.dialect() == Dialect::Postgres {
             let all = nodes::limits::attempts(app, D::ATTEMPT, address, limit, now).await;
             verdict = all.unwrap_or(verdict);
         }

@@ -63,7 +63,7 @@ async fn list(
     caller: InOrg<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<AppList>> {
-    let found = apps::list(&app.db, caller.org.id, &params.page()?).await?;
+    let found = apps::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(AppList { apps: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -82,19 +82,19 @@ async fn create(
     Body(request): Body<NewApp>,
 ) -> Outcome<Created<AppView>> {
     let new = App {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         org_id: caller.org.id,
         name: request.name,
         description: request.description.unwrap_or_default(),
         team_id: request.team_id,
         config: Value::Object(request.config.unwrap_or_default()),
-        created_at: app.clock.now(),
+        created_at: app.services.clock.now(),
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     check(&mut tx, &new).await?;
     apps::insert(&mut tx, &new).await?;
     let event = Event::AppCreate(facts(&new, caller.actor()));
-    events::record(&mut tx, new.org_id, app.new_id(), &event, app.clock.now()).await?;
+    events::record(&mut tx, new.org_id, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     tx.commit().await?;
     Ok(Created(new.into()))
 }
@@ -116,7 +116,7 @@ async fn update(
     Body(change): Body<AppChange>,
 ) -> Outcome<Json<AppView>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let mut changed = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     changed.name = change.name.unwrap_or(changed.name);
     changed.description = change.description.unwrap_or(changed.description);
@@ -132,13 +132,13 @@ async fn update(
 
 async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<AppId>) -> Outcome<Json<Deleted>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let gone = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     if !apps::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
     let event = Event::AppDelete(facts(&gone, caller.actor()));
-    events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
     tx.commit().await?;
     told.committed(&app);

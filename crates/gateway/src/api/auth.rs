@@ -64,7 +64,7 @@ async fn entitlements(State(app): Shared, caller: Caller<Viewer>) -> Json<Entitl
         plan,
         role: caller.role,
         entitlements: plan.entitlements().to_vec(),
-        rate_limit: RateLimit { requests_per_minute: app.config.rate_limits.of(plan) },
+        rate_limit: RateLimit { requests_per_minute: app.services.config.rate_limits.of(plan) },
     })
 }
 
@@ -81,9 +81,9 @@ async fn list_orgs(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<A
 /// All organizations of a person; of a key, the one that it belongs to.
 pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> Outcome<Vec<(orgs::Org, Role)>> {
     match &identity.who {
-        Who::User { id, .. } => Ok(orgs::of_user(&app.db, *id).await?),
+        Who::User { id, .. } => Ok(orgs::of_user(&app.services.db, *id).await?),
         Who::Key(_) | Who::Org => {
-            let org = orgs::find(&app.db, identity.org.id).await?;
+            let org = orgs::find(&app.services.db, identity.org.id).await?;
             Ok(org.map(|org| (org, identity.role)).into_iter().collect())
         }
     }
@@ -106,7 +106,7 @@ async fn switch_org(
     person: Person,
     Body(request): Body<SwitchOrgRequest>,
 ) -> Outcome<Json<SwitchOrgResponse>> {
-    let orgs = orgs::of_user(&app.db, person.id).await?;
+    let orgs = orgs::of_user(&app.services.db, person.id).await?;
     let found = orgs.into_iter().find(|(org, _)| org.id == request.org_id);
     let org: OrgWithRole =
         found.ok_or_else(|| Problem::forbidden("you are no member of that organization"))?.into();
@@ -120,7 +120,7 @@ struct LogoutResponse {
 }
 
 async fn logout(State(app): Shared, person: Person) -> Outcome<Json<LogoutResponse>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
     let told = nodes::tell(&mut tx, Change::Token(person.token)).await?;
     tx.commit().await?;
@@ -130,14 +130,14 @@ async fn logout(State(app): Shared, person: Person) -> Outcome<Json<LogoutRespon
 
 /// A signed token for a member, and the time at which it ends.
 pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> Outcome<(String, Timestamp)> {
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let claims = Claims {
         sub: user,
         org,
         role,
         iat: now.unix_seconds(),
         exp: now.plus(LIFETIME).unix_seconds(),
-        jti: app.new_id(),
+        jti: app.services.ids.new_id(),
     };
     let token = app.tokens.issue(&claims).ok_or_else(|| Problem::internal("a token could not be signed"))?;
     Ok((token, claims.expires_at()))

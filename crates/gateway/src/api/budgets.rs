@@ -92,9 +92,9 @@ async fn list(
     caller: InOrg<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<BudgetList>> {
-    let found = store::list(&app.db, caller.org.id, &params.page()?).await?;
+    let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let known = budgets::load(&app, caller.org.id).await?;
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let spent = |budget: &Budget| {
         known.as_ref().and_then(|known| known.spent(budget.id, now)).map_or(0, |line| line.1)
     };
@@ -108,7 +108,7 @@ async fn read(State(app): Shared, caller: InOrg<Viewer>, At(id): At<BudgetId>) -
 }
 
 fn shown(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> Outcome<BudgetView> {
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let (budget, spent) = known.and_then(|known| known.spent(id, now)).ok_or_else(Problem::not_found)?;
     Ok(view(&budget, spent, now))
 }
@@ -137,15 +137,15 @@ async fn create(
     let soft_limit = limit("soft_limit_usd", request.soft_limit_usd)?;
     let hard_limit = limit("hard_limit_usd", request.hard_limit_usd)?;
     check_limits(soft_limit, hard_limit)?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     orgs::lock(&mut tx, org).await?;
     let (scope, keys) = find_scope(&mut tx, org, request.scope, request.scope_id.as_deref()).await?;
     if store::count(&mut tx, org).await? >= MOST_BUDGETS {
         return Err(Problem::conflict(format!("an organization has at most {MOST_BUDGETS} budgets")));
     }
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let budget = Budget {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         scope,
         keys,
         period: request.period,
@@ -184,14 +184,14 @@ async fn update(
     let org = caller.org.id;
     let soft = change.soft_limit_usd.map(|usd| limit("soft_limit_usd", usd)).transpose()?;
     let hard = change.hard_limit_usd.map(|usd| limit("hard_limit_usd", usd)).transpose()?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     orgs::lock(&mut tx, org).await?;
     let mut budget = store::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     budget.soft_limit = soft.unwrap_or(budget.soft_limit);
     budget.hard_limit = hard.unwrap_or(budget.hard_limit);
     budget.period = change.period.unwrap_or(budget.period);
     check_limits(budget.soft_limit, budget.hard_limit)?;
-    let was = view(&budget, 0, app.clock.now());
+    let was = view(&budget, 0, app.services.clock.now());
     let name = change.scope.unwrap_or(was.scope);
     let same_id = change.scope_id.as_ref().is_none_or(|id| *id == was.scope_id);
     // The same scope keeps the keys that took the place of the first one.
@@ -212,7 +212,7 @@ async fn update(
 
 async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<BudgetId>) -> Outcome<Json<Deleted>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !store::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }

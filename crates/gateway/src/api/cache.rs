@@ -69,7 +69,7 @@ async fn purge(
         }
         Scope::Entry(key) => Change::Cached { org, namespace: None, entry: Some(key.to_string()) },
     };
-    let entries = app.cache.purge(org, scope).await;
+    let entries = app.proxy.cache.purge(org, scope).await;
     // After the shared cache, from which another node could take an entry back.
     nodes::say(&app, change).await?;
     Ok(Json(Purged { deleted: true, entries }))
@@ -106,8 +106,8 @@ struct NamespaceView {
 
 async fn stats(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<StatsView>> {
     let Stats { entries, bytes, hits, misses, semantic_hits, shared_hits, coalesced, evictions, namespaces } =
-        app.cache.stats(caller.org.id);
-    let limit_bytes = app.cache.limit();
+        app.proxy.cache.stats(caller.org.id);
+    let limit_bytes = app.proxy.cache.limit();
     let namespaces = namespaces
         .into_iter()
         .map(|NamespaceStats { name, entries, bytes, hits, misses }| NamespaceView {

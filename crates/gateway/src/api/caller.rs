@@ -225,7 +225,7 @@ pub(super) fn at_least(role: Role, identity: &Identity) -> Outcome<()> {
 /// Another organization than the token's: told apart only for its own members.
 async fn elsewhere(app: &App, identity: &Identity, org: OrgId) -> Outcome<Problem> {
     let Who::User { id, .. } = identity.who else { return Ok(Problem::not_found()) };
-    Ok(match accounts::role_of(&app.db, org, id).await? {
+    Ok(match accounts::role_of(&app.services.db, org, id).await? {
         Some(_) => {
             Problem::forbidden("the token is scoped to another organization; use POST /auth/switch-org first")
         }

@@ -170,7 +170,7 @@ async fn on_skill(
     source: String,
     input: Input,
 ) -> Outcome<EvaluationView> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     // Held: the version that the verdict is written on is the current one when it is committed.
     let skill = skills::find_held(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let outdated = input.skill_version.is_some_and(|version| version != skill.version)
@@ -184,7 +184,7 @@ async fn on_skill(
     let (score, passed) = settle(input.score, input.passed, rubric.pass_threshold)?;
     let external_ref = input.external_ref.unwrap_or_default();
     let evaluation = Evaluation {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         org_id: org,
         skill_id: id,
         skill_version: skill.version,
@@ -200,7 +200,7 @@ async fn on_skill(
         completion_tokens: 0,
         source,
         external_ref,
-        created_at: app.clock.now(),
+        created_at: app.services.clock.now(),
     };
     skills::insert_evaluation(&mut tx, &evaluation, &evaluation.id.to_string()).await?;
     tx.commit().await?;
@@ -218,7 +218,7 @@ async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input
         return Err(Problem::not_found());
     }
     let verdict = LogVerdict {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         org_id: org,
         log_id,
         source,
@@ -226,13 +226,13 @@ async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input
         passed,
         details: input.details.unwrap_or_default(),
         external_ref: input.external_ref.unwrap_or_default(),
-        created_at: app.clock.now(),
+        created_at: app.services.clock.now(),
     };
     let told = ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() }.wanted(app, org).await?;
     if told.is_some() && export_verdicts::is_behind(app).await? {
         return Err(Problem::unavailable());
     }
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     verdicts::insert(&mut tx, &verdict).await?;
     let queued = export_verdicts::enqueue(app, &mut tx, org, told.as_ref()).await?;
     tx.commit().await?;
@@ -243,10 +243,10 @@ async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input
 }
 
 async fn row_is_there(app: &App, org: OrgId, id: i64) -> Outcome<bool> {
-    let age = app.clock.now().0 - log_id_time(id).0;
+    let age = app.services.clock.now().0 - log_id_time(id).0;
     let mut left = if (-SECOND..RECENT).contains(&age) { APPEARS_WITHIN } else { Duration::ZERO };
     loop {
-        if logs::find(&app.logs, org, id).await?.is_some() {
+        if logs::find(&app.services.logs, org, id).await?.is_some() {
             return Ok(true);
         }
         if left.is_zero() {
@@ -342,9 +342,13 @@ async fn list(
     let bad = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
     let log_id = params.log_id.ok_or_else(|| bad("missing_log_id", "log_id: name the log row"))?;
     let log_id = log_id.parse().map_err(|_| bad("invalid_log_id", "log_id: must be a whole number"))?;
-    let found =
-        verdicts::list(&app.db, caller.org.id, log_id, &page::page(params.limit, params.cursor.as_deref())?)
-            .await?;
+    let found = verdicts::list(
+        &app.services.db,
+        caller.org.id,
+        log_id,
+        &page::page(params.limit, params.cursor.as_deref())?,
+    )
+    .await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(VerdictList { results: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

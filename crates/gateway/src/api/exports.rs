@@ -103,7 +103,7 @@ async fn list(
     caller: Caller<Viewer, Integrations>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<ExportList>> {
-    let found = exports::list(&app.logs, caller.org.id, &params.page()?).await?;
+    let found = exports::list(&app.services.logs, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(ExportList { exports: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -156,9 +156,9 @@ async fn create(
     }
     let (headers, secret) = (Some(headers), Some(secret));
     let fields = ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled };
-    let (org, now) = (caller.org.id, app.clock.now());
+    let (org, now) = (caller.org.id, app.services.clock.now());
     let mut export = Export {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         org_id: org,
         name: String::new(),
         kind: Kind::Otlp,
@@ -173,10 +173,10 @@ async fn create(
         updated_at: now,
     };
     apply(&app, &mut export, fields, now)?;
-    if exports::count(&app.logs, org).await? >= MOST_EXPORTS {
+    if exports::count(&app.services.logs, org).await? >= MOST_EXPORTS {
         return Err(Problem::conflict(format!("an organization has at most {MOST_EXPORTS} exports")));
     }
-    exports::insert(&app.logs, &export).await.map_err(name_taken)?;
+    exports::insert(&app.services.logs, &export).await.map_err(name_taken)?;
     stored(&app, org, export.id).await.map(Created)
 }
 
@@ -194,8 +194,8 @@ async fn update(
     At(id): At<ExportId>,
     Body(fields): Body<ExportChange>,
 ) -> Outcome<Json<ExportConfig>> {
-    let (org, now) = (caller.org.id, app.clock.now());
-    let mut tx = app.logs.begin().await?;
+    let (org, now) = (caller.org.id, app.services.clock.now());
+    let mut tx = app.services.logs.begin().await?;
     let mut export = exports::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     apply(&app, &mut export, fields, now)?;
     export.revision += 1;
@@ -212,7 +212,7 @@ async fn delete(
     caller: Caller<Admin, Integrations>,
     At(id): At<ExportId>,
 ) -> Outcome<Json<Deleted>> {
-    let mut tx = app.logs.begin().await?;
+    let mut tx = app.services.logs.begin().await?;
     if !exports::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
@@ -236,7 +236,8 @@ async fn test(
     caller: Caller<Admin, Integrations>,
     At(id): At<ExportId>,
 ) -> Outcome<Json<ExportTest>> {
-    let (export, _) = exports::find(&app.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let (export, _) =
+        exports::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let sent = batch::test(&app, &export).await;
     Ok(Json(ExportTest {
         ok: sent.is_success(),
@@ -264,7 +265,7 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
     }
     let seal = |column: &str, text: &str| {
         let place = sealed_place(export.org_id, &format!("export/{}", export.id), column);
-        app.vault.seal(&place, text).map_err(Problem::internal)
+        app.services.vault.seal(&place, text).map_err(Problem::internal)
     };
     if let Some(headers) = headers {
         let headers = headers.filter(|headers| !headers.is_empty());
@@ -334,5 +335,5 @@ fn name_taken(error: StoreError) -> Problem {
 }
 
 async fn stored(app: &App, org: OrgId, id: ExportId) -> Outcome<ExportConfig> {
-    exports::find(&app.logs, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
+    exports::find(&app.services.logs, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
 }

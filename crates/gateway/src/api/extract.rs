@@ -204,7 +204,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let code = malformed_body_code(request.uri().path());
-        let bytes = read_body(request, app.config.max_body_bytes).await?;
+        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
         parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
     }
 }
@@ -223,7 +223,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalBody<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let code = malformed_body_code(request.uri().path());
-        let bytes = read_body(request, app.config.max_body_bytes).await?;
+        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }

@@ -120,7 +120,7 @@ async fn create(
     let mut fresh = fresh(&app, org, request.name, request.app_id, Some(actor.clone()))?;
     fresh.key.scopes = scopes;
     fresh.key.role = manager.identity.role.min(Role::Admin);
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     check_app(&mut tx, org, request.app_id).await?;
     add(&app, &mut tx, &fresh, &actor).await?;
     tx.commit().await?;
@@ -138,13 +138,13 @@ async fn list(
     caller: Caller<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<KeyList>> {
-    let found = keys::list(&app.db, caller.org.id, &params.page()?).await?;
+    let found = keys::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(KeyList { keys: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(State(app): Shared, caller: Caller<Viewer>, At(id): At<KeyId>) -> Outcome<Json<KeyView>> {
-    let key = keys::find(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let key = keys::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(key.into()))
 }
 
@@ -168,7 +168,7 @@ async fn update(
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
     let org = manager.identity.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let (mut key, hash) = managed(&mut tx, &manager, id).await?;
     if let Some(app_id) = change.app_id {
         check_app(&mut tx, org, app_id).await?;
@@ -191,13 +191,13 @@ struct Revoked {
 
 async fn revoke(State(app): Shared, manager: KeyManager, At(id): At<KeyId>) -> Outcome<Json<Revoked>> {
     let org = manager.identity.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let (mut key, hash) = managed(&mut tx, &manager, id).await?;
     if key.revoked_at.is_none() {
-        key.revoked_at = Some(app.clock.now());
+        key.revoked_at = Some(app.services.clock.now());
         keys::update(&mut tx, org, &key).await?;
         let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
-        events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+        events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
     let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
     tx.commit().await?;
@@ -231,10 +231,10 @@ async fn rotate(
         return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
     }
     let org = manager.identity.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let (mut old, hash) = managed(&mut tx, &manager, id).await?;
     // Read only once the key is held: a rotation that was waited for may just have ended it.
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     if !old.is_valid(now) {
         return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
     }
@@ -246,7 +246,7 @@ async fn rotate(
     keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
     let has_budget = store_budgets::follow_rotation(&mut tx, old.id, fresh.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
-    events::record(&mut tx, org, app.new_id(), &event, now).await?;
+    events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
     let mut told = vec![nodes::tell(&mut tx, Change::Key(hash)).await?];
     if has_budget {
         told.push(nodes::tell(&mut tx, Change::Org(org)).await?);
@@ -282,7 +282,7 @@ pub(super) fn fresh(
     let raw = format_key(&random);
     let hash = hash_key(&raw).ok_or_else(|| Problem::internal("a new key has no valid form"))?;
     let key = Key {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         org_id: org,
         app_id,
         name,
@@ -290,7 +290,7 @@ pub(super) fn fresh(
         scopes: Scopes::all(),
         role: Role::Admin,
         created_by,
-        created_at: app.clock.now(),
+        created_at: app.services.clock.now(),
         expires_at: None,
         revoked_at: None,
         last_used_at: None,
@@ -302,7 +302,7 @@ pub(super) fn fresh(
 pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -> Outcome<()> {
     keys::insert(tx, &fresh.key, fresh.hash).await?;
     let event = Event::KeyCreate(facts(&fresh.key, actor.to_owned()));
-    events::record(tx, fresh.key.org_id, app.new_id(), &event, app.clock.now()).await?;
+    events::record(tx, fresh.key.org_id, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     Ok(())
 }
 

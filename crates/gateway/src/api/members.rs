@@ -77,8 +77,8 @@ async fn list(
     caller: InOrg<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<MemberList>> {
-    let found = members::list(&app.db, caller.org.id, &params.page()?).await?;
-    let invitations = members::invites(&app.db, caller.org.id, app.clock.now()).await?;
+    let found = members::list(&app.services.db, caller.org.id, &params.page()?).await?;
+    let invitations = members::invites(&app.services.db, caller.org.id, app.services.clock.now()).await?;
     Ok(Json(MemberList {
         next_cursor: page::encode(found.next.as_deref()),
         members: found.rows.into_iter().map(Into::into).collect(),
@@ -115,16 +115,16 @@ async fn add(
     let role = request.role.unwrap_or(Role::Member);
     assignable(&caller, role)?;
     let org = caller.org.id;
-    let now = app.clock.now();
-    let user = accounts::find_by_email(&app.db, &email).await?;
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let user = accounts::find_by_email(&app.services.db, &email).await?;
+    let mut tx = app.services.db.begin().await?;
     let facts = UserFacts {
         user_id: user.as_ref().map(|user| user.id),
         email: email.clone(),
         role,
         actor: caller.actor(),
     };
-    events::record(&mut tx, org, app.new_id(), &Event::UserInvite(facts), now).await?;
+    events::record(&mut tx, org, app.services.ids.new_id(), &Event::UserInvite(facts), now).await?;
     let added = if let Some(user) = user {
         members::insert(&mut tx, org, user.id, role, now)
             .await
@@ -135,7 +135,7 @@ async fn add(
     } else {
         let invite_token = new_invite_token()?;
         let invite = Invite {
-            id: app.new_id(),
+            id: app.services.ids.new_id(),
             org_id: org,
             email,
             role,
@@ -168,7 +168,7 @@ async fn change_role(
     Body(change): Body<RoleChange>,
 ) -> Outcome<Json<MemberView>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let mut member = locked_member(&mut tx, org, user).await?;
     assignable(&caller, member.role)?;
     assignable(&caller, change.role)?;
@@ -177,7 +177,7 @@ async fn change_role(
         members::set_role(&mut tx, org, user, change.role).await?;
         let previous_role = std::mem::replace(&mut member.role, change.role);
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
-        events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+        events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
     let told = nodes::tell(&mut tx, Change::Member(org, user)).await?;
     tx.commit().await?;
@@ -191,7 +191,7 @@ async fn remove(State(app): Shared, caller: InOrg<Viewer>, At(user): At<UserId>)
         caller::at_least(Role::Admin, &caller)?;
     }
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let member = locked_member(&mut tx, org, user).await?;
     if !leaves {
         assignable(&caller, member.role)?;
@@ -199,7 +199,7 @@ async fn remove(State(app): Shared, caller: InOrg<Viewer>, At(user): At<UserId>)
     keep_an_owner(&mut tx, org, &member).await?;
     members::remove(&mut tx, org, user).await?;
     let event = Event::UserRemove(facts(&member, caller.actor()));
-    events::record(&mut tx, org, app.new_id(), &event, app.clock.now()).await?;
+    events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     let told = nodes::tell(&mut tx, Change::Member(org, user)).await?;
     tx.commit().await?;
     told.committed(&app);

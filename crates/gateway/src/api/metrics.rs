@@ -65,13 +65,13 @@ struct Evals {
 }
 
 async fn snapshot(State(app): Shared, caller: Caller<Viewer>, wants: Wants) -> Outcome<Answer> {
-    let usage = logs::by_model_and_status(&app.logs, caller.org.id).await?;
+    let usage = logs::by_model_and_status(&app.services.logs, caller.org.id).await?;
     let mut all = Totals::default();
     for part in &usage {
         all.add(&part.totals);
     }
-    let evals = evals::tally(&app.db, caller.org.id).await?;
-    let uptime_seconds = app.started.elapsed().as_secs();
+    let evals = evals::tally(&app.services.db, caller.org.id).await?;
+    let uptime_seconds = app.services.started.elapsed().as_secs();
     Ok(match wants {
         Wants::Json => Answer::Json(summed(&usage, &all, evals, uptime_seconds)),
         Wants::Prometheus | Wants::OpenMetrics => {

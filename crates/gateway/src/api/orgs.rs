@@ -68,7 +68,7 @@ async fn create(
     }
     let slug = request.slug.unwrap_or_else(|| invented_slug(&app, &request.name));
     let org = new_org(&app, slug, Some(request.name))?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     orgs::insert(&mut tx, &org).await.map_err(taken("this slug is taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
     tx.commit().await?;
@@ -88,15 +88,17 @@ async fn list(
 ) -> Outcome<Json<OrgList>> {
     let page = params.page()?;
     let found = match &caller.who {
-        Who::User { id, .. } => orgs::page_of_user(&app.db, *id, &page).await?,
-        Who::Key(_) | Who::Org => orgs::page_of_one(&app.db, caller.org.id, caller.role, &page).await?,
+        Who::User { id, .. } => orgs::page_of_user(&app.services.db, *id, &page).await?,
+        Who::Key(_) | Who::Org => {
+            orgs::page_of_one(&app.services.db, caller.org.id, caller.role, &page).await?
+        }
     };
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(OrgList { orgs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<OrgView>> {
-    let org = orgs::find(&app.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
+    let org = orgs::find(&app.services.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json((org, caller.role).into()))
 }
 
@@ -127,7 +129,7 @@ async fn update(
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
     if change.plan.is_some() {
-        if app.config.plan_changes == PlanChanges::Operator {
+        if app.services.config.plan_changes == PlanChanges::Operator {
             return Err(Problem::forbidden("plans are set by the operator of this service"));
         }
         if caller.role < Role::Owner {
@@ -135,7 +137,7 @@ async fn update(
         }
     }
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !orgs::lock(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
@@ -162,14 +164,14 @@ fn changed(mut settings: OrgSettings, change: &SettingsChange) -> Outcome<OrgSet
 
 async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Deleted>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
     let told = nodes::tell(&mut tx, Change::AllOf(org)).await?;
     tx.commit().await?;
     told.committed(&app);
-    app.cache.purge(org, Scope::All).await;
+    app.proxy.cache.purge(org, Scope::All).await;
     // Exports are kept with the log rows. Should this fail, their next delivery finds the organization gone.
     if let Err(error) = delete_exports(&app, org).await {
         tracing::debug!(%error, "exports of a deleted organization stay until later");
@@ -178,7 +180,7 @@ async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Delete
 }
 
 async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {
-    let mut tx = app.logs.begin().await?;
+    let mut tx = app.services.logs.begin().await?;
     exports::delete_all_of(&mut tx, org).await?;
     let told = nodes::tell(&mut tx, Change::Exports).await?;
     tx.commit().await?;

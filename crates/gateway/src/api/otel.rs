@@ -67,7 +67,7 @@ impl FromRequest<Arc<App>> for Traces {
         let encoding = Encoding::of(request.headers())
             .ok_or_else(|| Problem::bad_request(format!("Content-Type must be {PROTOBUF} or {JSON}")))?;
         let packed = is_packed(request.headers())?;
-        let limit = app.config.max_body_bytes;
+        let limit = app.services.config.max_body_bytes;
         let body = read_body(request, limit).await?;
         // A large batch takes a while to read; nobody else on this thread should wait for it.
         let read = tokio::task::spawn_blocking(move || {
@@ -177,14 +177,14 @@ async fn receive(
     Traces { encoding, request }: Traces,
 ) -> Outcome<Taken> {
     // A spool that is full would shed rows, and the sender can keep them for longer.
-    if !app.spool.is_healthy() {
+    if !app.proxy.spool.is_healthy() {
         return Err(Problem::unavailable());
     }
     let identity = Identity::clone(&caller);
     let written = tokio::task::spawn_blocking(move || {
         let arrived = arrive::rows(&request, &sender(&app, &identity));
         for row in arrived.rows {
-            app.spool.append(app.config.workers, row);
+            app.proxy.spool.append(app.services.config.workers, row);
         }
         (arrived.rejected, arrived.reason)
     });
@@ -195,9 +195,9 @@ async fn receive(
 }
 
 fn sender<'a>(app: &'a App, caller: &Identity) -> Sender<'a> {
-    let now = app.clock.now();
-    let kept_days = caller.org.settings.log_retention_days.unwrap_or(app.config.log_retention_days);
-    let keeps_bodies = app.config.log_bodies && caller.org.settings.log_bodies;
+    let now = app.services.clock.now();
+    let kept_days = caller.org.settings.log_retention_days.unwrap_or(app.services.config.log_retention_days);
+    let keeps_bodies = app.services.config.log_bodies && caller.org.settings.log_bodies;
     let (key_id, app_id, team_id, user) = match &caller.who {
         Who::Key(key) => (Some(key.id), key.app_id, key.team_id, None),
         Who::User { id, .. } => (None, None, None, Some(id.to_string())),
@@ -212,6 +212,6 @@ fn sender<'a>(app: &'a App, caller: &Identity) -> Sender<'a> {
         body_limit: keeps_bodies.then_some(BODY_LIMIT),
         now,
         oldest: now.plus(-i64::from(kept_days) * DAY),
-        prices: &app.prices,
+        prices: &app.proxy.prices,
     }
 }

@@ -144,7 +144,7 @@ async fn list(
     let namespace = params.namespace.as_deref();
     namespace.map_or(Ok(()), check_name).map_err(|why| Problem::field("namespace", why))?;
     let page = page::PageParams::of(params.limit, params.cursor).page()?;
-    let found = prompts::list(&app.db, caller.org.id, params.namespace.as_deref(), &page).await?;
+    let found = prompts::list(&app.services.db, caller.org.id, params.namespace.as_deref(), &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     let prompts = found.rows.into_iter().map(TryInto::try_into).collect::<Outcome<_>>()?;
     Ok(Json(PromptList { prompts, next_cursor }))
@@ -177,7 +177,7 @@ async fn get(
 ) -> Outcome<Json<PromptView>> {
     let version = params.checked()?;
     let name = Name { namespace: &namespace, slug: &slug };
-    let found = prompts::find(&app.db, caller.org.id, name, version).await?;
+    let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
@@ -189,7 +189,7 @@ async fn version(
     At(Version(version)): At<Version>,
 ) -> Outcome<Json<PromptView>> {
     let name = Name { namespace: &namespace, slug: &slug };
-    let found = prompts::find(&app.db, caller.org.id, name, Some(version)).await?;
+    let found = prompts::find(&app.services.db, caller.org.id, name, Some(version)).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
@@ -223,7 +223,7 @@ async fn delete(
     At(Namespace(namespace)): At<Namespace>,
     At(Slug(slug)): At<Slug>,
 ) -> Outcome<Json<Deleted>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let name = Name { namespace: &namespace, slug: &slug };
     if !prompts::delete(&mut tx, caller.org.id, name).await? {
         return Err(Problem::not_found());
@@ -250,9 +250,9 @@ async fn versions(
 ) -> Outcome<Json<VersionList>> {
     let page = params.numbered()?;
     let name = Name { namespace: &namespace, slug: &slug };
-    let found = prompts::versions(&app.db, caller.org.id, name, &page).await?;
+    let found = prompts::versions(&app.services.db, caller.org.id, name, &page).await?;
     // A prompt has a version at least, so the first page of none is that of no prompt.
-    if found.rows.is_empty() && prompts::find(&app.db, caller.org.id, name, None).await?.is_none() {
+    if found.rows.is_empty() && prompts::find(&app.services.db, caller.org.id, name, None).await?.is_none() {
         return Err(Problem::not_found());
     }
     let next_cursor = page::encode(found.next.as_deref());

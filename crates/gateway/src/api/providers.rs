@@ -125,7 +125,7 @@ async fn list(
     caller: InOrg<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<ProviderList>> {
-    let found = providers::page(&app.db, caller.org.id, &params.page()?).await?;
+    let found = providers::page(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(ProviderList { providers: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -153,7 +153,7 @@ async fn create(
 ) -> Outcome<Created<ProviderView>> {
     check_provider_name(&request.name).map_err(|why| Problem::field("name", why))?;
     let kind = checked_kind(&request.name, request.kind)?;
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let mut provider = Provider {
         base_url: None,
         api_key: None,
@@ -173,7 +173,7 @@ async fn create(
         models: request.models,
     };
     apply(&app, caller.org.id, &mut provider, change)?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     providers::insert(&mut tx, caller.org.id, &provider)
         .await
         .map_err(taken("this organization has a provider of that name already; change it with PUT"))?;
@@ -205,11 +205,11 @@ async fn update(
     Body(change): Body<ProviderChange>,
 ) -> Outcome<Json<ProviderView>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let mut provider =
         providers::find_for_change(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
     apply(&app, org, &mut provider, change)?;
-    provider.updated_at = app.clock.now();
+    provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
     let told = nodes::tell(&mut tx, Change::Org(org)).await?;
     tx.commit().await?;
@@ -223,7 +223,7 @@ async fn delete(
     At(ProviderName(name)): At<ProviderName>,
 ) -> Outcome<Json<Deleted>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !providers::delete(&mut tx, org, &name).await? {
         return Err(Problem::not_found());
     }
@@ -247,7 +247,7 @@ async fn test(
     caller: InOrg<Admin>,
     At(ProviderName(name)): At<ProviderName>,
 ) -> Outcome<Json<ProviderTest>> {
-    let target = caller.org.providers.get(&name).or_else(|| app.providers.get(name.as_str()));
+    let target = caller.org.providers.get(&name).or_else(|| app.proxy.providers.get(name.as_str()));
     let target = target.ok_or_else(Problem::not_found)?;
     let began = std::time::Instant::now();
     let probed = upstream::probe(&app, target).await;
@@ -262,7 +262,7 @@ async fn test(
 
 fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> Outcome<()> {
     let seal = |column: &str, secret: &str| {
-        app.vault.seal(&sealed_place(org, &provider.name, column), secret).map_err(Problem::internal)
+        app.services.vault.seal(&sealed_place(org, &provider.name, column), secret).map_err(Problem::internal)
     };
     if let Some(base_url) = change.base_url {
         provider.base_url = base_url.map(|url| checked_url("base_url", &url)).transpose()?;

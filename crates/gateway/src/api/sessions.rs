@@ -95,7 +95,7 @@ async fn list(
     let page = page::numbered(params.limit, params.cursor.as_deref())?;
     let filter =
         SessionFilter { user: params.user, provider: params.provider, from: params.from, to: params.to };
-    let found = logs::list_sessions(&app.logs, caller.org.id, &filter, &page).await?;
+    let found = logs::list_sessions(&app.services.logs, caller.org.id, &filter, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(SessionList { sessions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -150,9 +150,9 @@ async fn get(
 }
 
 async fn with_rows(app: &App, org: OrgId, id: &str) -> Outcome<(Session, Vec<logs::Entry>)> {
-    let session = logs::find_session(&app.logs, org, id).await?.ok_or_else(Problem::not_found)?;
+    let session = logs::find_session(&app.services.logs, org, id).await?.ok_or_else(Problem::not_found)?;
     let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
-    let rows = logs::list_after(&app.logs, org, &filter, MOST_REQUESTS).await?;
+    let rows = logs::list_after(&app.services.logs, org, &filter, MOST_REQUESTS).await?;
     Ok((session, rows))
 }
 

@@ -68,7 +68,7 @@ async fn list(
     caller: InOrg<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<TeamList>> {
-    let found = teams::list(&app.db, caller.org.id, &params.page()?).await?;
+    let found = teams::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(TeamList { teams: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -85,9 +85,9 @@ async fn create(
     Body(request): Body<NewTeam>,
 ) -> Outcome<Created<TeamView>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
-    let (org, id) = (caller.org.id, app.new_id());
-    let mut tx = app.db.begin().await?;
-    teams::insert(&mut tx, org, id, &request.name, app.clock.now()).await?;
+    let (org, id) = (caller.org.id, app.services.ids.new_id());
+    let mut tx = app.services.db.begin().await?;
+    teams::insert(&mut tx, org, id, &request.name, app.services.clock.now()).await?;
     set_members(&mut tx, org, id, request.member_ids.as_deref()).await?;
     tx.commit().await?;
     stored(&app, org, id).await.map(Created)
@@ -110,7 +110,7 @@ async fn update(
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !teams::rename(&mut tx, org, id, change.name.as_deref()).await? {
         return Err(Problem::not_found());
     }
@@ -121,7 +121,7 @@ async fn update(
 
 async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<TeamId>) -> Outcome<Json<Deleted>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !teams::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
@@ -146,5 +146,5 @@ async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId
 }
 
 async fn stored(app: &App, org: OrgId, id: TeamId) -> Outcome<TeamView> {
-    teams::find(&app.db, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
+    teams::find(&app.services.db, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
 }

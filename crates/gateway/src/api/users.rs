@@ -55,12 +55,13 @@ async fn summary(
     At(AnyUser(user)): At<AnyUser>,
 ) -> Outcome<Json<UserSummary>> {
     let org = caller.org.id;
-    let seen = logs::user_seen(&app.logs, org, &user).await?;
-    if seen.is_none() && !names(&app.db, org, Named::Members).await?.contains_key(&user) {
+    let seen = logs::user_seen(&app.services.logs, org, &user).await?;
+    if seen.is_none() && !names(&app.services.db, org, Named::Members).await?.contains_key(&user) {
         return Err(Problem::not_found());
     }
     let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
-    let mut models = logs::usage(&app.logs, org, &filter, Span::ever(), None, Some(Group::Model)).await?;
+    let mut models =
+        logs::usage(&app.services.logs, org, &filter, Span::ever(), None, Some(Group::Model)).await?;
     let mut all = gateway_core::totals::Totals::default();
     for usage in &models {
         all.add(&usage.totals);

@@ -188,8 +188,8 @@ impl Access {
     async fn org(&self, app: &App, id: OrgId) -> Result<Option<Arc<OrgFacts>>, StoreError> {
         self.orgs
             .get(&id, || async {
-                let Some(org) = orgs::find(&app.db, id).await? else { return Ok(None) };
-                let stored = providers::list(&app.db, id).await?;
+                let Some(org) = orgs::find(&app.services.db, id).await? else { return Ok(None) };
+                let stored = providers::list(&app.services.db, id).await?;
                 let providers = stored.iter().filter_map(|stored| own_provider(app, id, stored)).collect();
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
                 let budgets = budgets::load(app, id).await?;
@@ -223,7 +223,7 @@ impl Access {
 fn own_provider(app: &App, org: OrgId, stored: &providers::Provider) -> Option<(String, Arc<Target>)> {
     let open = |column: &str, sealed: &Option<String>| {
         let sealed = sealed.as_deref()?;
-        let opened = app.vault.open(&sealed_place(org, &stored.name, column), sealed);
+        let opened = app.services.vault.open(&sealed_place(org, &stored.name, column), sealed);
         opened
             .inspect_err(
                 |error| tracing::error!(%error, %org, provider = stored.name, "a credential is lost"),
@@ -237,7 +237,7 @@ fn own_provider(app: &App, org: OrgId, stored: &providers::Provider) -> Option<(
         Some(Credential::new(&key.label, key.weight, secret))
     });
     let credentials = one.into_iter().chain(more).collect();
-    let target = target::of_org(&app.providers, stored, credentials, headers.as_ref())?;
+    let target = target::of_org(&app.proxy.providers, stored, credentials, headers.as_ref())?;
     Some((stored.name.clone(), Arc::new(target)))
 }
 
@@ -254,14 +254,14 @@ pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identit
     }
     // Only the main runtime talks to the database.
     let (app, headers) = (Arc::clone(app), headers.clone());
-    let runtime = app.runtime.clone();
+    let runtime = app.services.tasks.runtime.clone();
     let identified = runtime.spawn(async move { identify(&app, &headers).await });
     identified.await.map_err(|_| Denied::Unavailable)?
 }
 
 /// Counts one more request of this caller against the limit of its plan.
 pub async fn count(app: &App, identity: &mut Identity) -> Outcome<()> {
-    let limit = app.config.rate_limits.of(identity.org.plan);
+    let limit = app.services.config.rate_limits.of(identity.org.plan);
     if limit == 0 {
         return Ok(());
     }
@@ -274,11 +274,11 @@ pub async fn count(app: &App, identity: &mut Identity) -> Outcome<()> {
     let counter = if let Who::Key(key) = &identity.who {
         &key.counter
     } else {
-        held = app.access.counters.of(id);
+        held = app.proxy.access.counters.of(id);
         &held
     };
-    let counted = counter.add(app.clock.now());
-    let used = match app.db.dialect() {
+    let counted = counter.add(app.services.clock.now());
+    let used = match app.services.db.dialect() {
         Dialect::Sqlite => counted.used,
         Dialect::Postgres => nodes::limits::total(app, id, counter, counted, limit).await,
     };
@@ -288,12 +288,12 @@ pub async fn count(app: &App, identity: &mut Identity) -> Outcome<()> {
         return Ok(());
     }
     let why = "too many requests in this minute; see Retry-After";
-    Err(Problem::rate_limited(verdict, app.clock.now(), why))
+    Err(Problem::rate_limited(verdict, app.services.clock.now(), why))
 }
 
 /// The organization itself as a caller; none when it is gone.
 pub async fn for_org(app: &App, org: OrgId) -> Result<Option<Identity>, StoreError> {
-    let org = app.access.org(app, org).await?;
+    let org = app.proxy.access.org(app, org).await?;
     Ok(org.map(|org| Identity { org, role: Role::Member, who: Who::Org, rate: None }))
 }
 
@@ -305,8 +305,8 @@ pub async fn still_good(app: &Arc<App>, headers: &HeaderMap) -> bool {
 /// A key that is in memory with its organization: answered without waiting for anything.
 fn known_by_key(app: &App, headers: &HeaderMap) -> Option<Identity> {
     let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;
-    let key = app.access.keys.known(&hash)?;
-    let org = app.access.orgs.known(&key.org_id)?;
+    let key = app.proxy.access.keys.known(&hash)?;
+    let org = app.proxy.access.orgs.known(&key.org_id)?;
     by_facts(app, key, org).ok()
 }
 
@@ -326,13 +326,14 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, Denied> {
 
 async fn by_key(app: &App, raw: &str) -> Result<Identity, Denied> {
     let hash = hash_key(raw).ok_or(Denied::Invalid)?;
-    let key = app.access.key(&app.db, hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
-    let org = app.access.org(app, key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let key =
+        app.proxy.access.key(&app.services.db, hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+    let org = app.proxy.access.org(app, key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
     by_facts(app, key, org)
 }
 
 fn by_facts(app: &App, key: Arc<KeyFacts>, org: Arc<OrgFacts>) -> Result<Identity, Denied> {
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     if key.expires_at.is_some_and(|end| now >= end) {
         return Err(Denied::Invalid);
     }
@@ -343,16 +344,17 @@ fn by_facts(app: &App, key: Arc<KeyFacts>, org: Arc<OrgFacts>) -> Result<Identit
 }
 
 async fn by_token(app: &App, token: &str) -> Result<Identity, Denied> {
-    let claims = app.tokens.read(token, app.clock.now()).ok_or(Denied::Invalid)?;
+    let claims = app.tokens.read(token, app.services.clock.now()).ok_or(Denied::Invalid)?;
     let Claims { sub, org, jti, .. } = claims;
-    let access = &app.access;
-    let revoked =
-        access.tokens.get(&jti, || async { accounts::token_is_revoked(&app.db, jti).await.map(Some) });
+    let access = &app.proxy.access;
+    let revoked = access
+        .tokens
+        .get(&jti, || async { accounts::token_is_revoked(&app.services.db, jti).await.map(Some) });
     if revoked.await.map_err(unavailable)?.is_some_and(|revoked| *revoked) {
         return Err(Denied::Invalid);
     }
     let member = (org, sub);
-    let role = access.members.get(&member, || accounts::role_of(&app.db, org, sub));
+    let role = access.members.get(&member, || accounts::role_of(&app.services.db, org, sub));
     let role = *role.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
     let org = access.org(app, org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
     let who = Who::User { id: sub, token: jti, expires_at: claims.expires_at() };

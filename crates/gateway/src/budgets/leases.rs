@@ -22,7 +22,7 @@ type Answer = Result<Option<Reservation>, Box<Refused>>;
 
 /// Holds what a call may cost, in every budget that covers the spender or in none. None when no budget does.
 pub async fn hold(app: &Arc<App>, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Answer {
-    match org.reserve(spender, amount, app.clock.now()) {
+    match org.reserve(spender, amount, app.services.clock.now()) {
         Ok(held) => return Ok(held),
         Err(Denied::Refused(refused)) => return Err(refused),
         Err(Denied::Short) => {}
@@ -31,7 +31,7 @@ pub async fn hold(app: &Arc<App>, org: &Arc<OrgBudgets>, spender: Spender, amoun
     let (own_app, own_org) = (Arc::clone(app), Arc::clone(org));
     let asking =
         async move { tokio::time::timeout(PATIENCE, ask(&own_app, &own_org, spender, amount)).await };
-    let why = match app.runtime.spawn(asking).await {
+    let why = match app.services.tasks.runtime.spawn(asking).await {
         Ok(Ok(Ok(answer))) => return answer,
         Ok(Ok(Err(error))) => error.to_string(),
         Ok(Err(_)) => "the store does not answer".to_owned(),
@@ -40,15 +40,15 @@ pub async fn hold(app: &Arc<App>, org: &Arc<OrgBudgets>, spender: Spender, amoun
     tracing::debug!(why, "money of a budget could not be leased");
     let nodes = app.nodes.alive();
     org.goes_alone(nodes);
-    org.reserve_alone(spender, amount, nodes, app.clock.now())
+    org.reserve_alone(spender, amount, nodes, app.services.clock.now())
 }
 
 async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Result<Answer, StoreError> {
     let readings = org.readings();
-    let _turn = app.budgets.gate.lock().await;
+    let _turn = app.proxy.budgets.gate.lock().await;
     for _ in 0..TRIES {
         // Whoever was before us may have leased enough for both, or learned that there is nothing left.
-        match org.reserve(spender, amount, app.clock.now()) {
+        match org.reserve(spender, amount, app.services.clock.now()) {
             Ok(held) => return Ok(Ok(held)),
             Err(Denied::Refused(refused)) => return Ok(Err(refused)),
             Err(Denied::Short) => {}
@@ -57,10 +57,10 @@ async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) ->
             return Ok(Err(refused));
         }
         org.begins_reading();
-        let mut tx = app.db.begin().await?;
+        let mut tx = app.services.db.begin().await?;
         let others = leases::of_others(&mut tx, org.id(), &app.nodes.name).await?;
         let read = read(app, org.id()).await?;
-        let now = app.clock.now();
+        let now = app.services.clock.now();
         org.replace(read, now);
         match org.plan(spender, amount, &others, app.nodes.alive(), now) {
             Ok(planned) => {
@@ -86,14 +86,14 @@ async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) ->
 
 /// Tells the store of leases that became less, or more than it knows.
 pub async fn note(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
-    if !org.has_to_note(app.clock.now()) {
+    if !org.has_to_note(app.services.clock.now()) {
         return Ok(());
     }
     // Not while one is asked for, whose answer would be overwritten.
-    let _turn = app.budgets.gate.lock().await;
-    let leases = org.to_note(app.clock.now());
+    let _turn = app.proxy.budgets.gate.lock().await;
+    let leases = org.to_note(app.services.clock.now());
     let noted = async {
-        let mut tx = app.db.begin().await?;
+        let mut tx = app.services.db.begin().await?;
         leases::write(&mut tx, &app.nodes.name, &leases).await?;
         tx.commit().await
     };

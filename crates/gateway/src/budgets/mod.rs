@@ -91,43 +91,51 @@ impl Budgets {
 
 /// Writes rows to the store, and counts what they cost.
 pub async fn write(app: &Arc<App>, logs: &Db, rows: &Arc<Vec<LogRow>>) -> Result<(), StoreError> {
-    let _turn = app.budgets.gate.lock().await;
+    let _turn = app.proxy.budgets.gate.lock().await;
     let fresh = logs::write_batch(logs, rows).await?;
-    if app.budgets.is_empty() {
+    if app.proxy.budgets.is_empty() {
         return Ok(());
     }
     // Requests wait for the locks that this takes, and a thread that steps back may be kept from giving one back.
     let (this, rows) = (Arc::clone(app), Arc::clone(rows));
-    let counted = app.runtime.spawn_blocking(move || this.budgets.stored(&rows, &fresh, this.clock.now()));
+    let counted = app
+        .services
+        .tasks
+        .runtime
+        .spawn_blocking(move || this.proxy.budgets.stored(&rows, &fresh, this.services.clock.now()));
     counted.await.map_err(|error| StoreError::Other(error.to_string()))
 }
 
 /// Reads the organization's budgets and what was spent from the store. None when it has no budgets.
 pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, StoreError> {
-    if app.budgets.known(org).is_none() && !store::any(&app.db, org).await? {
+    if app.proxy.budgets.known(org).is_none() && !store::any(&app.services.db, org).await? {
         return Ok(None);
     }
-    let readings = app.budgets.known(org).map_or(0, |known| known.readings());
-    let _turn = app.budgets.gate.lock().await;
-    let known = app.budgets.entry(org, app.logs.dialect() == Dialect::Postgres);
+    let readings = app.proxy.budgets.known(org).map_or(0, |known| known.readings());
+    let _turn = app.proxy.budgets.gate.lock().await;
+    let known = app.proxy.budgets.entry(org, app.services.logs.dialect() == Dialect::Postgres);
     // Many who come at once read once.
     if !known.was_read_after(readings) {
         known.begins_reading();
-        known.replace(read(app, org).await?, app.clock.now());
+        known.replace(read(app, org).await?, app.services.clock.now());
     }
     Ok((!known.is_empty()).then_some(known))
 }
 
 async fn read(app: &App, org: OrgId) -> Result<Read, StoreError> {
-    let budgets = store::all(&app.db, org).await?;
-    let now = app.clock.now();
+    let budgets = store::all(&app.services.db, org).await?;
+    let now = app.services.clock.now();
     let starts = budgets.iter().map(|budget| budget.period.start_of(now)).min().unwrap_or(now);
     let has_whole = budgets.iter().any(|budget| matches!(budget.scope, Scope::Org(_)));
-    let whole = if has_whole { logs::spend_of_all(&app.logs, org, starts).await? } else { Vec::new() };
+    let whole =
+        if has_whole { logs::spend_of_all(&app.services.logs, org, starts).await? } else { Vec::new() };
     let ids = ids(&budgets);
-    let parts =
-        if ids.is_empty() { Vec::new() } else { logs::spend_of(&app.logs, org, starts, &ids).await? };
-    let told = store::notices(&app.db, org, starts).await?;
+    let parts = if ids.is_empty() {
+        Vec::new()
+    } else {
+        logs::spend_of(&app.services.logs, org, starts, &ids).await?
+    };
+    let told = store::notices(&app.services.db, org, starts).await?;
     Ok(Read { budgets, whole, parts, told })
 }
 
@@ -147,14 +155,14 @@ pub async fn run(app: Arc<App>) {
     loop {
         let bell = async {
             tokio::select! {
-                () = app.budgets.bell.notified() => {}
-                () = app.drained() => {}
+                () = app.proxy.budgets.bell.notified() => {}
+                () = app.services.tasks.drained() => {}
             }
         };
         let _ = tokio::time::timeout(TICK, bell).await;
         // After a crash a limit may have been reached that nobody was told of.
         is_loaded = is_loaded || load_all(&app).await.is_ok();
-        for org in app.budgets.all() {
+        for org in app.proxy.budgets.all() {
             if let Err(error) = tell(&app, &org).await {
                 tracing::debug!(%error, "a budget's event waits");
             }
@@ -167,34 +175,34 @@ pub async fn run(app: Arc<App>) {
                 tracing::debug!(%error, "spending could not be read");
             }
         }
-        app.budgets.prune();
-        if app.is_drained() {
+        app.proxy.budgets.prune();
+        if app.services.tasks.is_drained() {
             return;
         }
     }
 }
 
 async fn load_all(app: &App) -> Result<(), StoreError> {
-    for org in store::orgs(&app.db).await? {
+    for org in store::orgs(&app.services.db).await? {
         load(app, org).await?;
     }
     Ok(())
 }
 
 fn is_due(app: &App, org: &OrgBudgets) -> bool {
-    let (read, used, stored) = org.ages(app.clock.now());
-    let shared = app.logs.dialect() == Dialect::Postgres;
+    let (read, used, stored) = org.ages(app.services.clock.now());
+    let shared = app.services.logs.dialect() == Dialect::Postgres;
     let every = if used < BUSY_FOR_MS { BUSY_MS } else { IDLE_MS };
     stored >= MANY_STORED || (shared && read >= every)
 }
 
 /// Writes the events of limits that were reached, each once in a period.
 async fn tell(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
-    let due = org.due(app.clock.now());
+    let due = org.due(app.services.clock.now());
     if due.is_empty() {
         return Ok(());
     }
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     for Due { budget, starts_at, kind, limit, spent } in &due {
         let notice = Notice { budget: budget.id, starts_at: *starts_at, kind: *kind };
         if !store::note(&mut tx, org.id(), &notice, budget.period.as_str()).await? {
@@ -211,7 +219,8 @@ async fn tell(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
             Kind::Warning => Event::BudgetWarning(facts),
             Kind::Exceeded => Event::BudgetExceeded(facts),
         };
-        events::record(&mut tx, org.id(), app.new_id(), &event, app.clock.now()).await?;
+        events::record(&mut tx, org.id(), app.services.ids.new_id(), &event, app.services.clock.now())
+            .await?;
     }
     tx.commit().await?;
     org.told(&due);

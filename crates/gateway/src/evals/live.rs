@@ -47,7 +47,7 @@ impl LiveEvals {
             return Ok(known);
         }
         let mut by_org: HashMap<OrgId, Vec<Live>> = HashMap::new();
-        for live in evals::live(&app.db).await? {
+        for live in evals::live(&app.services.db).await? {
             by_org.entry(live.org_id).or_default().push(live);
         }
         let loaded = Arc::new(by_org);
@@ -78,14 +78,14 @@ pub async fn sample(app: &App, rows: &[LogRow]) -> Result<(), StoreError> {
         }
     }
     for (org, by_eval) in drawn {
-        let waiting = store::count(&app.db, JudgeLive::NAME).await?;
+        let waiting = store::count(&app.services.db, JudgeLive::NAME).await?;
         if waiting >= MOST_JOBS {
             let shed: usize = by_eval.values().map(Vec::len).sum();
             app.live_evals.shed.fetch_add(shed as u64, Ordering::Relaxed);
             tracing::warn!(%org, rows = shed, "too many evals of live traffic wait; these rows are not judged");
             continue;
         }
-        let mut tx = app.db.begin().await?;
+        let mut tx = app.services.db.begin().await?;
         let mut last = None;
         for (eval, log_ids) in by_eval {
             for log_ids in log_ids.chunks(ROWS_PER_JOB) {

@@ -88,7 +88,7 @@ pub async fn judge(
 
 /// Provider and model of an embedding: its own, or those of the settings.
 fn embedder<'a>(app: &'a App, embedding: &'a Embedding) -> (&'a str, &'a str) {
-    let settings = &app.config.judge;
+    let settings = &app.services.config.judge;
     match (&embedding.provider, &embedding.model) {
         (Some(provider), model) => (provider, model.as_deref().unwrap_or_default()),
         (None, Some(model)) => (&settings.embed_provider, model),
@@ -109,7 +109,7 @@ async fn embed(
     };
     let (provider, model) = embedder(app, embedding);
     if provider == BUILTIN {
-        let dims = usize::try_from(app.config.judge.embed_dims).unwrap_or(256);
+        let dims = usize::try_from(app.services.config.judge.embed_dims).unwrap_or(256);
         let [a, b] = texts.map(|text| hash_v1(text, dims));
         return Ok(embedding.verdict(&a, &b));
     }

@@ -44,27 +44,29 @@ const SWEEP_EVERY: i64 = 10 * MINUTE;
 
 /// Runs until the service stops, then waits for the batches that are under way.
 pub async fn run(app: Arc<App>) {
-    if app.quiet_logs.dialect() == Dialect::Sqlite
-        && let Err(error) = exports::release_all(&app.quiet_logs).await
+    if app.services.logs_low_priority.dialect() == Dialect::Sqlite
+        && let Err(error) = exports::release_all(&app.services.logs_low_priority).await
     {
         tracing::debug!(%error, "exports of the run before wait for their lease to end");
     }
-    let lease = app.new_id::<uuid::Uuid>().to_string();
+    let lease = app.services.ids.new_id::<uuid::Uuid>().to_string();
     let makers = Arc::new(Semaphore::new(MAKERS));
     let mut served = JoinSet::new();
     let mut under_way = HashMap::new();
-    let mut next_sweep = app.clock.now();
-    while !app.is_stopping() {
-        let due = exports::due(&app.quiet_logs, &lease, app.clock.now()).await.unwrap_or_default();
+    let mut next_sweep = app.services.clock.now();
+    while !app.services.tasks.is_stopping() {
+        let due = exports::due(&app.services.logs_low_priority, &lease, app.services.clock.now())
+            .await
+            .unwrap_or_default();
         for (org, id) in due {
             if has_room(&under_way, org, id) {
                 under_way.insert(id, org);
                 served.spawn(serve(Arc::clone(&app), id, lease.clone(), Arc::clone(&makers)));
             }
         }
-        let now = app.clock.now();
+        let now = app.services.clock.now();
         if now >= next_sweep {
-            let _ = exports::sweep(&app.quiet_logs).await;
+            let _ = exports::sweep(&app.services.logs_low_priority).await;
             next_sweep = now.plus(SWEEP_EVERY);
         }
         let pause = tokio::time::sleep(TICK);
@@ -72,7 +74,7 @@ pub async fn run(app: Arc<App>) {
         loop {
             let done = tokio::select! {
                 () = &mut pause => break,
-                () = app.stopping() => break,
+                () = app.services.tasks.stopping() => break,
                 Some(done) = served.join_next() => done,
             };
             if let Ok(id) = done {
@@ -96,7 +98,7 @@ fn has_room(under_way: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> b
 async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore>) -> ExportId {
     let node = Node { app: &app, lease: &lease, makers: &makers };
     let mut width = 1;
-    while !app.is_stopping() {
+    while !app.services.tasks.is_stopping() {
         match node.deliver(id, width).await {
             Ok(Some(next)) => width = next,
             Ok(None) => break,
@@ -106,7 +108,7 @@ async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore
             }
         }
     }
-    if let Err(error) = exports::release(&app.quiet_logs, id, &lease).await {
+    if let Err(error) = exports::release(&app.services.logs_low_priority, id, &lease).await {
         tracing::debug!(%error, export = %id, "an export is another's once its lease has ended");
     }
     id
@@ -139,23 +141,30 @@ struct Delivered {
 impl Node<'_> {
     /// Delivers up to `width` batches at once. Answers how many the next time, when more is waiting and can be sent now.
     async fn deliver(&self, id: ExportId, width: usize) -> Result<Option<usize>, StoreError> {
-        let (app, now) = (self.app, self.app.clock.now());
-        let Some(turn) = exports::claim(&app.quiet_logs, id, self.lease, now, now.plus(LEASE)).await? else {
+        let (app, now) = (self.app, self.app.services.clock.now());
+        let Some(turn) =
+            exports::claim(&app.services.logs_low_priority, id, self.lease, now, now.plus(LEASE)).await?
+        else {
             return Ok(None);
         };
-        let Some(org) = orgs::find(&app.db, turn.export.org_id).await? else {
-            let mut tx = app.quiet_logs.begin().await?;
+        let Some(org) = orgs::find(&app.services.db, turn.export.org_id).await? else {
+            let mut tx = app.services.logs_low_priority.begin().await?;
             exports::delete_all_of(&mut tx, turn.export.org_id).await?;
             tx.commit().await?;
             return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
-            exports::discard_waiting(&app.quiet_logs, id, "the plan does not include exports").await?;
+            exports::discard_waiting(
+                &app.services.logs_low_priority,
+                id,
+                "the plan does not include exports",
+            )
+            .await?;
             return Ok(None);
         }
         let most = turn.batch * i64::try_from(width).unwrap_or(1);
-        let waiting = exports::waiting(&app.quiet_logs, id, most).await?;
-        let content = org.settings.log_bodies && app.config.log_bodies;
+        let waiting = exports::waiting(&app.services.logs_low_priority, id, most).await?;
+        let content = org.settings.log_bodies && app.services.config.log_bodies;
         let task = Task { export: Arc::new(turn.export.clone()), turn, content };
         let mut is_more = count(waiting.len()) >= most;
         let mut batches = cut(&task, waiting);
@@ -204,7 +213,7 @@ impl Node<'_> {
 
     /// The rows as far as they are still there, and the verdicts whose rows are.
     async fn read(&self, task: &Task, taken: &[Owed]) -> Result<Contents, StoreError> {
-        let (logs, org) = (&self.app.quiet_logs, task.export.org_id);
+        let (logs, org) = (&self.app.services.logs_low_priority, task.export.org_id);
         let ids = rows_of(taken);
         let rows = logs::of_ids(logs, org, &ids, task.content).await?;
         let judged: Vec<i64> =
@@ -246,7 +255,13 @@ impl Node<'_> {
             }
             Some(sent) => return Ok(Some((sent, taken.len()))),
         }
-        exports::progressed(&self.app.quiet_logs, id, &progress, self.app.clock.now()).await?;
+        exports::progressed(
+            &self.app.services.logs_low_priority,
+            id,
+            &progress,
+            self.app.services.clock.now(),
+        )
+        .await?;
         Ok(None)
     }
 
@@ -256,9 +271,16 @@ impl Node<'_> {
         let too_large = sent.status == Some(413);
         let wait = if too_large { 0 } else { wait_after(tries + 1, sent.retry_after_ms, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
-        let retry_at = self.app.clock.now().plus(wait);
-        exports::failed(&self.app.quiet_logs, export.id, self.lease, &said(sent), retry_at, next_batch)
-            .await?;
+        let retry_at = self.app.services.clock.now().plus(wait);
+        exports::failed(
+            &self.app.services.logs_low_priority,
+            export.id,
+            self.lease,
+            &said(sent),
+            retry_at,
+            next_batch,
+        )
+        .await?;
         Ok(too_large)
     }
 }
@@ -303,7 +325,7 @@ async fn changed(app: &App, id: ExportId, revision: i64) {
     loop {
         // Changes are told; should word of one be missed, it is found.
         let _ = tokio::time::timeout(LOOK_EVERY, here.changed()).await;
-        match exports::revision(&app.quiet_logs, id).await {
+        match exports::revision(&app.services.logs_low_priority, id).await {
             Ok(Some(found)) if found == revision => {}
             Ok(_) => return,
             Err(error) => tracing::debug!(%error, "a delivery goes on unwatched"),

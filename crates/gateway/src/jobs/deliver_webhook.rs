@@ -36,18 +36,18 @@ const SWEEP_EVERY: i64 = 10 * MINUTE;
 
 /// Runs until the service stops, then waits for the attempts that are under way.
 pub async fn run(app: Arc<App>) {
-    if app.db.dialect() == Dialect::Sqlite
-        && let Err(error) = deliveries::release_all(&app.db).await
+    if app.services.db.dialect() == Dialect::Sqlite
+        && let Err(error) = deliveries::release_all(&app.services.db).await
     {
         tracing::debug!(%error, "deliveries of the run before wait for their lease to end");
     }
     let mut node = Node { app: Arc::clone(&app), attempts: JoinSet::new(), busy: Busy::default(), turn: 0 };
-    let mut next_sweep = app.clock.now();
-    while !app.is_stopping() {
+    let mut next_sweep = app.services.clock.now();
+    while !app.services.tasks.is_stopping() {
         if let Err(error) = node.look().await {
             tracing::debug!(%error, "webhooks wait");
         }
-        let now = app.clock.now();
+        let now = app.services.clock.now();
         if now >= next_sweep {
             next_sweep = sweep(&app, now).await;
         }
@@ -103,7 +103,7 @@ fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
 impl Node {
     /// Takes what is due of every receiver that has room.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let mut due = deliveries::receivers_due(&self.app.db, self.app.clock.now()).await?;
+        let mut due = deliveries::receivers_due(&self.app.services.db, self.app.services.clock.now()).await?;
         if !due.is_empty() {
             self.turn = self.turn.wrapping_add(1);
             let first = self.turn % due.len();
@@ -120,10 +120,11 @@ impl Node {
         if room == 0 {
             return Ok(());
         }
-        let now = self.app.clock.now();
-        let lease = self.app.new_id::<uuid::Uuid>().to_string();
+        let now = self.app.services.clock.now();
+        let lease = self.app.services.ids.new_id::<uuid::Uuid>().to_string();
         let most = i64::try_from(room).unwrap_or(1);
-        let taken = deliveries::claim(&self.app.db, webhook, most, &lease, now, now.plus(LEASE)).await?;
+        let taken =
+            deliveries::claim(&self.app.services.db, webhook, most, &lease, now, now.plus(LEASE)).await?;
         for due in taken {
             self.busy.begin(org, webhook);
             let (app, lease) = (Arc::clone(&self.app), lease.clone());
@@ -145,7 +146,7 @@ impl Node {
         loop {
             let finished = tokio::select! {
                 () = &mut pause => return,
-                () = app.stopping() => return,
+                () = app.services.tasks.stopping() => return,
                 Some(finished) = self.attempts.join_next() => finished,
             };
             let Ok((org, webhook)) = finished else {
@@ -163,8 +164,10 @@ impl Node {
 
 async fn attempt(app: &App, due: &Due, lease: &str) -> Result<(), StoreError> {
     // Gone in this moment, and its deliveries with it.
-    let Some(webhook) = webhooks::find(&app.db, due.org_id, due.webhook_id).await? else { return Ok(()) };
-    let at = app.clock.now();
+    let Some(webhook) = webhooks::find(&app.services.db, due.org_id, due.webhook_id).await? else {
+        return Ok(());
+    };
+    let at = app.services.clock.now();
     let sent = match keys(app, &webhook, at) {
         Some(keys) => {
             let headers = signed_headers(app, &keys, &due.event_id.to_string(), due.payload.as_bytes());
@@ -172,8 +175,8 @@ async fn attempt(app: &App, due: &Due, lease: &str) -> Result<(), StoreError> {
         }
         None => Sent::failed("its signing secret cannot be opened; rotate it"),
     };
-    let finished = finished(&webhook, due, at, app.clock.now(), sent);
-    deliveries::finish(&app.db, due, lease, &finished).await.map(|_| ())
+    let finished = finished(&webhook, due, at, app.services.clock.now(), sent);
+    deliveries::finish(&app.services.db, due, lease, &finished).await.map(|_| ())
 }
 
 /// The keys to sign with: the present one, and the one before while it still counts.
@@ -184,7 +187,7 @@ fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
         .into_iter()
         .chain(previous)
         .map(|sealed| {
-            let secret = app.vault.open(&place, sealed).ok()?;
+            let secret = app.services.vault.open(&place, sealed).ok()?;
             signing::key_of(secret.expose_secret()).ok()
         })
         .collect()
@@ -218,7 +221,7 @@ fn finished(webhook: &Webhook, due: &Due, at: Timestamp, now: Timestamp, sent: S
 
 /// Removes what is too old to be of use; answers when to look again.
 async fn sweep(app: &App, now: Timestamp) -> Timestamp {
-    match deliveries::sweep(&app.db, now.plus(-KEPT_DAYS * DAY)).await {
+    match deliveries::sweep(&app.services.db, now.plus(-KEPT_DAYS * DAY)).await {
         // There may be more.
         Ok(removed) if removed > 0 => now,
         Ok(_) => now.plus(SWEEP_EVERY),

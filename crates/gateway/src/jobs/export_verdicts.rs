@@ -34,13 +34,13 @@ impl ExportVerdicts {
     /// None when there is nothing to tell, or nobody to tell it to. To be asked before a transaction is begun.
     pub async fn wanted(self, app: &App, org: OrgId) -> Result<Option<Self>, StoreError> {
         let is_empty = self.results.is_empty() && self.verdicts.is_empty();
-        Ok((!is_empty && exports::wants_verdicts(&app.logs, org).await?).then_some(self))
+        Ok((!is_empty && exports::wants_verdicts(&app.services.logs, org).await?).then_some(self))
     }
 }
 
 /// More verdicts are made than can be moved: whoever makes them is to stop for a while.
 pub async fn is_behind(app: &App) -> Result<bool, StoreError> {
-    Ok(store::count(&app.db, ExportVerdicts::NAME).await? >= MOST_JOBS)
+    Ok(store::count(&app.services.db, ExportVerdicts::NAME).await? >= MOST_JOBS)
 }
 
 /// Enqueues the job in the transaction of the verdicts, where there is one.
@@ -65,14 +65,14 @@ impl Job for ExportVerdicts {
 
     async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
         let (app, org) = (context.app, context.org);
-        let mut found = evals::on_rows(&app.db, org, &self.results).await?;
+        let mut found = evals::on_rows(&app.services.db, org, &self.results).await?;
         for id in &self.verdicts {
-            found.extend(verdicts::find(&app.db, org, *id).await?.map(of_others));
+            found.extend(verdicts::find(&app.services.db, org, *id).await?.map(of_others));
         }
         let ids: Vec<i64> = found.iter().map(|(log_id, _)| *log_id).collect();
-        let rows = logs::of_ids(&app.logs, org, &ids, false).await?;
+        let rows = logs::of_ids(&app.services.logs, org, &ids, false).await?;
         let sources: HashMap<i64, Source> = rows.iter().map(|row| (row.id, row.source)).collect();
-        let now = app.clock.now();
+        let now = app.services.clock.now();
         if ids.iter().any(|id| !sources.contains_key(id) && now.0 - log_id_time(*id).0 < APPEARS_WITHIN) {
             return Ok(Done::Later(LOOK_AGAIN));
         }
@@ -80,7 +80,7 @@ impl Job for ExportVerdicts {
             .into_iter()
             .filter_map(|(log_id, result)| Some((log_id, *sources.get(&log_id)?, result)))
             .collect();
-        exports::enqueue_verdicts(&app.logs, org, &told).await?;
+        exports::enqueue_verdicts(&app.services.logs, org, &told).await?;
         Ok(Done::Finished)
     }
 

@@ -52,7 +52,7 @@ impl Job for JudgeLive {
 
 async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     let (app, org) = (context.app, context.org);
-    let Some(eval) = store::find(&app.db, org, rows.eval).await? else { return Ok(Done::Finished) };
+    let Some(eval) = store::find(&app.services.db, org, rows.eval).await? else { return Ok(Done::Finished) };
     let Some(identity) = auth::for_org(app, org).await? else { return Ok(Done::Finished) };
     if !eval.enabled || eval.sample_rate <= 0.0 {
         return Ok(Done::Finished);
@@ -60,7 +60,7 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     let Ok(evaluator) = Evaluator::read(eval.kind.as_str(), &eval.evaluator, &eval.config) else {
         return Ok(Done::Finished);
     };
-    let judged = store::judged_live(&app.db, eval.id, &rows.log_ids).await?;
+    let judged = store::judged_live(&app.services.db, eval.id, &rows.log_ids).await?;
     let left: Vec<i64> = rows.log_ids.iter().copied().filter(|id| !judged.contains(id)).collect();
     let metadata = Map::from_iter([("eval_id".to_owned(), json!(eval.id))]);
     let mut again = None;
@@ -70,11 +70,11 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
         }
         let mut results = Vec::new();
         let mut wait = None;
-        for row in logs::of_ids(&app.logs, org, ids, true).await? {
+        for row in logs::of_ids(&app.services.logs, org, ids, true).await? {
             let subject = subject(&evaluator, row).await?;
             match evals::judge(app, &identity, &evaluator, &subject.0, &metadata).await {
                 Ok(verdict) => results.push(NewResult {
-                    id: app.new_number(),
+                    id: app.services.ids.next_row_id(),
                     position: 0,
                     log_id: Some(subject.1),
                     case_id: None,
@@ -97,8 +97,8 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
             ..Default::default()
         };
         let told = told.wanted(app, org).await?;
-        let mut tx = app.db.begin().await?;
-        store::add_live(&mut tx, org, eval.id, results, app.clock.now()).await?;
+        let mut tx = app.services.db.begin().await?;
+        store::add_live(&mut tx, org, eval.id, results, app.services.clock.now()).await?;
         let queued = export_verdicts::enqueue(app, &mut tx, org, told.as_ref()).await?;
         tx.commit().await?;
         if let Some(queued) = queued {
@@ -107,7 +107,7 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
         if let Some(wait) = wait {
             return Ok(Done::Later(wait));
         }
-        if app.is_stopping() {
+        if app.services.tasks.is_stopping() {
             return Ok(Done::Later(Duration::ZERO));
         }
     }

@@ -54,7 +54,7 @@ pub async fn dispatch(
     version: i64,
 ) -> Result<Option<Queued>, StoreError> {
     let job = JudgeSkill { skill, version, asked: None };
-    enqueue_within(app, tx, org, &job, app.config.eval_queue).await
+    enqueue_within(app, tx, org, &job, app.services.config.eval_queue).await
 }
 
 /// Sends a version to the judge once more. None when the buffer is full.
@@ -65,13 +65,13 @@ pub async fn dispatch_again(
     skill: SkillId,
     version: i64,
 ) -> Result<Option<Queued>, StoreError> {
-    let job = JudgeSkill { skill, version, asked: Some(app.new_id()) };
-    enqueue_within(app, tx, org, &job, app.config.eval_queue).await
+    let job = JudgeSkill { skill, version, asked: Some(app.services.ids.new_id()) };
+    enqueue_within(app, tx, org, &job, app.services.config.eval_queue).await
 }
 
 /// What an organization without a rubric starts with.
 pub fn seed(app: &App) -> Rubric {
-    let defaults = &app.config.judge;
+    let defaults = &app.services.config.judge;
     Rubric::seeded(
         (&defaults.judge_provider, &defaults.judge_model),
         (&defaults.embed_provider, &defaults.embed_model),
@@ -81,12 +81,12 @@ pub fn seed(app: &App) -> Rubric {
 
 /// The organization's rubric, held until the transaction ends and made if there is none.
 pub async fn hold_rubric(app: &App, tx: &mut Tx, org: OrgId) -> Result<StoredRubric, StoreError> {
-    rubrics::hold(tx, org, app.new_id(), &seed(app), app.clock.now()).await
+    rubrics::hold(tx, org, app.services.ids.new_id(), &seed(app), app.services.clock.now()).await
 }
 
 /// Until the service stops, finds versions that were not judged and have no job, and gives them one.
 pub async fn schedule(app: Arc<App>) {
-    while tokio::time::timeout(LOOK, app.stopping()).await.is_err() {
+    while tokio::time::timeout(LOOK, app.services.tasks.stopping()).await.is_err() {
         if let Err(error) = fill_buffer(&app).await {
             tracing::debug!(%error, "versions that wait for a judge are looked for later");
         }
@@ -94,9 +94,9 @@ pub async fn schedule(app: Arc<App>) {
 }
 
 async fn fill_buffer(app: &App) -> Result<(), StoreError> {
-    let limit = i64::try_from(app.config.eval_queue).unwrap_or(i64::MAX);
-    for found in skills::to_judge(&app.db, JudgeSkill::NAME, limit).await? {
-        let mut tx = app.db.begin().await?;
+    let limit = i64::try_from(app.services.config.eval_queue).unwrap_or(i64::MAX);
+    for found in skills::to_judge(&app.services.db, JudgeSkill::NAME, limit).await? {
+        let mut tx = app.services.db.begin().await?;
         let Some(queued) = dispatch(app, &mut tx, found.org, found.skill, found.version).await? else {
             break;
         };
@@ -143,14 +143,14 @@ impl Job for JudgeSkill {
 impl JudgeSkill {
     /// None when there is nothing (more) to judge.
     async fn load(&self, app: &App, org: OrgId) -> Result<Option<(Version, StoredRubric)>, StoreError> {
-        let found = skills::find_version(&app.db, org, self.skill, self.version).await?;
+        let found = skills::find_version(&app.services.db, org, self.skill, self.version).await?;
         let Some(version) = found.filter(|version| self.asked.is_some() || !version.judged) else {
             return Ok(None);
         };
-        if let Some(rubric) = rubrics::find(&app.db, org).await? {
+        if let Some(rubric) = rubrics::find(&app.services.db, org).await? {
             return Ok(Some((version, rubric)));
         }
-        let mut tx = app.db.begin().await?;
+        let mut tx = app.services.db.begin().await?;
         let rubric = hold_rubric(app, &mut tx, org).await?;
         tx.commit().await?;
         Ok(Some((version, rubric)))
@@ -165,7 +165,7 @@ impl JudgeSkill {
         rubric: &StoredRubric,
         judged: Judged,
     ) -> Result<bool, StoreError> {
-        let mut tx = app.db.begin().await?;
+        let mut tx = app.services.db.begin().await?;
         if !skills::hold(&mut tx, org, self.skill).await? {
             return Ok(true);
         }
@@ -174,7 +174,7 @@ impl JudgeSkill {
         }
         let Judged { judgement, provider, model, latency_ms, prompt_tokens, completion_tokens } = judged;
         let evaluation = Evaluation {
-            id: app.new_id(),
+            id: app.services.ids.new_id(),
             org_id: org,
             skill_id: self.skill,
             skill_version: self.version,
@@ -190,7 +190,7 @@ impl JudgeSkill {
             completion_tokens,
             source: INTERNAL.to_owned(),
             external_ref: String::new(),
-            created_at: app.clock.now(),
+            created_at: app.services.clock.now(),
         };
         let asked = self.asked.map(|asked| asked.to_string());
         skills::insert_evaluation(&mut tx, &evaluation, asked.as_deref().unwrap_or(BY_ITSELF)).await?;
@@ -207,7 +207,7 @@ async fn judge(
     version: &Version,
     rubric: &Rubric,
 ) -> Result<Judged, Failure> {
-    let began = app.clock.now();
+    let began = app.services.clock.now();
     let nearest = nearest::find(app, identity, job.skill, &version.source, rubric).await?;
     if rubric.judge_provider != BUILTIN {
         return model::judge(app, identity, job, &version.source, nearest.as_ref(), rubric).await;
@@ -220,7 +220,7 @@ async fn judge(
         judgement,
         provider: BUILTIN.to_owned(),
         model: RUBRIC_V1.to_owned(),
-        latency_ms: (app.clock.now().0 - began.0).max(0),
+        latency_ms: (app.services.clock.now().0 - began.0).max(0),
         prompt_tokens: 0,
         completion_tokens: 0,
     })

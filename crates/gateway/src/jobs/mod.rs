@@ -126,16 +126,16 @@ pub async fn enqueue<J: Job>(app: &App, tx: &mut Tx, org: OrgId, job: &J) -> Res
 /// Starts the work on every kind of job. On SQLite this process is the only one, so that what is held was left behind by
 /// one that is gone, and need not wait for its lease to end.
 pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
-    if app.db.dialect() == Dialect::Sqlite {
-        jobs::release_all(&app.db, app.clock.now()).await?;
+    if app.services.db.dialect() == Dialect::Sqlite {
+        jobs::release_all(&app.services.db, app.services.clock.now()).await?;
     }
-    app.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
-    app.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
-    app.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(app)));
-    app.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(app)));
-    app.spawn(judge_skill::schedule(Arc::clone(app)));
-    app.spawn(deliver_webhook::run(Arc::clone(app)));
-    app.spawn_behind(deliver_export::run(Arc::clone(app)));
+    app.services.tasks.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
+    app.services.tasks.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
+    app.services.tasks.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(app)));
+    app.services.tasks.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(app)));
+    app.services.tasks.spawn(judge_skill::schedule(Arc::clone(app)));
+    app.services.tasks.spawn(deliver_webhook::run(Arc::clone(app)));
+    app.services.tasks.spawn_low_priority(deliver_export::run(Arc::clone(app)));
     Ok(())
 }
 
@@ -161,8 +161,8 @@ fn written<J: Job>(job: &J) -> Result<(String, Option<String>), StoreError> {
 }
 
 fn new_job<'a, J: Job>(app: &App, org: OrgId, payload: &'a str, only_one: Option<&'a str>) -> NewJob<'a> {
-    let now = app.clock.now();
-    NewJob { id: app.new_id(), org, name: J::NAME, only_one, payload, due_at: now, now }
+    let now = app.services.clock.now();
+    NewJob { id: app.services.ids.new_id(), org, name: J::NAME, only_one, payload, due_at: now, now }
 }
 
 /// Runs the jobs of one kind until the service stops, then waits for those under way.
@@ -192,7 +192,7 @@ pub async fn work<J: Job>(app: Arc<App>) {
                 };
                 tokio::select! {
                     () = bell.notified() => {}
-                    () = app.stopping() => {}
+                    () = app.services.tasks.stopping() => {}
                     () = tokio::time::sleep(wait) => {}
                 }
             }
@@ -203,30 +203,30 @@ pub async fn work<J: Job>(app: Arc<App>) {
 
 /// None when the service stops.
 async fn free_slot(app: &App, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    if app.is_stopping() {
+    if app.services.tasks.is_stopping() {
         return None;
     }
     tokio::select! {
         slot = Arc::clone(slots).acquire_owned() => slot.ok(),
-        () = app.stopping() => None,
+        () = app.services.tasks.stopping() => None,
     }
 }
 
 async fn claim<J: Job>(app: &App) -> Result<Option<(Claimed, String)>, StoreError> {
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     // A cheap look first: an idle node writes nothing.
-    if jobs::next_due(&app.db, J::NAME).await?.is_none_or(|due| due > now) {
+    if jobs::next_due(&app.services.db, J::NAME).await?.is_none_or(|due| due > now) {
         return Ok(None);
     }
-    let holder = app.new_id::<JobId>().to_string();
-    let claimed = jobs::claim(&app.db, J::NAME, J::PER_ORG, &holder, now, now.plus(LEASE)).await?;
+    let holder = app.services.ids.new_id::<JobId>().to_string();
+    let claimed = jobs::claim(&app.services.db, J::NAME, J::PER_ORG, &holder, now, now.plus(LEASE)).await?;
     Ok(claimed.map(|claimed| (claimed, holder)))
 }
 
 /// How long until there may be something to do.
 async fn until_due(app: &App, name: &str) -> Duration {
-    let due = jobs::next_due(&app.db, name).await.ok().flatten();
-    let left = due.map_or(i64::MAX, |due| due.0 - app.clock.now().0);
+    let due = jobs::next_due(&app.services.db, name).await.ok().flatten();
+    let left = due.map_or(i64::MAX, |due| due.0 - app.services.clock.now().0);
     match u64::try_from(left) {
         Ok(left) if left > 0 => Duration::from_millis(left).min(POLL),
         // Due, but not to be had: its organization has enough under way.
@@ -240,7 +240,7 @@ async fn hold<J: Job>(app: &Arc<App>, claimed: &Claimed, holder: &str, _slot: Ow
         Ok(job) => job,
         Err(error) => {
             tracing::error!(%error, job = J::NAME, id = %claimed.id, "a job cannot be read and is dropped");
-            note(jobs::finish(&app.db, claimed.id, holder).await);
+            note(jobs::finish(&app.services.db, claimed.id, holder).await);
             return;
         }
     };
@@ -258,17 +258,19 @@ async fn hold<J: Job>(app: &Arc<App>, claimed: &Claimed, holder: &str, _slot: Ow
         }
         () = overtime(app) => Ok(Done::Later(Duration::ZERO)),
     };
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let released = match ended {
-        Ok(Done::Finished) => jobs::finish(&app.db, claimed.id, holder).await,
-        Ok(Done::Later(wait)) => jobs::release(&app.db, claimed.id, holder, later(now, wait), None).await,
+        Ok(Done::Finished) => jobs::finish(&app.services.db, claimed.id, holder).await,
+        Ok(Done::Later(wait)) => {
+            jobs::release(&app.services.db, claimed.id, holder, later(now, wait), None).await
+        }
         Err(failure) if claimed.attempts >= J::ATTEMPTS => {
             return give_up(&job, &context, claimed.id, holder, &failure.0).await;
         }
         Err(failure) => {
             tracing::debug!(error = %failure, job = J::NAME, id = %claimed.id, "a job is tried again later");
             let due = later(now, back_off(claimed.attempts));
-            jobs::release(&app.db, claimed.id, holder, due, Some(&failure.0)).await
+            jobs::release(&app.services.db, claimed.id, holder, due, Some(&failure.0)).await
         }
     };
     note(released);
@@ -276,7 +278,7 @@ async fn hold<J: Job>(app: &Arc<App>, claimed: &Claimed, holder: &str, _slot: Ow
 
 async fn give_up<J: Job>(job: &J, context: &Context<'_>, id: JobId, holder: &str, why: &str) {
     tracing::error!(error = why, job = J::NAME, %id, "a job failed too often and is given up");
-    let db = &context.app.db;
+    let db = &context.app.services.db;
     match job.give_up(context, why).await {
         Ok(()) => note(jobs::finish(db, id, holder).await),
         // Nobody was told: that is tried again.
@@ -286,7 +288,7 @@ async fn give_up<J: Job>(job: &J, context: &Context<'_>, id: JobId, holder: &str
                     db,
                     id,
                     holder,
-                    later(context.app.clock.now(), LAST_RETRY),
+                    later(context.app.services.clock.now(), LAST_RETRY),
                     Some(&error.to_string()),
                 )
                 .await,
@@ -297,16 +299,16 @@ async fn give_up<J: Job>(job: &J, context: &Context<'_>, id: JobId, holder: &str
 
 /// Ends only when the lease is lost.
 async fn renewing(app: &App, id: JobId, holder: &str) {
-    let mut kept_until = app.clock.now().plus(LEASE);
+    let mut kept_until = app.services.clock.now().plus(LEASE);
     loop {
         tokio::time::sleep(RENEW).await;
-        let until = app.clock.now().plus(LEASE);
-        match jobs::renew(&app.db, id, holder, until).await {
+        let until = app.services.clock.now().plus(LEASE);
+        match jobs::renew(&app.services.db, id, holder, until).await {
             Ok(true) => kept_until = until,
             Ok(false) => return,
             Err(error) => {
                 tracing::debug!(%error, "a lease could not be renewed");
-                if app.clock.now() >= kept_until {
+                if app.services.clock.now() >= kept_until {
                     return;
                 }
             }
@@ -316,7 +318,7 @@ async fn renewing(app: &App, id: JobId, holder: &str) {
 
 /// The service stops, and the job has had its time to come to an end.
 async fn overtime(app: &App) {
-    let mut stopping = pin!(app.stopping());
+    let mut stopping = pin!(app.services.tasks.stopping());
     stopping.as_mut().await;
     tokio::time::sleep(GRACE).await;
 }

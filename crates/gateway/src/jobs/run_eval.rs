@@ -40,7 +40,7 @@ impl Job for RunEval {
 
     async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
         let (app, org) = (context.app, context.org);
-        let Some(run) = store::begin(&app.db, org, self.run, app.clock.now()).await? else {
+        let Some(run) = store::begin(&app.services.db, org, self.run, app.services.clock.now()).await? else {
             return Ok(Done::Finished);
         };
         let Some(identity) = auth::for_org(app, org).await? else { return Ok(Done::Finished) };
@@ -52,18 +52,18 @@ impl Job for RunEval {
             }
         };
         loop {
-            if app.is_stopping() {
+            if app.services.tasks.is_stopping() {
                 return Ok(Done::Later(Duration::ZERO));
             }
             if export_verdicts::is_behind(app).await? {
                 return Ok(Done::Later(PAUSE));
             }
-            let items = store::pending(&app.db, run.id, work.at_once()).await?;
+            let items = store::pending(&app.services.db, run.id, work.at_once()).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
                 // Everything that waits has failed before.
                 let pause = PAUSE.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
-                let _ = tokio::time::timeout(pause, app.stopping()).await;
+                let _ = tokio::time::timeout(pause, app.services.tasks.stopping()).await;
             }
             let (outcomes, wait) = work.judge(items).await?;
             if !record(context, &run, outcomes).await? {
@@ -79,7 +79,15 @@ impl Job for RunEval {
 
     async fn give_up(&self, context: &Context<'_>, why: &str) -> Result<(), StoreError> {
         let app = context.app;
-        store::end(&app.db, context.org, self.run, Status::Failed, Some(why), app.clock.now()).await
+        store::end(
+            &app.services.db,
+            context.org,
+            self.run,
+            Status::Failed,
+            Some(why),
+            app.services.clock.now(),
+        )
+        .await
     }
 }
 
@@ -92,8 +100,8 @@ async fn record(context: &Context<'_>, run: &Run, outcomes: Vec<Outcome>) -> Res
     });
     let told = ExportVerdicts { results: judged.collect(), ..Default::default() };
     let told = told.wanted(app, context.org).await?;
-    let mut tx = app.db.begin().await?;
-    if !store::record(&mut tx, run, outcomes, app.clock.now()).await? {
+    let mut tx = app.services.db.begin().await?;
+    if !store::record(&mut tx, run, outcomes, app.services.clock.now()).await? {
         return Ok(false);
     }
     let queued = export_verdicts::enqueue(app, &mut tx, context.org, told.as_ref()).await?;
@@ -107,18 +115,18 @@ async fn record(context: &Context<'_>, run: &Run, outcomes: Vec<Outcome>) -> Res
 /// Everything has been tried: a run that judged nothing has failed, and says why.
 async fn finish(context: &Context<'_>, id: i64) -> Result<(), StoreError> {
     let (app, org) = (context.app, context.org);
-    let Some(run) = store::find_run(&app.db, org, id).await? else { return Ok(()) };
+    let Some(run) = store::find_run(&app.services.db, org, id).await? else { return Ok(()) };
     let error = if run.passed + run.failed > 0 {
         None
     } else if run.total == 0 {
         Some("there was nothing to judge: no log row or case fits".to_owned())
     } else {
-        let first = store::item_errors(&app.db, org, id, 1).await?.pop();
+        let first = store::item_errors(&app.services.db, org, id, 1).await?.pop();
         let why = first.map(|first| format!("; the first: {}", first.error)).unwrap_or_default();
         Some(format!("none of {} items could be judged{why}", run.total))
     };
     let status = if error.is_some() { Status::Failed } else { Status::Completed };
-    store::end(&app.db, org, id, status, error.as_deref(), app.clock.now()).await
+    store::end(&app.services.db, org, id, status, error.as_deref(), app.services.clock.now()).await
 }
 
 /// What is needed for each item of a run.
@@ -169,7 +177,7 @@ impl<'a> Work<'a> {
             let position = item.position;
             match result {
                 Ok((verdict, log_id)) => outcomes.push(Outcome::Judged(NewResult {
-                    id: self.context.app.new_number(),
+                    id: self.context.app.services.ids.next_row_id(),
                     position,
                     log_id,
                     case_id: item.case_id,
@@ -265,7 +273,7 @@ impl<'a> Work<'a> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = logs::of_ids(&self.context.app.logs, self.context.org, &ids, true).await?;
+        let rows = logs::of_ids(&self.context.app.services.logs, self.context.org, &ids, true).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())
     }
 }

@@ -1,6 +1,5 @@
 //! The log: rows are appended to a spool on disk before their response ends, and moved from there to the store.
 
-pub mod ids;
 pub mod spool;
 pub mod tempo;
 pub mod upkeep;
@@ -15,7 +14,7 @@ use crate::app::App;
 pub async fn settle(app: &App) {
     const LOOKS: u32 = 100;
     for _ in 0..LOOKS {
-        if app.spool.backlog() == 0 {
+        if app.proxy.spool.backlog() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

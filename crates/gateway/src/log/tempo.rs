@@ -45,17 +45,18 @@ pub struct Watch {
 
 impl Watch {
     pub fn new(app: &App) -> Self {
-        Self { appended: app.spool.appended.load(Ordering::Relaxed), at: Instant::now(), rate: 0.0 }
+        Self { appended: app.proxy.spool.appended.load(Ordering::Relaxed), at: Instant::now(), rate: 0.0 }
     }
 
     pub fn tempo(&mut self, app: &App) -> Tempo {
-        Tempo::of(self.rate(app), app.spool.backlog(), app.config.spool_bytes)
+        Tempo::of(self.rate(app), app.proxy.spool.backlog(), app.services.config.spool_bytes)
     }
 
     fn rate(&mut self, app: &App) -> f64 {
         let elapsed = self.at.elapsed();
         if elapsed >= WINDOW {
-            let before = std::mem::replace(&mut self.appended, app.spool.appended.load(Ordering::Relaxed));
+            let before =
+                std::mem::replace(&mut self.appended, app.proxy.spool.appended.load(Ordering::Relaxed));
             let rows = u32::try_from(self.appended - before).unwrap_or(u32::MAX);
             self.rate = f64::from(rows) / elapsed.as_secs_f64();
             self.at = Instant::now();

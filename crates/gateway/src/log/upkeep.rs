@@ -17,13 +17,13 @@ const INDEX_ROWS: i64 = 100;
 const INDEX_ROWS_AT_EASE: i64 = 16;
 
 pub async fn run(app: Arc<App>) {
-    let mut next_sweep = app.clock.now();
+    let mut next_sweep = app.services.clock.now();
     let mut watch = Watch::new(&app);
-    while tokio::time::timeout(TICK, app.stopping()).await.is_err() {
+    while tokio::time::timeout(TICK, app.services.tasks.stopping()).await.is_err() {
         if let Err(error) = index(&app, &mut watch).await {
             tracing::debug!(%error, "the search index waits");
         }
-        let now = app.clock.now();
+        let now = app.services.clock.now();
         if now < next_sweep {
             continue;
         }
@@ -42,9 +42,9 @@ pub async fn run(app: Arc<App>) {
 }
 
 async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
-    while !app.is_stopping() {
+    while !app.services.tasks.is_stopping() {
         let rows = if watch.tempo(app) == Tempo::Swift { INDEX_ROWS } else { INDEX_ROWS_AT_EASE };
-        let done = logs::index_pending(&app.quiet_logs, rows).await?;
+        let done = logs::index_pending(&app.services.logs_low_priority, rows).await?;
         if i64::try_from(done).is_ok_and(|done| done < rows) {
             break;
         }
@@ -55,8 +55,8 @@ async fn index(app: &App, watch: &mut Watch) -> Result<(), StoreError> {
 }
 
 async fn sweep(app: &App, now: Timestamp) -> Result<u64, StoreError> {
-    let overrides = orgs::log_retentions(&app.db).await?;
-    let days = app.config.log_retention_days;
-    let judged = verdicts::sweep(&app.db, now, days, &overrides).await?;
-    Ok(judged + logs::sweep(&app.quiet_logs, now, days, &overrides).await?)
+    let overrides = orgs::log_retentions(&app.services.db).await?;
+    let days = app.services.config.log_retention_days;
+    let judged = verdicts::sweep(&app.services.db, now, days, &overrides).await?;
+    Ok(judged + logs::sweep(&app.services.logs_low_priority, now, days, &overrides).await?)
 }

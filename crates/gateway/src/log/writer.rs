@@ -39,13 +39,13 @@ pub async fn run(app: Arc<App>) {
     let mut retry = FIRST_RETRY;
     let (mut watch, mut step) = (Watch::new(&app), Step::default());
     loop {
-        let stopping = app.is_drained();
+        let stopping = app.services.tasks.is_drained();
         match drain(&app, &mut progress, &mut watch, &mut step).await {
             Ok(()) if stopping => return,
             Ok(()) => {
                 retry = FIRST_RETRY;
                 let tick = if watch.tempo(&app) == Tempo::AtEase { BUSY_TICK } else { TICK };
-                let _ = tokio::time::timeout(tick, app.drained()).await;
+                let _ = tokio::time::timeout(tick, app.services.tasks.drained()).await;
             }
             Err(error) if stopping => {
                 tracing::warn!(%error, "log rows stay in the spool until the next start");
@@ -53,7 +53,7 @@ pub async fn run(app: Arc<App>) {
             }
             Err(error) => {
                 tracing::warn!(%error, wait_ms = retry.as_millis(), "log rows wait in the spool");
-                let _ = tokio::time::timeout(retry, app.drained()).await;
+                let _ = tokio::time::timeout(retry, app.services.tasks.drained()).await;
                 retry = (retry * 2).min(LAST_RETRY);
             }
         }
@@ -74,16 +74,18 @@ async fn drain(
     watch: &mut Watch,
     step: &mut Step,
 ) -> Result<(), DrainError> {
-    let stranded = Arc::new(app.spool.take_stranded());
+    let stranded = Arc::new(app.proxy.spool.take_stranded());
     if !stranded.is_empty() {
-        if let Err(error) = budgets::write(app, &app.quiet_logs, &stranded).await {
-            app.spool.put_back(Arc::unwrap_or_clone(stranded));
+        if let Err(error) = budgets::write(app, &app.services.logs_low_priority, &stranded).await {
+            app.proxy.spool.put_back(Arc::unwrap_or_clone(stranded));
             return Err(error.into());
         }
         sample(app, &stranded).await?;
     }
-    for segment in app.spool.readable()? {
-        let tempo = |watch: &mut Watch| if app.is_stopping() { Tempo::Pressed } else { watch.tempo(app) };
+    for segment in app.proxy.spool.readable()? {
+        let tempo = |watch: &mut Watch| {
+            if app.services.tasks.is_stopping() { Tempo::Pressed } else { watch.tempo(app) }
+        };
         while move_some(app, progress, &segment, tempo(watch), step).await? {}
     }
     Ok(())
@@ -108,7 +110,7 @@ async fn move_some(
         }
         found => Ok(found),
     };
-    let (mut rows, length) = match app.spool.at_hand(&segment.path, done, batch_rows) {
+    let (mut rows, length) = match app.proxy.spool.at_hand(&segment.path, done, batch_rows) {
         AtHand::Rows(rows, length) => (rows, length),
         AtHand::Further(bytes) => from_disk(bytes)?,
         AtHand::Nothing => from_disk(u64::MAX)?,
@@ -125,20 +127,22 @@ async fn move_some(
         let stored = store(Arc::clone(app), batch, tempo);
         match tempo {
             // Off the threads that step back, or the requests would let the disk fill up.
-            Tempo::Pressed => app.runtime.spawn(stored).await.map_err(std::io::Error::other)??,
+            Tempo::Pressed => {
+                app.services.tasks.runtime.spawn(stored).await.map_err(std::io::Error::other)??
+            }
             Tempo::AtEase | Tempo::Swift => stored.await?,
         }
         if tempo == Tempo::AtEase {
             step.took(count, began.elapsed(), logs::INDEXED_AT_ONCE);
         }
     }
-    app.spool.moved(length);
+    app.proxy.spool.moved(length);
     progress.0.insert(segment.path.clone(), done + length);
     Ok(true)
 }
 
 async fn store(app: Arc<App>, rows: Vec<LogRow>, tempo: Tempo) -> Result<(), DrainError> {
-    let logs = if tempo == Tempo::Pressed { &app.logs } else { &app.quiet_logs };
+    let logs = if tempo == Tempo::Pressed { &app.services.logs } else { &app.services.logs_low_priority };
     let rows = Arc::new(rows);
     budgets::write(&app, logs, &rows).await?;
     tell_followers(&app, &rows);
@@ -160,10 +164,10 @@ async fn sample(app: &App, rows: &[LogRow]) -> Result<(), DrainError> {
 
 /// Rows are told to followers once they can be read back, so that who misses one finds it in the store.
 fn tell_followers(app: &App, rows: &[LogRow]) {
-    if app.tail.receiver_count() > 0 {
+    if app.proxy.tail.receiver_count() > 0 {
         for row in rows {
             // An error means that the last follower has just left.
-            let _ = app.tail.send(Arc::new(row.clone()));
+            let _ = app.proxy.tail.send(Arc::new(row.clone()));
         }
     }
 }
@@ -173,11 +177,11 @@ fn discard(app: &App, progress: &mut Progress, segment: &Readable, done: u64) ->
     let size = std::fs::metadata(&segment.path)?.len();
     if size > done {
         tracing::warn!(bytes = size - done, segment = %segment.path.display(), "a torn log record was dropped");
-        app.spool.moved(size - done);
+        app.proxy.spool.moved(size - done);
     }
     std::fs::remove_file(&segment.path)?;
     progress.0.remove(&segment.path);
-    app.spool.forget(&segment.path);
+    app.proxy.spool.forget(&segment.path);
     Ok(())
 }
 

@@ -47,14 +47,14 @@ pub async fn total(app: &App, id: Uuid, counter: &Arc<Counter>, counted: Counted
     let nodes = &app.nodes;
     nodes.counts.add(id, counter);
     let mut all = mine;
-    if let Some(shared) = app.shared.as_ref().filter(|shared| shared.is_up())
+    if let Some(shared) = app.proxy.redis.as_ref().filter(|shared| shared.is_up())
         && let Ok(found) = shared::limits::count(shared, &id.to_string(), counted.window).await
     {
         // Known here from now on, should Redis go away.
         counter.learn(counted, found);
         all = all.max(found);
         // One that was away in this window, and may have been emptied, has not counted all of it.
-        if !shared.came_back_within(counted.since(app.clock.now())) {
+        if !shared.came_back_within(counted.since(app.services.clock.now())) {
             return all;
         }
     }
@@ -75,7 +75,7 @@ pub async fn attempts(
     now: Timestamp,
 ) -> Option<Verdict> {
     let address = network(address).to_string();
-    let counted = counts::attempt(&app.db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
+    let counted = counts::attempt(&app.services.db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
     let (began, tried) = counted.ok()?;
     Some(Verdict::of(limit, tried.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW)))
 }
@@ -146,7 +146,7 @@ async fn exchange(app: &App, batch: &[(Uuid, Arc<Counter>)]) -> Result<(), gatew
             used: counted.used.cast_signed(),
         })
         .collect();
-    let others = counts::exchange(&app.db, &app.nodes.name, &mine).await?;
+    let others = counts::exchange(&app.services.db, &app.nodes.name, &mine).await?;
     for (((_, counter), counted), others) in batch.iter().zip(told).zip(others) {
         counter.exchanged(counted, others.max(0).cast_unsigned());
     }

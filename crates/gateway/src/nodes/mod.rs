@@ -74,7 +74,7 @@ pub async fn tell(tx: &mut Tx, change: Change) -> Result<Told, StoreError> {
 
 /// Tells of a change that has no transaction of its own.
 pub async fn say(app: &App, change: Change) -> Result<(), StoreError> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let told = tell(&mut tx, change).await?;
     tx.commit().await?;
     told.committed(app);
@@ -91,19 +91,19 @@ impl Told {
 /// Forgets what a change made untrue.
 fn forget(app: &App, change: &Change) {
     match change {
-        Change::Key(hash) => app.access.forget_key(*hash),
-        Change::KeysOf(org) => app.access.forget_keys_of(*org),
-        Change::Org(org) => app.access.forget_org(*org),
+        Change::Key(hash) => app.proxy.access.forget_key(*hash),
+        Change::KeysOf(org) => app.proxy.access.forget_keys_of(*org),
+        Change::Org(org) => app.proxy.access.forget_org(*org),
         Change::AllOf(org) => {
-            app.access.forget_all_of(*org);
-            app.prompts.forget_all_of(*org);
-            app.cache.apply(&Purge { org: *org, scope: Scope::All });
+            app.proxy.access.forget_all_of(*org);
+            app.proxy.prompts.forget_all_of(*org);
+            app.proxy.cache.apply(&Purge { org: *org, scope: Scope::All });
         }
-        Change::Member(org, user) => app.access.forget_member(*org, *user),
-        Change::Token(token) => app.access.forget_token(*token),
-        Change::NewVersion { org, namespace, slug } => app.prompts.forget_latest(*org, namespace, slug),
-        Change::Prompt { org, namespace, slug } => app.prompts.forget(*org, namespace, slug),
-        Change::Leases(org) => app.budgets.recall(*org),
+        Change::Member(org, user) => app.proxy.access.forget_member(*org, *user),
+        Change::Token(token) => app.proxy.access.forget_token(*token),
+        Change::NewVersion { org, namespace, slug } => app.proxy.prompts.forget_latest(*org, namespace, slug),
+        Change::Prompt { org, namespace, slug } => app.proxy.prompts.forget(*org, namespace, slug),
+        Change::Leases(org) => app.proxy.budgets.recall(*org),
         Change::LiveEvals => app.live_evals.forget(),
         Change::Exports => {
             app.export_changes.send_replace(());
@@ -115,14 +115,14 @@ fn forget(app: &App, change: &Change) {
                 (Some(namespace), None) => Scope::Namespace(namespace.clone()),
                 _ => Scope::All,
             };
-            app.cache.apply(&Purge { org: *org, scope });
+            app.proxy.cache.apply(&Purge { org: *org, scope });
         }
     }
 }
 
 fn forget_everything(app: &App) {
-    app.access.forget_everything();
-    app.prompts.forget_everything();
+    app.proxy.access.forget_everything();
+    app.proxy.prompts.forget_everything();
     app.live_evals.forget();
 }
 
@@ -130,7 +130,7 @@ fn forget_everything(app: &App) {
 pub async fn run(app: Arc<App>, place: Place) {
     say_nodes_changed(&app).await;
     tokio::select! {
-        () = app.drained() => {}
+        () = app.services.tasks.drained() => {}
         () = hear(&app) => {}
         () = follow(&app, place) => {}
         () = keep_number(&app) => {}
@@ -140,7 +140,7 @@ pub async fn run(app: Arc<App>, place: Place) {
 
 /// Gives this node's number back, when nothing is done in its name any more.
 pub async fn leave(app: &App) {
-    if let Err(error) = ids::release(&app.db, app.log_ids.node(), &app.nodes.name).await {
+    if let Err(error) = ids::release(&app.services.db, app.services.ids.node(), &app.nodes.name).await {
         tracing::debug!(%error, "this node's number stays taken until its lease ends");
     }
     say_nodes_changed(app).await;
@@ -155,7 +155,7 @@ async fn say_nodes_changed(app: &App) {
 
 async fn hear(app: &App) {
     loop {
-        if let Err(error) = changes::listen(&app.db, || app.nodes.bell.notify_one()).await {
+        if let Err(error) = changes::listen(&app.services.db, || app.nodes.bell.notify_one()).await {
             tracing::debug!(%error, "changes of other nodes are not heard, only looked for");
         }
         tokio::time::sleep(AGAIN).await;
@@ -163,11 +163,11 @@ async fn hear(app: &App) {
 }
 
 async fn follow(app: &App, mut place: Place) {
-    let grace = app.config.outage_grace;
+    let grace = app.services.config.outage_grace;
     let (mut looked, mut swept) = (Instant::now(), Instant::now());
     loop {
         let _ = tokio::time::timeout(LOOK, app.nodes.bell.notified()).await;
-        match tokio::time::timeout(PATIENCE, changes::since(&app.db, &mut place)).await {
+        match tokio::time::timeout(PATIENCE, changes::since(&app.services.db, &mut place)).await {
             Ok(Ok(News::Changes(changes))) if looked.elapsed() < TOO_LONG => {
                 for change in &changes {
                     forget(app, change);
@@ -191,11 +191,11 @@ async fn follow(app: &App, mut place: Place) {
 }
 
 async fn sweep(app: &App) {
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let swept = async {
-        changes::sweep(&app.db).await?;
-        leases::sweep(&app.db).await?;
-        counts::sweep(&app.db, now.0.div_euclid(MINUTE) - 1, now.plus(-ATTEMPT_WINDOW)).await
+        changes::sweep(&app.services.db).await?;
+        leases::sweep(&app.services.db).await?;
+        counts::sweep(&app.services.db, now.0.div_euclid(MINUTE) - 1, now.plus(-ATTEMPT_WINDOW)).await
     };
     if let Err(error) = swept.await {
         tracing::debug!(%error, "what nodes told each other is removed later");
@@ -219,13 +219,13 @@ async fn keep_number(app: &App) {
 
 async fn renewed(app: &App) -> Result<(), StoreError> {
     let name = &app.nodes.name;
-    if let Some(alive) = ids::renew(&app.db, app.log_ids.node(), name).await? {
+    if let Some(alive) = ids::renew(&app.services.db, app.services.ids.node(), name).await? {
         app.nodes.alive.store(alive.cast_unsigned(), Ordering::Relaxed);
         return Ok(());
     }
-    if let Some(number) = ids::claim(&app.db, name).await? {
+    if let Some(number) = ids::claim(&app.services.db, name).await? {
         tracing::warn!(number, "this node's number was given to another; it has a new one now");
-        app.set_node(number);
+        app.services.ids.set_node(number);
     } else {
         tracing::error!("this node's number was given to another, and none is free");
     }

@@ -103,11 +103,11 @@ fn add_verdicts(batch: &mut Batch, verdicts: &[(LogRow, EvaluationResult)], cont
 
 /// A delivery without a row, to see whether the destination takes any.
 pub async fn test(app: &App, export: &Export) -> Sent {
-    let id: EventId = app.new_id();
+    let id: EventId = app.services.ids.new_id();
     let message = match export.kind {
         Kind::Otlp => {
             let mut batch = Batch::default();
-            batch.add(&leave::test_span(export.org_id, &id.to_string(), app.clock.now()));
+            batch.add(&leave::test_span(export.org_id, &id.to_string(), app.services.clock.now()));
             otlp(app, export, batch)
         }
         Kind::Webhook => webhook(app, export, &id.to_string(), Vec::new(), true),
@@ -171,7 +171,7 @@ fn webhook(
         id,
         r#type: "trace.batch",
         org_id: export.org_id,
-        timestamp: app.clock.now(),
+        timestamp: app.services.clock.now(),
         data: Traces { traces, test },
     };
     let body = serde_json::to_vec(&envelope).map_err(|error| error.to_string())?;
@@ -199,6 +199,6 @@ fn own_headers(app: &App, export: &Export) -> Result<HeaderMap, String> {
 fn open(app: &App, export: &Export, column: &str, sealed: Option<&str>) -> Result<Option<String>, String> {
     let Some(sealed) = sealed else { return Ok(None) };
     let place = sealed_place(export.org_id, &format!("export/{}", export.id), column);
-    let opened = app.vault.open(&place, sealed).map_err(|error| error.to_string())?;
+    let opened = app.services.vault.open(&place, sealed).map_err(|error| error.to_string())?;
     Ok(Some(opened.expose_secret().to_owned()))
 }

@@ -81,7 +81,7 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
                 300..=399 => Some(format!("it answered {status}; redirects are not followed")),
                 _ => Some(format!("it answered {status}")),
             };
-            let retry_after_ms = waits.and_then(|value| retry_after(value, app.clock.now()));
+            let retry_after_ms = waits.and_then(|value| retry_after(value, app.services.clock.now()));
             Sent { status: Some(status), latency_ms: 0, error, body: said, retry_after_ms }
         }
     };
@@ -91,7 +91,7 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
 
 /// The headers of a signed delivery. The time is that of the attempt, the id that of what is delivered.
 pub fn signed_headers(app: &App, keys: &[Vec<u8>], id: &str, body: &[u8]) -> HeaderMap {
-    let timestamp = app.clock.now().unix_seconds();
+    let timestamp = app.services.clock.now().unix_seconds();
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: String| {
         if let Ok(value) = HeaderValue::try_from(value) {

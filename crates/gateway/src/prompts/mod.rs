@@ -69,12 +69,13 @@ impl Prompts {
 /// The version that is meant, from memory or else from the store. None when there is no such prompt.
 pub async fn find(app: &Arc<App>, org: OrgId, reference: &Reference) -> Outcome<Option<Arc<Known>>> {
     let key = (org, reference.clone());
-    if let Some(known) = app.prompts.known.known(&key) {
+    if let Some(known) = app.proxy.prompts.known.known(&key) {
         return Ok(Some(known));
     }
     // Requests live on workers, and only the main runtime talks to the database.
     let loading = Arc::clone(app);
-    let load = app.runtime.spawn(async move { loading.prompts.load(&loading, &key).await });
+    let load =
+        app.services.tasks.runtime.spawn(async move { loading.proxy.prompts.load(&loading, &key).await });
     load.await.map_err(Problem::internal)?
 }
 
@@ -83,7 +84,7 @@ impl Prompts {
         self.known
             .get(key, || async {
                 let (org, Reference { namespace, slug, version }) = key;
-                let stored = store::find(&app.db, *org, Name { namespace, slug }, *version).await?;
+                let stored = store::find(&app.services.db, *org, Name { namespace, slug }, *version).await?;
                 let Some(stored) = stored else { return Ok(None) };
                 let template = Template::parse(&stored.content).map_err(Problem::internal)?;
                 Ok(Some(Known { template, version: stored.version }))

@@ -23,9 +23,9 @@ pub async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> 
 
 /// A new prompt with its first version. The caller has checked names and content; a name that is taken is a conflict.
 pub async fn add_prompt(app: &App, by: &Identity, name: Name<'_>, content: String) -> Outcome<Prompt> {
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let prompt = Prompt {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         namespace: name.namespace.into(),
         slug: name.slug.into(),
         version: 1,
@@ -34,7 +34,7 @@ pub async fn add_prompt(app: &App, by: &Identity, name: Name<'_>, content: Strin
         created_at: now,
         updated_at: now,
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     store::insert(&mut tx, by.org.id, &prompt).await.map_err(|error| match error {
         StoreError::Duplicate => {
             Problem::conflict(format!("the prompt {}/{} exists already", name.namespace, name.slug))
@@ -53,8 +53,8 @@ pub async fn add_version(
     content: String,
     expected: Option<i64>,
 ) -> Outcome<Option<Prompt>> {
-    let (org, actor, now) = (by.org.id, by.actor(), app.clock.now());
-    let mut tx = app.db.begin().await?;
+    let (org, actor, now) = (by.org.id, by.actor(), app.services.clock.now());
+    let mut tx = app.services.db.begin().await?;
     let Some((id, version, created_at)) = store::take_number(&mut tx, org, name).await? else {
         return Ok(None);
     };

@@ -156,9 +156,9 @@ async fn send(
     let head = head(&question)?;
     let (report, told) = oneshot::channel();
     let origin = Origin { source: Source::Api, report: Some(report) };
-    let inbound = Inbound::whole(body, app.config.max_body_bytes);
-    let request_id = app.new_request_id();
-    let response = super::run(app, &app.worker, &identity, &request_id, &head, inbound, origin)
+    let inbound = Inbound::whole(body, app.services.config.max_body_bytes);
+    let request_id = app.services.ids.new_request_id();
+    let response = super::run(app, &app.proxy.worker, &identity, &request_id, &head, inbound, origin)
         .await
         .map_err(as_field)?;
     let (head, body) = response.into_parts();

@@ -28,7 +28,7 @@ pub async fn reserve(
     // Wherever the request may go, at the dearest; what has no price cannot be counted.
     let prices = call.hops.iter().filter_map(|hop| {
         let model = hop.model.as_deref().or(call.body_model.as_deref())?;
-        app.prices.find(hop.target.kind.name, model)
+        app.proxy.prices.find(hop.target.kind.name, model)
     });
     let amount = prices.map(|price| most(price, &asked)).max().unwrap_or(0);
     budgets::hold(app, budgets, identity.spender(), amount).await.map_err(|refused| exceeded(&refused))

@@ -117,7 +117,7 @@ pub async fn look(
         ttl: caching.ttl,
         patience: ends_at.saturating_duration_since(Instant::now()),
     };
-    let lead = match app.cache.look(asked).await {
+    let lead = match app.proxy.cache.look(asked).await {
         Lookup::Hit(hit) => return Found::Hit(hit),
         Lookup::Lead(lead) => lead,
     };
@@ -139,7 +139,7 @@ pub async fn look(
 
 /// The vector of a text, by the configured model. None when its provider cannot be had: then only equal requests hit.
 async fn embedding(app: &Arc<App>, identity: &Identity, text: &str) -> Option<(String, Vec<f32>)> {
-    let config = &app.config.judge;
+    let config = &app.services.config.judge;
     let (provider, model) = (&config.embed_provider, &config.embed_model);
     if provider == BUILTIN {
         let dims = usize::try_from(config.embed_dims).unwrap_or(256);
@@ -155,7 +155,14 @@ async fn embedding(app: &Arc<App>, identity: &Identity, text: &str) -> Option<(S
         is_counted: true,
     };
     // Calls of the gateway's own are made by the main runtime.
-    let answer = app.runtime.spawn(asked(Arc::clone(app), identity.clone(), question)).await.ok()?.ok()?;
+    let answer = app
+        .services
+        .tasks
+        .runtime
+        .spawn(asked(Arc::clone(app), identity.clone(), question))
+        .await
+        .ok()?
+        .ok()?;
     let answer: Value = serde_json::from_slice(answer.status.is_success().then_some(&answer.body)?).ok()?;
     let vector: Vec<f32> = serde_json::from_value(answer["data"][0]["embedding"].clone()).ok()?;
     (!vector.is_empty()).then(|| (format!("{provider}/{model}"), vector))
@@ -196,7 +203,7 @@ pub fn give(
     }
     headers.remove(CONTENT_LENGTH);
     record.named_entry(hit.key);
-    headers.insert(AGE, entry.age_seconds(app.clock.now()).into());
+    headers.insert(AGE, entry.age_seconds(app.services.clock.now()).into());
     record.found(entry.status, &entry.provider, entry.model.as_deref(), entry.usage.as_ref());
     headers::complete_found(&mut headers, identity, &record);
     let answered = Answered {

@@ -151,8 +151,10 @@ impl Call {
             session: headers.tag("x-gateway-session")?,
             user: headers.tag("x-gateway-user")?,
             metadata: metadata(headers)?,
-            log_bodies: app.config.log_bodies && identity.org.settings.log_bodies && log != Some("metadata"),
-            timeout: timeout(headers, app.config.proxy_timeout)?,
+            log_bodies: app.services.config.log_bodies
+                && identity.org.settings.log_bodies
+                && log != Some("metadata"),
+            timeout: timeout(headers, app.services.config.proxy_timeout)?,
             stored_credential: headers.one_of("x-gateway-credential", &["stored"])?.is_some(),
         })
     }

@@ -15,11 +15,12 @@ mod hold;
 mod local;
 mod plan;
 mod pool;
-pub mod pulse;
 pub mod record;
 mod reshape;
 mod route;
+pub mod state;
 pub mod target;
+pub mod target_health;
 mod tee;
 mod translate;
 pub mod upstream;
@@ -63,7 +64,7 @@ pub async fn forward(
     request: Request<Incoming>,
 ) -> Outcome<Response> {
     let (head, incoming) = request.into_parts();
-    let mut inbound = Inbound::new(incoming, app.config.max_body_bytes);
+    let mut inbound = Inbound::new(incoming, app.services.config.max_body_bytes);
     inbound.meanwhile(auth::count(app, identity)).await?;
     let response = run(app, worker, identity, request_id, &head, inbound, Origin::default()).await;
     response.map_err(|mut problem| {
@@ -85,7 +86,7 @@ async fn run(
     let started = Instant::now();
     let mut call = Call::read(app, identity, head)?;
     if inbound.is_too_large() {
-        return Err(Problem::too_large(app.config.max_body_bytes));
+        return Err(Problem::too_large(app.services.config.max_body_bytes));
     }
     admit::learn_model(identity, &mut call, head, &mut inbound).await?;
     call.settle_stream();

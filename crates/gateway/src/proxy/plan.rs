@@ -54,13 +54,13 @@ pub fn put_in_order(app: &App, identity: &Identity, call: &mut Call, id: i64) {
     if call.hops.len() < 2 || call.route == Route::Order {
         return;
     }
-    let (org, now) = (identity.org.id, app.clock.now());
+    let (org, now) = (identity.org.id, app.services.clock.now());
     let facts: Vec<Facts> = call
         .hops
         .iter()
         .map(|hop| Facts {
             price: price(app, hop),
-            latency: app.pulses.latency(org, &hop.target.name, hop.model.as_deref(), now),
+            latency: app.proxy.health.latency(org, &hop.target.name, hop.model.as_deref(), now),
             weight: hop.weight,
         })
         .collect();
@@ -71,7 +71,7 @@ pub fn put_in_order(app: &App, identity: &Identity, call: &mut Call, id: i64) {
         // What was the fastest changes from one request to the next; a session's prompt cache is at one provider.
         let stays = |place: &usize| {
             let hop = &call.hops[*place];
-            !app.pulses.stays(org, session, &hop.target.name, hop.model.as_deref(), now)
+            !app.proxy.health.stays(org, session, &hop.target.name, hop.model.as_deref(), now)
         };
         places.sort_by_key(stays);
     }
@@ -103,7 +103,7 @@ pub fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
 
 /// What the same tokens cost here against elsewhere: most calls read about three times what they write.
 fn price(app: &App, hop: &Hop) -> Option<Decimal> {
-    let price = app.prices.find(hop.target.kind.name, hop.model.as_deref()?)?;
+    let price = app.proxy.prices.find(hop.target.kind.name, hop.model.as_deref()?)?;
     Some(price.input_per_mtok? * Decimal::from(3) + price.output_per_mtok?)
 }
 
@@ -167,7 +167,7 @@ fn one_for<'a>(app: &'a App, identity: &'a Identity, model: &str) -> Outcome<&'a
         .filter(|(_, target)| target.models.iter().any(|has| has == model))
         .map(|(name, _)| name.as_str())
         .collect();
-    let mut found = if own.is_empty() { app.prices.providers_for_model(model) } else { own };
+    let mut found = if own.is_empty() { app.proxy.prices.providers_for_model(model) } else { own };
     // Without an address, or with a path that only its user can tell, it is no candidate.
     found.retain(|name| {
         target::find(app, identity, name)

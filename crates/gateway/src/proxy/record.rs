@@ -102,7 +102,7 @@ impl Record {
         request_id: &HeaderValue,
         started: Instant,
     ) -> Self {
-        let created_at = app.clock.now();
+        let created_at = app.services.clock.now();
         Self {
             app: Arc::clone(app),
             lane,
@@ -111,7 +111,7 @@ impl Record {
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
             target: Arc::clone(call.target()),
-            id: app.log_ids.next(created_at),
+            id: app.services.ids.next_log_id(created_at),
             request_id: request_id.clone(),
             created_at,
             started,
@@ -204,7 +204,7 @@ impl Record {
     /// When the attempt under way has taken too long, or all of them together.
     pub fn ends_at(&self, timeout: Duration) -> Instant {
         let began = self.attempt_began.unwrap_or(self.started);
-        (began + timeout).min(self.started + self.app.config.proxy_timeout)
+        (began + timeout).min(self.started + self.app.services.config.proxy_timeout)
     }
 
     pub fn saw_request(&mut self, body: &Bytes) {
@@ -339,7 +339,12 @@ impl Record {
 
     /// The stream broke after it had begun.
     pub fn broke(mut self, code: &'static str, message: &str) {
-        self.app.pulses.failed(self.org.id, &self.target.name, self.model.as_deref(), self.app.clock.now());
+        self.app.proxy.health.failed(
+            self.org.id,
+            &self.target.name,
+            self.model.as_deref(),
+            self.app.services.clock.now(),
+        );
         self.close(&End::Broken { code, message });
     }
 
@@ -400,13 +405,13 @@ impl Record {
             attempt.error = error;
         }
         let row = self.row(status, error_code, &metered);
-        self.app.metrics.count(&row);
+        self.app.proxy.metrics.count(&row);
         self.origin.tell(&row);
         if let Some(held) = &mut self.held {
             // Before the append: whoever stores the row must find it counted.
-            held.settle(row.id, row.cost_usd.map_or(0, cost_units), self.app.clock.now());
+            held.settle(row.id, row.cost_usd.map_or(0, cost_units), self.app.services.clock.now());
         }
-        self.app.spool.append(self.lane, row);
+        self.app.proxy.spool.append(self.lane, row);
     }
 }
 

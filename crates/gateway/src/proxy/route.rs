@@ -42,7 +42,7 @@ pub async fn walk(
     record: &mut Record,
 ) -> Result<Answered, Failed> {
     let mut walk = Walk {
-        ends_at: record.started() + app.config.proxy_timeout,
+        ends_at: record.started() + app.services.config.proxy_timeout,
         seed: seed(identity, call, record.id()),
         app,
         worker,
@@ -152,7 +152,7 @@ impl Walk<'_> {
     }
 
     fn credential(&self, call: &Call, tried: &[usize]) -> Option<usize> {
-        call.target().choose(self.seed, self.app.clock.now().0, tried)
+        call.target().choose(self.seed, self.app.services.clock.now().0, tried)
     }
 
     /// The credential to try when the one of this attempt is not taken.
@@ -180,7 +180,7 @@ impl Walk<'_> {
             Err(problem) => return Err(untranslatable(call, problem)),
         };
         let answered = if call.target().is_sandbox() {
-            local::answer(call, self.head, body, limit, self.app.clock.now()).await?
+            local::answer(call, self.head, body, limit, self.app.services.clock.now()).await?
         } else {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
@@ -213,15 +213,16 @@ impl Walk<'_> {
     }
 
     fn is_closed(&self, call: &Call) -> bool {
-        let now = self.app.clock.now();
-        self.app.pulses.ask(self.identity.org.id, &call.target().name, call.model(), now) != Permit::Stay
+        let now = self.app.services.clock.now();
+        self.app.proxy.health.ask(self.identity.org.id, &call.target().name, call.model(), now)
+            != Permit::Stay
     }
 
     fn went_well(&self, call: &Call, record: &Record) {
-        let (org, now, in_chain) = (self.identity.org.id, self.app.clock.now(), call.hops.len() > 1);
+        let (org, now, in_chain) = (self.identity.org.id, self.app.services.clock.now(), call.hops.len() > 1);
         let took = record.attempt_began().map(|began| began.elapsed()).unwrap_or_default();
         let name = &call.target().name;
-        self.app.pulses.answered(org, name, call.model(), now, took, in_chain);
+        self.app.proxy.health.answered(org, name, call.model(), now, took, in_chain);
         if call.usage_refused {
             // One refusal is enough: the next stream need not be sent twice.
             call.target().refuses_usage.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -230,17 +231,17 @@ impl Walk<'_> {
             && call.route == Route::Fastest
             && let Some(session) = &call.session
         {
-            self.app.pulses.served(org, session, name, call.model(), now);
+            self.app.proxy.health.served(org, session, name, call.model(), now);
         }
     }
 
     fn went_wrong(&self, call: &Call, failed: &Failed, judged: Failure) {
-        let (org, now, name) = (self.identity.org.id, self.app.clock.now(), &call.target().name);
+        let (org, now, name) = (self.identity.org.id, self.app.services.clock.now(), &call.target().name);
         match judged.fault {
-            Fault::Target => self.app.pulses.failed(org, name, call.model(), now),
+            Fault::Target => self.app.proxy.health.failed(org, name, call.model(), now),
             // It answered; what was never sent says nothing of it.
             Fault::Caller | Fault::Credential if failed.status.is_some() => {
-                self.app.pulses.lives(org, name, call.model(), now);
+                self.app.proxy.health.lives(org, name, call.model(), now);
             }
             Fault::Caller | Fault::Credential => {}
         }

@@ -185,7 +185,7 @@ pub fn of_org(
 
 /// The provider of that name for this caller, if there is one.
 pub fn find<'a>(app: &'a App, identity: &'a Identity, name: &str) -> Option<&'a Arc<Target>> {
-    identity.org.providers.get(name).or_else(|| app.providers.get(name))
+    identity.org.providers.get(name).or_else(|| app.proxy.providers.get(name))
 }
 
 /// The provider of that name for this caller. `header` is where the name stood.

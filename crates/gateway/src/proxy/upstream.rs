@@ -137,7 +137,7 @@ pub async fn attempt(
     let response = send(app, worker, call, head, body, limit).await?;
     let patience = ends_at.saturating_duration_since(tokio::time::Instant::now()).min(ERROR_TIME);
     let (head, mut incoming) = response.into_parts();
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     if head.status.is_server_error() {
         let retry_after = asked_wait(&head.headers, now);
         return Err(Failed { retry_after, ..server_error(head.status, incoming, patience).await });
@@ -190,7 +190,7 @@ pub async fn send_outside(
     request: Request<Bytes>,
     timeout: Duration,
 ) -> Result<Response<Answer>, Failed> {
-    exchange(app, &app.worker.clients, true, request.map(Outbound::whole), timeout).await
+    exchange(app, &app.proxy.worker.clients, true, request.map(Outbound::whole), timeout).await
 }
 
 /// Sends the request and waits for the head of the answer.
@@ -201,7 +201,7 @@ async fn exchange(
     request: Request<Outbound>,
     timeout: Duration,
 ) -> Result<Response<Answer>, Failed> {
-    let guarded = tenants && !app.config.egress_private;
+    let guarded = tenants && !app.services.config.egress_private;
     if guarded && !literal_is_allowed(request.uri()) {
         return Err(Failed::unreachable("its address is private or local, which is refused"));
     }
@@ -244,7 +244,7 @@ async fn probe_with(
     let mut request = Request::new(Outbound::default());
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    let response = exchange(app, &app.worker.clients, target.guarded, request, PROBE_TIMEOUT).await?;
+    let response = exchange(app, &app.proxy.worker.clients, target.guarded, request, PROBE_TIMEOUT).await?;
     let (head, body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
         return Err(server_error(head.status, body, ERROR_TIME).await);
@@ -277,7 +277,7 @@ fn sign(
         headers: &signed,
         body_sha256: &sigv4::hex_sha256(&bytes),
     };
-    let now = gateway_core::time::jiff_timestamp(app.clock.now());
+    let now = gateway_core::time::jiff_timestamp(app.services.clock.now());
     for (name, value) in sigv4::sign(&request, &credentials, Scope { region, service }, now) {
         let name = http::HeaderName::try_from(name).map_err(|_| unsigned())?;
         headers.insert(name, value.parse().map_err(|_| unsigned())?);

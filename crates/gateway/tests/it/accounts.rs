@@ -165,7 +165,7 @@ on_both!(login_answers_a_token_the_user_and_the_organizations, |app| async move 
     let org = json!({"id": owner.org_id, "slug": "acme", "name": "acme", "plan": "free", "role": "owner"});
     assert_eq!(body["org"], org);
     assert_eq!(body["orgs"], json!([org]));
-    let life = time(&body["expires_at"]) - app.app.clock.now().0;
+    let life = time(&body["expires_at"]) - app.app.services.clock.now().0;
     assert!((86_390_000..=86_400_000).contains(&life), "{life}");
     assert!(!answer.text().contains(PASSWORD) && !answer.text().contains("argon2"));
     assert_eq!(app.status_of_token(body["token"].as_str().unwrap()).await, 200);

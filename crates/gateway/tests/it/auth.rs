@@ -178,7 +178,7 @@ on_both!(a_user_of_two_organizations_switches_between_them, |app| async move {
     let body = switch(json!(ada.org_id)).await.expect(200);
     assert_eq!(fields(&body), ["expires_at", "org", "token"]);
     assert_eq!(body["org"], acme);
-    assert!(time(&body["expires_at"]) > app.app.clock.now().0);
+    assert!(time(&body["expires_at"]) > app.app.services.clock.now().0);
     assert_id(&body["org"]["id"]);
     let me = app.get(ME).bearer(body["token"].as_str().unwrap()).send().await.expect(200);
     assert_eq!((&me["org_id"], &me["role"]), (&json!(ada.org_id), &json!("member")));

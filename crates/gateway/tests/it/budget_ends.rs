@@ -229,7 +229,7 @@ async fn webhooks_hear_of_each_limit_once_in_a_period_also_over_a_restart() {
         it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(hooks.requests().len(), 2, "no limit is told of twice");
-        it.app.app.clock.advance(DAY);
+        it.app.app.services.clock.advance(DAY);
         for _ in 0..3 {
             it.chat(&ask()).send().await.expect(200);
         }
@@ -243,7 +243,7 @@ async fn webhooks_hear_of_each_limit_once_in_a_period_also_over_a_restart() {
 async fn judges_count_and_what_others_report_does_not() {
     for backend in Backend::BOTH {
         let (it, path) = started(backend, 2.5).await;
-        let start = u64::try_from(it.app.app.clock.now().0 - 5_000).unwrap() * 1_000_000;
+        let start = u64::try_from(it.app.app.services.clock.now().0 - 5_000).unwrap() * 1_000_000;
         let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
         let span = json!({"traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "chat",
             "startTimeUnixNano": start.to_string(), "endTimeUnixNano": start.to_string(), "attributes": [

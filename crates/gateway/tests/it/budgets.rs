@@ -183,7 +183,7 @@ async fn a_spent_budget_refuses(backend: Backend) {
     it.chat(&ask()).send().await.expect(200);
     it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
     // A new day begins with nothing spent.
-    it.app.app.clock.advance(DAY);
+    it.app.app.services.clock.advance(DAY);
     let next = it.chat(&ask()).send().await;
     assert_eq!(next.header("x-gateway-budget-remaining"), Some("0.003"));
     next.expect(200);

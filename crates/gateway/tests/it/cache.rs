@@ -28,7 +28,7 @@ fn key(name: &str) -> Key {
 }
 
 async fn store(app: &TestApp, account: &Account, namespace: &str, name: &str) {
-    let Lookup::Lead(lead) = app.app.cache.look(ask(account, namespace, name)).await else {
+    let Lookup::Lead(lead) = app.app.proxy.cache.look(ask(account, namespace, name)).await else {
         panic!("{name} is there already")
     };
     let answer = Answer {
@@ -43,7 +43,7 @@ async fn store(app: &TestApp, account: &Account, namespace: &str, name: &str) {
 }
 
 async fn has(app: &TestApp, account: &Account, namespace: &str, name: &str) -> bool {
-    matches!(app.app.cache.look(ask(account, namespace, name)).await, Lookup::Hit(_))
+    matches!(app.app.proxy.cache.look(ask(account, namespace, name)).await, Lookup::Hit(_))
 }
 
 async fn stats(app: &TestApp, account: &Account) -> Value {
@@ -127,9 +127,9 @@ on_both!(a_bad_request_to_empty_changes_nothing, |app| async move {
 on_both!(entries_go_with_the_clock_and_with_their_organization, |app| async move {
     let ada = app.signup("acme").await;
     store(&app, &ada, "", "a").await;
-    app.app.clock.advance(59_000);
+    app.app.services.clock.advance(59_000);
     assert!(has(&app, &ada, "", "a").await);
-    app.app.clock.advance(2_000);
+    app.app.services.clock.advance(2_000);
     assert!(!has(&app, &ada, "", "a").await);
     store(&app, &ada, "", "b").await;
     app.delete(&format!("/api/v1/orgs/{}", ada.org_id)).bearer(&ada.token).send().await.expect(200);

@@ -270,7 +270,7 @@ on_both!(log_rows_become_cases, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let data = Data::create(&app, &ada).await;
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let one = row(&ada, now);
     let messages = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]);
     let talk = with(row(&ada, now), |row| {

@@ -26,7 +26,7 @@ on_both!(a_dataset_is_created_listed_changed_and_deleted, |app| async move {
     let list = app.get(DATASETS).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list, json!({"datasets": [other, made], "next_cursor": null}));
 
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let changed = app.put(&path, json!({"name": "answers"})).bearer(&ada.token).send().await.expect(200);
     assert_eq!((&changed["name"], &changed["description"]), (&json!("answers"), &made["description"]));
     assert!(time(&changed["updated_at"]) > time(&made["updated_at"]));
@@ -91,7 +91,7 @@ on_both!(cases_are_added_one_by_one_or_together_and_hold_any_json, |app| async m
     assert_eq!(data.count().await, 3);
 
     let path = format!("/cases/{}", added["id"].as_str().unwrap());
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let changed = data.put(&path, json!({"expected": null, "input": "new"})).await.expect(200);
     assert_eq!((&changed["input"], &changed["expected"]), (&json!("new"), &Value::Null));
     assert_eq!((&changed["metadata"], &changed["created_at"]), (&one["metadata"], &added["created_at"]));

@@ -56,9 +56,10 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     assert!(found.iter().all(|r| r["run_id"].is_null()));
 
     // The same rows come again, as after a crash.
-    let rows = gateway_store::logs::of_ids(&app.app.logs, ada.org_id.parse().unwrap(), &[good, bad], true)
-        .await
-        .unwrap();
+    let rows =
+        gateway_store::logs::of_ids(&app.app.services.logs, ada.org_id.parse().unwrap(), &[good, bad], true)
+            .await
+            .unwrap();
     gateway::evals::live::sample(&app.app, &rows).await.unwrap();
     let last = chat(&app, &ada, "good again").await;
     let found = wait_for(&app, &ada, &eval, 3).await;
@@ -107,7 +108,7 @@ on_both!(what_the_gateway_asked_itself_is_not_judged, |app| async move {
 
 on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let (old, recent) = (row(&ada, now.plus(-20 * DAY)), row(&ada, now));
     let kept = row(&eve, now.plus(-20 * DAY));
     app.write(&[old.clone(), recent.clone(), kept.clone()]).await;
@@ -118,7 +119,7 @@ on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
         for id in &ids {
             // Verdicts of others come with a plan; here they are written as they would be then.
             let verdict = gateway_store::verdicts::LogVerdict {
-                id: app.app.new_id(),
+                id: app.app.services.ids.new_id(),
                 org_id: by.org_id.parse().unwrap(),
                 log_id: *id,
                 source: "ragas".into(),
@@ -128,7 +129,7 @@ on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
                 external_ref: String::new(),
                 created_at: now,
             };
-            let mut tx = app.app.db.begin().await.unwrap();
+            let mut tx = app.app.services.db.begin().await.unwrap();
             gateway_store::verdicts::insert(&mut tx, &verdict).await.unwrap();
             tx.commit().await.unwrap();
         }
@@ -142,7 +143,8 @@ on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
     let of_cases = app.end_of_run(&ada, &of_cases).await;
 
     let overrides = [(eve.org_id.parse().unwrap(), 100)];
-    let sweep = async |at| gateway_store::verdicts::sweep(&app.app.db, at, 30, &overrides).await.unwrap();
+    let sweep =
+        async |at| gateway_store::verdicts::sweep(&app.app.services.db, at, 30, &overrides).await.unwrap();
     assert_eq!(sweep(now.plus(15 * DAY)).await, 2, "one verdict of each kind");
     assert_eq!(sweep(now.plus(15 * DAY)).await, 0);
     let judged = async |by: &Account, run: &Value| {

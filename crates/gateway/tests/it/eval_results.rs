@@ -13,7 +13,7 @@ async fn submit(app: &TestApp, by: &Account, body: Value) -> Answer {
 }
 
 async fn log_row(app: &TestApp, of: &Account) -> i64 {
-    let log = row(of, app.app.clock.now());
+    let log = row(of, app.app.services.clock.now());
     app.write(std::slice::from_ref(&log)).await;
     log.id
 }

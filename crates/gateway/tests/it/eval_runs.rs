@@ -14,7 +14,7 @@ fn answer(text: &str) -> Vec<u8> {
 
 /// Rows that answered these texts, oldest first; their ids.
 async fn answered(app: &TestApp, by: &Account, texts: &[&str]) -> Vec<i64> {
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let rows: Vec<_> =
         texts.iter().map(|text| with(row(by, now), |row| row.response = answer(text))).collect();
     app.write(&rows).await;
@@ -160,7 +160,7 @@ on_both!(a_run_that_could_judge_nothing_has_failed_and_says_why, |app| async mov
     assert!(empty["error"].as_str().unwrap().contains("nothing to judge"), "{empty}");
 
     let off = gateway_core::logs::Stored::Off;
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let bare = with(row(&ada, now), |row| (row.response_stored, row.response) = (off, Vec::new()));
     app.write(std::slice::from_ref(&bare)).await;
     let run = app.eval_run(&ada, &eval, json!({})).await;
@@ -177,7 +177,7 @@ on_both!(a_run_that_could_judge_nothing_has_failed_and_says_why, |app| async mov
 
 on_both!(a_failed_request_fails_where_an_answer_is_wanted, |app| async move {
     let ada = app.signup("acme").await;
-    let broken = with(row(&ada, app.app.clock.now()), |row| {
+    let broken = with(row(&ada, app.app.services.clock.now()), |row| {
         (row.status, row.error_code, row.response) = (502, Some("provider_error".into()), Vec::new());
     });
     app.write(&[broken]).await;
@@ -492,7 +492,7 @@ async fn judges_keep_to_the_rate_limit_and_go_on_when_it_opens() {
     gateway.upstream.wait_for_requests(100, std::time::Duration::from_secs(20)).await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(gateway.upstream.requests().len(), 100);
-    app.app.clock.advance(61_000);
+    app.app.services.clock.advance(61_000);
     let run = app.end_of_run(ada, &run).await;
     assert_eq!(
         (&run["status"], &run["passed"], &run["errors"]),
@@ -508,10 +508,10 @@ on_both!(only_so_many_runs_may_wait, |app| async move {
     let eval = app.eval(&ada, "llm", "judge", config).await;
     // The sandbox answers at once, so the open runs are made by hand.
     let org = ada.org_id.parse().unwrap();
-    let mut tx = app.app.db.begin().await.unwrap();
+    let mut tx = app.app.services.db.begin().await.unwrap();
     for _ in 0..100 {
         let run = gateway_store::evals::NewRun {
-            id: app.app.new_number(),
+            id: app.app.services.ids.next_row_id(),
             org,
             eval_id: eval["id"].as_i64().unwrap(),
             dataset: None,
@@ -519,7 +519,7 @@ on_both!(only_so_many_runs_may_wait, |app| async move {
             definition: &json!({}),
             target: None,
             created_by: "test",
-            now: app.app.clock.now(),
+            now: app.app.services.clock.now(),
         };
         gateway_store::evals::insert_run(&mut tx, &run).await.unwrap();
     }

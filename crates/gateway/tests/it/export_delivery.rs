@@ -64,7 +64,7 @@ on_both!(a_webhook_destination_gets_signed_batches_of_log_rows, |app| async move
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
     app.export(&ada, &webhook(&upstream)).await;
-    let one = row(&ada, app.app.clock.now());
+    let one = row(&ada, app.app.services.clock.now());
     app.write(std::slice::from_ref(&one)).await;
     let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
     assert!(is_signed_by(&request, "abc"));
@@ -85,7 +85,7 @@ on_both!(only_the_sources_that_were_chosen_are_sent, |app| async move {
     let mut second = webhook(&otel);
     (second["name"], second["include_sources"]) = (json!("second"), json!(["otel"]));
     app.export(&ada, &second).await;
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let rows: Vec<LogRow> = [Source::Proxy, Source::Api, Source::Otel]
         .into_iter()
         .map(|source| with(row(&ada, now), |row| row.source = source))
@@ -107,7 +107,7 @@ on_both!(bodies_leave_only_when_the_organization_allows_it, |app| async move {
     let org = format!("/api/v1/orgs/{}", ada.org_id);
     let settings = json!({"settings": {"log_bodies": false}});
     app.put(&org, settings).bearer(&ada.token).send().await.expect(200);
-    app.write(&[row(&ada, app.app.clock.now())]).await;
+    app.write(&[row(&ada, app.app.services.clock.now())]).await;
     for request in upstream.wait_for_requests(2, PATIENCE).await {
         if request.target() == "/v1/traces" {
             assert_eq!(attribute(&spans(&request)[0].attributes, "gen_ai.input.messages"), None);
@@ -121,20 +121,20 @@ on_both!(bodies_leave_only_when_the_organization_allows_it, |app| async move {
 on_both!(rows_of_a_pause_are_never_sent_and_others_always, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
-    let before = row(&ada, app.app.clock.now().plus(-1_000));
+    let before = row(&ada, app.app.services.clock.now().plus(-1_000));
     let path = format!("/api/v1/exports/{}", app.export(&ada, &webhook(&upstream)).await);
     let switch = async |enabled: bool| {
         app.put(&path, json!({"enabled": enabled})).bearer(&ada.token).send().await.expect(200);
     };
-    let step = || app.app.clock.advance(10_000);
-    let during = row(&ada, app.app.clock.now());
+    let step = || app.app.services.clock.advance(10_000);
+    let during = row(&ada, app.app.services.clock.now());
     step();
     switch(false).await;
     step();
-    let paused = row(&ada, app.app.clock.now());
+    let paused = row(&ada, app.app.services.clock.now());
     step();
     switch(true).await;
-    let after = row(&ada, app.app.clock.now());
+    let after = row(&ada, app.app.services.clock.now());
     // All of them arrive only now, as after an outage of the database.
     app.write(&[before, during.clone(), paused, after.clone()]).await;
     upstream.wait_for_requests(1, PATIENCE).await;
@@ -146,7 +146,7 @@ on_both!(what_waits_during_a_pause_is_sent_after_it, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(500)).await;
     let id = app.export(&ada, &webhook(&upstream)).await;
-    let one = row(&ada, app.app.clock.now());
+    let one = row(&ada, app.app.services.clock.now());
     app.write(std::slice::from_ref(&one)).await;
     let failing = app.export_status(&ada, &id, "failing", |s| s["failed"] == 1).await;
     assert_eq!((&failing["lag"], &failing["delivered"]), (&json!(1), &json!(0)));
@@ -154,7 +154,7 @@ on_both!(what_waits_during_a_pause_is_sent_after_it, |app| async move {
     let path = format!("/api/v1/exports/{id}");
     app.put(&path, json!({"enabled": false})).bearer(&ada.token).send().await.expect(200);
     upstream.always(Reply::new(200));
-    app.app.clock.advance(3_600_000);
+    app.app.services.clock.advance(3_600_000);
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert_eq!(upstream.arrivals().len(), 1, "nothing is sent while it is switched off");
     app.put(&path, json!({"enabled": true})).bearer(&ada.token).send().await.expect(200);
@@ -172,7 +172,7 @@ on_both!(attempts_are_spans_below_the_call, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
     app.export(&ada, &otlp(&upstream)).await;
-    let one = with(row(&ada, app.app.clock.now()), |row| {
+    let one = with(row(&ada, app.app.services.clock.now()), |row| {
         let second = Attempt { provider: "groq".into(), start_ms: 60, ..row.attempts[0].clone() };
         row.attempts[0].status = Some(503);
         row.attempts.push(second);
@@ -199,7 +199,7 @@ on_both!(what_authenticates_us_is_hidden_when_a_destination_repeats_it, |app| as
     let mut body = otlp(&upstream);
     body["headers"] = json!({"Authorization": "Bearer t0p-s3cret", "X-Key": "k3y-t00"});
     let id = app.export(&ada, &body).await;
-    app.write(&[row(&ada, app.app.clock.now())]).await;
+    app.write(&[row(&ada, app.app.services.clock.now())]).await;
     let status = app.export_status(&ada, &id, "failing", |s| s["failed"].as_i64() > Some(0)).await;
     let error = status["last_error"].as_str().unwrap();
     assert!(error.contains("401") && error.contains("token"), "{error}");

@@ -36,7 +36,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
         // Not in order, as requests end.
         let (late, early): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|row| row.id % 3 == 0);
         for batch in early.chunks(1_000).chain(late.chunks(1_000)) {
-            write_batch(&app.app.logs, batch).await.unwrap();
+            write_batch(&app.app.services.logs, batch).await.unwrap();
         }
     };
     let failing = async {
@@ -46,7 +46,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
             for _ in 0..4 {
                 // Back-off takes its time; the clock is made to take less.
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                app.app.clock.advance(2_000);
+                app.app.services.clock.advance(2_000);
             }
         }
     };
@@ -132,10 +132,10 @@ on_both!(nobodys_dead_destinations_can_take_all_places, |app| async move {
     }
     let refused = app.post("/api/v1/exports", webhook(&dead)).bearer(&eve.token).send().await;
     refused.expect_error(409, "conflict");
-    app.write(&[row(&eve, app.app.clock.now())]).await;
+    app.write(&[row(&eve, app.app.services.clock.now())]).await;
     dead.wait_for_requests(8, PATIENCE).await;
     let id = app.export(&ada, &webhook(&alive)).await;
-    app.write(&[row(&ada, app.app.clock.now())]).await;
+    app.write(&[row(&ada, app.app.services.clock.now())]).await;
     app.export_status(&ada, &id, "delivered", |s| s["delivered"] == 1).await;
     assert_eq!(dead.arrivals().len(), 8, "so many of one organization at once, and no more");
 });
@@ -174,7 +174,7 @@ async fn goes_on_after_a_restart(backend: Backend) {
     let (config, data) = app.stop().await;
     let app = TestApp::start(config, data).await;
     // On PostgreSQL another node could hold it; its lease has to end first.
-    app.app.clock.advance(60_000);
+    app.app.services.clock.advance(60_000);
     app.export_status(&ada, &id, "delivered", |s| s["lag"] == 0 && s["delivered"] == 2_000).await;
     let sent: HashSet<i64> = traces(&upstream.requests()).into_iter().collect();
     assert_eq!(sent, rows.iter().map(|row| row.id).collect());

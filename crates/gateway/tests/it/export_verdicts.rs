@@ -132,7 +132,7 @@ on_both!(explanations_leave_only_when_the_organization_allows_it, |app| async mo
     app.export(&ada, &otlp(&collector)).await;
     let org = format!("/api/v1/orgs/{}", ada.org_id);
     app.put(&org, json!({"settings": {"log_bodies": false}})).bearer(&ada.token).send().await.expect(200);
-    let one = row(&ada, app.app.clock.now());
+    let one = row(&ada, app.app.services.clock.now());
     app.write(std::slice::from_ref(&one)).await;
     judge(&app, &ada, one.id, json!({"reason": "it says: general greeting"})).await;
     let found = wait_for(&collector, 1).await;
@@ -151,8 +151,8 @@ on_both!(verdicts_go_where_their_rows_would_and_only_while_the_export_is_enabled
     app.export(&ada, &second).await;
     app.export(&eve, &otlp(&foreign)).await;
     // From before there were exports: what counts is when the verdict is made.
-    let old = row(&ada, app.app.clock.now().plus(-3_600_000));
-    let span = with(row(&ada, app.app.clock.now()), |row| row.source = Source::Otel);
+    let old = row(&ada, app.app.services.clock.now().plus(-3_600_000));
+    let span = with(row(&ada, app.app.services.clock.now()), |row| row.source = Source::Otel);
     app.write(&[old.clone(), span.clone()]).await;
     app.put(&path, json!({"enabled": false})).bearer(&ada.token).send().await.expect(200);
     judge(&app, &ada, old.id, json!({"reason": "during the pause"})).await;
@@ -179,7 +179,7 @@ async fn outlive_an_outage_and_a_restart(backend: Backend) {
     let ada = app.enterprise("acme").await;
     let collector = receiver(Reply::new(503)).await;
     let id = app.export(&ada, &otlp(&collector)).await;
-    let rows: Vec<_> = (0..300).map(|_| row(&ada, app.app.clock.now())).collect();
+    let rows: Vec<_> = (0..300).map(|_| row(&ada, app.app.services.clock.now())).collect();
     app.write(&rows).await;
     let eval = define(&app, &ada, "judge", 0.0).await;
     let run = app.eval_run(&ada, &eval, json!({"limit": 300})).await;
@@ -189,7 +189,7 @@ async fn outlive_an_outage_and_a_restart(backend: Backend) {
     collector.always(Reply::new(200));
     let before = collector.requests().len();
     let app = TestApp::start(config, data).await;
-    app.app.clock.advance(600_000);
+    app.app.services.clock.advance(600_000);
     let status = app.export_status(&ada, &id, "delivered", |s| s["lag"] == 0).await;
     assert_eq!((&status["delivered"], &status["dropped"]), (&json!(600), &json!(0)));
     let sent: Vec<Span> = collector.requests()[before..].iter().flat_map(spans).collect();

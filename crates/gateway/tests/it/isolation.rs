@@ -49,7 +49,7 @@ impl Things {
         };
         let below = |what: &str| format!("/api/v1/orgs/{}/{what}", of.org_id);
         let session = format!("session of {}", of.slug).replace(' ', "-");
-        let log = with(row(of, app.app.clock.now()), |row| row.session_id = Some(session.clone()));
+        let log = with(row(of, app.app.services.clock.now()), |row| row.session_id = Some(session.clone()));
         app.write(std::slice::from_ref(&log)).await;
         let prompt = json!({"namespace": "theirs", "slug": "prompt", "content": "x"});
         make("/api/v1/prompts".into(), prompt, "/id").await;

@@ -93,11 +93,11 @@ fn org(account: &Account) -> OrgId {
 }
 
 fn work(app: &Arc<App>) {
-    app.spawn(jobs::work::<Probe>(Arc::clone(app)));
+    app.services.tasks.spawn(jobs::work::<Probe>(Arc::clone(app)));
 }
 
 async fn enqueue(app: &App, org: OrgId, job: &Probe) -> bool {
-    let mut tx = app.db.begin().await.unwrap();
+    let mut tx = app.services.db.begin().await.unwrap();
     let queued = jobs::enqueue(app, &mut tx, org, job).await.unwrap();
     let added = queued.added;
     tx.commit().await.unwrap();
@@ -118,7 +118,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 /// Waits until no job is left.
 async fn until_empty(app: &TestApp) {
     for _ in 0..500 {
-        if store::count(&app.app.db, Probe::NAME).await.unwrap() == 0 {
+        if store::count(&app.app.services.db, Probe::NAME).await.unwrap() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -130,7 +130,7 @@ on_both!(a_job_runs_once_its_transaction_is_committed_and_not_before, |app| asyn
     let ada = app.signup("acme").await;
     work(&app.app);
     let (kept, undone) = (probe(), probe());
-    let mut tx = app.app.db.begin().await.unwrap();
+    let mut tx = app.app.services.db.begin().await.unwrap();
     let queued = jobs::enqueue(&app.app, &mut tx, org(&ada), &undone).await.unwrap();
     drop(tx);
     queued.committed(&app.app);
@@ -188,15 +188,15 @@ on_both!(a_job_whose_holder_is_gone_is_taken_when_the_lease_ends, |app| async mo
     let ada = app.signup("acme").await;
     let job = probe();
     enqueue(&app.app, org(&ada), &job).await;
-    let now = app.app.clock.now();
-    let (db, name) = (&app.app.db, Probe::NAME);
+    let now = app.app.services.clock.now();
+    let (db, name) = (&app.app.services.db, Probe::NAME);
     let first = store::claim(db, name, 2, "gone", now, now.plus(30_000)).await.unwrap().unwrap();
     assert_eq!(first.attempts, 1);
     assert_eq!(store::claim(db, name, 2, "other", now, now.plus(30_000)).await.unwrap(), None);
     work(&app.app);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(trace(job.mark).begun, 0, "the lease is not over");
-    app.app.clock.advance(30_001);
+    app.app.services.clock.advance(30_001);
     until("it was taken over", || trace(job.mark).ended == 1).await;
     until_empty(&app).await;
     assert!(!store::renew(db, first.id, "gone", now).await.unwrap());
@@ -207,9 +207,9 @@ on_both!(of_many_who_claim_at_once_each_gets_another_job, |app| async move {
     for _ in 0..5 {
         enqueue(&app.app, org(&ada), &probe()).await;
     }
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let claims = (0..12).map(|number| {
-        let db = app.app.db.clone();
+        let db = app.app.services.db.clone();
         tokio::spawn(async move {
             store::claim(&db, Probe::NAME, 100, &format!("h{number}"), now, now.plus(30_000)).await.unwrap()
         })
@@ -236,6 +236,6 @@ on_both!(a_job_that_stopping_cut_short_is_done_after_the_next_start, |app| async
     let again = TestApp::start(config, data).await;
     work(&again.app);
     until("it was begun again at once", || trace(long.mark).begun == 2).await;
-    let claimed = store::next_due(&again.app.db, Probe::NAME).await.unwrap();
-    assert!(claimed.is_some_and(|due| due > again.app.clock.now()), "it is held again");
+    let claimed = store::next_due(&again.app.services.db, Probe::NAME).await.unwrap();
+    assert!(claimed.is_some_and(|due| due > again.app.services.clock.now()), "it is held again");
 });

@@ -36,7 +36,7 @@ on_both!(a_new_key_is_shown_once_with_all_its_fields, |app| async move {
     let key = &made.answer["key"];
     assert_eq!(fields(key), SHAPE);
     assert_id(&key["id"]);
-    assert!((app.app.clock.now().0 - time(&key["created_at"])).abs() < 5_000);
+    assert!((app.app.services.clock.now().0 - time(&key["created_at"])).abs() < 5_000);
     let digits = made.raw.strip_prefix("sk-gateway-").expect("the prefix of keys");
     assert!(digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)));
     assert_eq!(key["key_prefix"], format!("sk-gateway-{}", &digits[..8]));
@@ -176,10 +176,10 @@ on_both!(pages_show_every_key_once_newest_first, |app| async move {
 on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {
     let ada = app.signup("acme").await;
     let org = ada.org_id.parse().unwrap();
-    let mut tx = app.app.db.begin().await.unwrap();
+    let mut tx = app.app.services.db.begin().await.unwrap();
     for n in 0..210 {
         let key = gateway_store::keys::Key {
-            id: app.app.new_id(),
+            id: app.app.services.ids.new_id(),
             org_id: org,
             app_id: None,
             name: format!("key {n}"),
@@ -187,7 +187,7 @@ on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {
             role: gateway_core::access::Role::Admin,
             scopes: gateway_core::scopes::Scopes::all(),
             created_by: None,
-            created_at: app.app.clock.now(),
+            created_at: app.app.services.clock.now(),
             expires_at: None,
             revoked_at: None,
             last_used_at: None,
@@ -331,12 +331,12 @@ on_both!(keys_of_another_organization_look_missing, |app| async move {
 on_both!(only_hashes_of_keys_and_passwords_are_kept, |app| async move {
     let ada = app.signup("acme").await;
     let made = app.make_key(&ada.token, json!({"name": "x"})).await;
-    let rows = app.app.db.all("SELECT hash, key_prefix FROM api_keys", Vec::new()).await.unwrap();
+    let rows = app.app.services.db.all("SELECT hash, key_prefix FROM api_keys", Vec::new()).await.unwrap();
     let hashes: Vec<String> = rows.iter().map(|row| row.get("hash").unwrap()).collect();
     for raw in [&ada.api_key, &made.raw] {
         assert!(hashes.contains(&hex::encode(Sha256::digest(raw))), "{hashes:?}");
     }
-    let users = app.app.db.all("SELECT password_hash FROM users", Vec::new()).await.unwrap();
+    let users = app.app.services.db.all("SELECT password_hash FROM users", Vec::new()).await.unwrap();
     let hash: String = users[0].get("password_hash").unwrap();
     assert!(hash.starts_with("$argon2id$"), "{hash}");
     // On SQLite everything is in the data directory, and nothing in it holds a secret.
@@ -360,13 +360,13 @@ on_both!(the_last_use_of_a_key_is_noted, |app| async move {
     let idle = app.make_key(&ada.token, json!({"name": "idle"})).await;
     let renamed = app.make_key(&ada.token, json!({"name": "renamed right after its use"})).await;
     let revoked = app.make_key(&ada.token, json!({"name": "revoked right after its use"})).await;
-    let before = app.app.clock.now().0;
+    let before = app.app.services.clock.now().0;
     for key in [&used, &renamed, &revoked] {
         assert_eq!(app.status_of_key(&key.raw).await, 200);
     }
     app.put(&renamed.path(), json!({"name": "r"})).bearer(&ada.token).send().await.expect(200);
     app.delete(&revoked.path()).bearer(&ada.token).send().await.expect(200);
-    let after = app.app.clock.now().0;
+    let after = app.app.services.clock.now().0;
     // It is written in the background, and at the latest when the service stops.
     let (config, data) = app.stop().await;
     let app = TestApp::start(config, data).await;

@@ -48,9 +48,9 @@ async fn eleventh_attempt(app: TestApp) {
     assert_too_many(&app.post("/api/login", hopeless(LOGIN)).send().await, 900);
     assert_too_many(&app.post(LOGIN, json!({})).send().await, 900);
     // Refused attempts do not put the end off.
-    app.app.clock.advance(14 * 60_000);
+    app.app.services.clock.advance(14 * 60_000);
     assert_too_many(&app.post(LOGIN, hopeless(LOGIN)).send().await, 60);
-    app.app.clock.advance(60_000);
+    app.app.services.clock.advance(60_000);
     app.post(LOGIN, hopeless(LOGIN)).send().await.expect_error(401, "unauthorized");
     app.post(SETUP, json!({"org_name": "x"})).send().await.expect(201);
     // Callers who are in are not held up by any of this.
@@ -103,7 +103,7 @@ on_both!(callers_learn_where_they_stand_in_their_minute, [("GATEWAY_RATE_LIMIT_F
 async fn three_a_minute(app: TestApp) {
     let ada = app.signup("acme").await;
     app.begin_a_minute();
-    let end = (app.app.clock.now().0 / 60_000 + 1) * 60;
+    let end = (app.app.services.clock.now().0 / 60_000 + 1) * 60;
     for remaining in [2, 1, 0] {
         let answer = app.get(ME).key(&ada.api_key).send().await;
         answer.expect(200);

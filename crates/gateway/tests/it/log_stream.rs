@@ -15,7 +15,7 @@ use crate::support::{Account, TestApp};
 async fn arrive(app: &TestApp, rows: &[LogRow]) {
     app.write(rows).await;
     for row in rows {
-        let _ = app.app.tail.send(Arc::new(row.clone()));
+        let _ = app.app.proxy.tail.send(Arc::new(row.clone()));
     }
 }
 
@@ -40,7 +40,7 @@ async fn next_id(events: &mut Events) -> i64 {
 
 on_both!(rows_are_seen_as_they_come, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     arrive(&app, &[row(&ada, now.plus(-5000))]).await;
     let mut all = follow(&app, &ada, "", None).await;
     let mut errors = follow(&app, &ada, "status=5xx", None).await;
@@ -57,7 +57,7 @@ on_both!(rows_are_seen_as_they_come, |app| async move {
 
 on_both!(a_client_resumes_behind_what_it_saw_last, |app| async move {
     let ada = app.signup("acme").await;
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let rows: Vec<LogRow> = (0..450).map(|n| row(&ada, now.plus(-60_000 + n))).collect();
     arrive(&app, &rows).await;
     let mut events = follow(&app, &ada, "", Some(rows[9].id)).await;
@@ -73,7 +73,7 @@ on_both!(a_client_resumes_behind_what_it_saw_last, |app| async move {
 
 on_both!(a_client_that_fell_behind_misses_nothing, |app| async move {
     let ada = app.signup("acme").await;
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     let mut events = follow(&app, &ada, "", None).await;
     // More than the tail holds, before the client reads any.
     let rows: Vec<LogRow> = (0..3_000).map(|n| row(&ada, now.plus(1000 + n))).collect();
@@ -81,7 +81,7 @@ on_both!(a_client_that_fell_behind_misses_nothing, |app| async move {
         app.write(batch).await;
     }
     for row in &rows {
-        let _ = app.app.tail.send(Arc::new(row.clone()));
+        let _ = app.app.proxy.tail.send(Arc::new(row.clone()));
     }
     let mut seen: Vec<i64> = Vec::new();
     while seen.len() < rows.len() {
@@ -97,7 +97,7 @@ async fn rows_of_other_nodes_are_seen_too() {
     let app = TestApp::start_with(crate::support::Backend::Postgres, &[]).await;
     let ada = app.signup("acme").await;
     let mut events = follow(&app, &ada, "", None).await;
-    let log = row(&ada, app.app.clock.now().plus(10));
+    let log = row(&ada, app.app.services.clock.now().plus(10));
     app.write(std::slice::from_ref(&log)).await;
     assert_eq!(next_id(&mut events).await, log.id);
 }
@@ -105,7 +105,7 @@ async fn rows_of_other_nodes_are_seen_too() {
 on_both!(the_stream_ends_when_the_service_stops, |app| async move {
     let ada = app.signup("acme").await;
     let mut events = follow(&app, &ada, "", None).await;
-    app.app.begin_stop();
+    app.app.services.tasks.begin_stop();
     let end = tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("it did not end");
     assert!(end.is_none());
 });

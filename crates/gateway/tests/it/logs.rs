@@ -266,7 +266,7 @@ on_both!(words_that_were_put_off_are_found_once_indexed, |app| async move {
         .map(|n| with(row(&ada, time.plus(n)), |row| row.request = chat(&format!("number{n} of many"))))
         .collect();
     assert_eq!(app.write(&rows).await, 300);
-    while logs::index_pending(&app.app.logs, 70).await.unwrap() > 0 {}
+    while logs::index_pending(&app.app.services.logs, 70).await.unwrap() > 0 {}
     assert_eq!(list(&app, &ada, "q=number123").await, [rows[123].id]);
     assert_eq!(list(&app, &ada, "q=many&limit=200").await.len(), 200);
 });
@@ -296,9 +296,9 @@ on_both!(rows_go_when_their_organizations_time_is_over, |app| async move {
     app.write(&rows).await;
     let org = |account: &Account| account.org_id.parse().unwrap();
     let kept = [(org(&short), 5), (org(&long), 90)];
-    let removed = logs::sweep(&app.app.logs, now, 30, &kept).await.unwrap();
+    let removed = logs::sweep(&app.app.services.logs, now, 30, &kept).await.unwrap();
     assert_eq!(removed, 3 + 2 + 1);
-    assert_eq!(logs::sweep(&app.app.logs, now, 30, &kept).await.unwrap(), 0);
+    assert_eq!(logs::sweep(&app.app.services.logs, now, 30, &kept).await.unwrap(), 0);
     for (account, left) in [(&short, 1), (&usual, 2), (&long, 3)] {
         assert_eq!(list(&app, account, "").await.len(), left, "{}", account.slug);
         assert_eq!(list(&app, account, "q=hello").await.len(), left, "{}", account.slug);
@@ -320,7 +320,7 @@ on_both!(the_retention_that_an_organization_set_is_known, |app| async move {
         let body = json!({"settings": {"log_retention_days": days}});
         let path = format!("/api/v1/orgs/{}", account.org_id);
         app.put(&path, body).bearer(&account.token).send().await.expect(200);
-        orgs::log_retentions(&app.app.db).await.unwrap()
+        orgs::log_retentions(&app.app.services.db).await.unwrap()
     };
     assert_eq!(set(&ada, json!(90)).await, [(ada.org_id.parse().unwrap(), 90)]);
     assert_eq!(set(&ada, Value::Null).await, []);

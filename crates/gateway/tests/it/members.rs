@@ -82,7 +82,7 @@ on_both!(an_invitation_admits_only_the_invited_address_and_only_once, |app| asyn
 on_both!(an_invitation_ends_after_a_week, |app| async move {
     let ada = app.signup("acme").await;
     let token = invite(&app, &ada, "bob@example.com", "member").await.expect(201)["invite_token"].clone();
-    app.app.clock.advance(7 * DAY + 1);
+    app.app.services.clock.advance(7 * DAY + 1);
     signup_with(&app, "bob@example.com", &token).await.expect_error(400, "bad_request");
     let ada = Account {
         token: app.login(&ada.email, PASSWORD).await.expect(200)["token"].as_str().unwrap().into(),
@@ -91,7 +91,7 @@ on_both!(an_invitation_ends_after_a_week, |app| async move {
     let list = app.get(&members_of(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list["invitations"], json!([]));
     let token = invite(&app, &ada, "bob@example.com", "member").await.expect(201)["invite_token"].clone();
-    app.app.clock.advance(6 * DAY);
+    app.app.services.clock.advance(6 * DAY);
     signup_with(&app, "bob@example.com", &token).await.expect(201);
 });
 

@@ -37,7 +37,7 @@ async fn a_database_of_any_older_version_is_brought_up_to_date() {
             assert_eq!(schema_version(&db).await.unwrap(), version);
             db.close().await;
             let app = TestApp::start(config, data).await;
-            assert_eq!(schema_version(&app.app.db).await.unwrap(), Part::State.version());
+            assert_eq!(schema_version(&app.app.services.db).await.unwrap(), Part::State.version());
             app.signup("acme").await;
         }
     }
@@ -56,7 +56,7 @@ async fn a_log_of_any_older_version_is_brought_up_to_date() {
             db.close().await;
             let app = TestApp::start(config, data).await;
             let ada = app.signup("acme").await;
-            assert_eq!(app.write(&[row(&ada, app.app.clock.now())]).await, 1);
+            assert_eq!(app.write(&[row(&ada, app.app.services.clock.now())]).await, 1);
             let logs = app.get("/api/v1/logs").key(&ada.api_key).send().await.expect(200);
             assert_eq!(logs["logs"].as_array().unwrap().len(), 1);
         }
@@ -70,8 +70,8 @@ async fn a_second_migration_changes_nothing_and_keeps_the_data() {
         let app = TestApp::start(config, data).await;
         let ada = app.signup("acme").await;
         let same = Migrated { from: Part::State.version(), to: Part::State.version() };
-        assert_eq!(migrate_to(&app.app.db, Part::State.version()).await, same);
-        assert_eq!(migrate_to(&app.app.db, 0).await, same, "a schema never goes back");
+        assert_eq!(migrate_to(&app.app.services.db, Part::State.version()).await, same);
+        assert_eq!(migrate_to(&app.app.services.db, 0).await, same, "a schema never goes back");
         app.get("/api/v1/keys").key(&ada.api_key).send().await.expect(200);
     }
 }
@@ -114,7 +114,7 @@ async fn a_newer_database_that_was_only_added_to_is_served_and_left_as_it_is() {
         let app = TestApp::start(config, data).await;
         app.get("/api/v1/keys").key(&ada.api_key).send().await.expect(200);
         let bob = app.signup("other").await;
-        assert_eq!(app.write(&[row(&bob, app.app.clock.now())]).await, 1);
+        assert_eq!(app.write(&[row(&bob, app.app.services.clock.now())]).await, 1);
         assert_eq!(schema_version(&db).await.unwrap(), newer);
         db.close().await;
     }
@@ -136,7 +136,7 @@ async fn several_nodes_start_at_once_on_one_empty_database() {
             let ada = one.signup("acme").await;
             for node in [&two, &three] {
                 node.get("/api/v1/keys").key(&ada.api_key).send().await.expect(200);
-                assert_eq!(schema_version(&node.app.db).await.unwrap(), Part::State.version());
+                assert_eq!(schema_version(&node.app.services.db).await.unwrap(), Part::State.version());
             }
         }
     }

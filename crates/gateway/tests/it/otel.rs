@@ -26,7 +26,7 @@ fn attribute(key: &str, value: &Value) -> Value {
 
 /// A chat span of the conventions that began a little ago.
 fn span(app: &TestApp, number: u64) -> Value {
-    let start = u64::try_from(app.app.clock.now().0 - 5_000).unwrap() * 1_000_000;
+    let start = u64::try_from(app.app.services.clock.now().0 - 5_000).unwrap() * 1_000_000;
     json!({
         "traceId": format!("{number:032x}"), "spanId": format!("{number:016x}"), "name": "chat gpt-4o", "kind": 3,
         "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 1_500_000_000).to_string(),

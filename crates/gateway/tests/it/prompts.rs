@@ -60,7 +60,7 @@ on_both!(a_prompt_is_created_changed_read_and_deleted, |app| async move {
     assert_eq!(made["created_by"], json!(ada.user_id));
     assert_eq!(read(&app, &ada, HELLO).await.expect(200), made);
 
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let second = update(&app, &ada, json!({"content": "Hi {{who}}"})).await.expect(200);
     assert_eq!((&second["version"], &second["variables"]), (&json!(2), &json!(["who"])));
     assert_eq!((&second["id"], &second["created_at"]), (&made["id"], &made["created_at"]));
@@ -361,7 +361,7 @@ on_both!(a_known_prompt_needs_no_database, |app| async move {
     create(&app, &ada, "hello", "Be {{how}}.").await.expect(201);
     let asked = header("support/hello", r#"{"how": "kind"}"#);
     put_into(&app, &ada.org_id, &asked).await.unwrap();
-    app.app.db.close().await;
+    app.app.services.db.close().await;
     let (body, _) = put_into(&app, &ada.org_id, &asked).await.unwrap();
     assert_eq!(body["messages"][0]["content"], "Be kind.");
     let unknown = put_into(&app, &ada.org_id, &header("support/other", "{}")).await.unwrap_err();

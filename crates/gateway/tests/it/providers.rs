@@ -115,7 +115,7 @@ on_both!(fields_left_out_stay_and_null_clears, |app| async move {
         "headers": {"x-team": "a"}, "models": ["m"],
     });
     let first = create(&app, &ada, body).await.expect(201);
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let second = update(&app, &ada, "house", json!({"name": "other", "kind": "gemini"})).await.expect(200);
     for field in ["name", "kind", "base_url", "has_api_key", "has_headers", "models", "created_at"] {
         assert_eq!(second[field], first[field], "{field}");
@@ -148,7 +148,7 @@ on_both!(providers_come_in_pages_newest_first, |app| async move {
     let ada = app.signup("acme").await;
     for name in ["openai", "anthropic", "mistral"] {
         create(&app, &ada, json!({"name": name})).await.expect(201);
-        app.app.clock.advance(1);
+        app.app.services.clock.advance(1);
     }
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {

@@ -30,7 +30,7 @@ async fn the_same_question_is_answered_once_and_then_from_the_cache() {
     it.upstream.always(Reply::json(200, PLAIN));
     let first = cached(&it, "hi").send().await;
     assert_eq!((first.header("x-gateway-cache"), first.header("age")), (Some("MISS"), None));
-    it.app.app.clock.advance(2_500);
+    it.app.app.services.clock.advance(2_500);
     // The order of keys, blanks and how a number is written make no difference.
     let body = r#"{"stream":false, "messages":[{"content":"hi","role":"user"}], "model":"gpt-4o"}"#;
     let again =
@@ -187,7 +187,7 @@ async fn an_entry_ends_with_its_time_and_a_refresh_replaces_it() {
     assert_eq!(refreshed.header("x-gateway-cache"), Some("REFRESH"));
     let hit = cached(&it, "hi").send().await;
     assert!(hit.text().contains("fresh") && hit.header("x-gateway-cache") == Some("HIT"));
-    it.app.app.clock.advance(3_601_000);
+    it.app.app.services.clock.advance(3_601_000);
     it.upstream.push(Reply::json(200, PLAIN));
     assert_eq!(cached(&it, "hi").send().await.header("x-gateway-cache"), Some("MISS"));
 }

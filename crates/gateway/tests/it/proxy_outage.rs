@@ -144,7 +144,7 @@ async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
     for _ in 0..20 {
         ids.insert(log_id(&it.post("openai", "/v1/chat/completions", long.clone()).send().await));
     }
-    let shed = it.app.app.spool.shed_bodies.load(std::sync::atomic::Ordering::Relaxed);
+    let shed = it.app.app.proxy.spool.shed_bodies.load(std::sync::atomic::Ordering::Relaxed);
     // Six bodies go beyond 1 MiB.
     assert_eq!((shed, it.shed_rows()), (14, 0));
     assert_eq!(it.app.get("/healthz").send().await.expect(503)["components"]["log_spool"]["status"], "down");
@@ -178,6 +178,6 @@ async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
 
 impl Proxied {
     fn shed_rows(&self) -> u64 {
-        self.app.app.spool.shed_rows.load(std::sync::atomic::Ordering::Relaxed)
+        self.app.app.proxy.spool.shed_rows.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

@@ -31,10 +31,10 @@ on_both!(a_revoked_key_is_dead_on_the_next_request, |app| async move {
     assert_unauthorized(&app.get(ME).key(&key.raw).send().await);
     let shown = app.get(&key.path()).bearer(&ada.token).send().await.expect(200);
     let at = time(&shown["revoked_at"]);
-    assert!((app.app.clock.now().0 - at).abs() < 5_000);
+    assert!((app.app.services.clock.now().0 - at).abs() < 5_000);
 
     // Once more changes nothing, and neither does an update bring the key back.
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let again = app.delete(&key.path()).bearer(&ada.token).send().await;
     assert_eq!(again.expect(200), json!({"revoked": true}));
     app.put(&key.path(), json!({"name": "y"})).bearer(&ada.token).send().await.expect(200);
@@ -121,7 +121,7 @@ on_both!(a_rotated_key_has_a_successor_and_24_hours_left, |app| async move {
     let old = app.make_key(&ada.token, body).await;
     assert_eq!(app.status_of_key(&old.raw).await, 200);
 
-    let now = app.app.clock.now().0;
+    let now = app.app.services.clock.now().0;
     let rotated = rotate(&app, &ada.token, &old.id, json!({})).await.expect(201);
     assert_eq!(fields(&rotated), ["key", "message", "overlap_hours", "raw_key"]);
     assert_eq!(fields(&rotated["key"]), ["id", "key_prefix"]);
@@ -147,11 +147,11 @@ on_both!(a_rotated_key_has_a_successor_and_24_hours_left, |app| async move {
     for raw in [raw, &old.raw] {
         assert_eq!(app.status_of_key(raw).await, 200, "both keys work during the overlap");
     }
-    app.app.clock.advance(end - app.app.clock.now().0 - 1_000);
+    app.app.services.clock.advance(end - app.app.services.clock.now().0 - 1_000);
     for raw in [raw, &old.raw] {
         assert_eq!(app.status_of_key(raw).await, 200, "up to its last second");
     }
-    app.app.clock.advance(end - app.app.clock.now().0);
+    app.app.services.clock.advance(end - app.app.services.clock.now().0);
     assert_unauthorized(&app.get(ME).key(&old.raw).send().await);
     assert_eq!(app.status_of_key(raw).await, 200);
 });
@@ -168,9 +168,9 @@ on_both!(the_overlap_is_0_to_720_hours, |app| async move {
 
     let longest = rotate(&app, &ada.token, &key.id, json!({"overlap_hours": 720})).await.expect(201);
     assert_eq!(longest["overlap_hours"], json!(720));
-    app.app.clock.advance(720 * HOUR - 60_000);
+    app.app.services.clock.advance(720 * HOUR - 60_000);
     assert_eq!(app.status_of_key(&key.raw).await, 200);
-    app.app.clock.advance(60_000);
+    app.app.services.clock.advance(60_000);
     assert_unauthorized(&app.get(ME).key(&key.raw).send().await);
 });
 
@@ -208,7 +208,7 @@ on_both!(a_second_rotation_does_not_lengthen_the_life_of_the_old_key, |app| asyn
     let key = app.make_key(&ada.token, json!({"name": "x"})).await;
     rotate(&app, &ada.token, &key.id, json!({"overlap_hours": 1})).await.expect(201);
     rotate(&app, &ada.token, &key.id, json!({"overlap_hours": 720})).await.expect(201);
-    app.app.clock.advance(HOUR);
+    app.app.services.clock.advance(HOUR);
     assert_eq!(app.status_of_key(&key.raw).await, 401);
     // Revoking the successor is possible, and revoking the old one during the overlap ends it early.
     let other = app.make_key(&ada.token, json!({"name": "y"})).await;

@@ -46,7 +46,7 @@ async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
 #[tokio::test]
 async fn after_its_rest_one_probe_closes_a_breaker_again() {
     let chain = with_an_open_breaker().await;
-    chain.it.app.app.clock.advance(11_000);
+    chain.it.app.app.services.clock.advance(11_000);
     chain.it.upstream.always(good());
     for _ in 0..3 {
         assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
@@ -57,7 +57,7 @@ async fn after_its_rest_one_probe_closes_a_breaker_again() {
 #[tokio::test]
 async fn a_probe_that_is_refused_for_the_callers_fault_closes_the_breaker_too() {
     let chain = with_an_open_breaker().await;
-    chain.it.app.app.clock.advance(11_000);
+    chain.it.app.app.services.clock.advance(11_000);
     chain.it.upstream.push(Reply::json(400, r#"{"error":"your fault"}"#));
     chain.it.upstream.always(good());
     chain.chat().send().await.expect(400);
@@ -156,7 +156,7 @@ async fn a_rejected_credential_is_put_aside_and_a_limited_one_rests_as_long_as_i
         // The session would choose the first again, but that one is at rest.
         call_mine(&it, Some("s")).await.expect(200);
         assert_eq!(keys_used(&it.upstream)[2], used[1], "{status}");
-        it.app.app.clock.advance(back_after);
+        it.app.app.services.clock.advance(back_after);
         call_mine(&it, Some("s")).await.expect(200);
         assert_eq!(keys_used(&it.upstream)[3], used[0], "{status}");
     }

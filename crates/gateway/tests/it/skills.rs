@@ -118,7 +118,7 @@ on_both!(an_update_makes_a_version_and_keeps_a_snapshot, ENTERPRISE, |app| async
         (&json!(1), &skill["updated_at"]),
         "nothing changed, no version"
     );
-    app.app.clock.advance(5);
+    app.app.services.clock.advance(5);
     let second = update(json!({"headline": null, "body": "# New\n"})).await.expect(200);
     assert_eq!(
         (&second["version"], &second["headline"], &second["body"]),

@@ -291,18 +291,18 @@ async fn versions_without_a_verdict_are_found_after_a_restart() {
         let ada = app.signup("acme").await;
         // Made behind the judge's back, as if the process had died between two steps.
         let source = gateway_core::skills::Source::from_raw(GOOD).unwrap();
-        let id: gateway_core::ids::SkillId = app.app.new_id();
+        let id: gateway_core::ids::SkillId = app.app.services.ids.new_id();
         let new = gateway_store::skills::NewSkill {
             id,
             source: &source,
             adopted: None,
             by: "nobody",
-            now: app.app.clock.now(),
+            now: app.app.services.clock.now(),
         };
         let (config, data) = {
             let org = ada.org_id.parse().unwrap();
-            app.app.begin_stop();
-            let mut tx = app.app.db.begin().await.unwrap();
+            app.app.services.tasks.begin_stop();
+            let mut tx = app.app.services.db.begin().await.unwrap();
             assert!(gateway_store::skills::insert(&mut tx, org, &new).await.unwrap());
             tx.commit().await.unwrap();
             app.stop().await
@@ -331,6 +331,6 @@ async fn several_nodes_judge_each_version_once() {
     for skill in &skills {
         assert_eq!(app.judged(&ada, skill, 1).await.len(), 1, "{}", skill["name"]);
     }
-    second.begin_stop();
+    second.services.tasks.begin_stop();
     second.finish_stop(Duration::from_secs(5)).await;
 }

@@ -50,7 +50,7 @@ on_both!(publishing_and_unpublishing_are_idempotent, ENTERPRISE, |app| async mov
     let skill = app.published(&ada, fields("first")).await;
     let public = get(&app, &ada, &skill).await;
     assert_eq!((&public["visibility"], &public["published_version"]), (&json!("public"), &json!(1)));
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let again = app.publish(&ada, &skill).await.expect(200);
     assert_eq!(again, json!({"published_at": public["published_at"], "published_version": 1}));
     time(&again["published_at"]);
@@ -83,7 +83,7 @@ on_both!(the_shelf_keeps_the_published_version_until_a_later_one_passes, ENTERPR
     assert_eq!(kept, json!({"published_at": live["published_at"], "published_version": 1}));
     assert_eq!(shelf().await["version"], 1);
     app.verdict(&ada, &skill, true).await.expect(201);
-    app.app.clock.advance(1_000);
+    app.app.services.clock.advance(1_000);
     let moved = app.publish(&ada, &skill).await.expect(200);
     assert_eq!(moved["published_version"], 2);
     assert!(time(&moved["published_at"]) > time(&live["published_at"]));

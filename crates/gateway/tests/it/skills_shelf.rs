@@ -28,7 +28,7 @@ on_both!(the_shelf_shows_what_all_organizations_published, ENTERPRISE, |app| asy
     let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);
     let mut made = Vec::new();
     for (by, name) in [(&ada, "alpha"), (&bob, "beta"), (&ada, "gamma")] {
-        app.app.clock.advance(10);
+        app.app.services.clock.advance(10);
         made.push(app.published(by, fields(name)).await);
     }
     app.skill(&ada, fields("private-one")).await;
@@ -62,7 +62,7 @@ on_both!(the_shelf_is_sorted_and_paged, ENTERPRISE, |app| async move {
     let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);
     let mut made = Vec::new();
     for (index, name) in ["one", "two", "three"].into_iter().enumerate() {
-        app.app.clock.advance(10);
+        app.app.services.clock.advance(10);
         let steps = "1. Run `make test` and check that it passes.\n".repeat(index * 2);
         made.push(
             app.published(

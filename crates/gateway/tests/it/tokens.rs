@@ -40,16 +40,16 @@ on_both!(a_token_holds_the_documented_claims_for_24_hours, |app| async move {
     assert_id(&claims["jti"]);
     let (iat, exp) = (claims["iat"].as_i64().unwrap(), claims["exp"].as_i64().unwrap());
     assert_eq!(exp - iat, 24 * 60 * 60);
-    assert!((app.app.clock.now().0 / 1000 - iat).abs() <= 5);
+    assert!((app.app.services.clock.now().0 / 1000 - iat).abs() <= 5);
 });
 
 on_both!(a_token_works_until_the_24_hours_are_over_and_no_longer, |app| async move {
     let ada = app.signup("acme").await;
     let exp = part(&ada.token, 1)["exp"].as_i64().unwrap() * 1000;
     // Half a second is far more than a request takes, and far less than a leeway would be.
-    app.app.clock.advance(exp - app.app.clock.now().0 - 500);
+    app.app.services.clock.advance(exp - app.app.services.clock.now().0 - 500);
     assert_eq!(app.status_of_token(&ada.token).await, 200);
-    app.app.clock.advance(exp - app.app.clock.now().0);
+    app.app.services.clock.advance(exp - app.app.services.clock.now().0);
     assert_unauthorized(&app.get(ME).bearer(&ada.token).send().await);
     assert_eq!(app.status_of_key(&ada.api_key).await, 200, "keys know no such end");
 });

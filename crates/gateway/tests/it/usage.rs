@@ -328,7 +328,7 @@ on_both!(usage_is_only_the_callers_organizations, |app| async move {
 
 on_both!(without_a_range_the_last_thirty_days_count, |app| async move {
     let ada = app.signup("acme").await;
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     app.write(&[row(&ada, now), row(&ada, now.plus(-28 * DAY)), row(&ada, now.plus(-31 * DAY))]).await;
     assert_eq!(requests(&app, &ada, "").await, 2);
     let series = get(&app, &ada, "timeseries").await;

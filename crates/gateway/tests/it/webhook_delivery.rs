@@ -79,7 +79,7 @@ on_both!(a_delivery_is_signed_over_its_bytes_and_names_its_event, |app| async mo
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::json(200, r#"{"thanks": true}"#)).await;
     let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    let before = app.app.clock.now().unix_seconds();
+    let before = app.app.services.clock.now().unix_seconds();
     app.make_key(&ada.token, json!({"name": "grün \u{1f600} \"quoted\""})).await;
     let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
     assert!(is_signed_by(&request, &hook.secret));
@@ -114,7 +114,7 @@ on_both!(a_failing_receiver_is_tried_again_with_the_same_id_and_a_fresh_signatur
         assert_eq!(delivery["status"], "pending");
         let wait = time(&delivery["next_attempt_at"]) - time(&delivery["attempts"][made - 1]["at"]);
         waits.push(wait);
-        app.app.clock.advance(wait + 1);
+        app.app.services.clock.advance(wait + 1);
     }
     let planned = [5_000, 60_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000];
     for (wait, planned) in waits.iter().zip(planned) {
@@ -206,11 +206,11 @@ on_both!(five_days_of_failure_switch_a_webhook_off, |app| async move {
     let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
     app.make_key(&ada.token, json!({"name": "k"})).await;
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
-    app.app.clock.advance(5 * DAY - HOUR);
+    app.app.services.clock.advance(5 * DAY - HOUR);
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 2).await;
     let by_key = async || app.get(&hook.path()).key(&ada.api_key).send().await.expect(200);
     assert_eq!(by_key().await["active"], true);
-    app.app.clock.advance(2 * HOUR);
+    app.app.services.clock.advance(2 * HOUR);
     for _ in 0..200 {
         if by_key().await["active"] == false {
             break;
@@ -229,7 +229,7 @@ on_both!(a_success_in_between_ends_the_count_of_failures, |app| async move {
     let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
     app.make_key(&ada.token, json!({"name": "k"})).await;
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
-    app.app.clock.advance(10_000);
+    app.app.services.clock.advance(10_000);
     app.delivery(&ada, &hook, "delivered", is("delivered")).await;
     let found = app.get(&hook.path()).bearer(&ada.token).send().await.expect(200);
     assert_eq!((&found["failing_since"], &found["active"]), (&Value::Null, &json!(true)));
@@ -307,11 +307,11 @@ on_both!(a_rotated_secret_signs_beside_the_old_one_for_a_while, |app| async move
     let second = rotate(json!({"overlap_hours": 2})).await;
     let (new, until) = (second["secret"].as_str().unwrap(), time(&second["previous_secret_until"]));
     assert!(new.starts_with("whsec_") && new != hook.secret);
-    assert!((until - app.app.clock.now().0 - 2 * HOUR).abs() < 10_000);
+    assert!((until - app.app.services.clock.now().0 - 2 * HOUR).abs() < 10_000);
     let during = send(1).await;
     assert!(is_signed_by(&during, new) && is_signed_by(&during, &hook.secret));
     assert_eq!(during.header("webhook-signature").unwrap().split(' ').count(), 2);
-    app.app.clock.advance(2 * HOUR + 1_000);
+    app.app.services.clock.advance(2 * HOUR + 1_000);
     let after = send(2).await;
     assert!(is_signed_by(&after, new) && !is_signed_by(&after, &hook.secret));
     let third = rotate(json!({"overlap_hours": 0})).await;
@@ -342,7 +342,7 @@ on_both!(deliveries_wait_while_a_webhook_is_switched_off, |app| async move {
     app.make_key(&ada.token, json!({"name": "k"})).await;
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
     app.put(&hook.path(), json!({"active": false})).bearer(&ada.token).send().await.expect(200);
-    app.app.clock.advance(10_000);
+    app.app.services.clock.advance(10_000);
     upstream.always(Reply::new(200));
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(upstream.arrivals().len(), 1);

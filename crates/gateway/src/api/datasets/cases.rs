@@ -52,7 +52,7 @@ pub(super) async fn list_cases(
 ) -> Outcome<Json<CaseList>> {
     let page = PageParams::of(params.limit, params.cursor).page()?;
     let of = edition(&app, caller.org.id, id, params.version).await?;
-    let found = datasets::cases(&app.db, caller.org.id, id, of, &page).await?;
+    let found = datasets::cases(&app.services.db, caller.org.id, id, of, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(CaseList { cases: found.rows, next_cursor }))
 }
@@ -118,10 +118,11 @@ fn content(case: &NewCase) -> Result<Content, String> {
 }
 
 async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -> Outcome<Vec<Case>> {
-    let now = app.clock.now();
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
     let held = hold_for(&mut tx, org, id, contents.len()).await?;
-    let new: Vec<(CaseId, Content)> = contents.into_iter().map(|content| (app.new_id(), content)).collect();
+    let new: Vec<(CaseId, Content)> =
+        contents.into_iter().map(|content| (app.services.ids.new_id(), content)).collect();
     datasets::add_cases(&mut tx, &held, new.clone(), now).await?;
     datasets::changed(&mut tx, &held, count(new.len()), now).await?;
     tx.commit().await?;
@@ -168,8 +169,8 @@ pub(super) async fn update_case(
     At(case_id): At<CaseId>,
     Body(CaseChange { input, expected, metadata }): Body<CaseChange>,
 ) -> Outcome<Json<Case>> {
-    let now = app.clock.now();
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
     let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let case = datasets::case(&mut tx, &held, case_id).await?.ok_or_else(Problem::not_found)?;
     let new = Content::new(
@@ -196,8 +197,8 @@ pub(super) async fn remove_case(
     At(id): At<DatasetId>,
     At(case_id): At<CaseId>,
 ) -> Outcome<Json<Deleted>> {
-    let now = app.clock.now();
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
     let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     if !datasets::remove_case(&mut tx, &held, case_id).await? {
         return Err(Problem::not_found());
@@ -227,7 +228,7 @@ pub(super) async fn from_logs(
     let mut seen = HashSet::new();
     let mut contents = Vec::new();
     for log_id in log_ids.into_iter().filter(|log_id| seen.insert(*log_id)) {
-        let entry = logs::find(&app.logs, caller.org.id, log_id).await?;
+        let entry = logs::find(&app.services.logs, caller.org.id, log_id).await?;
         let entry = entry.ok_or_else(|| {
             Problem::field("log_ids", format!("there is no log row {log_id} in this organization"))
         })?;

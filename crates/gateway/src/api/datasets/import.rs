@@ -68,13 +68,13 @@ pub(super) async fn import(
 
 async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64) -> Outcome<()> {
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    let now = app.clock.now();
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
     let held = hold_for(&mut tx, org, id, rows).await?;
     let (sender, mut receiver) = mpsc::channel(2);
     let reading = tokio::task::spawn_blocking(move || send_batches(&file, &sender));
     while let Some(batch) = receiver.recv().await {
-        let batch = Vec::into_iter(batch).map(|content| (app.new_id(), content)).collect();
+        let batch = Vec::into_iter(batch).map(|content| (app.services.ids.new_id(), content)).collect();
         datasets::add_cases(&mut tx, &held, batch, now).await?;
     }
     // Whatever went wrong on the other side must not leave half of the rows behind.
@@ -82,7 +82,7 @@ async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64)
     datasets::changed(&mut tx, &held, count(rows), now).await?;
     tx.commit().await?;
     if rows >= MANY
-        && let Err(error) = datasets::settle(&app.db).await
+        && let Err(error) = datasets::settle(&app.services.db).await
     {
         tracing::debug!(%error, "large datasets are read slowly until the database has looked at them by itself");
     }
@@ -143,7 +143,7 @@ impl FromRequest<Arc<App>> for File {
             "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Rows::Ndjson,
             _ => Rows::Json,
         };
-        let bytes = receive(request, app.config.max_body_bytes).await?;
+        let bytes = receive(request, app.services.config.max_body_bytes).await?;
         if rows != Rows::Json {
             return Ok(Self { rows, bytes, is_body: false });
         }

@@ -79,9 +79,9 @@ async fn create(
     Body(request): Body<NewDataset>,
 ) -> Outcome<Created<DatasetView>> {
     check_texts(Some(&request.name), request.description.as_deref())?;
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let dataset = Dataset {
-        id: app.new_id(),
+        id: app.services.ids.new_id(),
         name: request.name,
         description: request.description.unwrap_or_default(),
         current_version: 0,
@@ -89,7 +89,7 @@ async fn create(
         created_at: now,
         updated_at: now,
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     datasets::insert(&mut tx, caller.org.id, &dataset).await?;
     tx.commit().await?;
     Ok(Created(dataset.into()))
@@ -106,7 +106,7 @@ async fn list(
     caller: Caller<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<DatasetList>> {
-    let found = datasets::list(&app.db, caller.org.id, &params.page()?).await?;
+    let found = datasets::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(DatasetList { datasets: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -116,7 +116,7 @@ async fn get(
     caller: Caller<Viewer>,
     At(id): At<DatasetId>,
 ) -> Outcome<Json<DatasetView>> {
-    let found = datasets::find(&app.db, caller.org.id, id).await?;
+    let found = datasets::find(&app.services.db, caller.org.id, id).await?;
     found.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
 }
 
@@ -133,8 +133,8 @@ async fn update(
     Body(DatasetChange { name, description }): Body<DatasetChange>,
 ) -> Outcome<Json<DatasetView>> {
     check_texts(name.as_deref(), description.as_deref())?;
-    let now = app.clock.now();
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
     let changed =
         datasets::update(&mut tx, caller.org.id, id, name.as_deref(), description.as_deref(), now).await?;
     tx.commit().await?;
@@ -142,7 +142,7 @@ async fn update(
 }
 
 async fn delete(State(app): Shared, caller: Caller<Member>, At(id): At<DatasetId>) -> Outcome<Json<Deleted>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !datasets::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
@@ -182,7 +182,7 @@ async fn versions(
 ) -> Outcome<Json<DatasetVersionList>> {
     let page = params.numbered()?;
     dataset(&app, caller.org.id, id).await?;
-    let found = datasets::versions(&app.db, caller.org.id, id, &page).await?;
+    let found = datasets::versions(&app.services.db, caller.org.id, id, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(DatasetVersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -200,8 +200,8 @@ async fn freeze(
     OptionalBody(Freeze { note }): OptionalBody<Freeze>,
 ) -> Outcome<Created<VersionView>> {
     check_length("note", note.as_deref(), MAX_NOTE)?;
-    let now = app.clock.now();
-    let mut tx = app.db.begin().await?;
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
     let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let version = datasets::freeze(&mut tx, &held, note.as_deref(), &caller.actor(), now).await?;
     tx.commit().await?;
@@ -209,7 +209,7 @@ async fn freeze(
 }
 
 async fn dataset(app: &App, org: OrgId, id: DatasetId) -> Outcome<Dataset> {
-    datasets::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)
+    datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)
 }
 
 /// The working copy of a dataset that exists, or a version of it that does.
@@ -221,7 +221,7 @@ async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> 
     if number < 1 {
         return Err(Problem::field("version", "must be a whole number of at least 1"));
     }
-    datasets::version(&app.db, org, id, number).await?.ok_or_else(Problem::not_found)?;
+    datasets::version(&app.services.db, org, id, number).await?.ok_or_else(Problem::not_found)?;
     Ok(Edition::Frozen(number))
 }
 

@@ -41,7 +41,7 @@ struct Source {
 
 impl Source {
     async fn ids(&self, after: Option<CaseId>) -> Result<Vec<CaseId>, StoreError> {
-        datasets::case_ids_after(&self.app.db, self.org, self.id, self.of, after, IDS).await
+        datasets::case_ids_after(&self.app.services.db, self.org, self.id, self.of, after, IDS).await
     }
 
     /// The body of a response lives on a worker, and only the main runtime talks to the database.
@@ -49,17 +49,24 @@ impl Source {
         &self,
         read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.app.runtime.spawn(read).await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
+        self.app
+            .services
+            .tasks
+            .runtime
+            .spawn(read)
+            .await
+            .unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
     }
 
     async fn page(&self, after: Option<CaseId>) -> Result<Vec<Case>, StoreError> {
         let Self { app, org, id, of } = self.clone();
-        self.on_main(async move { datasets::cases_after(&app.db, org, id, of, after, PAGE).await }).await
+        self.on_main(async move { datasets::cases_after(&app.services.db, org, id, of, after, PAGE).await })
+            .await
     }
 
     async fn chosen(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
         let Self { app, org, id, of } = self.clone();
-        self.on_main(async move { datasets::cases_by_id(&app.db, org, id, of, &ids).await }).await
+        self.on_main(async move { datasets::cases_by_id(&app.services.db, org, id, of, &ids).await }).await
     }
 }
 

@@ -70,14 +70,14 @@ pub(super) async fn eval_dataset(
     if version.is_some_and(|version| version < 1) {
         return Err(Problem::field("version", "must be a whole number of at least 1"));
     }
-    let dataset = datasets::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)?;
-    let eval = evals::find(&app.db, org, eval_id).await?;
+    let dataset = datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let eval = evals::find(&app.services.db, org, eval_id).await?;
     let eval = eval.ok_or_else(|| Problem::field("eval_id", "there is no such eval"))?;
     may_run(&app, &caller, &eval)?;
     let (edition, count) = match version {
         None => (Edition::Working, dataset.case_count),
         Some(number) => {
-            let frozen = datasets::version(&app.db, org, id, number).await?;
+            let frozen = datasets::version(&app.services.db, org, id, number).await?;
             let frozen = frozen.ok_or_else(|| Problem::field("version", "there is no such version"))?;
             (Edition::Frozen(number), frozen.case_count)
         }
@@ -120,7 +120,7 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
         None => None,
         Some(PromptRequest { namespace, slug, version, variables }) => {
             let name = Name { namespace: &namespace, slug: &slug };
-            let found = prompts::find(&app.db, caller.org.id, name, version).await?;
+            let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
             let found =
                 found.ok_or_else(|| Problem::field("target.prompt", "there is no such prompt or version"))?;
             let variables = variables.unwrap_or_default();

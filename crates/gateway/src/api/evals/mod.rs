@@ -111,9 +111,9 @@ async fn create(
     Body(request): Body<NewEval>,
 ) -> Outcome<Created<EvalView>> {
     let NewEval { name, kind, evaluator, config, enabled, sample_rate } = request;
-    let now = app.clock.now();
+    let now = app.services.clock.now();
     let eval = Eval {
-        id: app.new_number(),
+        id: app.services.ids.next_row_id(),
         org_id: caller.org.id,
         kind: checked(&app, &caller, &name, &kind, &evaluator, &config.clone().unwrap_or_else(empty))?,
         name,
@@ -124,7 +124,7 @@ async fn create(
         created_at: now,
         updated_at: now,
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     evals::insert(&mut tx, &eval).await?;
     let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
     tx.commit().await?;
@@ -183,7 +183,7 @@ async fn list(
     Params(params): Params<EvalParams>,
 ) -> Outcome<Json<EvalList>> {
     let page = page::numbered(params.limit, params.cursor.as_deref())?;
-    let found = evals::list(&app.db, caller.org.id, params.kind, params.enabled, &page).await?;
+    let found = evals::list(&app.services.db, caller.org.id, params.kind, params.enabled, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(EvalList { evals: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -193,7 +193,7 @@ async fn get(
     caller: Caller<Viewer>,
     At(EvalId(id)): At<EvalId>,
 ) -> Outcome<Json<EvalView>> {
-    let eval = evals::find(&app.db, caller.org.id, id).await?;
+    let eval = evals::find(&app.services.db, caller.org.id, id).await?;
     eval.map(|eval| Json(eval.into())).ok_or_else(Problem::not_found)
 }
 
@@ -218,7 +218,7 @@ async fn update(
 ) -> Outcome<Json<EvalView>> {
     let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
     let sample_rate = sample_rate.map(share).transpose()?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let eval = evals::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let name = name.unwrap_or(eval.name);
     let kind = kind.unwrap_or_else(|| eval.kind.as_str().to_owned());
@@ -231,7 +231,7 @@ async fn update(
         config,
         enabled: enabled.unwrap_or(eval.enabled),
         sample_rate: sample_rate.unwrap_or(eval.sample_rate),
-        updated_at: app.clock.now(),
+        updated_at: app.services.clock.now(),
         ..eval
     };
     evals::update(&mut tx, &eval).await?;
@@ -246,7 +246,7 @@ async fn delete(
     caller: Caller<Member>,
     At(EvalId(id)): At<EvalId>,
 ) -> Outcome<Json<Deleted>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !evals::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
@@ -264,8 +264,8 @@ async fn results(
 ) -> Outcome<ResultArray> {
     let page = params.numbered()?;
     let org = caller.org.id;
-    evals::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)?;
-    let found = evals::list_results(&app.db, org, id, &page).await?;
+    evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let found = evals::list_results(&app.services.db, org, id, &page).await?;
     let next = page::encode(found.next.as_deref());
     Ok(ResultArray { results: found.rows.into_iter().map(Into::into).collect(), next })
 }

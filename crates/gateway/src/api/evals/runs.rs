@@ -72,7 +72,7 @@ pub(super) async fn run(
     {
         return Err(Problem::field("log_ids", format!("must hold 1 to {MOST_ROWS} ids")));
     }
-    let eval = evals::find(&app.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let eval = evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     may_run(&app, &caller, &eval)?;
     // A request whose answer has been seen is among the latest.
     log::settle(&app).await;
@@ -99,9 +99,9 @@ pub(super) async fn begin(
     target: Option<&Value>,
     add_items: impl AsyncFnOnce(&mut Tx, i64) -> Outcome<()>,
 ) -> Outcome<Run> {
-    let (org, id) = (caller.org.id, app.new_number());
+    let (org, id) = (caller.org.id, app.services.ids.next_row_id());
     let definition = json!({"type": eval.kind, "evaluator": eval.evaluator, "config": eval.config});
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     // Two at once must not both find the last free place.
     orgs::lock(&mut tx, org).await?;
     if evals::count_open(&mut tx, org).await? >= MOST_OPEN {
@@ -118,7 +118,7 @@ pub(super) async fn begin(
         definition: &definition,
         target,
         created_by: &caller.actor(),
-        now: app.clock.now(),
+        now: app.services.clock.now(),
     };
     evals::insert_run(&mut tx, &run).await?;
     add_items(&mut tx, id).await?;
@@ -134,7 +134,7 @@ async fn named(app: &App, caller: &Identity, ids: &[i64]) -> Outcome<Vec<i64>> {
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
-    let known = logs::known(&app.logs, caller.org.id, &ids).await?;
+    let known = logs::known(&app.services.logs, caller.org.id, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
         Some(id) => Err(Problem::field("log_ids", format!("there is no log row {id}"))),
@@ -157,7 +157,7 @@ async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) 
         let mut page = Page { limit, before: None };
         let mut of_source = 0;
         for _ in 0..MOST_PAGES {
-            let rows = logs::list(&app.logs, caller.org.id, &filter, &page).await?;
+            let rows = logs::list(&app.services.logs, caller.org.id, &filter, &page).await?;
             let traces = rows.rows.iter().filter(|entry| is_trace(&entry.row)).map(|entry| entry.row.id);
             let before = found.len();
             found.extend(traces);
@@ -203,7 +203,7 @@ pub(super) async fn list_runs(
         dataset_id: params.dataset_id,
         status: params.status.map(Into::into),
     };
-    let found = evals::list_runs(&app.db, caller.org.id, &filter, &page).await?;
+    let found = evals::list_runs(&app.services.db, caller.org.id, &filter, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(RunList { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -232,9 +232,9 @@ pub(super) async fn run_results(
 ) -> Outcome<Json<RunResults>> {
     let (org, page) = (caller.org.id, params.numbered()?);
     stored(&app, &caller, id).await?;
-    let found = evals::of_run(&app.db, org, id, &page).await?;
+    let found = evals::of_run(&app.services.db, org, id, &page).await?;
     let errors = if page.before.is_none() {
-        evals::item_errors(&app.db, org, id, MOST_LISTED).await?
+        evals::item_errors(&app.services.db, org, id, MOST_LISTED).await?
     } else {
         Vec::new()
     };
@@ -251,8 +251,8 @@ pub(super) async fn cancel_run(
     At(RunId(id)): At<RunId>,
 ) -> Outcome<Json<RunView>> {
     let run = stored(&app, &caller, id).await?;
-    let mut tx = app.db.begin().await?;
-    if !evals::cancel(&mut tx, caller.org.id, id, app.clock.now()).await? {
+    let mut tx = app.services.db.begin().await?;
+    if !evals::cancel(&mut tx, caller.org.id, id, app.services.clock.now()).await? {
         return Err(Problem::conflict(format!("the run is {} already", run.status.as_str())));
     }
     tx.commit().await?;
@@ -326,12 +326,12 @@ pub(super) async fn compare_runs(
 ) -> Outcome<Json<Comparison>> {
     let org = caller.org.id;
     let run = stored(&app, &caller, id).await?;
-    let to = evals::find_run(&app.db, org, params.to).await?;
+    let to = evals::find_run(&app.services.db, org, params.to).await?;
     let to = to.ok_or_else(|| Problem::field("to", "there is no such run"))?;
     if to.eval_id != run.eval_id {
         return Err(Problem::field("to", "is a run of another eval"));
     }
-    let (compared, flips) = evals::compare(&app.db, org, run.id, to.id, MOST_LISTED).await?;
+    let (compared, flips) = evals::compare(&app.services.db, org, run.id, to.id, MOST_LISTED).await?;
     let (lost, gained): (Vec<Flip>, Vec<Flip>) = flips.into_iter().partition(|flip| flip.passed);
     let view = |flip: Flip| {
         let Flip { log_id, case_id, passed: _, score, other_score } = flip;
@@ -348,5 +348,5 @@ pub(super) async fn compare_runs(
 }
 
 async fn stored(app: &App, caller: &Identity, id: i64) -> Outcome<Run> {
-    evals::find_run(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)
+    evals::find_run(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)
 }

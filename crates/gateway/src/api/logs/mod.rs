@@ -118,7 +118,7 @@ async fn list(
     Params(params): Params<LogParams>,
 ) -> Outcome<Json<LogList>> {
     let page = page::numbered(params.limit, params.cursor.as_deref())?;
-    let found = logs::list(&app.logs, caller.org.id, &params.filter()?, &page).await?;
+    let found = logs::list(&app.services.logs, caller.org.id, &params.filter()?, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(LogList { logs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -128,6 +128,6 @@ async fn get(
     caller: Caller<Viewer>,
     At(LogId(id)): At<LogId>,
 ) -> Outcome<Json<LogDetail>> {
-    let entry = logs::find(&app.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let entry = logs::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(entry.into()))
 }

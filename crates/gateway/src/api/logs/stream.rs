@@ -87,10 +87,10 @@ impl Follower {
         filter: LogFilter,
         resume: Option<i64>,
     ) -> Self {
-        let now = app.clock.now();
+        let now = app.services.clock.now();
         Self {
             // Subscribed before the store is read, so that nothing falls between the two.
-            tail: app.tail.subscribe(),
+            tail: app.proxy.tail.subscribe(),
             app: Arc::clone(app),
             org,
             credentials,
@@ -111,7 +111,7 @@ impl Follower {
     async fn next(&mut self) -> Option<Bytes> {
         let sign_of_life = Instant::now() + SIGN_OF_LIFE;
         loop {
-            if self.app.is_stopping() || !self.may_go_on().await {
+            if self.app.services.tasks.is_stopping() || !self.may_go_on().await {
                 return None;
             }
             if let Some(event) = self.ready.pop_front() {
@@ -121,10 +121,10 @@ impl Follower {
                 self.read_store(behind).await;
                 continue;
             }
-            let look = self.app.logs.dialect() == Dialect::Postgres;
+            let look = self.app.services.logs.dialect() == Dialect::Postgres;
             tokio::select! {
                 biased;
-                () = self.app.stopping() => return None,
+                () = self.app.services.tasks.stopping() => return None,
                 row = self.tail.recv() => match row {
                     Ok(row) => self.take_live(&row),
                     Err(RecvError::Lagged(_)) => self.look_back(),
@@ -155,7 +155,7 @@ impl Follower {
     /// Has the store read again from a little before the last time.
     fn look_back(&mut self) {
         self.behind = Some(first_log_id(self.looked.plus(-LATE)).max(self.seen));
-        self.looked = self.app.clock.now();
+        self.looked = self.app.services.clock.now();
         self.next_look = Instant::now() + OTHER_NODES;
     }
 
@@ -163,8 +163,12 @@ impl Follower {
         let filter = LogFilter { after_id: Some(behind), ..self.filter.clone() };
         // The body of a response lives on a worker, and only the main runtime talks to the database.
         let (app, org) = (Arc::clone(&self.app), self.org);
-        let read =
-            self.app.runtime.spawn(async move { logs::list_after(&app.logs, org, &filter, PAGE).await });
+        let read = self
+            .app
+            .services
+            .tasks
+            .runtime
+            .spawn(async move { logs::list_after(&app.services.logs, org, &filter, PAGE).await });
         match read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
             Ok(entries) => {
                 let full = i64::try_from(entries.len()).is_ok_and(|found| found == PAGE);
@@ -175,7 +179,8 @@ impl Follower {
             }
             Err(error) => {
                 tracing::debug!(%error, "a log stream waits for the store");
-                let _ = tokio::time::timeout(Duration::from_secs(1), self.app.stopping()).await;
+                let _ =
+                    tokio::time::timeout(Duration::from_secs(1), self.app.services.tasks.stopping()).await;
             }
         }
     }

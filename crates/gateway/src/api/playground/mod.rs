@@ -185,7 +185,8 @@ async fn run(
     let target = Target::checked("", provider, model, params)?;
     let asked = prompt::conversation(&app, &caller, messages, prompt).await?;
     tries::check(&app, &caller, &target)?;
-    let one = Try { id: app.new_id(), comparison: None, index: 0, target, asked: Arc::new(asked) };
+    let one =
+        Try { id: app.services.ids.new_id(), comparison: None, index: 0, target, asked: Arc::new(asked) };
     if stream == Some(true) {
         return Ok(Answer::Events(stream::begin(&app, &caller, vec![one])));
     }
@@ -234,12 +235,12 @@ async fn compare(
     });
     let targets = targets.collect::<Outcome<Vec<Target>>>()?;
     let asked = Arc::new(prompt::conversation(&app, &caller, messages, prompt).await?);
-    let id: PlayId = app.new_id();
+    let id: PlayId = app.services.ids.new_id();
     let tries: Vec<Try> = targets
         .into_iter()
         .enumerate()
         .map(|(index, target)| Try {
-            id: app.new_id(),
+            id: app.services.ids.new_id(),
             comparison: Some(id),
             index,
             target,
@@ -261,7 +262,7 @@ async fn compare(
 
 async fn keep(app: &App, caller: &Identity, plays: &[Play]) -> Outcome<()> {
     let owner = caller.actor();
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     for play in plays {
         playground::insert(&mut tx, caller.org.id, &owner, play).await?;
     }
@@ -280,7 +281,7 @@ async fn history(
     caller: Caller<Viewer>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<History>> {
-    let found = playground::list(&app.db, caller.org.id, &caller.actor(), &params.page()?).await?;
+    let found = playground::list(&app.services.db, caller.org.id, &caller.actor(), &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(History { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -295,11 +296,12 @@ enum Entry {
 
 async fn get(State(app): Shared, caller: Caller<Viewer>, At(id): At<PlayId>) -> Outcome<Json<Entry>> {
     let (org, owner) = (caller.org.id, caller.actor());
-    if let Some(play) = playground::find(&app.db, org, &owner, id).await?.filter(|play| play.error.is_none())
+    if let Some(play) =
+        playground::find(&app.services.db, org, &owner, id).await?.filter(|play| play.error.is_none())
     {
         return Ok(Json(Entry::Run(Box::new(play.into()))));
     }
-    let plays = playground::comparison(&app.db, org, &owner, id).await?;
+    let plays = playground::comparison(&app.services.db, org, &owner, id).await?;
     if plays.is_empty() {
         return Err(Problem::not_found());
     }

@@ -45,10 +45,10 @@ struct ModelView {
 }
 
 pub(super) async fn providers(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<ProviderList>> {
-    let stored = providers::list(&app.db, caller.org.id).await?;
+    let stored = providers::list(&app.services.db, caller.org.id).await?;
     let stored: BTreeMap<&str, &Provider> =
         stored.iter().map(|provider| (provider.name.as_str(), provider)).collect();
-    let built_in = all().iter().filter_map(|kind| app.providers.get(kind.name));
+    let built_in = all().iter().filter_map(|kind| app.proxy.providers.get(kind.name));
     let built_in = built_in.filter(|target| !caller.org.providers.contains_key(&target.name));
     let mut views: Vec<ProviderView> = built_in
         .chain(caller.org.providers.values())
@@ -72,7 +72,7 @@ fn is_configured(app: &App, target: &Target, stored: Option<&Provider>) -> bool 
     if target.is_sandbox() {
         return true;
     }
-    let settings = app.config.providers.get(target.kind.name);
+    let settings = app.services.config.providers.get(target.kind.name);
     let is_placed = stored.is_some_and(|stored| stored.base_url.is_some())
         || settings.is_some_and(|settings| settings.base_url.is_some());
     let has_credential = !target.credentials.is_empty() || !target.headers.is_empty();
@@ -82,7 +82,7 @@ fn is_configured(app: &App, target: &Target, stored: Option<&Provider>) -> bool 
 /// The models that the organization named for it, else those that have a price.
 fn models(app: &App, target: &Target, own: &[String]) -> Vec<ModelView> {
     let model = |id: &str| {
-        let price = app.prices.find(target.kind.name, id);
+        let price = app.proxy.prices.find(target.kind.name, id);
         let usd = |rate: Option<rust_decimal::Decimal>| rate.and_then(|rate| rate.to_f64());
         ModelView {
             id: id.to_owned(),
@@ -97,7 +97,7 @@ fn models(app: &App, target: &Target, own: &[String]) -> Vec<ModelView> {
     if target.is_sandbox() {
         return sandbox::MODELS.iter().map(|id| model(id)).collect();
     }
-    let rows = app.prices.rows().into_iter().filter(|(provider, _, price)| {
+    let rows = app.proxy.prices.rows().into_iter().filter(|(provider, _, price)| {
         *provider == target.kind.name && matches!(&*price.mode, "chat" | "responses" | "completion" | "")
     });
     rows.map(|(_, id, _)| model(id)).collect()

@@ -49,7 +49,7 @@ pub(super) async fn conversation(
         return Ok(Asked { messages, template: None });
     };
     let name = Name { namespace: &prompt.namespace, slug: &prompt.slug };
-    let found = prompts::find(&app.db, caller.org.id, name, prompt.version).await?;
+    let found = prompts::find(&app.services.db, caller.org.id, name, prompt.version).await?;
     let found = found.ok_or_else(|| Problem::field("prompt", "there is no such prompt or version"))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
     let rendered = template
@@ -100,7 +100,7 @@ pub(super) async fn save_version(
         (Some(_), Some(_)) => return Err(Problem::field("content", "give content or run_id, not both")),
         (None, Some(content)) => content,
         (Some(id), None) => {
-            let play = playground::find(&app.db, caller.org.id, &caller.actor(), id).await?;
+            let play = playground::find(&app.services.db, caller.org.id, &caller.actor(), id).await?;
             text_of(play.ok_or_else(|| Problem::field("run_id", "there is no such run"))?)
         }
     };

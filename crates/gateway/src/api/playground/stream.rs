@@ -43,7 +43,9 @@ pub(super) fn begin(app: &Arc<App>, caller: &Identity, tries: Vec<Try>) -> Event
     let (sender, receiver) = mpsc::channel(WAITING);
     for one in tries {
         let (own, caller, sender) = (Arc::clone(app), caller.clone(), sender.clone());
-        app.spawn(async move { follow(&own, &caller, &one, &Sender { to: sender, index: one.index }).await });
+        app.services.tasks.spawn(async move {
+            follow(&own, &caller, &one, &Sender { to: sender, index: one.index }).await
+        });
     }
     drop(sender);
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {

@@ -151,7 +151,7 @@ impl Try {
             latency_ms: 0,
             log_id: None,
             error: None,
-            created_at: app.clock.now(),
+            created_at: app.services.clock.now(),
         }
     }
 }

@@ -54,9 +54,13 @@ pub async fn list(
 ) -> Outcome<Json<SkillList>> {
     let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
     let filter = Filter { public, name: params.name_like };
-    let found =
-        skills::list(&app.db, caller.org.id, &filter, &page::page(params.limit, params.cursor.as_deref())?)
-            .await?;
+    let found = skills::list(
+        &app.services.db,
+        caller.org.id,
+        &filter,
+        &page::page(params.limit, params.cursor.as_deref())?,
+    )
+    .await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -88,10 +92,10 @@ pub async fn create(
     Body(input): Body<SkillInput>,
 ) -> Outcome<Created<SkillView>> {
     let source = written(input)?;
-    let id = app.new_id();
+    let id = app.services.ids.new_id();
     let by = caller.actor();
-    let new = NewSkill { id, source: &source, adopted: None, by: &by, now: app.clock.now() };
-    let mut tx = app.db.begin().await?;
+    let new = NewSkill { id, source: &source, adopted: None, by: &by, now: app.services.clock.now() };
+    let mut tx = app.services.db.begin().await?;
     if !skills::insert(&mut tx, caller.org.id, &new).await? {
         return Err(duplicate_name(&source.name));
     }
@@ -123,7 +127,7 @@ pub async fn update(
     Body(input): Body<SkillInput>,
 ) -> Outcome<Json<SkillView>> {
     let parsed = input.raw().map(Source::from_raw).transpose()?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let source = match parsed {
         Some(source) => source,
@@ -137,7 +141,7 @@ pub async fn update(
     if source == skill.source {
         return Ok(Json(skill.into()));
     }
-    let updated = skills::update(&mut tx, &skill, &source, &caller.actor(), app.clock.now()).await;
+    let updated = skills::update(&mut tx, &skill, &source, &caller.actor(), app.services.clock.now()).await;
     // The name may have been taken since it was looked for.
     match updated {
         Ok(true) => {}
@@ -149,7 +153,7 @@ pub async fn update(
 }
 
 pub async fn delete(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Json<Deleted>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !skills::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
@@ -163,7 +167,7 @@ pub async fn file(
     At(id): At<SkillId>,
     known: KnownTags,
 ) -> Outcome<File> {
-    let skill = skills::find(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let skill = skills::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     File::new(&skill.source, &known)
 }
 
@@ -182,7 +186,7 @@ pub async fn versions(
 ) -> Outcome<Json<VersionList>> {
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
-    let found = skills::list_versions(&app.db, caller.org.id, id, &page).await?;
+    let found = skills::list_versions(&app.services.db, caller.org.id, id, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(VersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -204,10 +208,10 @@ pub async fn commit_and_judge(
 }
 
 pub async fn stored(app: &App, caller: &Identity, id: SkillId) -> Outcome<SkillView> {
-    let found = skills::find(&app.db, caller.org.id, id).await?;
+    let found = skills::find(&app.services.db, caller.org.id, id).await?;
     found.map(Into::into).ok_or_else(Problem::not_found)
 }
 
 pub async fn must_exist(app: &App, caller: &Identity, id: SkillId) -> Outcome<()> {
-    skills::find(&app.db, caller.org.id, id).await?.map(|_| ()).ok_or_else(Problem::not_found)
+    skills::find(&app.services.db, caller.org.id, id).await?.map(|_| ()).ok_or_else(Problem::not_found)
 }

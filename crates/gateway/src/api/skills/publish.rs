@@ -28,7 +28,7 @@ pub struct Published {
 }
 
 pub async fn publish(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Json<Published>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
     let ballots = skills::ballots(&mut tx, id, skill.version).await?;
@@ -41,7 +41,7 @@ pub async fn publish(State(app): Shared, caller: Writer, At(id): At<SkillId>) ->
     let live = skill.published_version.zip(skill.published_at);
     match (decision, live) {
         (Decision::Publish, _) => {
-            let published_at = app.clock.now();
+            let published_at = app.services.clock.now();
             skills::set_published(&mut tx, id, Some((skill.version, published_at))).await?;
             tx.commit().await?;
             Ok(Json(Published { published_at, published_version: skill.version }))
@@ -72,7 +72,7 @@ pub async fn unpublish(
     caller: Writer,
     At(id): At<SkillId>,
 ) -> Outcome<Json<Unpublished>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !skills::hold(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
@@ -94,7 +94,7 @@ pub async fn evaluate(
     caller: Writer,
     At(id): At<SkillId>,
 ) -> Outcome<Accepted<Dispatched>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let queued = judge_skill::dispatch_again(&app, &mut tx, caller.org.id, id, skill.version).await?;
     let Some(queued) = queued else { return Ok(Accepted(Dispatched { dispatched: true, queued: false })) };
@@ -117,7 +117,7 @@ pub async fn evaluations(
 ) -> Outcome<Json<EvaluationList>> {
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
-    let found = skills::list_evaluations(&app.db, caller.org.id, id, &page).await?;
+    let found = skills::list_evaluations(&app.services.db, caller.org.id, id, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(EvaluationList { evaluations: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

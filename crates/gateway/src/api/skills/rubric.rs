@@ -66,10 +66,10 @@ impl From<StoredRubric> for RubricView {
 }
 
 pub async fn get_rubric(State(app): Shared, caller: Reader) -> Outcome<Json<RubricView>> {
-    if let Some(stored) = rubrics::find(&app.db, caller.org.id).await? {
+    if let Some(stored) = rubrics::find(&app.services.db, caller.org.id).await? {
         return Ok(Json(stored.into()));
     }
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let stored = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?;
     tx.commit().await?;
     Ok(Json(stored.into()))
@@ -81,17 +81,17 @@ pub async fn update_rubric(
     At(id): At<RubricId>,
     Body(change): Body<RubricChange>,
 ) -> Outcome<Json<RubricView>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     // What is wrong with the change itself is told before whether there is such a rubric.
     judge_skill::seed(&app).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
     let stored = rubrics::hold_by_id(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = stored.rubric.clone().changed(change).map_err(|(field, why)| invalid(field, &why))?;
     within_scopes(&caller, &stored.rubric, &rubric)?;
     if rubric != stored.rubric {
-        rubrics::update(&mut tx, id, &rubric, app.clock.now()).await?;
+        rubrics::update(&mut tx, id, &rubric, app.services.clock.now()).await?;
         tx.commit().await?;
     }
-    let stored = rubrics::find(&app.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
+    let stored = rubrics::find(&app.services.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(stored.into()))
 }
 

@@ -52,9 +52,13 @@ pub async fn list_public(
         Some(WantedSort::Adoptions) => Sort::Adoptions,
         Some(WantedSort::Score) => Sort::Score,
     };
-    let found =
-        skills::list_shelf(&app.db, &filter, sort, &page::page(params.limit, params.cursor.as_deref())?)
-            .await?;
+    let found = skills::list_shelf(
+        &app.services.db,
+        &filter,
+        sort,
+        &page::page(params.limit, params.cursor.as_deref())?,
+    )
+    .await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -64,7 +68,7 @@ pub async fn get_public(
     _caller: Reader,
     At(id): At<SkillId>,
 ) -> Outcome<Json<SkillView>> {
-    let found = skills::find_on_shelf(&app.db, id).await?;
+    let found = skills::find_on_shelf(&app.services.db, id).await?;
     found.map(|skill| Json(skill.into())).ok_or_else(Problem::not_found)
 }
 
@@ -74,7 +78,7 @@ pub async fn public_file(
     At(id): At<SkillId>,
     known: KnownTags,
 ) -> Outcome<File> {
-    let skill = skills::find_on_shelf(&app.db, id).await?.ok_or_else(Problem::not_found)?;
+    let skill = skills::find_on_shelf(&app.services.db, id).await?.ok_or_else(Problem::not_found)?;
     File::new(&skill.source, &known)
 }
 
@@ -91,8 +95,8 @@ pub struct AdoptedView {
 /// may adopt at once.
 pub async fn adopt(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Created<AdoptedView>> {
     let org = caller.org.id;
-    let (new_id, now, by) = (app.new_id(), app.clock.now(), caller.actor());
-    let mut tx = app.db.begin().await?;
+    let (new_id, now, by) = (app.services.ids.new_id(), app.services.clock.now(), caller.actor());
+    let mut tx = app.services.db.begin().await?;
     let origin = skills::count_adoption(&mut tx, id).await?.ok_or_else(Problem::not_found)?;
     let base = &origin.source.name;
     for name in adoption::names(base) {

@@ -168,7 +168,7 @@ struct Range {
 }
 
 fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) -> Outcome<Range> {
-    let end = to.unwrap_or_else(|| app.clock.now());
+    let end = to.unwrap_or_else(|| app.services.clock.now());
     let from = from.unwrap_or_else(|| Interval::Day.start_of(end.plus(-(usual - DAY))));
     if from >= end {
         return Err(Problem::field("from", "must be before `to`"));
@@ -192,7 +192,7 @@ async fn summary(
 ) -> Outcome<Json<Summary>> {
     let filter = params.filter()?;
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
-    let found = logs::usage(&app.logs, caller.org.id, &filter, range.read, None, None).await?;
+    let found = logs::usage(&app.services.logs, caller.org.id, &filter, range.read, None, None).await?;
     let totals = found.first().map(|usage| usage.totals.clone()).unwrap_or_default();
     Ok(Json(Summary { sums: (&totals).into(), from: range.shown.from, to: range.shown.to }))
 }
@@ -236,7 +236,7 @@ async fn timeseries(
     };
     let from = match (interval, params.from) {
         // An hour by the minute does not begin at midnight.
-        (Interval::Minute, None) => Some(params.to.unwrap_or_else(|| app.clock.now()).plus(-usual)),
+        (Interval::Minute, None) => Some(params.to.unwrap_or_else(|| app.services.clock.now()).plus(-usual)),
         (_, from) => from,
     };
     let range = range(&app, from, params.to, usual)?;
@@ -257,7 +257,7 @@ async fn timeseries(
         SeriesGroup::Model => Group::Model,
         SeriesGroup::Status => Group::Status,
     });
-    let found = logs::usage(&app.logs, caller.org.id, &filter, read, Some(interval), group).await?;
+    let found = logs::usage(&app.services.logs, caller.org.id, &filter, read, Some(interval), group).await?;
     let mut by_start: HashMap<Timestamp, Vec<logs::Usage>> = HashMap::new();
     for usage in found {
         by_start.entry(usage.start).or_default().push(usage);
@@ -318,7 +318,7 @@ async fn breakdown(
         BreakdownGroup::User => (Group::User, Some(Named::Members)),
         BreakdownGroup::Prompt => (Group::Prompt, None),
     };
-    let mut found = logs::usage(&app.logs, org, &filter, range.read, None, Some(group)).await?;
+    let mut found = logs::usage(&app.services.logs, org, &filter, range.read, None, Some(group)).await?;
     found.sort_by(|a, b| {
         let weight = |usage: &logs::Usage| (usage.totals.cost, usage.totals.requests);
         weight(b).cmp(&weight(a)).then_with(|| a.group.cmp(&b.group))
@@ -332,7 +332,7 @@ async fn breakdown(
 async fn known_names(app: &App, org: OrgId, named: Option<Named>) -> Outcome<HashMap<String, String>> {
     match named {
         None => Ok(HashMap::new()),
-        Some(named) => Ok(names(&app.db, org, named).await?),
+        Some(named) => Ok(names(&app.services.db, org, named).await?),
     }
 }
 

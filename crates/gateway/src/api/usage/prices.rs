@@ -52,12 +52,12 @@ pub(super) async fn prices(
 ) -> Outcome<Json<PriceList>> {
     let wanted =
         |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
-    let rows = app.prices.rows().into_iter();
+    let rows = app.proxy.prices.rows().into_iter();
     let prices = rows
         .filter(|(provider, model, _)| wanted(&params.provider, provider) && wanted(&params.model, model))
         .map(|(provider, model, price)| price_view(provider, model, price))
         .collect();
-    Ok(Json(PriceList { prices, as_of: app.clock.now() }))
+    Ok(Json(PriceList { prices, as_of: app.services.clock.now() }))
 }
 
 fn price_view(provider: &str, model: &str, price: &Price) -> PriceView {

@@ -132,7 +132,7 @@ pub(super) async fn list_deliveries(
     };
     let (org, page) = (caller.org.id, page::page(params.limit, params.cursor.as_deref())?);
     exists(&app, org, webhook).await?;
-    let found = deliveries::list(&app.db, org, webhook, &filter, &page).await?;
+    let found = deliveries::list(&app.services.db, org, webhook, &filter, &page).await?;
     let next_cursor = page::encode(found.next.as_deref());
     let deliveries = found.rows.into_iter().map(view).collect::<Outcome<_>>()?;
     Ok(Json(DeliveryList { deliveries, next_cursor }))
@@ -154,8 +154,8 @@ pub(super) async fn retry_delivery(
     At(id): At<DeliveryId>,
 ) -> Outcome<Accepted<DeliveryView>> {
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
-    if !deliveries::retry(&mut tx, org, webhook, id, app.clock.now()).await? {
+    let mut tx = app.services.db.begin().await?;
+    if !deliveries::retry(&mut tx, org, webhook, id, app.services.clock.now()).await? {
         return Err(Problem::not_found());
     }
     tx.commit().await?;
@@ -191,7 +191,8 @@ pub(super) async fn retry_deliveries(
         to: request.to,
     };
     exists(&app, org, webhook).await?;
-    let retried = deliveries::retry_all(&app.db, org, webhook, &filter, app.clock.now()).await?;
+    let retried =
+        deliveries::retry_all(&app.services.db, org, webhook, &filter, app.services.clock.now()).await?;
     Ok(Accepted(Retried { retried }))
 }
 
@@ -200,7 +201,7 @@ pub(super) async fn test(
     caller: Caller<Admin, Webhooks>,
     At(webhook): At<WebhookId>,
 ) -> Outcome<Accepted<DeliveryView>> {
-    let (org, event, now) = (caller.org.id, app.new_id::<EventId>(), app.clock.now());
+    let (org, event, now) = (caller.org.id, app.services.ids.new_id::<EventId>(), app.services.clock.now());
     let id = delivery_id(event, webhook);
     exists(&app, org, webhook).await?;
     let new = NewDelivery {
@@ -213,17 +214,17 @@ pub(super) async fn test(
         forced: true,
         created_at: now,
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     deliveries::insert(&mut tx, new).await?;
     tx.commit().await?;
     stored(&app, org, webhook, id).await.map(Accepted)
 }
 
 async fn exists(app: &App, org: OrgId, webhook: WebhookId) -> Outcome<()> {
-    webhooks::find(&app.db, org, webhook).await?.map(|_| ()).ok_or_else(Problem::not_found)
+    webhooks::find(&app.services.db, org, webhook).await?.map(|_| ()).ok_or_else(Problem::not_found)
 }
 
 async fn stored(app: &App, org: OrgId, webhook: WebhookId, id: DeliveryId) -> Outcome<DeliveryView> {
-    let found = deliveries::find(&app.db, org, webhook, id).await?;
+    let found = deliveries::find(&app.services.db, org, webhook, id).await?;
     view(found.ok_or_else(Problem::not_found)?)
 }

@@ -110,7 +110,7 @@ async fn create(
 ) -> Outcome<Created<WebhookWithSecret>> {
     check_url(&request.url).map_err(|why| Problem::field("url", why))?;
     let events = checked_events(request.events.unwrap_or_default())?;
-    let (org, id) = (caller.org.id, app.new_id());
+    let (org, id) = (caller.org.id, app.services.ids.new_id());
     let (secret, sealed) = new_secret(&app, org, id)?;
     let webhook = Webhook {
         id,
@@ -122,9 +122,9 @@ async fn create(
         active: true,
         failing_since: None,
         deactivated_reason: None,
-        created_at: app.clock.now(),
+        created_at: app.services.clock.now(),
     };
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if webhooks::count(&mut tx, org).await? >= MOST_WEBHOOKS {
         return Err(Problem::conflict(format!("an organization has at most {MOST_WEBHOOKS} webhooks")));
     }
@@ -144,7 +144,7 @@ async fn list(
     caller: Caller<Viewer, Webhooks>,
     Params(params): Params<PageParams>,
 ) -> Outcome<Json<WebhookList>> {
-    let found = webhooks::list(&app.db, caller.org.id, &params.page()?).await?;
+    let found = webhooks::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode(found.next.as_deref());
     Ok(Json(WebhookList { webhooks: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -154,7 +154,8 @@ async fn get(
     caller: Caller<Viewer, Webhooks>,
     At(id): At<WebhookId>,
 ) -> Outcome<Json<WebhookView>> {
-    let webhook = webhooks::find(&app.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let webhook =
+        webhooks::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(webhook.into()))
 }
 
@@ -176,7 +177,7 @@ async fn update(
         check_url(url).map_err(|why| Problem::field("url", why))?;
     }
     let events = change.events.map(checked_events).transpose()?;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let mut webhook =
         webhooks::find_for_change(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     if change.url.as_ref().is_some_and(|url| *url != webhook.url) || change.active == Some(true) {
@@ -196,7 +197,7 @@ async fn delete(
     caller: Caller<Admin, Webhooks>,
     At(id): At<WebhookId>,
 ) -> Outcome<Json<Deleted>> {
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     if !webhooks::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
@@ -232,10 +233,10 @@ async fn rotate_secret(
         return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
     }
     let org = caller.org.id;
-    let mut tx = app.db.begin().await?;
+    let mut tx = app.services.db.begin().await?;
     let mut webhook = webhooks::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let (secret, sealed) = new_secret(&app, org, id)?;
-    let until = (hours > 0).then(|| app.clock.now().plus(hours * HOUR));
+    let until = (hours > 0).then(|| app.services.clock.now().plus(hours * HOUR));
     let old = std::mem::replace(&mut webhook.secret, sealed);
     webhook.previous = until.map(|until| (old, until));
     webhooks::update(&mut tx, &webhook).await?;
@@ -249,7 +250,7 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> Outcome<(String, String)>
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     let secret = format_secret(&random);
     let place = sealed_place(org, &format!("webhook/{id}"), "secret");
-    let sealed = app.vault.seal(&place, &secret).map_err(Problem::internal)?;
+    let sealed = app.services.vault.seal(&place, &secret).map_err(Problem::internal)?;
     Ok((secret, sealed))
 }
 

@@ -45,9 +45,9 @@ pub async fn find(
     let dims = if rubric.embed_provider == BUILTIN { rubric.embed_dims } else { 256 };
     let size = usize::try_from(dims).unwrap_or(256);
     let embedder = format!("{BUILTIN}/{HASH_V1}/{dims}");
-    for missing in skills::shelf_without_vector(&app.db, &embedder, BUILTIN_BATCH).await? {
+    for missing in skills::shelf_without_vector(&app.services.db, &embedder, BUILTIN_BATCH).await? {
         let vector = hash_v1(&text_of(&missing), size);
-        skills::keep_vector(&app.db, missing.skill, missing.version, &embedder, &vector).await?;
+        skills::keep_vector(&app.services.db, missing.skill, missing.version, &embedder, &vector).await?;
     }
     nearest(app, skill, &text, &hash_v1(&text, size), &embedder, HASH_V1).await
 }
@@ -61,7 +61,7 @@ async fn by_provider(
     rubric: &Rubric,
 ) -> Result<Result<(String, Vec<f32>), String>, StoreError> {
     let embedder = format!("{}/{}/{}", rubric.embed_provider, rubric.embed_model, rubric.embed_dims);
-    let missing = skills::shelf_without_vector(&app.db, &embedder, PROVIDER_BATCH).await?;
+    let missing = skills::shelf_without_vector(&app.services.db, &embedder, PROVIDER_BATCH).await?;
     let inputs: Vec<String> = std::iter::once(text.to_owned()).chain(missing.iter().map(text_of)).collect();
     let body = json!({"model": rubric.embed_model, "input": inputs, "dimensions": rubric.embed_dims});
     let metadata = json!({"embed": "skill", "skill_id": skill});
@@ -86,7 +86,7 @@ async fn by_provider(
     }
     let ours = vectors.remove(0);
     for (entry, vector) in missing.iter().zip(&vectors) {
-        skills::keep_vector(&app.db, entry.skill, entry.version, &embedder, vector).await?;
+        skills::keep_vector(&app.services.db, entry.skill, entry.version, &embedder, vector).await?;
     }
     Ok(Ok((embedder, ours)))
 }
@@ -108,13 +108,13 @@ async fn nearest(
     embedder: &str,
     model: &str,
 ) -> Result<Option<Neighbour>, StoreError> {
-    let shelf = skills::shelf_vectors(&app.db, embedder, skill, SHELF).await?;
+    let shelf = skills::shelf_vectors(&app.services.db, embedder, skill, SHELF).await?;
     let mut near: Vec<(f32, &Vector)> =
         shelf.iter().map(|vector| (cosine(ours, &vector.numbers), vector)).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut best: Option<Neighbour> = None;
     for (similarity, vector) in near.into_iter().take(CANDIDATES) {
-        let Some(found) = skills::find_on_shelf(&app.db, vector.skill).await? else { continue };
+        let Some(found) = skills::find_on_shelf(&app.services.db, vector.skill).await? else { continue };
         let theirs = embedded_text(&found.source);
         let neighbour = compare(&found.source.name, f64::from(similarity), model, text, &theirs);
         if best.as_ref().is_none_or(|best| best.nearness() < neighbour.nearness()) {

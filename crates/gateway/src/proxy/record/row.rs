@@ -135,7 +135,8 @@ impl Record {
         let Some(usage) = usage else { return (None, false) };
         let provider = self.target.kind.name;
         let models = [metered.model.as_deref(), self.model.as_deref()];
-        let price = models.into_iter().flatten().find_map(|model| self.app.prices.find(provider, model));
+        let price =
+            models.into_iter().flatten().find_map(|model| self.app.proxy.prices.find(provider, model));
         let cost = price.and_then(|price| pricing::cost(price, usage));
         (cost, cost.is_none())
     }

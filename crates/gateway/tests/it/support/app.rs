@@ -64,12 +64,12 @@ impl TestApp {
 
     /// Stops the service as SIGTERM does and answers what is needed to start it again on the same data.
     pub async fn stop(mut self) -> (Config, Arc<TempDir>) {
-        self.app.begin_stop();
+        self.app.services.tasks.begin_stop();
         if let Some(server) = self.server.take() {
             server.await.unwrap();
         }
         self.app.finish_stop(Duration::from_secs(5)).await;
-        let config = self.app.config.clone();
+        let config = self.app.services.config.clone();
         (config, Arc::clone(&self.data))
     }
 
@@ -130,7 +130,8 @@ impl TestApp {
 
     /// The organization's outbox as type and data, oldest first.
     pub async fn events(&self, org_id: &str) -> Vec<(String, Value)> {
-        let stored = gateway_store::events::list(&self.app.db, org_id.parse().unwrap()).await.unwrap();
+        let stored =
+            gateway_store::events::list(&self.app.services.db, org_id.parse().unwrap()).await.unwrap();
         stored.into_iter().map(|event| (event.kind, event.data)).collect()
     }
 
@@ -142,7 +143,7 @@ impl TestApp {
 impl Drop for TestApp {
     fn drop(&mut self) {
         // Tasks in the background outlive the test's runtime, and would keep the app and its connections.
-        self.app.note_drained();
+        self.app.services.tasks.set_drained();
         // Nobody waits for it: what still runs goes with the test's runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let app = Arc::clone(&self.app);

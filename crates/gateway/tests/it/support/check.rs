@@ -44,8 +44,8 @@ impl TestApp {
 
     /// Moves the clock to the beginning of the next minute, so that a test cannot straddle two windows.
     pub fn begin_a_minute(&self) {
-        let now = self.app.clock.now().0;
-        self.app.clock.advance(60_000 - now.rem_euclid(60_000));
+        let now = self.app.services.clock.now().0;
+        self.app.services.clock.advance(60_000 - now.rem_euclid(60_000));
     }
 }
 

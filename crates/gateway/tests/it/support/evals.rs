@@ -44,9 +44,9 @@ impl TestApp {
 
     /// A dataset with these cases, straight in the store.
     pub async fn dataset(&self, of: &Account, cases: &[Value]) -> String {
-        let (org, now) = (of.org_id.parse().unwrap(), self.app.clock.now());
+        let (org, now) = (of.org_id.parse().unwrap(), self.app.services.clock.now());
         let dataset = Dataset {
-            id: self.app.new_id::<DatasetId>(),
+            id: self.app.services.ids.new_id::<DatasetId>(),
             name: "capitals".into(),
             description: String::new(),
             current_version: 0,
@@ -54,9 +54,10 @@ impl TestApp {
             created_at: now,
             updated_at: now,
         };
-        let cases =
-            cases.iter().map(|case| (self.app.new_id::<CaseId>(), Content::from_value(case).unwrap()));
-        let mut tx = self.app.db.begin().await.unwrap();
+        let cases = cases
+            .iter()
+            .map(|case| (self.app.services.ids.new_id::<CaseId>(), Content::from_value(case).unwrap()));
+        let mut tx = self.app.services.db.begin().await.unwrap();
         datasets::insert(&mut tx, org, &dataset).await.unwrap();
         datasets::add_cases(&mut tx, &dataset, cases.collect(), now).await.unwrap();
         tx.commit().await.unwrap();
@@ -67,9 +68,9 @@ impl TestApp {
     pub async fn freeze(&self, of: &Account, dataset: &str) {
         let org = of.org_id.parse().unwrap();
         let id = DatasetId(dataset.parse::<Uuid>().unwrap());
-        let mut tx = self.app.db.begin().await.unwrap();
+        let mut tx = self.app.services.db.begin().await.unwrap();
         let held = datasets::hold(&mut tx, org, id).await.unwrap().unwrap();
-        datasets::freeze(&mut tx, &held, None, "test", self.app.clock.now()).await.unwrap();
+        datasets::freeze(&mut tx, &held, None, "test", self.app.services.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
 }

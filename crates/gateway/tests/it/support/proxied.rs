@@ -128,7 +128,12 @@ impl Proxied {
     pub async fn traceparent(&self, id: i64) -> Option<String> {
         self.row(id).await;
         let org = self.ada.org_id.parse().unwrap();
-        gateway_store::logs::find(&self.app.app.logs, org, id).await.unwrap().unwrap().row.traceparent
+        gateway_store::logs::find(&self.app.app.services.logs, org, id)
+            .await
+            .unwrap()
+            .unwrap()
+            .row
+            .traceparent
     }
 }
 

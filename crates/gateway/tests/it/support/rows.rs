@@ -80,7 +80,7 @@ pub fn with(mut row: LogRow, change: impl FnOnce(&mut LogRow)) -> LogRow {
 
 /// So many rows, one a millisecond, without bodies.
 pub fn many(of: &Account, app: &TestApp, count: usize) -> Vec<LogRow> {
-    let now = app.app.clock.now();
+    let now = app.app.services.clock.now();
     (0..count)
         .map(|number| {
             with(row(of, now.plus(i64::try_from(number).unwrap())), |row| {
@@ -97,6 +97,6 @@ pub fn chat(text: &str) -> Vec<u8> {
 
 impl TestApp {
     pub async fn write(&self, rows: &[LogRow]) -> usize {
-        logs::write_batch(&self.app.logs, rows).await.unwrap().len()
+        logs::write_batch(&self.app.services.logs, rows).await.unwrap().len()
     }
 }

@@ -1,4 +1,4 @@
-//! Log ids: time-ordered, unique on this node and across nodes, known before the response starts.
+//! Time-ordered 53-bit ids, unique across nodes. A log row has its id before the response starts.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,14 +7,14 @@ use gateway_core::time::Timestamp;
 
 const COUNT_BITS: u32 = LOG_ID_LOW_BITS - LOG_ID_NODE_BITS;
 
-/// Makes ids that ascend on this node. When a millisecond has no number left, the next one is begun early.
-pub struct LogIds {
+/// Generates ids that ascend on this node. When a millisecond has no number left, the sequence borrows from the next one.
+pub struct IdSequence {
     node: AtomicI64,
     /// Milliseconds and count, without the node.
     last: AtomicI64,
 }
 
-impl LogIds {
+impl IdSequence {
     pub fn new(node: i64) -> Self {
         let ids = Self { node: AtomicI64::new(0), last: AtomicI64::new(0) };
         ids.set_node(node);
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn ids_ascend_and_carry_their_time() {
-        let ids = LogIds::new(3);
+        let ids = IdSequence::new(3);
         let now = Timestamp(1_794_700_000_000);
         let made: Vec<i64> = (0..1_000).map(|_| ids.next(now)).collect();
         assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn nodes_never_make_the_same_id() {
         let now = Timestamp(1_794_700_000_000);
-        let (a, b) = (LogIds::new(1), LogIds::new(2));
+        let (a, b) = (IdSequence::new(1), IdSequence::new(2));
         let first: std::collections::HashSet<i64> = (0..1_000).map(|_| a.next(now)).collect();
         assert!((0..1_000).all(|_| !first.contains(&b.next(now))));
     }

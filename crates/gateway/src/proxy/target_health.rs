@@ -21,7 +21,7 @@ const NEWEST: f64 = 0.3;
 const SESSION_MS: i64 = 30 * 60_000;
 
 #[derive(Default)]
-pub struct Pulses {
+pub struct TargetHealth {
     hasher: RandomState,
     /// Targets that are known here; none is the usual case, and costs nothing.
     known: AtomicUsize,
@@ -47,7 +47,7 @@ struct Stay {
     until: i64,
 }
 
-impl Pulses {
+impl TargetHealth {
     /// May a call go to this target?
     pub fn ask(&self, org: OrgId, provider: &str, model: Option<&str>, now: Timestamp) -> Permit {
         let place = self.place(org, provider, model);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_breaker_is_of_one_organization_provider_and_model() {
-        let (pulses, now) = (Pulses::default(), Timestamp(1_000));
+        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
         (0..5).for_each(|_| pulses.failed(org(1), "openai", Some("m"), now));
         assert_eq!(pulses.ask(org(1), "openai", Some("m"), now), Permit::Stay);
         assert_eq!(pulses.ask(org(2), "openai", Some("m"), now), Permit::Go);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn latency_follows_the_newest_and_is_forgotten() {
-        let (pulses, now) = (Pulses::default(), Timestamp(1_000));
+        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
         let saw = |ms, keep| {
             pulses.answered(org(1), "a", None, now, Duration::from_millis(ms), keep);
             pulses.latency(org(1), "a", None, now)
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_session_stays_for_a_while() {
-        let (pulses, now) = (Pulses::default(), Timestamp(1_000));
+        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
         pulses.served(org(1), "s", "a", None, now);
         let stays = |org, provider, at| pulses.stays(org, "s", provider, None, at);
         assert!(stays(org(1), "a", now) && !stays(org(2), "a", now) && !stays(org(1), "b", now));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let (pulses, now) = (Pulses::default(), Timestamp(1_000));
+        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
         (0..100_000u32).for_each(|model| pulses.failed(org(1), "a", Some(&model.to_string()), now));
         assert!(pulses.known.load(Ordering::Relaxed) <= SHARDS * PER_SHARD);
         let later = now.plus(MEASURED_MS);

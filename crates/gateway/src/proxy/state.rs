@@ -1,0 +1,37 @@
+//! What the request path of the proxy uses. Shared by all worker threads.
+
+use std::sync::Arc;
+
+use gateway_core::logs::LogRow;
+use gateway_core::pricing::PriceTable;
+use gateway_store::shared::Shared;
+use tokio::sync::broadcast;
+
+use super::Worker;
+use super::target::Operators;
+use super::target_health::TargetHealth;
+use crate::auth::Access;
+use crate::budgets::Budgets;
+use crate::cache::Cache;
+use crate::log::spool::Spool;
+use crate::metrics::Metrics;
+use crate::prompts::Prompts;
+
+pub struct ProxyState {
+    pub access: Access,
+    pub budgets: Budgets,
+    /// The built-in providers as the operator configured them.
+    pub providers: Operators,
+    /// For calls to providers that are not made by a worker thread.
+    pub worker: Worker,
+    pub prices: PriceTable,
+    pub health: TargetHealth,
+    /// Shared by the nodes, when configured.
+    pub redis: Option<Arc<Shared>>,
+    pub cache: Arc<Cache>,
+    pub spool: Spool,
+    pub metrics: Metrics,
+    pub prompts: Prompts,
+    /// Publishes each row that the log writer has stored.
+    pub tail: broadcast::Sender<Arc<LogRow>>,
+}

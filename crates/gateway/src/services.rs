@@ -1,0 +1,89 @@
+//! The services that every part of the application uses: settings, clock, databases, encryption, ids and tasks.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::time::Instant;
+
+use gateway_core::time::Timestamp;
+use gateway_store::{Db, Part, StoreError};
+
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError};
+use crate::ids::Ids;
+use crate::low_priority::LowPriorityRuntime;
+use crate::tasks::Tasks;
+use crate::vault::Vault;
+
+pub struct Services {
+    pub config: Config,
+    pub clock: Clock,
+    /// Accounts, keys and everything else but log rows.
+    pub db: Db,
+    /// Log rows and usage.
+    pub logs: Db,
+    /// The same database over connections whose threads have low priority.
+    pub logs_low_priority: Db,
+    pub vault: Vault,
+    pub ids: Ids,
+    pub tasks: Tasks,
+    pub started: Instant,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("cannot use the data directory {path}: {error}. Set GATEWAY_DATA_DIR to a writable directory")]
+    DataDir { path: String, error: std::io::Error },
+    #[error("cannot listen on {address}: {why}")]
+    Listen { address: String, why: String },
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Crypto(&'static str),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    #[error(
+        "the maximum of 31 nodes already uses this database: stop one, or wait 30 s for the lease of a killed node to expire"
+    )]
+    TooManyNodes,
+}
+
+impl Services {
+    /// Closes the databases.
+    pub async fn close(&self) {
+        self.logs_low_priority.close().await;
+        self.logs.close().await;
+        self.db.close().await;
+    }
+}
+
+/// Creates the data directory with access for its owner only, because it contains secrets and request bodies.
+pub fn create_data_dir(config: &Config) -> Result<(), StartError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder
+        .create(&config.data_dir)
+        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })
+}
+
+/// Migrates both parts of the database and returns the one with the log rows.
+pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
+    let logs = db.open_logs().await?;
+    for (part, db) in [(Part::State, db), (Part::Logs, &logs)] {
+        let migrated = db.migrate(part, now).await?;
+        let gateway_store::Migrated { from, to } = migrated;
+        if to > part.version() {
+            tracing::warn!(?part, schema = to, "the schema is newer than this version; it stays compatible");
+        } else if from != to {
+            tracing::info!(?part, from, to, "schema migrated");
+        }
+    }
+    Ok(logs)
+}
+
+/// Opens the log database from a low-priority thread, so that its connection threads inherit the priority.
+pub async fn open_low_priority(runtime: &LowPriorityRuntime, logs: &Db) -> Result<Db, StoreError> {
+    let logs = logs.clone();
+    let opened = runtime.handle.spawn(async move { logs.again().await }).await;
+    opened.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
+}
