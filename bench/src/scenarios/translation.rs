@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 
-use gateway_core::llm::translate::{Ask, Reply, StreamTranslator, request, response};
+use gateway_core::llm::translate::{
+    RequestOptions, ResponseOptions, StreamTranslator, translate_request, translate_response,
+};
 use gateway_core::llm::{ClientShape, Shape};
 
 use crate::answers::{DONE, Script, chunk, plain_body, usage_chunk};
@@ -16,17 +18,27 @@ use crate::request::chat;
 use crate::stats::Spread;
 
 const CHUNKS: u32 = 50;
-const ASK: Ask<'_> =
-    Ask { model: "claude-sonnet-4-5", stream: false, takes_include_usage: true, has_responses: false };
-const REPLY: Reply<'_> =
-    Reply { id: "gw-1", model: "model", created: 1_760_000_000, usage_wanted: true, has_responses: false };
+const REQUEST_OPTIONS: RequestOptions<'_> = RequestOptions {
+    model: "claude-sonnet-4-5",
+    stream: false,
+    supports_include_usage: true,
+    use_responses_api: false,
+};
+const RESPONSE_OPTIONS: ResponseOptions<'_> = ResponseOptions {
+    id: "gw-1",
+    model: "model",
+    created: 1_760_000_000,
+    include_usage: true,
+    use_responses_api: false,
+};
 
 pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     let whole = chat(2048, Script::default(), "");
     let length = crate::http::parse_head(&whole).map_or(0, |head| head.length);
     let asked = whole.get(length..).unwrap_or_default();
     let (claude, openai) = (claude_answer(), plain_body());
-    let to_claude = |body: &[u8]| request(ClientShape::OpenAiChat, Shape::Anthropic, body, &ASK);
+    let to_claude =
+        |body: &[u8]| translate_request(ClientShape::OpenAiChat, Shape::Anthropic, body, &REQUEST_OPTIONS);
     let translated = to_claude(asked).map_err(|error| Failure::new(error.to_string()))?.body;
     let mut rows = Vec::new();
     let mut row = |name: &str, per: f64, goal: Option<f64>, once: &mut dyn FnMut() -> Outcome<()>| {
@@ -45,11 +57,19 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     };
     row("request and answer, OpenAI caller, Anthropic provider", 1.0, Some(60.0), &mut || {
         sound(to_claude(asked).map(|made| made.body))?;
-        sound(response(Shape::Anthropic, ClientShape::OpenAiChat, claude.as_bytes(), &REPLY))
+        sound(translate_response(
+            Shape::Anthropic,
+            ClientShape::OpenAiChat,
+            claude.as_bytes(),
+            &RESPONSE_OPTIONS,
+        ))
     })?;
     row("request and answer, Anthropic caller, OpenAI provider", 1.0, Some(60.0), &mut || {
-        sound(request(ClientShape::Anthropic, Shape::OpenAi, &translated, &ASK).map(|made| made.body))?;
-        sound(response(Shape::OpenAi, ClientShape::Anthropic, openai.as_bytes(), &REPLY))
+        sound(
+            translate_request(ClientShape::Anthropic, Shape::OpenAi, &translated, &REQUEST_OPTIONS)
+                .map(|made| made.body),
+        )?;
+        sound(translate_response(Shape::OpenAi, ClientShape::Anthropic, openai.as_bytes(), &RESPONSE_OPTIONS))
     })?;
     for (name, from, to, events) in [
         ("chunk, Anthropic to OpenAI", Shape::Anthropic, ClientShape::OpenAiChat, claude_stream()),
@@ -57,7 +77,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         ("chunk, OpenAI to Gemini", Shape::OpenAi, ClientShape::Gemini, openai_stream()),
     ] {
         row(name, f64::from(CHUNKS), Some(2.0), &mut || {
-            let mut stream = StreamTranslator::new(from, to, &REPLY);
+            let mut stream = StreamTranslator::new(from, to, &RESPONSE_OPTIONS);
             let mut length = 0;
             for event in &events {
                 let mut out = Vec::new();

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use gateway_core::llm::fold::set_stream;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek, replace_model};
-use gateway_core::llm::translate::holds_wrapped_signatures;
+use gateway_core::llm::translate::contains_wrapped_signatures;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -210,7 +210,8 @@ impl Payload {
         };
         call.hide_usage = false;
         // A conversation that has been elsewhere may carry signatures that only their maker can read.
-        let has_travelled = || call.hops.len() > 1 && call.caller_is_known && holds_wrapped_signatures(&body);
+        let has_travelled =
+            || call.hops.len() > 1 && call.caller_is_known && contains_wrapped_signatures(&body);
         if call.hop().way == Way::Translated || has_travelled() {
             let (translation, body) = translate::request(call, call.hop(), &body)?;
             call.translation = Some(translation);

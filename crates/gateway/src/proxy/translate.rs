@@ -2,9 +2,11 @@
 //! The formats themselves are in `core::llm::translate`; this is what the proxy has to know of a call for it.
 
 use bytes::Bytes;
-use gateway_core::llm::chat::Untranslatable;
+use gateway_core::llm::chat::TranslationError;
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::translate::{self, Ask, Reply, StreamTranslator, Unreadable};
+use gateway_core::llm::translate::{
+    self, RequestOptions, ResponseOptions, StreamTranslator, UnreadableResponse,
+};
 use gateway_core::llm::{ClientShape, Shape};
 use http::StatusCode;
 
@@ -25,7 +27,7 @@ pub struct Translation {
 }
 
 enum About {
-    Chat { usage_wanted: bool, has_responses: bool },
+    Chat { include_usage: bool, use_responses_api: bool },
     Embeddings { base64: bool },
     Models,
 }
@@ -60,23 +62,29 @@ pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> Outcome<(Translation, Byt
     let (target, model) = (&hop.target, hop.model.as_deref());
     let nowhere = || Problem::bad_request(format!("{} has no endpoint that takes this request", target.name));
     let path = || path(call, target, model).ok_or_else(nowhere);
-    let has_responses = through_responses(call, target, model);
+    let use_responses_api = should_use_responses_api(call, target, model);
     let (path, dropped, body, about) = match call.operation {
         Operation::Models => (path()?, Vec::new(), Vec::new(), About::Models),
         Operation::Embeddings => {
             let model = model.unwrap_or_default();
-            let made = translate::embed_request(target.shape, body, model).map_err(problem)?;
+            let made = translate::translate_embeddings_request(target.shape, body, model).map_err(problem)?;
             (made.path, made.dropped, made.body, About::Embeddings { base64: made.base64 })
         }
         _ => {
-            let ask = Ask {
+            let options = RequestOptions {
                 model: model.ok_or_else(|| Problem::field("model", "is required"))?,
                 stream: call.stream,
-                takes_include_usage: target.kind.takes_include_usage,
-                has_responses,
+                supports_include_usage: target.kind.takes_include_usage,
+                use_responses_api,
             };
-            let made = translate::request(call.caller, target.shape, body, &ask).map_err(problem)?;
-            (path()?, made.dropped, made.body, About::Chat { usage_wanted: made.usage_wanted, has_responses })
+            let made =
+                translate::translate_request(call.caller, target.shape, body, &options).map_err(problem)?;
+            (
+                path()?,
+                made.dropped,
+                made.body,
+                About::Chat { include_usage: made.include_usage, use_responses_api },
+            )
         }
     };
     let translation = Translation {
@@ -92,18 +100,20 @@ pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> Outcome<(Translation, Byt
 
 impl Translation {
     /// A whole answer in the caller's format.
-    pub fn answer(&self, body: &[u8], name: &str, created: i64) -> Result<Vec<u8>, Unreadable> {
+    pub fn answer(&self, body: &[u8], name: &str, created: i64) -> Result<Vec<u8>, UnreadableResponse> {
         match self.about {
             About::Chat { .. } => {
-                translate::response(self.from, self.to, body, &self.reply(name, created, true))
+                translate::translate_response(self.from, self.to, body, &self.reply(name, created, true))
             }
-            About::Embeddings { base64 } => translate::embed_response(self.from, body, &self.model, base64),
-            About::Models => translate::models(self.from, self.to, body),
+            About::Embeddings { base64 } => {
+                translate::translate_embeddings_response(self.from, body, &self.model, base64)
+            }
+            About::Models => translate::translate_models(self.from, self.to, body),
         }
     }
 
     pub fn error(&self, status: StatusCode, body: &[u8]) -> Vec<u8> {
-        translate::error(self.from, self.to, status.as_u16(), body)
+        translate::translate_error(self.from, self.to, status.as_u16(), body)
     }
 
     /// `whole`: the stream is folded or kept, and shall tell its usage whether the caller asked for it or not.
@@ -111,19 +121,25 @@ impl Translation {
         StreamTranslator::new(self.from, self.to, &self.reply(name, created, whole))
     }
 
-    fn reply<'a>(&'a self, name: &'a str, created: i64, whole: bool) -> Reply<'a> {
-        let (asked, has_responses) = match self.about {
-            About::Chat { usage_wanted, has_responses } => (usage_wanted, has_responses),
+    fn reply<'a>(&'a self, name: &'a str, created: i64, whole: bool) -> ResponseOptions<'a> {
+        let (asked, use_responses_api) = match self.about {
+            About::Chat { include_usage, use_responses_api } => (include_usage, use_responses_api),
             About::Embeddings { .. } | About::Models => (false, false),
         };
-        Reply { id: name, model: &self.model, created, usage_wanted: asked || whole, has_responses }
+        ResponseOptions {
+            id: name,
+            model: &self.model,
+            created,
+            include_usage: asked || whole,
+            use_responses_api,
+        }
     }
 }
 
 fn path(call: &Call, target: &Target, model: Option<&str>) -> Option<String> {
     let operation = match (call.operation, target.shape) {
         (Operation::Models | Operation::Embeddings, _) => call.operation,
-        (_, Shape::OpenAi) if through_responses(call, target, model) => Operation::Responses,
+        (_, Shape::OpenAi) if should_use_responses_api(call, target, model) => Operation::Responses,
         (_, Shape::OpenAi | Shape::Cohere) => Operation::Chat,
         (_, Shape::Anthropic) => Operation::Messages,
         (_, Shape::Gemini) => Operation::GenerateContent,
@@ -133,16 +149,16 @@ fn path(call: &Call, target: &Target, model: Option<&str>) -> Option<String> {
 }
 
 /// Is the provider spoken to in OpenAI's responses rather than its chat completions?
-fn through_responses(call: &Call, target: &Target, model: Option<&str>) -> bool {
+fn should_use_responses_api(call: &Call, target: &Target, model: Option<&str>) -> bool {
     target.kind.responses_path.is_some()
-        && translate::through_responses(call.caller, model.unwrap_or_default())
+        && translate::should_use_responses_api(call.caller, model.unwrap_or_default())
 }
 
-fn problem(why: Untranslatable) -> Problem {
+fn problem(why: TranslationError) -> Problem {
     match why {
-        Untranslatable::Malformed { field, message } if field.is_empty() => Problem::bad_request(message),
-        Untranslatable::Malformed { field, message } => Problem::field(&field, message),
-        Untranslatable::Refused { field, message } => {
+        TranslationError::Malformed { field, message } if field.is_empty() => Problem::bad_request(message),
+        TranslationError::Malformed { field, message } => Problem::field(&field, message),
+        TranslationError::Unsupported { field, message } => {
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", format!("{field}: {message}"))
         }
     }

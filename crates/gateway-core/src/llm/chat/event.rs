@@ -1,13 +1,13 @@
 //! A stream, event by event. Readers of formats make these, writers consume them; the driver between the two sees to it
-//! that `Start` comes first and once, that every tool call is started before its arguments and carries an id, and that
+//! that `StreamStart` comes first and once, that every tool call is started before its arguments and carries an id, and that
 //! nothing follows an `Error`.
 
-use super::{Logprob, Stop};
+use super::{Logprob, StopReason};
 use crate::llm::usage::Usage;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
-    Start(Start),
+    Start(StreamStart),
     Text {
         choice: u32,
         text: String,
@@ -50,16 +50,16 @@ pub enum StreamEvent {
     },
     Stop {
         choice: u32,
-        reason: Stop,
+        reason: StopReason,
     },
     /// The usage of the whole answer so far; a later one replaces an earlier one.
     Usage(Usage),
-    Error(Failure),
+    Error(ProviderError),
 }
 
 /// What a stream says of itself when it begins. Empty fields are filled in by the driver.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Start {
+pub struct StreamStart {
     pub id: String,
     pub model: String,
     pub created: Option<i64>,
@@ -69,7 +69,7 @@ pub struct Start {
 
 /// An error of a provider, in a body or inside a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct ProviderError {
     /// The status that this is, or would be, as an answer.
     pub status: u16,
     /// The provider's own word for it, such as `rate_limit_exceeded` or `overloaded_error`.

@@ -3,28 +3,28 @@
 
 use serde_json::Value;
 
-use super::{Extra, Wire};
+use super::{ExtraFields, Wire};
 
 /// Why a request cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Untranslatable {
+pub enum TranslationError {
     /// The body is not what its own format prescribes: a 400.
     #[error("{field}: {message}")]
     Malformed { field: String, message: String },
     /// The target cannot express it, and leaving it out would change what is asked: a 422.
     #[error("{field}: {message}")]
-    Refused { field: String, message: String },
+    Unsupported { field: String, message: String },
 }
 
-impl Untranslatable {
+impl TranslationError {
     pub fn malformed(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Untranslatable::Malformed { field: field.into(), message: message.into() }
+        TranslationError::Malformed { field: field.into(), message: message.into() }
     }
 }
 
 /// A field of the model that some target has no place for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Field {
+pub enum RequestField {
     CacheControl,
     Detail,
     DocumentName,
@@ -66,7 +66,7 @@ pub enum Field {
     Verbosity,
 }
 
-impl Field {
+impl RequestField {
     /// The field's name in a format; the name is that of the nearest field where the format has no such thing.
     pub fn name(self, wire: Wire) -> &'static str {
         match wire {
@@ -79,120 +79,126 @@ impl Field {
 
     fn in_chat(self) -> &'static str {
         match self {
-            Field::CacheControl => "messages[].content[].cache_control",
-            Field::Detail => "messages[].content[].image_url.detail",
-            Field::DocumentName => "messages[].content[].file.filename",
-            Field::FrequencyPenalty => "frequency_penalty",
-            Field::LogitBias => "logit_bias",
-            Field::Logprobs => "logprobs",
-            Field::MaxTokens => "max_completion_tokens",
-            Field::Message => "messages",
-            Field::MessageName => "messages[].name",
-            Field::Metadata => "metadata",
-            Field::N => "n",
-            Field::Output => "response_format",
-            Field::OutputName => "response_format.json_schema.name",
-            Field::OutputStrict => "response_format.json_schema.strict",
-            Field::ParallelToolCalls => "parallel_tool_calls",
-            Field::Part => "messages[].content[]",
-            Field::PresencePenalty => "presence_penalty",
-            Field::PromptCacheKey => "prompt_cache_key",
-            Field::Reasoning | Field::ReasoningBudget | Field::ReasoningShow => "reasoning_effort",
-            Field::Redacted => "messages[].reasoning_details[]",
-            Field::Seed => "seed",
-            Field::ServiceTier => "service_tier",
-            Field::Stop => "stop",
-            Field::Store => "store",
-            Field::Strict => "tools[].function.strict",
-            Field::Temperature => "temperature",
-            Field::Thinking => "messages[].reasoning_content",
-            Field::Tool => "tools[]",
-            Field::ToolArguments => "messages[].tool_calls[].function.arguments",
-            Field::ToolChoice => "tool_choice",
-            Field::ToolResult | Field::ToolResultError => "messages[].content",
-            Field::TopK => "top_k",
-            Field::TopLogprobs => "top_logprobs",
-            Field::TopP => "top_p",
-            Field::User => "user",
-            Field::Verbosity => "verbosity",
+            RequestField::CacheControl => "messages[].content[].cache_control",
+            RequestField::Detail => "messages[].content[].image_url.detail",
+            RequestField::DocumentName => "messages[].content[].file.filename",
+            RequestField::FrequencyPenalty => "frequency_penalty",
+            RequestField::LogitBias => "logit_bias",
+            RequestField::Logprobs => "logprobs",
+            RequestField::MaxTokens => "max_completion_tokens",
+            RequestField::Message => "messages",
+            RequestField::MessageName => "messages[].name",
+            RequestField::Metadata => "metadata",
+            RequestField::N => "n",
+            RequestField::Output => "response_format",
+            RequestField::OutputName => "response_format.json_schema.name",
+            RequestField::OutputStrict => "response_format.json_schema.strict",
+            RequestField::ParallelToolCalls => "parallel_tool_calls",
+            RequestField::Part => "messages[].content[]",
+            RequestField::PresencePenalty => "presence_penalty",
+            RequestField::PromptCacheKey => "prompt_cache_key",
+            RequestField::Reasoning | RequestField::ReasoningBudget | RequestField::ReasoningShow => {
+                "reasoning_effort"
+            }
+            RequestField::Redacted => "messages[].reasoning_details[]",
+            RequestField::Seed => "seed",
+            RequestField::ServiceTier => "service_tier",
+            RequestField::Stop => "stop",
+            RequestField::Store => "store",
+            RequestField::Strict => "tools[].function.strict",
+            RequestField::Temperature => "temperature",
+            RequestField::Thinking => "messages[].reasoning_content",
+            RequestField::Tool => "tools[]",
+            RequestField::ToolArguments => "messages[].tool_calls[].function.arguments",
+            RequestField::ToolChoice => "tool_choice",
+            RequestField::ToolResult | RequestField::ToolResultError => "messages[].content",
+            RequestField::TopK => "top_k",
+            RequestField::TopLogprobs => "top_logprobs",
+            RequestField::TopP => "top_p",
+            RequestField::User => "user",
+            RequestField::Verbosity => "verbosity",
         }
     }
 
     fn in_responses(self) -> &'static str {
         match self {
-            Field::CacheControl => "input[].content[].cache_control",
-            Field::Detail => "input[].content[].detail",
-            Field::DocumentName => "input[].content[].filename",
-            Field::MaxTokens => "max_output_tokens",
-            Field::Message => "input",
-            Field::MessageName => "input[].name",
-            Field::Output => "text.format",
-            Field::OutputName => "text.format.name",
-            Field::OutputStrict => "text.format.strict",
-            Field::Part => "input[].content[]",
-            Field::Reasoning => "reasoning.effort",
-            Field::ReasoningBudget => "reasoning.max_tokens",
-            Field::ReasoningShow => "reasoning.summary",
-            Field::Redacted => "input[].encrypted_content",
-            Field::Strict => "tools[].strict",
-            Field::Thinking => "input[].summary",
-            Field::ToolArguments => "input[].arguments",
-            Field::ToolResult | Field::ToolResultError => "input[].output",
-            Field::Verbosity => "text.verbosity",
+            RequestField::CacheControl => "input[].content[].cache_control",
+            RequestField::Detail => "input[].content[].detail",
+            RequestField::DocumentName => "input[].content[].filename",
+            RequestField::MaxTokens => "max_output_tokens",
+            RequestField::Message => "input",
+            RequestField::MessageName => "input[].name",
+            RequestField::Output => "text.format",
+            RequestField::OutputName => "text.format.name",
+            RequestField::OutputStrict => "text.format.strict",
+            RequestField::Part => "input[].content[]",
+            RequestField::Reasoning => "reasoning.effort",
+            RequestField::ReasoningBudget => "reasoning.max_tokens",
+            RequestField::ReasoningShow => "reasoning.summary",
+            RequestField::Redacted => "input[].encrypted_content",
+            RequestField::Strict => "tools[].strict",
+            RequestField::Thinking => "input[].summary",
+            RequestField::ToolArguments => "input[].arguments",
+            RequestField::ToolResult | RequestField::ToolResultError => "input[].output",
+            RequestField::Verbosity => "text.verbosity",
             other => other.in_chat(),
         }
     }
 
     fn in_messages(self) -> &'static str {
         match self {
-            Field::DocumentName => "messages[].content[].title",
-            Field::MaxTokens => "max_tokens",
-            Field::Metadata => "metadata",
-            Field::Output | Field::OutputName | Field::OutputStrict => "output_config.format",
-            Field::ParallelToolCalls => "tool_choice.disable_parallel_tool_use",
-            Field::Reasoning => "thinking",
-            Field::ReasoningBudget => "thinking.budget_tokens",
-            Field::ReasoningShow => "thinking.display",
-            Field::Redacted => "messages[].content[].data",
-            Field::Stop => "stop_sequences",
-            Field::Strict => "tools[].strict",
-            Field::Thinking => "messages[].content[].thinking",
-            Field::ToolArguments => "messages[].content[].input",
-            Field::ToolResult => "messages[].content[].content",
-            Field::ToolResultError => "messages[].content[].is_error",
-            Field::User => "metadata.user_id",
+            RequestField::DocumentName => "messages[].content[].title",
+            RequestField::MaxTokens => "max_tokens",
+            RequestField::Metadata => "metadata",
+            RequestField::Output | RequestField::OutputName | RequestField::OutputStrict => {
+                "output_config.format"
+            }
+            RequestField::ParallelToolCalls => "tool_choice.disable_parallel_tool_use",
+            RequestField::Reasoning => "thinking",
+            RequestField::ReasoningBudget => "thinking.budget_tokens",
+            RequestField::ReasoningShow => "thinking.display",
+            RequestField::Redacted => "messages[].content[].data",
+            RequestField::Stop => "stop_sequences",
+            RequestField::Strict => "tools[].strict",
+            RequestField::Thinking => "messages[].content[].thinking",
+            RequestField::ToolArguments => "messages[].content[].input",
+            RequestField::ToolResult => "messages[].content[].content",
+            RequestField::ToolResultError => "messages[].content[].is_error",
+            RequestField::User => "metadata.user_id",
             other => other.in_chat(),
         }
     }
 
     fn in_gemini(self) -> &'static str {
         match self {
-            Field::CacheControl | Field::PromptCacheKey => "cachedContent",
-            Field::Detail | Field::Part => "contents[].parts[]",
-            Field::DocumentName => "contents[].parts[].inlineData.displayName",
-            Field::FrequencyPenalty => "generationConfig.frequencyPenalty",
-            Field::Logprobs => "generationConfig.responseLogprobs",
-            Field::MaxTokens => "generationConfig.maxOutputTokens",
-            Field::Message | Field::MessageName => "contents",
-            Field::Metadata | Field::User => "labels",
-            Field::N => "generationConfig.candidateCount",
-            Field::Output | Field::OutputName | Field::OutputStrict => "generationConfig.responseSchema",
-            Field::ParallelToolCalls | Field::ToolChoice => "toolConfig.functionCallingConfig",
-            Field::PresencePenalty => "generationConfig.presencePenalty",
-            Field::Reasoning => "generationConfig.thinkingConfig",
-            Field::ReasoningBudget => "generationConfig.thinkingConfig.thinkingBudget",
-            Field::ReasoningShow => "generationConfig.thinkingConfig.includeThoughts",
-            Field::Redacted => "contents[].parts[].thoughtSignature",
-            Field::Seed => "generationConfig.seed",
-            Field::Stop => "generationConfig.stopSequences",
-            Field::Strict | Field::Tool => "tools[]",
-            Field::Temperature => "generationConfig.temperature",
-            Field::Thinking => "contents[].parts[].thought",
-            Field::ToolArguments => "contents[].parts[].functionCall.args",
-            Field::ToolResult | Field::ToolResultError => "contents[].parts[].functionResponse",
-            Field::TopK => "generationConfig.topK",
-            Field::TopLogprobs => "generationConfig.logprobs",
-            Field::TopP => "generationConfig.topP",
+            RequestField::CacheControl | RequestField::PromptCacheKey => "cachedContent",
+            RequestField::Detail | RequestField::Part => "contents[].parts[]",
+            RequestField::DocumentName => "contents[].parts[].inlineData.displayName",
+            RequestField::FrequencyPenalty => "generationConfig.frequencyPenalty",
+            RequestField::Logprobs => "generationConfig.responseLogprobs",
+            RequestField::MaxTokens => "generationConfig.maxOutputTokens",
+            RequestField::Message | RequestField::MessageName => "contents",
+            RequestField::Metadata | RequestField::User => "labels",
+            RequestField::N => "generationConfig.candidateCount",
+            RequestField::Output | RequestField::OutputName | RequestField::OutputStrict => {
+                "generationConfig.responseSchema"
+            }
+            RequestField::ParallelToolCalls | RequestField::ToolChoice => "toolConfig.functionCallingConfig",
+            RequestField::PresencePenalty => "generationConfig.presencePenalty",
+            RequestField::Reasoning => "generationConfig.thinkingConfig",
+            RequestField::ReasoningBudget => "generationConfig.thinkingConfig.thinkingBudget",
+            RequestField::ReasoningShow => "generationConfig.thinkingConfig.includeThoughts",
+            RequestField::Redacted => "contents[].parts[].thoughtSignature",
+            RequestField::Seed => "generationConfig.seed",
+            RequestField::Stop => "generationConfig.stopSequences",
+            RequestField::Strict | RequestField::Tool => "tools[]",
+            RequestField::Temperature => "generationConfig.temperature",
+            RequestField::Thinking => "contents[].parts[].thought",
+            RequestField::ToolArguments => "contents[].parts[].functionCall.args",
+            RequestField::ToolResult | RequestField::ToolResultError => "contents[].parts[].functionResponse",
+            RequestField::TopK => "generationConfig.topK",
+            RequestField::TopLogprobs => "generationConfig.logprobs",
+            RequestField::TopP => "generationConfig.topP",
             other => other.in_chat(),
         }
     }
@@ -200,7 +206,7 @@ impl Field {
 
 /// Fields that hold no wish: names that items were given when they were answers, the wish for what translated answers
 /// carry anyway, and schemas in the format's own words, which the model has read in everybody's.
-fn says_nothing(from: Wire, key: &str, value: &Value) -> bool {
+fn is_insignificant(from: Wire, key: &str, value: &Value) -> bool {
     match (from, key) {
         (Wire::OpenAiResponses, "id" | "status" | "type")
         | (Wire::Gemini, "parameters" | "generationConfig.responseSchema") => true,
@@ -211,7 +217,7 @@ fn says_nothing(from: Wire, key: &str, value: &Value) -> bool {
 
 /// Where fields stand that the model has no name for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldLocation {
     Request,
     Message,
     Part,
@@ -232,27 +238,27 @@ impl Losses {
     }
 
     /// Notes that a field was left out, which does no harm.
-    pub fn drop(&mut self, field: Field) {
+    pub fn drop(&mut self, field: RequestField) {
         self.note(field.name(self.from));
     }
 
     /// Notes all fields of an `extra`.
-    pub fn drop_extra(&mut self, place: Place, extra: &Extra) {
+    pub fn drop_extra(&mut self, place: FieldLocation, extra: &ExtraFields) {
         for (key, value) in extra {
-            if !says_nothing(self.from, key, value) {
+            if !is_insignificant(self.from, key, value) {
                 self.drop_key(place, key);
             }
         }
     }
 
     /// Notes a field by its own name.
-    pub fn drop_key(&mut self, place: Place, key: &str) {
+    pub fn drop_key(&mut self, place: FieldLocation, key: &str) {
         let prefix = self.prefix(place);
         self.note(&format!("{prefix}{key}"));
     }
 
-    pub fn refuse(&self, field: Field, message: impl Into<String>) -> Untranslatable {
-        Untranslatable::Refused { field: field.name(self.from).to_owned(), message: message.into() }
+    pub fn unsupported(&self, field: RequestField, message: impl Into<String>) -> TranslationError {
+        TranslationError::Unsupported { field: field.name(self.from).to_owned(), message: message.into() }
     }
 
     pub fn into_dropped(self) -> Vec<String> {
@@ -265,20 +271,20 @@ impl Losses {
         }
     }
 
-    fn prefix(&self, place: Place) -> &'static str {
+    fn prefix(&self, place: FieldLocation) -> &'static str {
         match (self.from, place) {
-            (_, Place::Request) => "",
-            (Wire::OpenAiResponses, Place::Message) => "input[].",
-            (Wire::OpenAiResponses, Place::Part) => "input[].content[].",
-            (Wire::Gemini, Place::Message) => "contents[].",
-            (Wire::Gemini, Place::Part) => "contents[].parts[].",
-            (Wire::Gemini, Place::Tool) => "tools[].functionDeclarations[].",
-            (Wire::Gemini, Place::Reasoning) => "generationConfig.thinkingConfig.",
-            (_, Place::Message) => "messages[].",
-            (_, Place::Part) => "messages[].content[].",
-            (_, Place::Tool) => "tools[].",
-            (Wire::Anthropic | Wire::Bedrock, Place::Reasoning) => "thinking.",
-            (_, Place::Reasoning) => "reasoning.",
+            (_, FieldLocation::Request) => "",
+            (Wire::OpenAiResponses, FieldLocation::Message) => "input[].",
+            (Wire::OpenAiResponses, FieldLocation::Part) => "input[].content[].",
+            (Wire::Gemini, FieldLocation::Message) => "contents[].",
+            (Wire::Gemini, FieldLocation::Part) => "contents[].parts[].",
+            (Wire::Gemini, FieldLocation::Tool) => "tools[].functionDeclarations[].",
+            (Wire::Gemini, FieldLocation::Reasoning) => "generationConfig.thinkingConfig.",
+            (_, FieldLocation::Message) => "messages[].",
+            (_, FieldLocation::Part) => "messages[].content[].",
+            (_, FieldLocation::Tool) => "tools[].",
+            (Wire::Anthropic | Wire::Bedrock, FieldLocation::Reasoning) => "thinking.",
+            (_, FieldLocation::Reasoning) => "reasoning.",
         }
     }
 }

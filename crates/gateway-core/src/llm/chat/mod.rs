@@ -8,9 +8,12 @@ mod response;
 
 use serde_json::{Map, Number, Value};
 
-pub use event::{Failure, Start, StreamEvent};
-pub use loss::{Field, Losses, Place, Untranslatable};
-pub use response::{Choice, Embed, Embedded, Listed, Logprob, Response, Stop, call_id};
+pub use event::{ProviderError, StreamEvent, StreamStart};
+pub use loss::{FieldLocation, Losses, RequestField, TranslationError};
+pub use response::{
+    ChatResponse, Choice, EmbeddingsRequest, EmbeddingsResponse, Logprob, ModelEntry, StopReason,
+    generated_call_id,
+};
 
 /// A wire format of model calls, on either side of the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,11 +27,11 @@ pub enum Wire {
 }
 
 /// Fields that the model has no place for, in the words of the format that they came in.
-pub type Extra = Map<String, Value>;
+pub type ExtraFields = Map<String, Value>;
 
 /// A request to continue a conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ChatRequest {
     /// The format that this was read from, and so the one that all `extra` fields belong to.
     pub wire: Wire,
     pub model: String,
@@ -43,7 +46,7 @@ pub struct Request {
     pub output: Option<OutputFormat>,
     pub max_tokens: Option<u64>,
     /// OpenAI's chats have two names for that limit; this one was `max_tokens`, which newer models refuse.
-    pub old_limit: bool,
+    pub legacy_max_tokens: bool,
     pub temperature: Option<Number>,
     pub top_p: Option<Number>,
     pub top_k: Option<Number>,
@@ -64,12 +67,12 @@ pub struct Request {
     pub store: Option<bool>,
     pub prompt_cache_key: Option<String>,
     pub verbosity: Option<String>,
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Request {
+impl ChatRequest {
     pub fn new(wire: Wire) -> Self {
-        Request {
+        ChatRequest {
             wire,
             model: String::new(),
             stream: false,
@@ -80,7 +83,7 @@ impl Request {
             parallel_tool_calls: None,
             output: None,
             max_tokens: None,
-            old_limit: false,
+            legacy_max_tokens: false,
             temperature: None,
             top_p: None,
             top_k: None,
@@ -99,7 +102,7 @@ impl Request {
             store: None,
             prompt_cache_key: None,
             verbosity: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 
@@ -129,18 +132,18 @@ pub struct Message {
     pub role: Role,
     pub parts: Vec<Part>,
     /// The content was, and where possible will be, one bare text rather than a list of parts.
-    pub bare: bool,
+    pub is_string: bool,
     pub name: Option<String>,
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 impl Message {
     pub fn new(role: Role, parts: Vec<Part>) -> Self {
-        Message { role, parts, bare: false, name: None, extra: Extra::new() }
+        Message { role, parts, is_string: false, name: None, extra: ExtraFields::new() }
     }
 
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Message { bare: true, ..Message::new(role, vec![Part::text(text)]) }
+        Message { is_string: true, ..Message::new(role, vec![Part::text(text)]) }
     }
 
     pub fn is_system(&self) -> bool {
@@ -152,13 +155,13 @@ impl Message {
 pub struct Part {
     pub content: Content,
     /// The provider should cache everything up to here.
-    pub cache: Option<Cache>,
-    pub extra: Extra,
+    pub cache: Option<CacheControl>,
+    pub extra: ExtraFields,
 }
 
 impl Part {
     pub fn new(content: Content) -> Self {
-        Part { content, cache: None, extra: Extra::new() }
+        Part { content, cache: None, extra: ExtraFields::new() }
     }
 
     pub fn text(text: impl Into<String>) -> Self {
@@ -183,7 +186,7 @@ pub enum Content {
         text: String,
         signature: Option<String>,
     },
-    /// Thoughts that only the provider can read.
+    /// ThinkingDedup that only the provider can read.
     Redacted(String),
     Refusal(String),
     /// A structured value, as some formats have them in tool results.
@@ -203,7 +206,7 @@ pub enum MediaKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
     pub kind: MediaKind,
-    pub source: Source,
+    pub source: MediaSource,
     /// A file name or title.
     pub name: Option<String>,
     /// OpenAI's `detail` of an image.
@@ -211,7 +214,7 @@ pub struct Media {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum MediaSource {
     Url {
         url: String,
         mime: Option<String>,
@@ -228,7 +231,7 @@ pub enum Source {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Empty when the format has no ids; `Response` and the stream driver fill it in.
+    /// Empty when the format has no ids; `ChatResponse` and the stream driver fill it in.
     pub id: String,
     pub name: String,
     /// JSON text, as models write it and streams carry it.
@@ -244,26 +247,26 @@ pub struct ToolResult {
     pub name: Option<String>,
     pub parts: Vec<Part>,
     /// As in `Message`.
-    pub bare: bool,
+    pub is_string: bool,
     pub is_error: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tool {
-    Function(Function),
+    Function(FunctionTool),
     /// A tool that only its own format knows, such as a search on the provider's side.
     Other(Value),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Function {
+pub struct FunctionTool {
     pub name: String,
     pub description: Option<String>,
     /// A JSON schema; None for a function without arguments.
     pub parameters: Option<Value>,
     pub strict: Option<bool>,
-    pub cache: Option<Cache>,
-    pub extra: Extra,
+    pub cache: Option<CacheControl>,
+    pub extra: ExtraFields,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -282,7 +285,7 @@ pub enum ToolChoice {
 
 /// A mark of Anthropic's prompt caching: `ttl` is `5m` or `1h`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cache {
+pub struct CacheControl {
     pub ttl: Option<String>,
 }
 
@@ -304,12 +307,12 @@ pub struct Reasoning {
     pub budget: Option<u64>,
     /// Whether the thoughts shall be shown, or how: `auto`, `concise`, `detailed`, `summarized`, `omitted`.
     pub show: Option<String>,
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 impl Reasoning {
     /// The effort in words, worked out of the budget where only that is told.
-    pub fn effort_or_budget(&self) -> Option<&str> {
+    pub fn resolved_effort(&self) -> Option<&str> {
         if self.enabled == Some(false) {
             return Some("none");
         }
@@ -325,7 +328,7 @@ impl Reasoning {
     }
 
     /// The budget in tokens, worked out of the effort where only that is told. None when there is no limit to set.
-    pub fn budget_or_effort(&self) -> Option<u64> {
+    pub fn resolved_budget(&self) -> Option<u64> {
         if self.enabled == Some(false) {
             return Some(0);
         }
@@ -345,7 +348,7 @@ impl Reasoning {
 }
 
 /// Tool arguments as a value: formats that carry an object rather than text need one whatever the model wrote.
-pub fn arguments_value(text: &str) -> Value {
+pub fn parse_arguments(text: &str) -> Value {
     let text = text.trim();
     if text.is_empty() {
         return Value::Object(Map::new());

@@ -4,7 +4,7 @@ use super::{Content, Part};
 use crate::llm::usage::Usage;
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Response {
+pub struct ChatResponse {
     /// Empty when the provider gives none; the driver fills these three in.
     pub id: String,
     pub model: String,
@@ -17,24 +17,24 @@ pub struct Response {
 pub struct Choice {
     pub index: u32,
     pub parts: Vec<Part>,
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     pub logprobs: Vec<Logprob>,
 }
 
 impl Choice {
     /// Puts the parts into the one form that a stream of the same answer would give: neighbouring texts become one, empty
     /// ones and those that only some formats can say in an answer go, and calls without an id are numbered.
-    pub fn settle(&mut self) {
+    pub fn normalize(&mut self) {
         let mut calls = 0;
-        let mut settled: Vec<Part> = Vec::with_capacity(self.parts.len());
+        let mut normalized: Vec<Part> = Vec::with_capacity(self.parts.len());
         for mut part in std::mem::take(&mut self.parts) {
             if let Content::ToolCall(call) = &mut part.content {
                 if call.id.is_empty() {
-                    call.id = call_id(self.index, calls);
+                    call.id = generated_call_id(self.index, calls);
                 }
                 calls += 1;
             }
-            match (settled.last_mut().map(|last| &mut last.content), &part.content) {
+            match (normalized.last_mut().map(|last| &mut last.content), &part.content) {
                 (_, Content::Other(_) | Content::Json(_) | Content::Media(_)) => {}
                 (_, Content::Text(text) | Content::Refusal(text)) if text.is_empty() => {}
                 (_, Content::Thinking { text, signature: None }) if text.is_empty() => {}
@@ -47,21 +47,21 @@ impl Choice {
                     before.push_str(text);
                     open.clone_from(signature);
                 }
-                _ => settled.push(part),
+                _ => normalized.push(part),
             }
         }
-        self.parts = settled;
+        self.parts = normalized;
     }
 }
 
 /// The id of a call whose provider gives none: the same in a body and in a stream.
-pub fn call_id(choice: u32, call: u32) -> String {
+pub fn generated_call_id(choice: u32, call: u32) -> String {
     if choice == 0 { format!("call_{call}") } else { format!("call_{choice}_{call}") }
 }
 
 /// Why the model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     EndTurn,
     MaxTokens,
     /// With the sequence, where it is told.
@@ -88,7 +88,7 @@ pub struct Logprob {
 
 /// One row of a list of models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Listed {
+pub struct ModelEntry {
     pub id: String,
     pub name: Option<String>,
     /// Seconds since 1970.
@@ -100,7 +100,7 @@ pub struct Listed {
 
 /// A request for embeddings; only callers of OpenAI's format make them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Embed {
+pub struct EmbeddingsRequest {
     pub model: String,
     pub inputs: Vec<String>,
     pub dimensions: Option<u64>,
@@ -109,7 +109,7 @@ pub struct Embed {
 
 /// Embeddings, in the order of their inputs.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Embedded {
+pub struct EmbeddingsResponse {
     pub vectors: Vec<Vec<f64>>,
     pub usage: Option<Usage>,
 }

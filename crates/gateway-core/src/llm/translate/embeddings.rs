@@ -6,60 +6,74 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         Shape,
-        chat::{Embed, Losses, Untranslatable, Wire},
+        chat::{EmbeddingsRequest, Losses, TranslationError, Wire},
         usage::Usage,
     },
-    driver::{Unreadable, object},
-    json::{string, strings, take, whole},
-    provider,
+    driver::{UnreadableResponse, parse_body},
+    json::{into_strings, take_string, take_u64, take_value},
+    provider_codec,
 };
 
 /// A request for embeddings in the provider's format.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EmbedRequest {
+pub struct TranslatedEmbeddingsRequest {
     pub path: String,
     pub body: Vec<u8>,
     pub dropped: Vec<String>,
-    /// For `embed_response`: the caller wants its vectors as base64, as OpenAI's own SDK does unless told otherwise.
+    /// For `translate_embeddings_response`: the caller wants its vectors as base64, as OpenAI's own SDK does unless told otherwise.
     pub base64: bool,
 }
 
-/// Turns a request in OpenAI's format into one for a provider. `model` is what the provider calls it.
-pub fn embed_request(to: Shape, body: &[u8], model: &str) -> Result<EmbedRequest, Untranslatable> {
-    let mut body = object(body)?;
+/// AlternatingTurns a request in OpenAI's format into one for a provider. `model` is what the provider calls it.
+pub fn translate_embeddings_request(
+    to: Shape,
+    body: &[u8],
+    model: &str,
+) -> Result<TranslatedEmbeddingsRequest, TranslationError> {
+    let mut body = parse_body(body)?;
     let mut losses = Losses::new(Wire::OpenAiChat);
-    let inputs = match take(&mut body, "input") {
+    let inputs = match take_value(&mut body, "input") {
         Some(Value::String(one)) => vec![one],
         Some(Value::Array(several)) if several.iter().any(|input| !input.is_string()) => {
-            return Err(Untranslatable::Refused {
+            return Err(TranslationError::Unsupported {
                 field: "input".to_owned(),
                 message: "tokens mean something to their own model only; send text".to_owned(),
             });
         }
-        Some(Value::Array(several)) if !several.is_empty() => strings(several, "input")?,
-        _ => return Err(Untranslatable::malformed("input", "must be a text or a list of texts")),
+        Some(Value::Array(several)) if !several.is_empty() => into_strings(several, "input")?,
+        _ => return Err(TranslationError::malformed("input", "must be a text or a list of texts")),
     };
-    let base64 = match string(&mut body, "encoding_format")?.as_deref() {
+    let base64 = match take_string(&mut body, "encoding_format")?.as_deref() {
         None | Some("float") => false,
         Some("base64") => true,
-        Some(_) => return Err(Untranslatable::malformed("encoding_format", "must be float or base64")),
+        Some(_) => return Err(TranslationError::malformed("encoding_format", "must be float or base64")),
     };
-    let embed = Embed {
+    let embed = EmbeddingsRequest {
         model: model.to_owned(),
         inputs,
-        dimensions: whole(&mut body, "dimensions")?,
-        user: string(&mut body, "user")?,
+        dimensions: take_u64(&mut body, "dimensions")?,
+        user: take_string(&mut body, "user")?,
     };
     body.shift_remove("model");
-    losses.drop_extra(super::super::chat::Place::Request, &body);
-    let (path, body) = provider(wire(to)).write_embed(embed, &mut losses)?;
-    Ok(EmbedRequest { path, body: body.to_string().into_bytes(), dropped: losses.into_dropped(), base64 })
+    losses.drop_extra(super::super::chat::FieldLocation::Request, &body);
+    let (path, body) = provider_codec(wire(to)).encode_embeddings_request(embed, &mut losses)?;
+    Ok(TranslatedEmbeddingsRequest {
+        path,
+        body: body.to_string().into_bytes(),
+        dropped: losses.into_dropped(),
+        base64,
+    })
 }
 
-/// Turns a provider's embeddings into OpenAI's format.
-pub fn embed_response(from: Shape, body: &[u8], model: &str, base64: bool) -> Result<Vec<u8>, Unreadable> {
-    let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| Unreadable)?;
-    let embedded = provider(wire(from)).read_embedded(&body).ok_or(Unreadable)?;
+/// AlternatingTurns a provider's embeddings into OpenAI's format.
+pub fn translate_embeddings_response(
+    from: Shape,
+    body: &[u8],
+    model: &str,
+    base64: bool,
+) -> Result<Vec<u8>, UnreadableResponse> {
+    let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| UnreadableResponse)?;
+    let embedded = provider_codec(wire(from)).decode_embeddings_response(&body).ok_or(UnreadableResponse)?;
     let rows: Vec<Value> = embedded
         .vectors
         .into_iter()

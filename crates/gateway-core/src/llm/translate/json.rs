@@ -4,119 +4,119 @@
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 
-use super::super::chat::{Failure, StreamEvent, Untranslatable};
+use super::super::chat::{ProviderError, StreamEvent, TranslationError};
 
 type Object = Map<String, Value>;
 
-pub(super) fn take(object: &mut Object, key: &str) -> Option<Value> {
+pub(super) fn take_value(object: &mut Object, key: &str) -> Option<Value> {
     object.shift_remove(key).filter(|value| !value.is_null())
 }
 
-pub(super) fn string(object: &mut Object, key: &str) -> Result<Option<String>, Untranslatable> {
-    match take(object, key) {
+pub(super) fn take_string(object: &mut Object, key: &str) -> Result<Option<String>, TranslationError> {
+    match take_value(object, key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(Untranslatable::malformed(key, "must be a string")),
+        Some(_) => Err(TranslationError::malformed(key, "must be a string")),
     }
 }
 
-pub(super) fn needed_string(object: &mut Object, key: &str) -> Result<String, Untranslatable> {
-    string(object, key)?.ok_or_else(|| Untranslatable::malformed(key, "is missing"))
+pub(super) fn require_string(object: &mut Object, key: &str) -> Result<String, TranslationError> {
+    take_string(object, key)?.ok_or_else(|| TranslationError::malformed(key, "is missing"))
 }
 
-pub(super) fn number(object: &mut Object, key: &str) -> Result<Option<Number>, Untranslatable> {
-    match take(object, key) {
+pub(super) fn take_number(object: &mut Object, key: &str) -> Result<Option<Number>, TranslationError> {
+    match take_value(object, key) {
         None => Ok(None),
         Some(Value::Number(number)) => Ok(Some(number)),
-        Some(_) => Err(Untranslatable::malformed(key, "must be a number")),
+        Some(_) => Err(TranslationError::malformed(key, "must be a number")),
     }
 }
 
-pub(super) fn whole(object: &mut Object, key: &str) -> Result<Option<u64>, Untranslatable> {
-    match take(object, key) {
+pub(super) fn take_u64(object: &mut Object, key: &str) -> Result<Option<u64>, TranslationError> {
+    match take_value(object, key) {
         None => Ok(None),
         Some(value) => match value.as_u64() {
             Some(number) => Ok(Some(number)),
-            None => Err(Untranslatable::malformed(key, "must be a whole number")),
+            None => Err(TranslationError::malformed(key, "must be a whole number")),
         },
     }
 }
 
-pub(super) fn boolean(object: &mut Object, key: &str) -> Result<Option<bool>, Untranslatable> {
-    match take(object, key) {
+pub(super) fn take_bool(object: &mut Object, key: &str) -> Result<Option<bool>, TranslationError> {
+    match take_value(object, key) {
         None => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(value)),
-        Some(_) => Err(Untranslatable::malformed(key, "must be true or false")),
+        Some(_) => Err(TranslationError::malformed(key, "must be true or false")),
     }
 }
 
-pub(super) fn list(object: &mut Object, key: &str) -> Result<Option<Vec<Value>>, Untranslatable> {
-    match take(object, key) {
+pub(super) fn take_array(object: &mut Object, key: &str) -> Result<Option<Vec<Value>>, TranslationError> {
+    match take_value(object, key) {
         None => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(Untranslatable::malformed(key, "must be a list")),
+        Some(_) => Err(TranslationError::malformed(key, "must be a list")),
     }
 }
 
-pub(super) fn object(object: &mut Object, key: &str) -> Result<Option<Object>, Untranslatable> {
-    match take(object, key) {
+pub(super) fn take_object(object: &mut Object, key: &str) -> Result<Option<Object>, TranslationError> {
+    match take_value(object, key) {
         None => Ok(None),
         Some(Value::Object(inner)) => Ok(Some(inner)),
-        Some(_) => Err(Untranslatable::malformed(key, "must be an object")),
+        Some(_) => Err(TranslationError::malformed(key, "must be an object")),
     }
 }
 
 /// An element of a list as an object.
-pub(super) fn element(value: Value, field: &str) -> Result<Object, Untranslatable> {
+pub(super) fn into_object(value: Value, field: &str) -> Result<Object, TranslationError> {
     match value {
         Value::Object(object) => Ok(object),
-        _ => Err(Untranslatable::malformed(field, "must hold objects")),
+        _ => Err(TranslationError::malformed(field, "must hold objects")),
     }
 }
 
-pub(super) fn strings(list: Vec<Value>, field: &str) -> Result<Vec<String>, Untranslatable> {
+pub(super) fn into_strings(list: Vec<Value>, field: &str) -> Result<Vec<String>, TranslationError> {
     let text = |value| match value {
         Value::String(text) => Ok(text),
-        _ => Err(Untranslatable::malformed(field, "must hold strings")),
+        _ => Err(TranslationError::malformed(field, "must hold strings")),
     };
     list.into_iter().map(text).collect()
 }
 
 /// Puts an inner path in front of the field that an error names.
-pub(super) fn within<T>(
+pub(super) fn at_path<T>(
     place: impl FnOnce() -> String,
-    result: Result<T, Untranslatable>,
-) -> Result<T, Untranslatable> {
+    result: Result<T, TranslationError>,
+) -> Result<T, TranslationError> {
     result.map_err(|error| match error {
-        Untranslatable::Malformed { field, message } => {
+        TranslationError::Malformed { field, message } => {
             let place = place();
             let field = if field.is_empty() { place } else { format!("{place}.{field}") };
-            Untranslatable::Malformed { field, message }
+            TranslationError::Malformed { field, message }
         }
-        refused @ Untranslatable::Refused { .. } => refused,
+        refused @ TranslationError::Unsupported { .. } => refused,
     })
 }
 
 /// Sets a field unless there is nothing to set.
-pub(super) fn set(object: &mut Object, key: &str, value: Option<impl Into<Value>>) {
+pub(super) fn insert_some(object: &mut Object, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         object.insert(key.to_owned(), value.into());
     }
 }
 
 /// A text inside objects, `""` where there is none.
-pub(super) fn text_at<'a>(object: &'a Object, key: &str) -> &'a str {
+pub(super) fn str_field<'a>(object: &'a Object, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Reads one event of a stream. One of a form that we do not know is passed over; one that is no JSON at all means that
 /// something of the answer is lost, which must not go unsaid.
-pub(super) fn read_event<T: DeserializeOwned>(data: &[u8], out: &mut Vec<StreamEvent>) -> Option<T> {
+pub(super) fn parse_event<T: DeserializeOwned>(data: &[u8], out: &mut Vec<StreamEvent>) -> Option<T> {
     match serde_json::from_slice(data) {
         Ok(event) => Some(event),
         Err(error) => {
             if !error.is_data() && data.trim_ascii_start().starts_with(b"{") {
-                out.push(StreamEvent::Error(Failure {
+                out.push(StreamEvent::Error(ProviderError {
                     status: 502,
                     code: "provider_error".to_owned(),
                     message: "the provider sent an event that is not valid JSON".to_owned(),

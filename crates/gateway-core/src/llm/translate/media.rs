@@ -1,13 +1,13 @@
 //! Pictures, sounds and documents: data URLs and the short names of formats.
 
-use super::super::chat::{Media, MediaKind, Source};
+use super::super::chat::{Media, MediaKind, MediaSource};
 
 /// A URL as a source: data URLs are taken apart, others stay what they are.
-pub(super) fn source_of_url(url: String) -> Source {
+pub(super) fn source_from_url(url: String) -> MediaSource {
     let parts = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match parts {
-        Some((mime, data)) => Source::Base64 { mime: mime.to_owned(), data: data.to_owned() },
-        None => Source::Url { url, mime: None },
+        Some((mime, data)) => MediaSource::Base64 { mime: mime.to_owned(), data: data.to_owned() },
+        None => MediaSource::Url { url, mime: None },
     }
 }
 
@@ -15,12 +15,12 @@ pub(super) fn data_url(mime: &str, data: &str) -> String {
     format!("data:{mime};base64,{data}")
 }
 
-pub(super) fn image(source: Source) -> Media {
+pub(super) fn image(source: MediaSource) -> Media {
     Media { kind: MediaKind::Image, source, name: None, detail: None }
 }
 
 /// What a media type is of.
-pub(super) fn kind_of_mime(mime: &str) -> MediaKind {
+pub(super) fn media_kind(mime: &str) -> MediaKind {
     match mime.split('/').next() {
         Some("image") => MediaKind::Image,
         Some("audio") => MediaKind::Audio,
@@ -30,7 +30,7 @@ pub(super) fn kind_of_mime(mime: &str) -> MediaKind {
 }
 
 /// The short name that OpenAI and Bedrock use where others have a media type.
-pub(super) fn short_format(mime: &str) -> &str {
+pub(super) fn mime_to_format(mime: &str) -> &str {
     match mime {
         "image/jpg" | "image/jpeg" => "jpeg",
         "audio/mpeg" | "audio/mp3" => "mp3",

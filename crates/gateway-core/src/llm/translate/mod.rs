@@ -1,10 +1,10 @@
 //! Any caller's format to any provider's: requests one way, answers, streams, errors and lists of models the other, always
-//! through the one model in `chat`. Each format is a module of its own that implements `Caller`, `Provider` or both;
+//! through the one model in `chat`. Each format is a module of its own that implements `ClientCodec`, `ProviderCodec` or both;
 //! `driver` and `stream` drive them. No clock and no randomness: ids and times that a provider does not give come in
 //! as arguments.
 //!
-//! A target that cannot express a field loses it, which is told (`Translated::dropped`, in the caller's words), or makes the
-//! request impossible (`Untranslatable::Refused`) when the request would mean something else without it:
+//! A target that cannot express a field loses it, which is told (`TranslatedRequest::dropped`, in the caller's words), or makes the
+//! request impossible (`TranslationError::Unsupported`) when the request would mean something else without it:
 //!
 //! | left out and named | refused |
 //! |---|---|
@@ -15,91 +15,103 @@
 //! | strict, a schema's name | parts that only their own format knows |
 //! | reasoning for models that do not think, or must not now | stop sequences for responses |
 //! | thoughts that the target did not sign (`signatures`) | what lies with a provider: earlier responses, containers, cached content |
-//! | every other field that only its own format knows | fields listed by `Caller::meaningful` |
+//! | every other field that only its own format knows | fields listed by `ClientCodec::required_extras` |
 //!
 //! Said in other words rather than lost: a system message in the middle joins the system prompt, neighbouring turns of one role
 //! become one, a choice among some tools leaves the others out, a picture in a tool's result follows in a user's
 //! message (chat), effort and budget of thinking turn into each other, any JSON as output is asked for in the system
 //! prompt (Anthropic, Bedrock), temperatures above 1 become 1 (Claude).
 
+mod alternating_turns;
 mod anthropic;
 mod bedrock;
-mod claude;
+mod claude_models;
 mod cohere;
-mod common;
 mod driver;
 mod embeddings;
 mod gemini;
 mod json;
 mod media;
 mod openai_chat;
+mod parameter_rules;
 mod responses;
 mod signatures;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use serde_json::{Map, Value};
 
-pub use driver::{Ask, Reply, Translated, Unreadable, error, models, request, response};
-pub use embeddings::{EmbedRequest, embed_request, embed_response};
-pub use signatures::holds_wrapped_signatures;
+pub use driver::{
+    RequestOptions, ResponseOptions, TranslatedRequest, UnreadableResponse, translate_error,
+    translate_models, translate_request, translate_response,
+};
+pub use embeddings::{
+    TranslatedEmbeddingsRequest, translate_embeddings_request, translate_embeddings_response,
+};
+pub use signatures::contains_wrapped_signatures;
 pub use stream::StreamTranslator;
 
 use super::{
     ClientShape, Shape,
-    chat::{Embed, Embedded, Failure, Listed, Losses, Request, Response, StreamEvent, Untranslatable, Wire},
+    chat::{
+        ChatRequest, ChatResponse, EmbeddingsRequest, EmbeddingsResponse, Losses, ModelEntry, ProviderError,
+        StreamEvent, TranslationError, Wire,
+    },
 };
 
 /// The side of a format that faces callers.
-trait Caller: Sync {
+trait ClientCodec: Sync {
     /// Fields in a request's `extra` that must not be left out in silence: without them it means something else.
-    fn meaningful(&self) -> &'static [&'static str];
-    fn read_request(&self, body: Map<String, Value>) -> Result<Request, Untranslatable>;
-    fn write_response(&self, response: Response) -> Value;
-    /// `usage_wanted`: the caller of an OpenAI stream asked for its usage chunk.
-    fn stream_writer(&self, usage_wanted: bool) -> Box<dyn WriteStream>;
-    fn write_models(&self, models: Vec<Listed>) -> Value;
+    fn required_extras(&self) -> &'static [&'static str];
+    fn decode_request(&self, body: Map<String, Value>) -> Result<ChatRequest, TranslationError>;
+    fn encode_response(&self, response: ChatResponse) -> Value;
+    /// `include_usage`: the caller of an OpenAI stream asked for its usage chunk.
+    fn stream_encoder(&self, include_usage: bool) -> Box<dyn StreamEncoder>;
+    fn encode_models(&self, models: Vec<ModelEntry>) -> Value;
 }
 
 /// The side of a format that faces providers. What cannot be read is None.
-trait Provider: Sync {
-    fn write_request(&self, request: Request, losses: &mut Losses) -> Result<Value, Untranslatable>;
-    fn read_response(&self, body: Map<String, Value>) -> Option<Response>;
-    fn stream_reader(&self) -> Box<dyn ReadStream>;
-    fn read_error(&self, status: u16, body: &Map<String, Value>) -> Option<Failure>;
-    fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>>;
+trait ProviderCodec: Sync {
+    fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError>;
+    fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse>;
+    fn stream_decoder(&self) -> Box<dyn StreamDecoder>;
+    fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError>;
+    fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>>;
 
     /// The path and the body of a request for embeddings.
-    fn write_embed(&self, _embed: Embed, _losses: &mut Losses) -> Result<(String, Value), Untranslatable> {
-        Err(Untranslatable::Refused {
+    fn encode_embeddings_request(
+        &self,
+        _embed: EmbeddingsRequest,
+        _losses: &mut Losses,
+    ) -> Result<(String, Value), TranslationError> {
+        Err(TranslationError::Unsupported {
             field: "model".to_owned(),
             message: "this provider makes no embeddings".to_owned(),
         })
     }
 
-    fn read_embedded(&self, _body: &Map<String, Value>) -> Option<Embedded> {
+    fn decode_embeddings_response(&self, _body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
         None
     }
 }
 
 /// Reads the events of a provider's stream. An event that says nothing adds nothing.
-trait ReadStream: Send {
+trait StreamDecoder: Send {
     /// Takes in one event and returns whether it was the last. `name` is what the framing calls it.
-    fn event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool;
+    fn decode_event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool;
 }
 
-/// Writes a stream for a caller. `Start` comes first and once, calls come with ids, nothing follows an `Error`.
-trait WriteStream: Send {
-    fn event(&mut self, event: StreamEvent, out: &mut Vec<u8>);
+/// Writes a stream for a caller. `StreamStart` comes first and once, calls come with ids, nothing follows an `Error`.
+trait StreamEncoder: Send {
+    fn encode_event(&mut self, event: StreamEvent, out: &mut Vec<u8>);
     /// Writes what ends a stream that went well.
-    fn end(&mut self, out: &mut Vec<u8>);
+    fn finish(&mut self, out: &mut Vec<u8>);
 }
 
 /// Whether a model of a provider that has OpenAI's responses is to be called through them: by callers who speak them, and
-/// by everybody for the models that have no chat completions. The answer goes into both `Ask` and `Reply`.
-pub fn through_responses(client: ClientShape, model: &str) -> bool {
+/// by everybody for the models that have no chat completions. The answer goes into both `RequestOptions` and `ResponseOptions`.
+pub fn should_use_responses_api(client: ClientShape, model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let generation = model.split('-').next().unwrap_or(model);
     let reasons = model.starts_with("gpt-5")
@@ -110,7 +122,7 @@ pub fn through_responses(client: ClientShape, model: &str) -> bool {
         || model.starts_with("computer-use-")
 }
 
-fn caller(shape: ClientShape) -> &'static dyn Caller {
+fn client_codec(shape: ClientShape) -> &'static dyn ClientCodec {
     match shape {
         ClientShape::OpenAiChat => &openai_chat::Chat,
         ClientShape::OpenAiResponses => &responses::Responses,
@@ -119,7 +131,7 @@ fn caller(shape: ClientShape) -> &'static dyn Caller {
     }
 }
 
-fn provider(wire: Wire) -> &'static dyn Provider {
+fn provider_codec(wire: Wire) -> &'static dyn ProviderCodec {
     match wire {
         Wire::OpenAiChat => &openai_chat::Chat,
         Wire::OpenAiResponses => &responses::Responses,
@@ -140,7 +152,7 @@ impl Wire {
         }
     }
 
-    /// What a provider is spoken to in. OpenAI-shaped ones may have two formats: see `through_responses`.
+    /// What a provider is spoken to in. OpenAI-shaped ones may have two formats: see `should_use_responses_api`.
     pub fn of_provider(shape: Shape, responses: bool) -> Self {
         match shape {
             Shape::OpenAi if responses => Wire::OpenAiResponses,

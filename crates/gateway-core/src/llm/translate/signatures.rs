@@ -1,4 +1,4 @@
-//! Whose signature a signature is. Thoughts are signed by the provider that had them and are proof to nobody else: sent to
+//! Whose signature a signature is. ThinkingDedup are signed by the provider that had them and are proof to nobody else: sent to
 //! another they make it refuse the whole conversation, which is what happens when a call falls back. So a signature
 //! that reaches its caller in another format than its maker's is wrapped with its maker's name; when it comes back, it is
 //! unwrapped for its maker and left out for everybody else. A signature without a name is of the caller's own format.
@@ -7,18 +7,18 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::super::chat::{Choice, Content, Field, Losses, Request, StreamEvent, Wire};
+use super::super::chat::{ChatRequest, Choice, Content, Losses, RequestField, StreamEvent, Wire};
 
 const MARK: &str = "gateway:";
 
 /// Whether a request holds signatures that were wrapped here. It must then be translated even into its own format.
-pub fn holds_wrapped_signatures(body: &[u8]) -> bool {
+pub fn contains_wrapped_signatures(body: &[u8]) -> bool {
     // `gateway:` in base64, up to the last letter that is the same whatever follows.
     memchr::memmem::find(body, b"Z2F0ZXdheTp").is_some()
 }
 
 /// Names the makers in an answer.
-pub(super) fn wrap_answer(choices: &mut [Choice], maker: Wire, caller: Wire) {
+pub(super) fn wrap_response(choices: &mut [Choice], maker: Wire, caller: Wire) {
     if family(maker) == family(caller) {
         return;
     }
@@ -45,7 +45,7 @@ pub(super) fn wrap_event(event: &mut StreamEvent, maker: Wire, caller: Wire) {
 }
 
 /// Leaves in a request only what the provider has signed itself.
-pub(super) fn unwrap_request(request: &mut Request, target: Wire, losses: &mut Losses) {
+pub(super) fn unwrap_request(request: &mut ChatRequest, target: Wire, losses: &mut Losses) {
     let source = request.wire;
     for message in &mut request.messages {
         message.parts.retain_mut(|part| {
@@ -64,11 +64,11 @@ pub(super) fn unwrap_request(request: &mut Request, target: Wire, losses: &mut L
                     *signature = None;
                 }
                 Content::Thinking { .. } => {
-                    losses.drop(Field::Thinking);
+                    losses.drop(RequestField::Thinking);
                     return false;
                 }
                 _ => {
-                    losses.drop(Field::Redacted);
+                    losses.drop(RequestField::Redacted);
                     return false;
                 }
             }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn sent(from: Wire, to: Wire, parts: Vec<Part>) -> (Vec<Content>, Vec<String>) {
-        let mut request = Request::new(from);
+        let mut request = ChatRequest::new(from);
         request.messages = vec![Message::new(Role::Assistant, parts)];
         let mut losses = Losses::new(from);
         unwrap_request(&mut request, to, &mut losses);
@@ -132,7 +132,7 @@ mod tests {
 
     fn answered(maker: Wire, caller: Wire, parts: Vec<Part>) -> Vec<Part> {
         let mut choices = [Choice { parts, ..Choice::default() }];
-        wrap_answer(&mut choices, maker, caller);
+        wrap_response(&mut choices, maker, caller);
         let [choice] = choices;
         choice.parts
     }
@@ -157,7 +157,7 @@ mod tests {
             assert_ne!(wrapped, parts);
             for part in &mut wrapped.clone() {
                 let signature = signature_in(&mut part.content).unwrap();
-                assert!(holds_wrapped_signatures(format!(r#"{{"signature":"{signature}"}}"#).as_bytes()));
+                assert!(contains_wrapped_signatures(format!(r#"{{"signature":"{signature}"}}"#).as_bytes()));
             }
             let (back, dropped) = sent(caller, maker, wrapped);
             assert_eq!(back, parts.iter().map(|part| part.content.clone()).collect::<Vec<_>>());

@@ -112,7 +112,7 @@ impl<'a> Envelope<'a> {
         self.usage.or(self.usage_metadata).or(self.meta).map(RawValue::get)
     }
 
-    fn introduce(&self, reading: &mut Reading) {
+    fn read_identity(&self, reading: &mut Reading) {
         self.introduce_itself(reading);
         for inner in [self.response, self.message].into_iter().filter_map(Self::inner) {
             inner.introduce_itself(reading);
@@ -173,7 +173,7 @@ pub(super) fn event(reading: &mut Reading, shape: Shape, name: Option<&[u8]>, da
     let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(data) else { return };
     if introduces {
         reading.introductions += 1;
-        envelope.introduce(reading);
+        envelope.read_identity(reading);
     }
     if merges && let Some(raw) = envelope.usage() {
         if let Ok(report) = serde_json::from_str(raw) {

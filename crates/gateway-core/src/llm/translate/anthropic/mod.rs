@@ -3,71 +3,73 @@
 //! prompt, since the format has no switch for it. Gemini's signature of a call is shown to callers as that of a
 //! thought before the call.
 
-mod answer;
+mod decode_request;
+mod decode_stream;
+mod encode_request;
+mod encode_stream;
 mod models;
-mod read;
-mod stream_in;
-mod stream_out;
-mod write;
+mod response;
 
 use serde_json::{Map, Value};
 
 use super::{
-    super::chat::{Failure, Listed, Losses, Request, Response, Stop, Untranslatable},
-    Caller, Provider, ReadStream, WriteStream,
-    json::text_at,
+    super::chat::{
+        ChatRequest, ChatResponse, Losses, ModelEntry, ProviderError, StopReason, TranslationError,
+    },
+    ClientCodec, ProviderCodec, StreamDecoder, StreamEncoder,
+    json::str_field,
 };
 
 pub(super) struct Messages;
 
-impl Caller for Messages {
-    fn meaningful(&self) -> &'static [&'static str] {
+impl ClientCodec for Messages {
+    fn required_extras(&self) -> &'static [&'static str] {
         &["mcp_servers", "container"]
     }
 
-    fn read_request(&self, body: Map<String, Value>) -> Result<Request, Untranslatable> {
-        read::read_request(body)
+    fn decode_request(&self, body: Map<String, Value>) -> Result<ChatRequest, TranslationError> {
+        decode_request::decode_request(body)
     }
 
-    fn write_response(&self, response: Response) -> Value {
-        answer::write_response(response)
+    fn encode_response(&self, response: ChatResponse) -> Value {
+        response::encode_response(response)
     }
 
-    fn stream_writer(&self, _usage_wanted: bool) -> Box<dyn WriteStream> {
-        Box::new(stream_out::Writer::default())
+    fn stream_encoder(&self, _usage_wanted: bool) -> Box<dyn StreamEncoder> {
+        Box::new(encode_stream::Encoder::default())
     }
 
-    fn write_models(&self, models: Vec<Listed>) -> Value {
-        models::write_models(models)
+    fn encode_models(&self, models: Vec<ModelEntry>) -> Value {
+        models::encode_models(models)
     }
 }
 
-impl Provider for Messages {
-    fn write_request(&self, request: Request, losses: &mut Losses) -> Result<Value, Untranslatable> {
-        write::write_request(request, losses)
+impl ProviderCodec for Messages {
+    fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError> {
+        encode_request::encode_request(request, losses)
     }
 
-    fn read_response(&self, body: Map<String, Value>) -> Option<Response> {
-        answer::read_response(body)
+    fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse> {
+        response::decode_response(body)
     }
 
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(stream_in::Reader::default())
+    fn stream_decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(decode_stream::Decoder::default())
     }
 
-    fn read_error(&self, status: u16, body: &Map<String, Value>) -> Option<Failure> {
-        read_error(Some(status), body)
+    fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError> {
+        decode_error(Some(status), body)
     }
 
-    fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
-        models::read_models(body)
+    fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
+        models::decode_models(body)
     }
 }
 
 /// Inside a stream an error has no status, but its kind tells which it would have had.
-fn read_error(status: Option<u16>, body: &Map<String, Value>) -> Option<Failure> {
+fn decode_error(status: Option<u16>, body: &Map<String, Value>) -> Option<ProviderError> {
     let error = body.get("error")?.as_object()?;
-    let kind = text_at(error, "type");
+    let kind = str_field(error, "type");
     let status = status.unwrap_or(match kind {
         "invalid_request_error" => 400,
         "authentication_error" => 401,
@@ -81,30 +83,30 @@ fn read_error(status: Option<u16>, body: &Map<String, Value>) -> Option<Failure>
         _ => 500,
     });
     let code = if kind.is_empty() { "provider_error" } else { kind }.to_owned();
-    Some(Failure { status, code, message: text_at(error, "message").to_owned() })
+    Some(ProviderError { status, code, message: str_field(error, "message").to_owned() })
 }
 
-fn stop_of(reason: &str, sequence: Option<&str>) -> Stop {
+fn decode_stop_reason(reason: &str, sequence: Option<&str>) -> StopReason {
     match reason {
-        "max_tokens" => Stop::MaxTokens,
-        "stop_sequence" => Stop::Sequence(sequence.map(str::to_owned)),
-        "tool_use" => Stop::ToolUse,
-        "refusal" => Stop::Refusal,
-        "pause_turn" => Stop::Paused,
-        "model_context_window_exceeded" => Stop::ContextFull,
-        _ => Stop::EndTurn,
+        "max_tokens" => StopReason::MaxTokens,
+        "stop_sequence" => StopReason::Sequence(sequence.map(str::to_owned)),
+        "tool_use" => StopReason::ToolUse,
+        "refusal" => StopReason::Refusal,
+        "pause_turn" => StopReason::Paused,
+        "model_context_window_exceeded" => StopReason::ContextFull,
+        _ => StopReason::EndTurn,
     }
 }
 
 /// The reason and the sequence, if it was one.
-fn stop_reason(stop: &Stop) -> (&'static str, Option<&str>) {
+fn encode_stop_reason(stop: &StopReason) -> (&'static str, Option<&str>) {
     match stop {
-        Stop::EndTurn | Stop::Failed => ("end_turn", None),
-        Stop::MaxTokens => ("max_tokens", None),
-        Stop::Sequence(sequence) => ("stop_sequence", sequence.as_deref()),
-        Stop::ToolUse => ("tool_use", None),
-        Stop::Refusal | Stop::Filtered => ("refusal", None),
-        Stop::Paused => ("pause_turn", None),
-        Stop::ContextFull => ("model_context_window_exceeded", None),
+        StopReason::EndTurn | StopReason::Failed => ("end_turn", None),
+        StopReason::MaxTokens => ("max_tokens", None),
+        StopReason::Sequence(sequence) => ("stop_sequence", sequence.as_deref()),
+        StopReason::ToolUse => ("tool_use", None),
+        StopReason::Refusal | StopReason::Filtered => ("refusal", None),
+        StopReason::Paused => ("pause_turn", None),
+        StopReason::ContextFull => ("model_context_window_exceeded", None),
     }
 }

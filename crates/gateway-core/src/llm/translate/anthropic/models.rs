@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::{super::chat::Listed, json::text_at};
+use super::super::{super::chat::ModelEntry, json::str_field};
 
-pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
+pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
     let rows = body.get("data")?.as_array()?.iter().filter_map(Value::as_object);
-    let read = |row: &Map<String, Value>| Listed {
-        id: text_at(row, "id").to_owned(),
+    let read = |row: &Map<String, Value>| ModelEntry {
+        id: str_field(row, "id").to_owned(),
         name: row.get("display_name").and_then(Value::as_str).map(str::to_owned),
-        created: text_at(row, "created_at").parse::<Timestamp>().ok().map(Timestamp::as_second),
+        created: str_field(row, "created_at").parse::<Timestamp>().ok().map(Timestamp::as_second),
         owner: Some("anthropic".to_owned()),
         input_limit: row.get("max_input_tokens").and_then(Value::as_u64),
         output_limit: row.get("max_tokens").and_then(Value::as_u64),
@@ -18,7 +18,7 @@ pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
     Some(rows.map(read).collect())
 }
 
-pub(super) fn write_models(models: Vec<Listed>) -> Value {
+pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {
     let first = models.first().map(|model| model.id.clone());
     let last = models.last().map(|model| model.id.clone());
     let rows: Vec<Value> = models

@@ -1,54 +1,61 @@
 //! Bedrock's Converse, one format for many makers' models. What only Claude understands goes into
 //! `additionalModelRequestFields`; bytes are base64 here, as everywhere in JSON.
 
-mod answer;
-mod embed;
+mod decode_stream;
+mod embeddings;
+mod encode_request;
 mod models;
-mod stream_in;
-mod write;
+mod response;
 
 use serde_json::{Map, Value};
 
 use super::{
-    super::chat::{Embed, Embedded, Failure, Listed, Losses, Request, Response, Stop, Untranslatable},
-    Provider, ReadStream,
+    super::chat::{
+        ChatRequest, ChatResponse, EmbeddingsRequest, EmbeddingsResponse, Losses, ModelEntry, ProviderError,
+        StopReason, TranslationError,
+    },
+    ProviderCodec, StreamDecoder,
 };
 
 pub(super) struct Converse;
 
-impl Provider for Converse {
-    fn write_request(&self, request: Request, losses: &mut Losses) -> Result<Value, Untranslatable> {
-        write::write_request(request, losses)
+impl ProviderCodec for Converse {
+    fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError> {
+        encode_request::encode_request(request, losses)
     }
 
-    fn read_response(&self, body: Map<String, Value>) -> Option<Response> {
-        answer::read_response(&body)
+    fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse> {
+        response::decode_response(&body)
     }
 
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(stream_in::Reader::default())
+    fn stream_decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(decode_stream::Decoder::default())
     }
 
-    fn read_error(&self, status: u16, body: &Map<String, Value>) -> Option<Failure> {
+    fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError> {
         let message = body.get("message").or_else(|| body.get("Message"))?.as_str()?.to_owned();
         let kind = body.get("__type").and_then(Value::as_str).map(|kind| {
             // `com.amazon.coral.service#AccessDeniedException`
             kind.rsplit('#').next().unwrap_or(kind).to_owned()
         });
         let code = kind.unwrap_or_else(|| exception_name(status).to_owned());
-        Some(Failure { status, code, message })
+        Some(ProviderError { status, code, message })
     }
 
-    fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
-        models::read_models(body)
+    fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
+        models::decode_models(body)
     }
 
-    fn write_embed(&self, embed: Embed, losses: &mut Losses) -> Result<(String, Value), Untranslatable> {
-        embed::write(embed, losses)
+    fn encode_embeddings_request(
+        &self,
+        embed: EmbeddingsRequest,
+        losses: &mut Losses,
+    ) -> Result<(String, Value), TranslationError> {
+        embeddings::encode_embeddings_request(embed, losses)
     }
 
-    fn read_embedded(&self, body: &Map<String, Value>) -> Option<Embedded> {
-        embed::read(body)
+    fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
+        embeddings::decode_embeddings_response(body)
     }
 }
 
@@ -66,15 +73,15 @@ fn exception_name(status: u16) -> &'static str {
     }
 }
 
-fn stop_of(reason: &str) -> Stop {
+fn decode_stop_reason(reason: &str) -> StopReason {
     match reason {
-        "tool_use" => Stop::ToolUse,
-        "max_tokens" => Stop::MaxTokens,
-        "stop_sequence" => Stop::Sequence(None),
-        "guardrail_intervened" | "content_filtered" => Stop::Filtered,
-        "model_context_window_exceeded" => Stop::ContextFull,
-        "malformed_model_output" | "malformed_tool_use" => Stop::Failed,
-        "refusal" => Stop::Refusal,
-        _ => Stop::EndTurn,
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" => StopReason::MaxTokens,
+        "stop_sequence" => StopReason::Sequence(None),
+        "guardrail_intervened" | "content_filtered" => StopReason::Filtered,
+        "model_context_window_exceeded" => StopReason::ContextFull,
+        "malformed_model_output" | "malformed_tool_use" => StopReason::Failed,
+        "refusal" => StopReason::Refusal,
+        _ => StopReason::EndTurn,
     }
 }

@@ -1,69 +1,76 @@
 //! Cohere's chat, second version, which only providers speak. Its plan for using tools is a thought, its documents are
 //! the texts that a caller attached.
 
-mod answer;
-mod embed;
-mod stream_in;
-mod write;
+mod decode_stream;
+mod embeddings;
+mod encode_request;
+mod response;
 
 use serde_json::{Map, Value};
 
 use super::{
-    super::chat::{Embed, Embedded, Failure, Listed, Losses, Request, Response, Stop, Untranslatable},
-    Provider, ReadStream,
-    json::text_at,
+    super::chat::{
+        ChatRequest, ChatResponse, EmbeddingsRequest, EmbeddingsResponse, Losses, ModelEntry, ProviderError,
+        StopReason, TranslationError,
+    },
+    ProviderCodec, StreamDecoder,
+    json::str_field,
 };
 
 pub(super) struct Cohere;
 
-impl Provider for Cohere {
-    fn write_request(&self, request: Request, losses: &mut Losses) -> Result<Value, Untranslatable> {
-        write::write_request(request, losses)
+impl ProviderCodec for Cohere {
+    fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError> {
+        encode_request::encode_request(request, losses)
     }
 
-    fn read_response(&self, body: Map<String, Value>) -> Option<Response> {
-        answer::read_response(body)
+    fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse> {
+        response::decode_response(body)
     }
 
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(stream_in::Reader::default())
+    fn stream_decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(decode_stream::Decoder::default())
     }
 
-    fn read_error(&self, status: u16, body: &Map<String, Value>) -> Option<Failure> {
+    fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError> {
         let message = body.get("message")?.as_str()?.to_owned();
         let code = body.get("error_type").and_then(Value::as_str).unwrap_or("provider_error").to_owned();
-        Some(Failure { status, code, message })
+        Some(ProviderError { status, code, message })
     }
 
-    fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
+    fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
         let rows = body.get("models")?.as_array()?.iter().filter_map(Value::as_object);
-        let read = |row: &Map<String, Value>| Listed {
-            id: text_at(row, "name").to_owned(),
+        let read = |row: &Map<String, Value>| ModelEntry {
+            id: str_field(row, "name").to_owned(),
             owner: Some("cohere".to_owned()),
             input_limit: row.get("context_length").and_then(Value::as_u64),
-            ..Listed::default()
+            ..ModelEntry::default()
         };
         Some(rows.map(read).collect())
     }
 
-    fn write_embed(&self, embed: Embed, losses: &mut Losses) -> Result<(String, Value), Untranslatable> {
-        Ok(embed::write_embed(&embed, losses))
+    fn encode_embeddings_request(
+        &self,
+        embed: EmbeddingsRequest,
+        losses: &mut Losses,
+    ) -> Result<(String, Value), TranslationError> {
+        Ok(embeddings::encode_embeddings_request(&embed, losses))
     }
 
-    fn read_embedded(&self, body: &Map<String, Value>) -> Option<Embedded> {
-        embed::read_embedded(body)
+    fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
+        embeddings::decode_embeddings_response(body)
     }
 }
 
-fn stop_of(reason: &str) -> Stop {
+fn decode_stop_reason(reason: &str) -> StopReason {
     match reason {
-        "STOP_SEQUENCE" => Stop::Sequence(None),
-        "MAX_TOKENS" => Stop::MaxTokens,
-        "TOOL_CALL" => Stop::ToolUse,
-        "TIMEOUT" => Stop::Failed,
-        "ERROR_TOXIC" => Stop::Filtered,
-        "ERROR_LIMIT" => Stop::ContextFull,
-        reason if reason.starts_with("ERROR") => Stop::Failed,
-        _ => Stop::EndTurn,
+        "STOP_SEQUENCE" => StopReason::Sequence(None),
+        "MAX_TOKENS" => StopReason::MaxTokens,
+        "TOOL_CALL" => StopReason::ToolUse,
+        "TIMEOUT" => StopReason::Failed,
+        "ERROR_TOXIC" => StopReason::Filtered,
+        "ERROR_LIMIT" => StopReason::ContextFull,
+        reason if reason.starts_with("ERROR") => StopReason::Failed,
+        _ => StopReason::EndTurn,
     }
 }

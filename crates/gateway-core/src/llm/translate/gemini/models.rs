@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::{super::chat::Listed, json::text_at};
+use super::super::{super::chat::ModelEntry, json::str_field};
 
-pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
+pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
     let rows = body.get("models")?.as_array()?.iter().filter_map(Value::as_object);
     let read = |row: &Map<String, Value>| {
-        let name = text_at(row, "name");
-        Listed {
+        let name = str_field(row, "name");
+        ModelEntry {
             id: name.strip_prefix("models/").unwrap_or(name).to_owned(),
             name: row.get("displayName").and_then(Value::as_str).map(str::to_owned),
             created: None,
@@ -20,8 +20,8 @@ pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
     Some(rows.map(read).collect())
 }
 
-pub(super) fn write_models(models: Vec<Listed>) -> Value {
-    let write = |model: Listed| {
+pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {
+    let write = |model: ModelEntry| {
         let mut row = json!({
             "name": format!("models/{}", model.id),
             "displayName": model.name.as_ref().unwrap_or(&model.id),

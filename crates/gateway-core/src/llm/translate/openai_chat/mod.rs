@@ -3,102 +3,106 @@
 //! and `reasoning_details` their signatures and what is encrypted, in OpenRouter's form. Gemini's signatures of calls
 //! stand in `extra_content`, as in Google's own copy.
 
-mod answer;
-mod embed;
+mod decode_request;
+mod decode_stream;
+mod embeddings;
+mod encode_messages;
+mod encode_request;
+mod encode_stream;
 mod models;
-mod read;
-mod stream_in;
-mod stream_out;
-mod write;
-mod write_messages;
+mod response;
 
 use serde_json::{Map, Value};
 
 use super::{
     super::chat::{
-        Content, Embed, Embedded, Failure, Listed, Logprob, Losses, Part, Request, Response, Stop,
-        Untranslatable,
+        ChatRequest, ChatResponse, Content, EmbeddingsRequest, EmbeddingsResponse, Logprob, Losses,
+        ModelEntry, Part, ProviderError, StopReason, TranslationError,
     },
-    Caller, Provider, ReadStream, WriteStream,
+    ClientCodec, ProviderCodec, StreamDecoder, StreamEncoder,
 };
 
-pub(super) use write::thinks;
+pub(super) use encode_request::supports_reasoning_effort;
 
 pub(super) struct Chat;
 
-impl Caller for Chat {
-    fn meaningful(&self) -> &'static [&'static str] {
+impl ClientCodec for Chat {
+    fn required_extras(&self) -> &'static [&'static str] {
         &["functions", "function_call", "audio", "modalities", "web_search_options"]
     }
 
-    fn read_request(&self, body: Map<String, Value>) -> Result<Request, Untranslatable> {
-        read::read_request(body)
+    fn decode_request(&self, body: Map<String, Value>) -> Result<ChatRequest, TranslationError> {
+        decode_request::decode_request(body)
     }
 
-    fn write_response(&self, response: Response) -> Value {
-        answer::write_response(response)
+    fn encode_response(&self, response: ChatResponse) -> Value {
+        response::encode_response(response)
     }
 
-    fn stream_writer(&self, usage_wanted: bool) -> Box<dyn WriteStream> {
-        Box::new(stream_out::Writer::new(usage_wanted))
+    fn stream_encoder(&self, include_usage: bool) -> Box<dyn StreamEncoder> {
+        Box::new(encode_stream::Encoder::new(include_usage))
     }
 
-    fn write_models(&self, models: Vec<Listed>) -> Value {
-        models::write_models(models)
+    fn encode_models(&self, models: Vec<ModelEntry>) -> Value {
+        models::encode_models(models)
     }
 }
 
-impl Provider for Chat {
-    fn write_request(&self, request: Request, losses: &mut Losses) -> Result<Value, Untranslatable> {
-        write::write_request(request, losses)
+impl ProviderCodec for Chat {
+    fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError> {
+        encode_request::encode_request(request, losses)
     }
 
-    fn read_response(&self, body: Map<String, Value>) -> Option<Response> {
-        answer::read_response(body)
+    fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse> {
+        response::decode_response(body)
     }
 
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(stream_in::Reader::default())
+    fn stream_decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(decode_stream::Decoder::default())
     }
 
-    fn read_error(&self, status: u16, body: &Map<String, Value>) -> Option<Failure> {
-        read_error(status, body)
+    fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError> {
+        decode_error(status, body)
     }
 
-    fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
-        models::read_models(body)
+    fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
+        models::decode_models(body)
     }
 
-    fn write_embed(&self, embed: Embed, _losses: &mut Losses) -> Result<(String, Value), Untranslatable> {
-        Ok(embed::write(embed))
+    fn encode_embeddings_request(
+        &self,
+        embed: EmbeddingsRequest,
+        _losses: &mut Losses,
+    ) -> Result<(String, Value), TranslationError> {
+        Ok(embeddings::encode_embeddings_request(embed))
     }
 
-    fn read_embedded(&self, body: &Map<String, Value>) -> Option<Embedded> {
-        embed::read(body)
+    fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
+        embeddings::decode_embeddings_response(body)
     }
 }
 
 /// A bare list of log probabilities, as responses have them.
-pub(super) fn read_logprob_list(list: &Value) -> Vec<Logprob> {
-    list.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(answer::read_logprob).collect()
+pub(super) fn decode_logprob_list(list: &Value) -> Vec<Logprob> {
+    list.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(response::decode_logprob).collect()
 }
 
-pub(super) fn logprobs_list(items: &[Logprob]) -> Value {
-    answer::logprobs_value(items)["content"].take()
+pub(super) fn encode_logprob_list(items: &[Logprob]) -> Value {
+    response::encode_logprobs(items)["content"].take()
 }
 
-fn read_error(status: u16, body: &Map<String, Value>) -> Option<Failure> {
+fn decode_error(status: u16, body: &Map<String, Value>) -> Option<ProviderError> {
     let (message, code) = match body.get("error") {
-        Some(Value::Object(error)) => (error.get("message")?.as_str()?, code_of(error)),
+        Some(Value::Object(error)) => (error.get("message")?.as_str()?, error_code(error)),
         Some(Value::String(message)) => (&**message, None),
         // Some copiers leave the wrapping out.
-        _ => (body.get("message")?.as_str()?, code_of(body)),
+        _ => (body.get("message")?.as_str()?, error_code(body)),
     };
     let code = code.unwrap_or_else(|| "provider_error".to_owned());
-    Some(Failure { status, code, message: message.to_owned() })
+    Some(ProviderError { status, code, message: message.to_owned() })
 }
 
-fn code_of(error: &Map<String, Value>) -> Option<String> {
+fn error_code(error: &Map<String, Value>) -> Option<String> {
     ["code", "type"].into_iter().find_map(|key| match error.get(key)? {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         _ => None,
@@ -106,29 +110,29 @@ fn code_of(error: &Map<String, Value>) -> Option<String> {
 }
 
 /// A chat has no word of its own for half of the reasons; `refusal` says whether the message holds one.
-fn finish_reason(stop: &Stop, refusal: bool) -> &'static str {
+fn encode_finish_reason(stop: &StopReason, refusal: bool) -> &'static str {
     match stop {
-        Stop::EndTurn | Stop::Sequence(_) | Stop::Paused => "stop",
-        Stop::Refusal if refusal => "stop",
-        Stop::MaxTokens | Stop::ContextFull => "length",
-        Stop::ToolUse => "tool_calls",
-        Stop::Refusal | Stop::Filtered => "content_filter",
-        Stop::Failed => "error",
+        StopReason::EndTurn | StopReason::Sequence(_) | StopReason::Paused => "stop",
+        StopReason::Refusal if refusal => "stop",
+        StopReason::MaxTokens | StopReason::ContextFull => "length",
+        StopReason::ToolUse => "tool_calls",
+        StopReason::Refusal | StopReason::Filtered => "content_filter",
+        StopReason::Failed => "error",
     }
 }
 
-fn stop_of(reason: &str) -> Stop {
+fn decode_stop_reason(reason: &str) -> StopReason {
     match reason {
-        "length" | "max_tokens" | "model_length" => Stop::MaxTokens,
-        "tool_calls" | "function_call" => Stop::ToolUse,
-        "content_filter" => Stop::Filtered,
-        "error" => Stop::Failed,
-        _ => Stop::EndTurn,
+        "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
+        "content_filter" => StopReason::Filtered,
+        "error" => StopReason::Failed,
+        _ => StopReason::EndTurn,
     }
 }
 
 /// One element of `reasoning_details`.
-fn thought_of_detail(detail: Value) -> Option<Part> {
+fn decode_reasoning_detail(detail: Value) -> Option<Part> {
     let Value::Object(mut detail) = detail else { return None };
     let mut text = |key: &str| match detail.remove(key) {
         Some(Value::String(text)) => Some(text),

@@ -2,21 +2,21 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::{super::chat::Listed, json::text_at};
+use super::super::{super::chat::ModelEntry, json::str_field};
 
-pub(super) fn read_models(body: &Map<String, Value>) -> Option<Vec<Listed>> {
+pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
     let rows = body.get("data")?.as_array()?.iter().filter_map(Value::as_object);
-    let read = |row: &Map<String, Value>| Listed {
-        id: text_at(row, "id").to_owned(),
+    let read = |row: &Map<String, Value>| ModelEntry {
+        id: str_field(row, "id").to_owned(),
         name: row.get("name").and_then(Value::as_str).map(str::to_owned),
         created: row.get("created").and_then(Value::as_i64),
         owner: row.get("owned_by").and_then(Value::as_str).map(str::to_owned),
-        ..Listed::default()
+        ..ModelEntry::default()
     };
     Some(rows.map(read).collect())
 }
 
-pub(super) fn write_models(models: Vec<Listed>) -> Value {
+pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {
     let rows: Vec<Value> = models
         .into_iter()
         .map(|model| {

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        super::chat::{Content, Media, MediaKind, Part, Source, ToolCall, Untranslatable},
-        json::{element, list, needed_string, string, take, within},
-        media::{image, source_of_url},
+        super::chat::{Content, Media, MediaKind, MediaSource, Part, ToolCall, TranslationError},
+        json::{at_path, into_object, require_string, take_array, take_string, take_value},
+        media::{image, source_from_url},
     },
     REDACTED,
 };
@@ -14,20 +14,23 @@ use super::{
 type Object = Map<String, Value>;
 
 /// The content of a message or of a tool's output: its parts, and whether it was one bare text.
-pub(super) fn read_content(content: Option<Value>, field: &str) -> Result<(Vec<Part>, bool), Untranslatable> {
+pub(super) fn decode_content(
+    content: Option<Value>,
+    field: &str,
+) -> Result<(Vec<Part>, bool), TranslationError> {
     match content {
         None => Ok((Vec::new(), false)),
         Some(Value::String(text)) => Ok((vec![Part::text(text)], true)),
         Some(Value::Array(list)) => {
-            let read = |(at, value)| within(|| format!("{field}.{at}"), read_part(value));
+            let read = |(at, value)| at_path(|| format!("{field}.{at}"), decode_part(value));
             Ok((list.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, false))
         }
-        Some(_) => Err(Untranslatable::malformed(field, "must be a string or a list of parts")),
+        Some(_) => Err(TranslationError::malformed(field, "must be a string or a list of parts")),
     }
 }
 
-fn read_part(value: Value) -> Result<Part, Untranslatable> {
-    let mut part = element(value, "")?;
+fn decode_part(value: Value) -> Result<Part, TranslationError> {
+    let mut part = into_object(value, "")?;
     let kind = part.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     let content = match &*kind {
         "input_text" | "output_text" | "text" => {
@@ -37,44 +40,44 @@ fn read_part(value: Value) -> Result<Part, Untranslatable> {
                     part.shift_remove(key);
                 }
             }
-            Content::Text(needed_string(&mut part, "text")?)
+            Content::Text(require_string(&mut part, "text")?)
         }
-        "refusal" => Content::Refusal(needed_string(&mut part, "refusal")?),
+        "refusal" => Content::Refusal(require_string(&mut part, "refusal")?),
         "input_image" => {
-            let source = match (string(&mut part, "image_url")?, string(&mut part, "file_id")?) {
-                (Some(url), _) => source_of_url(url),
-                (None, Some(id)) => Source::File(id),
-                (None, None) => return Err(Untranslatable::malformed("image_url", "is missing")),
+            let source = match (take_string(&mut part, "image_url")?, take_string(&mut part, "file_id")?) {
+                (Some(url), _) => source_from_url(url),
+                (None, Some(id)) => MediaSource::File(id),
+                (None, None) => return Err(TranslationError::malformed("image_url", "is missing")),
             };
-            let detail = string(&mut part, "detail")?;
+            let detail = take_string(&mut part, "detail")?;
             Content::Media(Media { detail, ..image(source) })
         }
         "input_file" => {
-            let source = match (string(&mut part, "file_data")?, string(&mut part, "file_url")?) {
-                (Some(data), _) if data.starts_with("data:") => source_of_url(data),
-                (Some(data), _) => Source::Base64 { mime: "application/pdf".to_owned(), data },
-                (None, Some(url)) => Source::Url { url, mime: None },
-                (None, None) => match string(&mut part, "file_id")? {
-                    Some(id) => Source::File(id),
-                    None => return Err(Untranslatable::malformed("file_data", "is missing")),
+            let source = match (take_string(&mut part, "file_data")?, take_string(&mut part, "file_url")?) {
+                (Some(data), _) if data.starts_with("data:") => source_from_url(data),
+                (Some(data), _) => MediaSource::Base64 { mime: "application/pdf".to_owned(), data },
+                (None, Some(url)) => MediaSource::Url { url, mime: None },
+                (None, None) => match take_string(&mut part, "file_id")? {
+                    Some(id) => MediaSource::File(id),
+                    None => return Err(TranslationError::malformed("file_data", "is missing")),
                 },
             };
-            let name = string(&mut part, "filename")?;
+            let name = take_string(&mut part, "filename")?;
             Content::Media(Media { kind: MediaKind::Document, source, name, detail: None })
         }
-        "" => return Err(Untranslatable::malformed("type", "is missing")),
+        "" => return Err(TranslationError::malformed("type", "is missing")),
         _ => return Ok(Part::new(Content::Other(part.into()))),
     };
     part.shift_remove("type");
     Ok(Part { content, cache: None, extra: part })
 }
 
-pub(super) fn read_call(mut item: Object) -> Result<Part, Untranslatable> {
+pub(super) fn decode_call(mut item: Object) -> Result<Part, TranslationError> {
     item.shift_remove("type");
-    let id = needed_string(&mut item, "call_id")?;
-    let name = needed_string(&mut item, "name")?;
-    let arguments = string(&mut item, "arguments")?.unwrap_or_default();
-    let signature = signature_of(&item);
+    let id = require_string(&mut item, "call_id")?;
+    let name = require_string(&mut item, "name")?;
+    let arguments = take_string(&mut item, "arguments")?.unwrap_or_default();
+    let signature = google_signature(&item);
     if signature.is_some() {
         item.shift_remove("extra_content");
     }
@@ -82,21 +85,22 @@ pub(super) fn read_call(mut item: Object) -> Result<Part, Untranslatable> {
     Ok(Part { content: Content::ToolCall(call), cache: None, extra: item })
 }
 
-fn signature_of(item: &Object) -> Option<String> {
+fn google_signature(item: &Object) -> Option<String> {
     let signature = item.get("extra_content")?.get("google")?.get("thought_signature")?;
     signature.as_str().map(str::to_owned)
 }
 
 /// A reasoning item. The model's own words go before their summary where both are told.
-pub(super) fn read_reasoning(mut item: Object) -> Result<Option<Part>, Untranslatable> {
+pub(super) fn decode_reasoning(mut item: Object) -> Result<Option<Part>, TranslationError> {
     item.shift_remove("type");
-    let summary = list(&mut item, "summary")?.unwrap_or_default();
-    let content = list(&mut item, "content")?.unwrap_or_default();
+    let summary = take_array(&mut item, "summary")?.unwrap_or_default();
+    let content = take_array(&mut item, "content")?.unwrap_or_default();
     let texts = |parts: &[Value]| -> Vec<String> {
         parts.iter().filter_map(|part| Some(part.get("text")?.as_str()?.to_owned())).collect()
     };
     let text = if content.is_empty() { texts(&summary).join("\n\n") } else { texts(&content).concat() };
-    let sealed = take(&mut item, "encrypted_content").and_then(|sealed| sealed.as_str().map(str::to_owned));
+    let sealed =
+        take_value(&mut item, "encrypted_content").and_then(|sealed| sealed.as_str().map(str::to_owned));
     let content = match sealed {
         Some(sealed) if text.is_empty() && sealed.starts_with(REDACTED) => {
             Content::Redacted(sealed[REDACTED.len()..].to_owned())
@@ -109,12 +113,12 @@ pub(super) fn read_reasoning(mut item: Object) -> Result<Option<Part>, Untransla
 
 /// Where the items of an answer begin and what each of them is made of: neighbouring texts and refusals are one message,
 /// every thought and every call is an item of its own.
-pub(super) fn spans(parts: &[Part]) -> Vec<std::ops::Range<usize>> {
+pub(super) fn item_spans(parts: &[Part]) -> Vec<std::ops::Range<usize>> {
     let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         match part.content {
             Content::Text(_) | Content::Refusal(_) => match spans.last_mut() {
-                Some(span) if span.end == at && is_said(&parts[span.start]) => span.end = at + 1,
+                Some(span) if span.end == at && is_message_part(&parts[span.start]) => span.end = at + 1,
                 _ => spans.push(at..at + 1),
             },
             Content::Thinking { .. } | Content::Redacted(_) | Content::ToolCall(_) => spans.push(at..at + 1),
@@ -124,7 +128,7 @@ pub(super) fn spans(parts: &[Part]) -> Vec<std::ops::Range<usize>> {
     spans
 }
 
-pub(super) fn is_said(part: &Part) -> bool {
+pub(super) fn is_message_part(part: &Part) -> bool {
     matches!(part.content, Content::Text(_) | Content::Refusal(_))
 }
 
@@ -140,9 +144,9 @@ pub(super) fn item_id(response: &str, at: usize, part: &Part) -> String {
 }
 
 /// One item of an answer, made of the parts of one span.
-pub(super) fn item(id: &str, parts: &[Part], logprobs: &Value) -> Value {
+pub(super) fn encode_item(id: &str, parts: &[Part], logprobs: &Value) -> Value {
     match parts.first().map(|part| &part.content) {
-        Some(Content::ToolCall(call)) => call_item(id, call, "completed"),
+        Some(Content::ToolCall(call)) => encode_call_item(id, call, "completed"),
         Some(Content::Thinking { text, signature }) => {
             let summary: Vec<Value> = (!text.is_empty())
                 .then(|| json!({"type": "summary_text", "text": text}))
@@ -158,13 +162,14 @@ pub(super) fn item(id: &str, parts: &[Part], logprobs: &Value) -> Value {
             json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED}{data}")})
         }
         _ => {
-            let content: Vec<Value> = parts.iter().filter_map(|part| said(part, logprobs)).collect();
+            let content: Vec<Value> =
+                parts.iter().filter_map(|part| encode_content_part(part, logprobs)).collect();
             json!({"id": id, "type": "message", "status": "completed", "role": "assistant", "content": content})
         }
     }
 }
 
-pub(super) fn call_item(id: &str, call: &ToolCall, status: &str) -> Value {
+pub(super) fn encode_call_item(id: &str, call: &ToolCall, status: &str) -> Value {
     let mut item = json!({
         "id": id, "type": "function_call", "status": status,
         "call_id": call.id, "name": call.name, "arguments": call.arguments,
@@ -176,7 +181,7 @@ pub(super) fn call_item(id: &str, call: &ToolCall, status: &str) -> Value {
 }
 
 /// One part of a message of an answer.
-pub(super) fn said(part: &Part, logprobs: &Value) -> Option<Value> {
+pub(super) fn encode_content_part(part: &Part, logprobs: &Value) -> Option<Value> {
     match &part.content {
         Content::Text(text) => {
             Some(json!({"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}))

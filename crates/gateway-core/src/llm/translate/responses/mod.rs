@@ -1,68 +1,70 @@
 //! OpenAI's responses: a list of items in, a list of items out. What the API keeps on OpenAI's side (earlier responses,
 //! conversations, stored prompts) exists nowhere else, so requests that lean on it are refused rather than cut short.
 //!
-//! Thoughts are reasoning items, their signatures stand in `encrypted_content`; thoughts that only their provider can
+//! ThinkingDedup are reasoning items, their signatures stand in `encrypted_content`; thoughts that only their provider can
 //! read stand there too, marked as such. Gemini's signatures of calls stand in `extra_content`, as in chats.
 
-mod answer;
+mod decode_request;
+mod decode_stream;
+mod encode_items;
+mod encode_request;
+mod encode_stream;
 mod items;
-mod read;
-mod stream_in;
-mod stream_out;
-mod write;
-mod write_items;
+mod response;
 
 use serde_json::{Map, Value};
 
 use super::{
-    super::chat::{Failure, Listed, Losses, Request, Response, Stop, Untranslatable},
-    Caller, Provider, ReadStream, WriteStream,
+    super::chat::{
+        ChatRequest, ChatResponse, Losses, ModelEntry, ProviderError, StopReason, TranslationError,
+    },
+    ClientCodec, ProviderCodec, StreamDecoder, StreamEncoder,
     openai_chat::Chat,
 };
 
 pub(super) struct Responses;
 
-impl Caller for Responses {
-    fn meaningful(&self) -> &'static [&'static str] {
+impl ClientCodec for Responses {
+    fn required_extras(&self) -> &'static [&'static str] {
         &["previous_response_id", "conversation", "prompt", "background", "context_management"]
     }
 
-    fn read_request(&self, body: Map<String, Value>) -> Result<Request, Untranslatable> {
-        read::read_request(body)
+    fn decode_request(&self, body: Map<String, Value>) -> Result<ChatRequest, TranslationError> {
+        decode_request::decode_request(body)
     }
 
-    fn write_response(&self, response: Response) -> Value {
-        answer::write_response(response)
+    fn encode_response(&self, response: ChatResponse) -> Value {
+        response::encode_response(response)
     }
 
-    fn stream_writer(&self, _usage_wanted: bool) -> Box<dyn WriteStream> {
-        Box::new(stream_out::Writer::default())
+    fn stream_encoder(&self, _usage_wanted: bool) -> Box<dyn StreamEncoder> {
+        Box::new(encode_stream::Encoder::default())
     }
 
-    fn write_models(&self, models: Vec<Listed>) -> Value {
-        Chat.write_models(models)
+    fn encode_models(&self, models: Vec<ModelEntry>) -> Value {
+        Chat.encode_models(models)
     }
 }
 
-impl Provider for Responses {
-    fn write_request(&self, request: Request, losses: &mut Losses) -> Result<Value, Untranslatable> {
-        write::write_request(request, losses)
+impl ProviderCodec for Responses {
+    fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError> {
+        encode_request::encode_request(request, losses)
     }
 
-    fn read_response(&self, body: Map<String, Value>) -> Option<Response> {
-        answer::read_response(body)
+    fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse> {
+        response::decode_response(body)
     }
 
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(stream_in::Reader::default())
+    fn stream_decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(decode_stream::Decoder::default())
     }
 
-    fn read_error(&self, status: u16, body: &Map<String, Value>) -> Option<Failure> {
-        Chat.read_error(status, body)
+    fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError> {
+        Chat.decode_error(status, body)
     }
 
-    fn read_models(&self, body: &Map<String, Value>) -> Option<Vec<Listed>> {
-        Chat.read_models(body)
+    fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
+        Chat.decode_models(body)
     }
 }
 
@@ -70,23 +72,25 @@ impl Provider for Responses {
 const REDACTED: &str = "redacted:";
 
 /// A response's status and why it is incomplete.
-fn status_of(stop: &Stop, refusal: bool) -> (&'static str, Option<&'static str>) {
+fn encode_status(stop: &StopReason, refusal: bool) -> (&'static str, Option<&'static str>) {
     match stop {
-        Stop::EndTurn | Stop::Sequence(_) | Stop::ToolUse | Stop::Paused => ("completed", None),
-        Stop::Refusal if refusal => ("completed", None),
-        Stop::MaxTokens | Stop::ContextFull => ("incomplete", Some("max_output_tokens")),
-        Stop::Refusal | Stop::Filtered => ("incomplete", Some("content_filter")),
-        Stop::Failed => ("failed", None),
+        StopReason::EndTurn | StopReason::Sequence(_) | StopReason::ToolUse | StopReason::Paused => {
+            ("completed", None)
+        }
+        StopReason::Refusal if refusal => ("completed", None),
+        StopReason::MaxTokens | StopReason::ContextFull => ("incomplete", Some("max_output_tokens")),
+        StopReason::Refusal | StopReason::Filtered => ("incomplete", Some("content_filter")),
+        StopReason::Failed => ("failed", None),
     }
 }
 
-fn stop_of(response: &Map<String, Value>) -> Stop {
+fn decode_stop_reason(response: &Map<String, Value>) -> StopReason {
     let reason =
         response.get("incomplete_details").and_then(|details| details.get("reason")).and_then(Value::as_str);
     match (response.get("status").and_then(Value::as_str), reason) {
-        (Some("incomplete"), Some("content_filter")) => Stop::Filtered,
-        (Some("incomplete"), _) => Stop::MaxTokens,
-        (Some("failed" | "cancelled"), _) => Stop::Failed,
-        _ => Stop::EndTurn,
+        (Some("incomplete"), Some("content_filter")) => StopReason::Filtered,
+        (Some("incomplete"), _) => StopReason::MaxTokens,
+        (Some("failed" | "cancelled"), _) => StopReason::Failed,
+        _ => StopReason::EndTurn,
     }
 }

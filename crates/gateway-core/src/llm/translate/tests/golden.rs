@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ClientShape, chat::Untranslatable},
-        Ask, error, request, response,
+        super::{ClientShape, chat::TranslationError},
+        RequestOptions, translate_error, translate_request, translate_response,
     },
     support::{CLIENTS, Side, cases, fixtures, read, read_json, stream_bytes, translate_stream},
 };
@@ -118,20 +118,22 @@ fn every_format_has_all_cases() {
 
 fn request_text(client: ClientShape, side: Side, body: &[u8]) -> Vec<u8> {
     let parsed: Value = serde_json::from_slice(body).unwrap();
-    let ask = Ask {
+    let ask = RequestOptions {
         model: side.model(),
         stream: parsed.get("stream").and_then(Value::as_bool).unwrap_or(false),
-        takes_include_usage: true,
-        has_responses: side.has_responses,
+        supports_include_usage: true,
+        use_responses_api: side.use_responses_api,
     };
-    let told = match request(client, side.shape, body, &ask) {
+    let told = match translate_request(client, side.shape, body, &ask) {
         Ok(done) => json!({
             "path": done.path,
             "dropped": done.dropped,
-            "usage_wanted": done.usage_wanted,
+            "usage_wanted": done.include_usage,
             "body": serde_json::from_slice::<Value>(&done.body).unwrap(),
         }),
-        Err(Untranslatable::Refused { field, message }) => json!({"refused": field, "message": message}),
+        Err(TranslationError::Unsupported { field, message }) => {
+            json!({"refused": field, "message": message})
+        }
         Err(malformed) => panic!("{} is malformed: {malformed}", String::from_utf8_lossy(body)),
     };
     pretty(&told)
@@ -141,9 +143,9 @@ fn request_text(client: ClientShape, side: Side, body: &[u8]) -> Vec<u8> {
 fn response_text(side: Side, client: ClientShape, body: &Value) -> Vec<u8> {
     let translated = match (body.get("status").and_then(Value::as_u64), body.get("body")) {
         (Some(status), Some(body)) => {
-            error(side.shape, client, u16::try_from(status).unwrap(), body.to_string().as_bytes())
+            translate_error(side.shape, client, u16::try_from(status).unwrap(), body.to_string().as_bytes())
         }
-        _ => response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap(),
+        _ => translate_response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap(),
     };
     pretty(&serde_json::from_slice(&translated).unwrap())
 }

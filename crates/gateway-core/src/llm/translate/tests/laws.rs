@@ -12,7 +12,7 @@ use super::{
             chat::{Losses, Wire},
             fold::{self, Format},
         },
-        caller, provider, response,
+        client_codec, provider_codec, translate_response,
     },
     support::{CLIENTS, Side, cases, plain, read_json, stream_bytes, translate_stream},
 };
@@ -39,7 +39,7 @@ fn folding_and_translating_commute() {
         let translated = translate_stream(side, client, &bytes, &[7]);
         let translated_then_folded = folded(client.into(), &translated);
         let folded_then_translated =
-            response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
+            translate_response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
         let parse = |bytes: &[u8]| plain(serde_json::from_slice::<Value>(bytes).unwrap());
         assert_eq!(
             parse(&translated_then_folded),
@@ -54,10 +54,11 @@ fn folding_and_translating_commute() {
 fn a_stream_says_the_same_as_the_plain_answer() {
     for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
         let body = read_json(side.name(), &format!("{case}.response.json"));
-        let from_body = response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap();
+        let from_body =
+            translate_response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap();
         let bytes = stream_bytes(side, &case);
         let from_stream =
-            response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
+            translate_response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
         let parse = |bytes: &[u8]| plain(serde_json::from_slice::<Value>(bytes).unwrap());
         assert_eq!(parse(&from_stream), parse(&from_body), "{client:?} from {}: {case}", side.name());
     }
@@ -70,10 +71,10 @@ fn requests_come_back_as_they_were() {
             let Value::Object(body) = read_json(client.as_str(), &format!("{case}.request.json")) else {
                 panic!("{case} is no object")
             };
-            let request = caller(client).read_request(body.clone()).unwrap();
+            let request = client_codec(client).decode_request(body.clone()).unwrap();
             let wire = Wire::of_client(client);
             let mut losses = Losses::new(wire);
-            let written = provider(wire).write_request(request, &mut losses).unwrap();
+            let written = provider_codec(wire).encode_request(request, &mut losses).unwrap();
             assert_eq!(plain(written), plain(body.into()), "{client:?}: {case}");
             assert_eq!(losses.into_dropped(), Vec::<String>::new(), "{client:?}: {case}");
         }
@@ -143,9 +144,9 @@ proptest! {
     fn arbitrary_bodies_never_panic(body in r#"[\[\]{}":,a-z0-9 ]{0,60}"#) {
         for client in CLIENTS {
             for side in Side::all() {
-                let _ = response(side.shape, client, body.as_bytes(), &side.reply());
-                let _ = super::super::error(side.shape, client, 500, body.as_bytes());
-                let _ = super::super::models(side.shape, client, body.as_bytes());
+                let _ = translate_response(side.shape, client, body.as_bytes(), &side.reply());
+                let _ = super::super::translate_error(side.shape, client, 500, body.as_bytes());
+                let _ = super::super::translate_models(side.shape, client, body.as_bytes());
             }
         }
     }

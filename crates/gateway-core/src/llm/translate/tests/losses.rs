@@ -3,19 +3,23 @@
 use serde_json::{Value, json};
 
 use super::super::{
-    super::{ClientShape, Shape, chat::Untranslatable},
-    Ask, Translated, request,
+    super::{ClientShape, Shape, chat::TranslationError},
+    RequestOptions, TranslatedRequest, translate_request,
 };
 
-const ASK: Ask<'static> =
-    Ask { model: "claude-sonnet-4-5", stream: false, takes_include_usage: true, has_responses: false };
+const ASK: RequestOptions<'static> = RequestOptions {
+    model: "claude-sonnet-4-5",
+    stream: false,
+    supports_include_usage: true,
+    use_responses_api: false,
+};
 
-fn translate(from: ClientShape, to: Shape, fields: &Value) -> Result<Translated, Untranslatable> {
+fn translate(from: ClientShape, to: Shape, fields: &Value) -> Result<TranslatedRequest, TranslationError> {
     let mut body = json!({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]});
     for (key, value) in fields.as_object().unwrap() {
         body[key] = value.clone();
     }
-    request(from, to, body.to_string().as_bytes(), &ASK)
+    translate_request(from, to, body.to_string().as_bytes(), &ASK)
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn losses_that_would_change_the_meaning_are_refused() {
         ] {
             let refused = translate(ClientShape::OpenAiChat, shape, &fields);
             match refused {
-                Err(Untranslatable::Refused { field, .. }) => {
+                Err(TranslationError::Unsupported { field, .. }) => {
                     assert_eq!(field, expected, "{shape:?} {fields}");
                 }
                 other => panic!("{shape:?} {fields}: {other:?}"),
@@ -84,7 +88,7 @@ fn losses_that_would_change_the_meaning_are_refused() {
         }
     }
     let refused = translate(ClientShape::Anthropic, Shape::OpenAi, &json!({"mcp_servers": []}));
-    assert!(matches!(refused, Err(Untranslatable::Refused { field, .. }) if field == "mcp_servers"));
+    assert!(matches!(refused, Err(TranslationError::Unsupported { field, .. }) if field == "mcp_servers"));
 }
 
 #[test]
@@ -104,8 +108,8 @@ fn malformed_bodies_name_the_place() {
         (r#"{"messages": [], "tool_choice": "maybe"}"#, "tool_choice"),
         (r#"{"messages": [], "response_format": {"type": "xml"}}"#, "response_format.type"),
     ] {
-        match request(ClientShape::OpenAiChat, Shape::Anthropic, body.as_bytes(), &ASK) {
-            Err(Untranslatable::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
+        match translate_request(ClientShape::OpenAiChat, Shape::Anthropic, body.as_bytes(), &ASK) {
+            Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }
@@ -115,8 +119,8 @@ fn malformed_bodies_name_the_place() {
         (r#"{"messages": [], "tool_choice": {"type": "tool"}}"#, "tool_choice.name"),
         (r#"{"messages": [], "thinking": {}}"#, "thinking.type"),
     ] {
-        match request(ClientShape::Anthropic, Shape::OpenAi, body.as_bytes(), &ASK) {
-            Err(Untranslatable::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
+        match translate_request(ClientShape::Anthropic, Shape::OpenAi, body.as_bytes(), &ASK) {
+            Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }

@@ -4,33 +4,35 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ClientShape, Shape, chat::Untranslatable},
-        Ask, StreamTranslator, Translated, embed_request, embed_response, models, request, response,
+        super::{ClientShape, Shape, chat::TranslationError},
+        RequestOptions, StreamTranslator, TranslatedRequest, translate_embeddings_request,
+        translate_embeddings_response, translate_models, translate_request, translate_response,
     },
     support::{Side, translate_stream},
 };
 
-const CHAT: Side = Side { shape: Shape::OpenAi, has_responses: false };
+const CHAT: Side = Side { shape: Shape::OpenAi, use_responses_api: false };
 
 fn sent(
     from: ClientShape,
     to: Shape,
     model: &str,
     body: &Value,
-) -> Result<(Value, Vec<String>), Untranslatable> {
-    let ask = Ask { model, stream: false, takes_include_usage: true, has_responses: false };
-    let Translated { body, dropped, .. } = request(from, to, body.to_string().as_bytes(), &ask)?;
+) -> Result<(Value, Vec<String>), TranslationError> {
+    let ask = RequestOptions { model, stream: false, supports_include_usage: true, use_responses_api: false };
+    let TranslatedRequest { body, dropped, .. } =
+        translate_request(from, to, body.to_string().as_bytes(), &ask)?;
     Ok((serde_json::from_slice(&body).unwrap(), dropped))
 }
 
-fn from_responses(to: Shape, mut body: Value) -> Result<(Value, Vec<String>), Untranslatable> {
+fn from_responses(to: Shape, mut body: Value) -> Result<(Value, Vec<String>), TranslationError> {
     if body.get("input").is_none() {
         body["input"] = "Hi".into();
     }
     sent(ClientShape::OpenAiResponses, to, "m", &body)
 }
 
-fn from_gemini(to: Shape, contents: &Value) -> Result<(Value, Vec<String>), Untranslatable> {
+fn from_gemini(to: Shape, contents: &Value) -> Result<(Value, Vec<String>), TranslationError> {
     sent(ClientShape::Gemini, to, "m", &json!({"contents": contents}))
 }
 
@@ -41,9 +43,9 @@ fn from_chat(to: Shape, model: &str, mut body: Value) -> (Value, Vec<String>) {
     sent(ClientShape::OpenAiChat, to, model, &body).unwrap()
 }
 
-fn refused(result: Result<(Value, Vec<String>), Untranslatable>) -> String {
+fn refused(result: Result<(Value, Vec<String>), TranslationError>) -> String {
     match result {
-        Err(Untranslatable::Refused { field, .. }) => field,
+        Err(TranslationError::Unsupported { field, .. }) => field,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -88,7 +90,7 @@ fn malformed_items_name_their_place() {
         (json!(7), "input"),
     ] {
         match from_responses(Shape::Anthropic, json!({"input": input})) {
-            Err(Untranslatable::Malformed { field, .. }) => assert_eq!(field, place),
+            Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, place),
             other => panic!("{place}: {other:?}"),
         }
     }
@@ -101,9 +103,13 @@ fn thoughts_that_only_claude_can_read_come_back_to_it_through_responses() {
         "content": [{"type": "redacted_thinking", "data": "Emwc"}, {"type": "text", "text": "391"}],
         "usage": {"input_tokens": 1, "output_tokens": 1},
     });
-    let side = Side { shape: Shape::Anthropic, has_responses: false };
-    let told =
-        response(side.shape, ClientShape::OpenAiResponses, answer.to_string().as_bytes(), &side.reply());
+    let side = Side { shape: Shape::Anthropic, use_responses_api: false };
+    let told = translate_response(
+        side.shape,
+        ClientShape::OpenAiResponses,
+        answer.to_string().as_bytes(),
+        &side.reply(),
+    );
     let told: Value = serde_json::from_slice(&told.unwrap()).unwrap();
     let mut input = told["output"].as_array().unwrap().clone();
     input.push(json!({"role": "user", "content": "And 18 * 23?"}));
@@ -141,7 +147,7 @@ fn arguments_that_grow_side_by_side_stay_apart() {
 
 #[test]
 fn events_of_a_response_are_numbered_and_every_item_that_opens_closes() {
-    let side = Side { shape: Shape::Anthropic, has_responses: false };
+    let side = Side { shape: Shape::Anthropic, use_responses_api: false };
     let stream = super::support::stream_bytes(side, "parallel_tools");
     let out = translate_stream(side, ClientShape::OpenAiResponses, &stream, &[usize::MAX]);
     let text = String::from_utf8(out).unwrap();
@@ -169,11 +175,11 @@ fn an_answer_without_end_is_cut_off_with_an_error() {
     for _ in 0..64 {
         out.clear();
         translator.feed(&chunk, &mut out);
-        assert!(!translator.is_over());
+        assert!(!translator.is_finished());
     }
     out.clear();
     translator.feed(&chunk, &mut out);
-    assert!(translator.is_over());
+    assert!(translator.is_finished());
     assert!(String::from_utf8(out).unwrap().contains("response.failed"));
 }
 
@@ -302,7 +308,7 @@ fn texts_that_are_attached_become_coheres_documents() {
 #[test]
 fn embeddings_are_made_by_gemini_and_cohere() {
     let body = br#"{"model":"x","input":["a","b"],"dimensions":8,"user":"u"}"#;
-    let gemini = embed_request(Shape::Gemini, body, "gemini-embedding-001").unwrap();
+    let gemini = translate_embeddings_request(Shape::Gemini, body, "gemini-embedding-001").unwrap();
     assert_eq!(gemini.path, "/v1beta/models/gemini-embedding-001:batchEmbedContents");
     assert_eq!(gemini.dropped, ["user"]);
     let one = |text: &str| json!({"model": "models/gemini-embedding-001", "content": {"parts": [{"text": text}]}, "outputDimensionality": 8});
@@ -310,7 +316,7 @@ fn embeddings_are_made_by_gemini_and_cohere() {
         serde_json::from_slice::<Value>(&gemini.body).unwrap(),
         json!({"requests": [one("a"), one("b")]})
     );
-    let cohere = embed_request(Shape::Cohere, body, "embed-v4.0").unwrap();
+    let cohere = translate_embeddings_request(Shape::Cohere, body, "embed-v4.0").unwrap();
     assert_eq!(cohere.path, "/v2/embed");
     assert_eq!(
         serde_json::from_slice::<Value>(&cohere.body).unwrap(),
@@ -327,7 +333,7 @@ fn embeddings_are_made_by_gemini_and_cohere() {
             4,
         ),
     ] {
-        let told = embed_response(shape, answer.to_string().as_bytes(), "m", false).unwrap();
+        let told = translate_embeddings_response(shape, answer.to_string().as_bytes(), "m", false).unwrap();
         assert_eq!(
             serde_json::from_slice::<Value>(&told).unwrap(),
             json!({
@@ -351,7 +357,8 @@ fn lists_of_gemini_and_cohere_are_told_in_the_callers_format() {
     let cohere =
         json!({"models": [{"name": "command-a-03-2025", "endpoints": ["chat"], "context_length": 288_000}]});
     let told = |shape: Shape, client: ClientShape, list: &Value| -> Value {
-        serde_json::from_slice(&models(shape, client, list.to_string().as_bytes()).unwrap()).unwrap()
+        serde_json::from_slice(&translate_models(shape, client, list.to_string().as_bytes()).unwrap())
+            .unwrap()
     };
     assert_eq!(
         told(Shape::Gemini, ClientShape::OpenAiChat, &gemini)["data"][0],
@@ -368,10 +375,11 @@ fn lists_of_gemini_and_cohere_are_told_in_the_callers_format() {
 
 #[test]
 fn a_conversation_goes_on_with_another_provider() {
-    let side = Side { shape: Shape::Gemini, has_responses: false };
+    let side = Side { shape: Shape::Gemini, use_responses_api: false };
     let answer = super::support::read_json("gemini", "tool.response.json");
     let told =
-        response(side.shape, ClientShape::Anthropic, answer.to_string().as_bytes(), &side.reply()).unwrap();
+        translate_response(side.shape, ClientShape::Anthropic, answer.to_string().as_bytes(), &side.reply())
+            .unwrap();
     let told: Value = serde_json::from_slice(&told).unwrap();
     let id = told["content"].as_array().unwrap().iter().find_map(|block| block.get("id")).unwrap();
     let body = json!({"max_tokens": 100, "messages": [

@@ -7,11 +7,11 @@ use super::{
     super::{
         super::{
             ClientShape,
-            chat::{Choice, Content, Losses, Part, Response, Stop, ToolCall, Wire},
+            chat::{ChatResponse, Choice, Content, Losses, Part, StopReason, ToolCall, Wire},
             fold,
             usage::Usage,
         },
-        caller, provider, response,
+        client_codec, provider_codec, translate_response,
     },
     support::{CLIENTS, Side, plain, translate_stream},
 };
@@ -39,7 +39,7 @@ fn call(number: usize, name: String, argument: Option<String>) -> Part {
     }))
 }
 
-fn answer() -> impl Strategy<Value = Response> {
+fn answer() -> impl Strategy<Value = ChatResponse> {
     let parts = (vec(thought(), 0..3), option::of(text()), vec(("[a-z_]{1,8}", option::of(text())), 0..3));
     (parts, 0u64..3, [0u64..50, 0..50, 1..50]).prop_map(|((thoughts, said, calls), stop, counts)| {
         let mut parts = thoughts;
@@ -48,14 +48,14 @@ fn answer() -> impl Strategy<Value = Response> {
             parts.push(Part::text("Hi"));
         }
         let reason = match stop {
-            0 => Stop::MaxTokens,
-            _ if calls.is_empty() => Stop::EndTurn,
-            _ => Stop::ToolUse,
+            0 => StopReason::MaxTokens,
+            _ if calls.is_empty() => StopReason::EndTurn,
+            _ => StopReason::ToolUse,
         };
         let calls = calls.into_iter().enumerate();
         parts.extend(calls.map(|(number, (name, argument))| call(number, name, argument)));
         let [input, cache_read, output] = counts;
-        Response {
+        ChatResponse {
             id: "answer-1".to_owned(),
             model: "model-1".to_owned(),
             created: Some(1_741_570_283),
@@ -378,10 +378,10 @@ fn generate_request() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 fn comes_back(client: ClientShape, body: Map<String, Value>) -> Result<(), TestCaseError> {
-    let request = caller(client).read_request(body.clone()).unwrap();
+    let request = client_codec(client).decode_request(body.clone()).unwrap();
     let wire = Wire::of_client(client);
     let mut losses = Losses::new(wire);
-    let written = provider(wire).write_request(request, &mut losses).unwrap();
+    let written = provider_codec(wire).encode_request(request, &mut losses).unwrap();
     prop_assert_eq!(plain(written), plain(body.into()));
     prop_assert_eq!(losses.into_dropped(), Vec::<String>::new());
     Ok(())
@@ -396,14 +396,14 @@ proptest! {
         sizes in vec(1usize..64, 1..4),
     ) {
         for source in CLIENTS {
-            let side = Side { shape: source.native(), has_responses: source == ClientShape::OpenAiResponses };
-            let body = caller(source).write_response(answer.clone()).to_string();
+            let side = Side { shape: source.native(), use_responses_api: source == ClientShape::OpenAiResponses };
+            let body = client_codec(source).encode_response(answer.clone()).to_string();
             let stream = fold::replay(side.format(), body.as_bytes(), true).unwrap().concat();
             for client in CLIENTS {
                 let translated = translate_stream(side, client, &stream, &sizes);
                 let format = client.into();
                 let folded = fold::fold(format, format.framing(), &translated).unwrap();
-                let expected = response(side.shape, client, body.as_bytes(), &side.reply()).unwrap();
+                let expected = translate_response(side.shape, client, body.as_bytes(), &side.reply()).unwrap();
                 prop_assert_eq!(json_value(&folded), json_value(&expected), "{:?} to {:?}", source, client);
             }
         }

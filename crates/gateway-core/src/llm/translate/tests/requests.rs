@@ -3,20 +3,21 @@
 use serde_json::{Value, json};
 
 use super::super::{
-    super::{ClientShape, Shape, chat::Untranslatable},
-    Ask, Translated, embed_request, embed_response, models, request,
+    super::{ClientShape, Shape, chat::TranslationError},
+    RequestOptions, TranslatedRequest, translate_embeddings_request, translate_embeddings_response,
+    translate_models, translate_request,
 };
 
-fn ask(model: &str) -> Ask<'_> {
-    Ask { model, stream: false, takes_include_usage: true, has_responses: false }
+fn ask(model: &str) -> RequestOptions<'_> {
+    RequestOptions { model, stream: false, supports_include_usage: true, use_responses_api: false }
 }
 
-fn chat_to(shape: Shape, model: &str, mut body: Value) -> Result<(Value, Vec<String>), Untranslatable> {
+fn chat_to(shape: Shape, model: &str, mut body: Value) -> Result<(Value, Vec<String>), TranslationError> {
     if body.get("messages").is_none() {
         body["messages"] = json!([{"role": "user", "content": "Hi"}]);
     }
-    let Translated { body, dropped, .. } =
-        request(ClientShape::OpenAiChat, shape, body.to_string().as_bytes(), &ask(model))?;
+    let TranslatedRequest { body, dropped, .. } =
+        translate_request(ClientShape::OpenAiChat, shape, body.to_string().as_bytes(), &ask(model))?;
     Ok((serde_json::from_slice(&body).unwrap(), dropped))
 }
 
@@ -148,7 +149,7 @@ fn converse_learns_the_tools_that_a_conversation_has_used() {
     let none = json!({"messages": messages, "tools": [{"type": "function", "function": {"name": "f"}}],
         "tool_choice": "none"});
     let refused = chat_to(Shape::Bedrock, "amazon.nova-pro-v1:0", none).unwrap_err();
-    assert!(matches!(refused, Untranslatable::Refused { field, .. } if field == "tool_choice"));
+    assert!(matches!(refused, TranslationError::Unsupported { field, .. } if field == "tool_choice"));
 }
 
 #[test]
@@ -161,7 +162,12 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
         ("openai/gpt-5", "max_completion_tokens"),
         ("olmo-2", "max_tokens"),
     ] {
-        let done = request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask(model));
+        let done = translate_request(
+            ClientShape::Anthropic,
+            Shape::OpenAi,
+            body.to_string().as_bytes(),
+            &ask(model),
+        );
         let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
         assert_eq!(written[field], 9, "{model}");
     }
@@ -171,7 +177,8 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
 fn openais_reasoning_models_get_no_sampling() {
     let body = json!({"model": "x", "max_tokens": 9, "temperature": 0.3, "top_p": 1, "metadata": {"user_id": "u".repeat(65)},
         "messages": [{"role": "user", "content": "Hi"}]});
-    let done = request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-5"));
+    let done =
+        translate_request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-5"));
     let done = done.unwrap();
     assert_eq!(done.dropped, ["temperature", "metadata.user_id"]);
     let written: Value = serde_json::from_slice(&done.body).unwrap();
@@ -183,8 +190,12 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
     let strict_of = |schema: Value| {
         let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
             "output_config": {"format": {"type": "json_schema", "schema": schema}}});
-        let done =
-            request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-4o"));
+        let done = translate_request(
+            ClientShape::Anthropic,
+            Shape::OpenAi,
+            body.to_string().as_bytes(),
+            &ask("gpt-4o"),
+        );
         let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
         written["response_format"]["json_schema"].get("strict").cloned()
     };
@@ -203,7 +214,8 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
 fn lists_of_models_are_told_in_the_callers_format() {
     let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-4-1", "display_name": "Claude Opus 4.1",
         "created_at": "2025-08-05T00:00:00Z"}], "has_more": false, "first_id": "a", "last_id": "a"});
-    let told = models(Shape::Anthropic, ClientShape::OpenAiChat, anthropic.to_string().as_bytes()).unwrap();
+    let told = translate_models(Shape::Anthropic, ClientShape::OpenAiChat, anthropic.to_string().as_bytes())
+        .unwrap();
     assert_eq!(
         serde_json::from_slice::<Value>(&told).unwrap(),
         json!({"object": "list", "data": [
@@ -212,7 +224,8 @@ fn lists_of_models_are_told_in_the_callers_format() {
     );
     let bedrock = json!({"modelSummaries": [{"modelId": "amazon.nova-pro-v1:0", "modelName": "Nova Pro",
         "providerName": "Amazon"}]});
-    let told = models(Shape::Bedrock, ClientShape::Anthropic, bedrock.to_string().as_bytes()).unwrap();
+    let told =
+        translate_models(Shape::Bedrock, ClientShape::Anthropic, bedrock.to_string().as_bytes()).unwrap();
     assert_eq!(
         serde_json::from_slice::<Value>(&told).unwrap(),
         json!({
@@ -226,7 +239,7 @@ fn lists_of_models_are_told_in_the_callers_format() {
 #[test]
 fn embeddings_are_made_by_models_on_bedrock() {
     let body = br#"{"model":"m","input":"Hi","dimensions":256,"encoding_format":"base64"}"#;
-    let done = embed_request(Shape::Bedrock, body, "amazon.titan-embed-text-v2:0").unwrap();
+    let done = translate_embeddings_request(Shape::Bedrock, body, "amazon.titan-embed-text-v2:0").unwrap();
     assert_eq!(done.path, "/model/amazon.titan-embed-text-v2%3A0/invoke");
     assert_eq!(
         serde_json::from_slice::<Value>(&done.body).unwrap(),
@@ -235,7 +248,7 @@ fn embeddings_are_made_by_models_on_bedrock() {
     assert!(done.base64);
     let answer = br#"{"embedding":[0.5,-1.0],"inputTextTokenCount":3}"#;
     let told = |base64| {
-        let told = embed_response(Shape::Bedrock, answer, "titan", base64).unwrap();
+        let told = translate_embeddings_response(Shape::Bedrock, answer, "titan", base64).unwrap();
         serde_json::from_slice::<Value>(&told).unwrap()
     };
     assert_eq!(told(false)["data"], json!([{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}]));
@@ -245,8 +258,9 @@ fn embeddings_are_made_by_models_on_bedrock() {
 
 #[test]
 fn embeddings_that_cannot_be_made_are_refused() {
-    let refused = |shape, body: &str, model| match embed_request(shape, body.as_bytes(), model) {
-        Err(Untranslatable::Refused { field, .. }) => field,
+    let refused = |shape, body: &str, model| match translate_embeddings_request(shape, body.as_bytes(), model)
+    {
+        Err(TranslationError::Unsupported { field, .. }) => field,
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(Shape::Bedrock, r#"{"input":["a","b"]}"#, "amazon.titan-embed-text-v2:0"), "input");
@@ -257,7 +271,7 @@ fn embeddings_that_cannot_be_made_are_refused() {
 
 #[test]
 fn models_without_chat_completions_are_called_through_responses() {
-    use super::super::{ClientShape, through_responses};
+    use super::super::{ClientShape, should_use_responses_api};
     for (model, only) in [
         ("gpt-5-pro", true),
         ("gpt-5.1-codex-mini", true),
@@ -271,7 +285,7 @@ fn models_without_chat_completions_are_called_through_responses() {
         ("open-pro", false),
         ("", false),
     ] {
-        assert_eq!(through_responses(ClientShape::Anthropic, model), only, "{model}");
-        assert!(through_responses(ClientShape::OpenAiResponses, model));
+        assert_eq!(should_use_responses_api(ClientShape::Anthropic, model), only, "{model}");
+        assert!(should_use_responses_api(ClientShape::OpenAiResponses, model));
     }
 }

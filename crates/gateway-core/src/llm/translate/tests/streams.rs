@@ -7,8 +7,8 @@ use super::{
     support::{Side, translate_stream},
 };
 
-const CHAT: Side = Side { shape: Shape::OpenAi, has_responses: false };
-const MESSAGES: Side = Side { shape: Shape::Anthropic, has_responses: false };
+const CHAT: Side = Side { shape: Shape::OpenAi, use_responses_api: false };
+const MESSAGES: Side = Side { shape: Shape::Anthropic, use_responses_api: false };
 
 /// The data of all events, parsed; `[DONE]` is left out.
 fn data(stream: &[u8]) -> Vec<Value> {
@@ -152,13 +152,13 @@ fn a_flood_of_calls_ends_the_stream() {
 
 #[test]
 fn usage_is_told_to_chat_callers_only_when_they_asked() {
-    use super::super::{Reply, StreamTranslator};
+    use super::super::{ResponseOptions, StreamTranslator};
     let usage = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5});
     let mut stream = chat_chunks(&[delta(&json!({"content": "Hi"})), stop("stop")]);
     let last = json!({"id": "c", "model": "m", "choices": [], "usage": usage});
     stream.splice(0..0, format!("data: {last}\n\n").into_bytes());
     for wanted in [false, true] {
-        let reply = Reply { usage_wanted: wanted, ..CHAT.reply() };
+        let reply = ResponseOptions { include_usage: wanted, ..CHAT.reply() };
         let mut translator = StreamTranslator::new(Shape::OpenAi, ClientShape::OpenAiChat, &reply);
         let mut out = Vec::new();
         translator.feed(&stream, &mut out);

@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use super::super::{
     super::{ClientShape, Shape, eventstream, fold::Format},
-    Reply, StreamTranslator,
+    ResponseOptions, StreamTranslator,
 };
 
 /// A side of the gateway that answers: the five shapes, and OpenAI's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) shape: Shape,
-    pub(super) has_responses: bool,
+    pub(super) use_responses_api: bool,
 }
 
 /// Callers' and providers' formats that are translated.
@@ -24,12 +24,12 @@ const SHAPES: [Shape; 5] = Shape::ALL;
 impl Side {
     /// The formats that a caller can be answered from.
     pub(super) fn all() -> Vec<Side> {
-        let responses = Side { shape: Shape::OpenAi, has_responses: true };
-        SHAPES.into_iter().map(|shape| Side { shape, has_responses: false }).chain([responses]).collect()
+        let responses = Side { shape: Shape::OpenAi, use_responses_api: true };
+        SHAPES.into_iter().map(|shape| Side { shape, use_responses_api: false }).chain([responses]).collect()
     }
 
     pub(super) fn name(self) -> &'static str {
-        if self.has_responses { "openai-responses" } else { self.shape.as_str() }
+        if self.use_responses_api { "openai-responses" } else { self.shape.as_str() }
     }
 
     pub(super) fn model(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Side {
 
     pub(super) fn format(self) -> Format {
         match self.shape {
-            Shape::OpenAi if self.has_responses => Format::Responses,
+            Shape::OpenAi if self.use_responses_api => Format::Responses,
             Shape::OpenAi => Format::Chat,
             Shape::Anthropic => Format::Anthropic,
             Shape::Gemini => Format::Gemini,
@@ -53,13 +53,13 @@ impl Side {
         }
     }
 
-    pub(super) fn reply(self) -> Reply<'static> {
-        Reply {
+    pub(super) fn reply(self) -> ResponseOptions<'static> {
+        ResponseOptions {
             id: "gateway-1",
             model: self.model(),
             created: 1_741_570_283,
-            usage_wanted: true,
-            has_responses: self.has_responses,
+            include_usage: true,
+            use_responses_api: self.use_responses_api,
         }
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn translate_stream(side: Side, client: ClientShape, bytes: &[u8], si
         rest = after;
     }
     translator.finish(&mut out);
-    assert!(translator.is_over());
+    assert!(translator.is_finished());
     out
 }
 

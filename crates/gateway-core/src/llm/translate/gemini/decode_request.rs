@@ -1,0 +1,358 @@
+//! A caller's request to generate content. Google takes names in snake case as well, so both are read.
+
+use serde_json::{Map, Value};
+
+use super::super::{
+    super::chat::{
+        ChatRequest, Content, FunctionTool, Media, MediaKind, MediaSource, Message, OutputFormat, Part,
+        Reasoning, Role, Tool, ToolCall, ToolChoice, ToolResult, TranslationError, Wire, generated_call_id,
+    },
+    json::{
+        at_path, into_object, into_strings, require_string, take_array, take_bool, take_number, take_object,
+        take_string, take_u64, take_value,
+    },
+    media::media_kind,
+};
+
+type Object = Map<String, Value>;
+
+pub(super) fn decode_request(body: Object) -> Result<ChatRequest, TranslationError> {
+    let mut body = camel_case_keys(body);
+    let body = &mut body;
+    let mut request = ChatRequest::new(Wire::Gemini);
+    let mut calls = Calls::default();
+    if let Some(system) = take_value(body, "systemInstruction") {
+        let system = match system {
+            Value::String(text) => Message::text(Role::System, text),
+            system => {
+                let read = into_object(system, "").and_then(|system| decode_content(system, &mut calls));
+                Message { role: Role::System, ..at_path(|| "systemInstruction".to_owned(), read)? }
+            }
+        };
+        request.messages.push(system);
+    }
+    let contents = match take_value(body, "contents") {
+        Some(Value::Array(contents)) => contents,
+        Some(one @ Value::Object(_)) => vec![one],
+        Some(_) => return Err(TranslationError::malformed("contents", "must be a list")),
+        None => return Err(TranslationError::malformed("contents", "is missing")),
+    };
+    for (at, content) in contents.into_iter().enumerate() {
+        let read = into_object(content, "").and_then(|content| decode_content(content, &mut calls));
+        request.messages.push(at_path(|| format!("contents.{at}"), read)?);
+    }
+    request.model = take_string(body, "model")?.unwrap_or_default();
+    for (at, tool) in take_array(body, "tools")?.unwrap_or_default().into_iter().enumerate() {
+        let read = into_object(tool, "").and_then(|tool| decode_tool(tool, &mut request.tools));
+        at_path(|| format!("tools.{at}"), read)?;
+    }
+    if let Some(config) = take_object(body, "toolConfig")? {
+        let mut config = camel_case_keys(config);
+        if let Some(calling) = take_object(&mut config, "functionCallingConfig")? {
+            request.tool_choice = decode_calling(camel_case_keys(calling))?;
+        }
+        if !config.is_empty() {
+            body.insert("toolConfig".to_owned(), config.into());
+        }
+    }
+    if let Some(config) = take_object(body, "generationConfig")? {
+        let read = decode_config(camel_case_keys(config), &mut request);
+        let rest = at_path(|| "generationConfig".to_owned(), read)?;
+        body.extend(rest.into_iter().map(|(key, value)| (format!("generationConfig.{key}"), value)));
+    }
+    request.metadata = take_value(body, "labels");
+    request.extra = std::mem::take(body);
+    request.extra.retain(|_, value| !value.is_null());
+    Ok(request)
+}
+
+/// Reads what the model has a place for and returns the rest.
+fn decode_config(mut config: Object, request: &mut ChatRequest) -> Result<Object, TranslationError> {
+    request.max_tokens = take_u64(&mut config, "maxOutputTokens")?;
+    request.temperature = take_number(&mut config, "temperature")?;
+    request.top_p = take_number(&mut config, "topP")?;
+    request.top_k = take_number(&mut config, "topK")?;
+    request.frequency_penalty = take_number(&mut config, "frequencyPenalty")?;
+    request.presence_penalty = take_number(&mut config, "presencePenalty")?;
+    request.seed = take_number(&mut config, "seed")?;
+    request.n = take_u64(&mut config, "candidateCount")?;
+    request.stop =
+        into_strings(take_array(&mut config, "stopSequences")?.unwrap_or_default(), "stopSequences")?;
+    request.logprobs = take_bool(&mut config, "responseLogprobs")?.unwrap_or(false);
+    request.top_logprobs = take_u64(&mut config, "logprobs")?;
+    let mime = take_string(&mut config, "responseMimeType")?;
+    let schema = take_value(&mut config, "responseJsonSchema")
+        .or(take_value(&mut config, "_responseJsonSchema"))
+        .or(config.get("responseSchema").cloned().map(to_json_schema));
+    request.output = match (mime.as_deref(), schema) {
+        (_, Some(schema)) => {
+            Some(OutputFormat::JsonSchema { name: None, description: None, schema, strict: None })
+        }
+        (Some("application/json"), None) => Some(OutputFormat::JsonObject),
+        (Some("text/plain"), None) => Some(OutputFormat::Text),
+        (None, None) => None,
+        (Some(other), None) => {
+            config.insert("responseMimeType".to_owned(), other.into());
+            None
+        }
+    };
+    if let Some(thinking) = take_object(&mut config, "thinkingConfig")? {
+        request.reasoning =
+            Some(at_path(|| "thinkingConfig".to_owned(), decode_thinking(camel_case_keys(thinking)))?);
+    }
+    // Text is what all answers are made of.
+    if config.get("responseModalities").is_some_and(|kinds| *kinds == serde_json::json!(["TEXT"])) {
+        config.shift_remove("responseModalities");
+    }
+    Ok(config)
+}
+
+fn decode_thinking(mut thinking: Object) -> Result<Reasoning, TranslationError> {
+    let level = take_string(&mut thinking, "thinkingLevel")?.map(|level| level.to_ascii_lowercase());
+    let show = take_bool(&mut thinking, "includeThoughts")?;
+    // A budget of -1 leaves it to the model.
+    let budget = take_number(&mut thinking, "thinkingBudget")?;
+    let budget = budget.filter(|budget| budget.as_i64() != Some(-1));
+    let budget = budget.map(|budget| budget.as_u64().ok_or(budget)).transpose();
+    let budget =
+        budget.map_err(|_| TranslationError::malformed("thinkingBudget", "must be a whole number"))?;
+    Ok(Reasoning {
+        enabled: budget.map(|budget| budget > 0),
+        effort: level,
+        budget,
+        show: show.map(|show| if show { "auto" } else { "omitted" }.to_owned()),
+        extra: thinking,
+    })
+}
+
+/// The calls of a conversation so far, so that results can be told which of them they answer.
+#[derive(Default)]
+struct Calls {
+    open: Vec<(String, String)>,
+    count: u32,
+}
+
+impl Calls {
+    fn made(&mut self, id: Option<String>, name: &str) -> String {
+        let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| generated_call_id(0, self.count));
+        self.count += 1;
+        self.open.push((id.clone(), name.to_owned()));
+        id
+    }
+
+    fn answered(&mut self, id: Option<String>, name: &str) -> String {
+        let id = id.filter(|id| !id.is_empty());
+        let matches = |(known, called): &(String, String)| match &id {
+            Some(id) => known == id,
+            None => called == name,
+        };
+        match self.open.iter().position(matches) {
+            Some(at) => self.open.remove(at).0,
+            None => id.unwrap_or_else(|| name.to_owned()),
+        }
+    }
+}
+
+fn decode_content(content: Object, calls: &mut Calls) -> Result<Message, TranslationError> {
+    let mut content = camel_case_keys(content);
+    let role = match take_string(&mut content, "role")?.as_deref() {
+        None | Some("user" | "function" | "tool") => Role::User,
+        Some("model" | "assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        Some(other) => return Err(TranslationError::malformed("role", format!("`{other}` is not a role"))),
+    };
+    let mut parts = Vec::new();
+    for (at, part) in take_array(&mut content, "parts")?.unwrap_or_default().into_iter().enumerate() {
+        let read = into_object(part, "").and_then(|part| decode_part(part, calls, &mut parts));
+        at_path(|| format!("parts.{at}"), read)?;
+    }
+    let answers =
+        !parts.is_empty() && parts.iter().all(|part| matches!(part.content, Content::ToolResult(_)));
+    let role = if answers { Role::Tool } else { role };
+    Ok(Message { extra: content, ..Message::new(role, parts) })
+}
+
+fn decode_part(part: Object, calls: &mut Calls, parts: &mut Vec<Part>) -> Result<(), TranslationError> {
+    let mut part = camel_case_keys(part);
+    let thought = take_bool(&mut part, "thought")?.unwrap_or(false);
+    let signature = take_string(&mut part, "thoughtSignature")?;
+    let mut unsigned = None;
+    let content = if let Some(text) = take_string(&mut part, "text")? {
+        if thought || (text.is_empty() && signature.is_some()) {
+            Content::Thinking { text, signature }
+        } else {
+            unsigned = signature;
+            Content::Text(text)
+        }
+    } else if let Some(mut call) = take_object(&mut part, "functionCall")? {
+        let name = at_path(|| "functionCall".to_owned(), require_string(&mut call, "name"))?;
+        let id = calls.made(take_string(&mut call, "id")?, &name);
+        let arguments =
+            take_value(&mut call, "args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
+        Content::ToolCall(ToolCall { id, name, arguments, signature })
+    } else if let Some(response) = take_object(&mut part, "functionResponse")? {
+        unsigned = signature;
+        at_path(|| "functionResponse".to_owned(), decode_result(camel_case_keys(response), calls))?
+    } else if let Some(media) = decode_media(&mut part)? {
+        unsigned = signature;
+        Content::Media(media)
+    } else {
+        if let Some(signature) = signature {
+            part.insert("thoughtSignature".to_owned(), signature.into());
+        }
+        parts.push(Part::new(Content::Other(part.into())));
+        return Ok(());
+    };
+    parts.push(Part { content, cache: None, extra: part });
+    parts.extend(
+        unsigned.map(|mark| Part::new(Content::Thinking { text: String::new(), signature: Some(mark) })),
+    );
+    Ok(())
+}
+
+fn decode_result(mut response: Object, calls: &mut Calls) -> Result<Content, TranslationError> {
+    let name = require_string(&mut response, "name")?;
+    let id = calls.answered(take_string(&mut response, "id")?, &name);
+    let value = take_value(&mut response, "response").unwrap_or_else(|| Value::Object(Map::new()));
+    let is_error = value.as_object().is_some_and(|value| value.len() == 1 && value.contains_key("error"));
+    let mut parts = vec![Part::new(Content::Json(value))];
+    for part in take_array(&mut response, "parts")?.unwrap_or_default() {
+        let mut part = camel_case_keys(into_object(part, "parts")?);
+        parts.extend(decode_media(&mut part)?.map(|media| Part::new(Content::Media(media))));
+    }
+    Ok(Content::ToolResult(ToolResult {
+        id,
+        name: Some(name),
+        parts,
+        is_string: false,
+        is_error: is_error.then_some(true),
+    }))
+}
+
+fn decode_media(part: &mut Object) -> Result<Option<Media>, TranslationError> {
+    if let Some(data) = take_object(part, "inlineData")? {
+        let mut data = camel_case_keys(data);
+        let mime = require_string(&mut data, "mimeType")?;
+        let name = take_string(&mut data, "displayName")?;
+        let kind = media_kind(&mime);
+        let source = MediaSource::Base64 { mime, data: require_string(&mut data, "data")? };
+        return Ok(Some(Media { kind, source, name, detail: None }));
+    }
+    // What was uploaded to Google, or lies in its buckets, can be read by nobody else: it stays a part of Google's.
+    let url = part.get("fileData").and_then(|file| file.get("fileUri").or(file.get("file_uri"))?.as_str());
+    if url.is_some_and(|url| url.starts_with("gs://") || url.contains("generativelanguage.googleapis.com")) {
+        return Ok(None);
+    }
+    if let Some(file) = take_object(part, "fileData")? {
+        let mut file = camel_case_keys(file);
+        let mime = take_string(&mut file, "mimeType")?;
+        let name = take_string(&mut file, "displayName")?;
+        let url = require_string(&mut file, "fileUri")?;
+        let kind = mime.as_deref().map_or(MediaKind::Document, media_kind);
+        return Ok(Some(Media { kind, source: MediaSource::Url { url, mime }, name, detail: None }));
+    }
+    Ok(None)
+}
+
+fn decode_tool(tool: Object, tools: &mut Vec<Tool>) -> Result<(), TranslationError> {
+    let mut tool = camel_case_keys(tool);
+    for function in take_array(&mut tool, "functionDeclarations")?.unwrap_or_default() {
+        let mut function = camel_case_keys(into_object(function, "functionDeclarations")?);
+        let name = require_string(&mut function, "name")?;
+        let description = take_string(&mut function, "description")?;
+        let parameters = take_value(&mut function, "parametersJsonSchema")
+            .or(function.get("parameters").cloned().map(to_json_schema));
+        let function =
+            FunctionTool { name, description, parameters, strict: None, cache: None, extra: function };
+        tools.push(Tool::Function(function));
+    }
+    if !tool.is_empty() {
+        tools.push(Tool::Other(tool.into()));
+    }
+    Ok(())
+}
+
+fn decode_calling(mut calling: Object) -> Result<Option<ToolChoice>, TranslationError> {
+    let names = take_array(&mut calling, "allowedFunctionNames")?.unwrap_or_default();
+    let mut names = into_strings(names, "toolConfig.functionCallingConfig.allowedFunctionNames")?;
+    let mode = take_string(&mut calling, "mode")?.unwrap_or_default().to_ascii_uppercase();
+    Ok(match (&*mode, names.len()) {
+        ("NONE", _) => Some(ToolChoice::None),
+        ("ANY", 0) => Some(ToolChoice::Required),
+        ("ANY", 1) => names.pop().map(ToolChoice::Tool),
+        ("ANY", _) => Some(ToolChoice::Allowed { names, required: true }),
+        ("" | "MODE_UNSPECIFIED", 0) => None,
+        (_, 0) => Some(ToolChoice::Auto),
+        (_, _) => Some(ToolChoice::Allowed { names, required: false }),
+    })
+}
+
+/// Names of members in camel case. Only for objects whose members Google names, not for those that callers name.
+fn camel_case_keys(object: Object) -> Object {
+    if !object.keys().any(|key| key[1.min(key.len())..].contains('_')) {
+        return object;
+    }
+    object.into_iter().map(|(key, value)| (to_camel_case(&key), value)).collect()
+}
+
+fn to_camel_case(word: &str) -> String {
+    let mut out = String::with_capacity(word.len());
+    let mut up = false;
+    for (at, letter) in word.chars().enumerate() {
+        if letter == '_' && at > 0 {
+            up = true;
+        } else if std::mem::take(&mut up) {
+            out.extend(letter.to_uppercase());
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+/// Google's own schemas as JSON schemas: its names of types are written in capitals, and `nullable` stands for a type.
+fn to_json_schema(schema: Value) -> Value {
+    match schema {
+        Value::Object(schema) => {
+            let mut plain = Object::new();
+            let mut nullable = false;
+            for (key, value) in camel_case_keys(schema) {
+                match (&*key, value) {
+                    ("type", Value::String(kind)) => {
+                        plain.insert(key, kind.to_ascii_lowercase().into());
+                    }
+                    ("nullable", value) => nullable = value == Value::Bool(true),
+                    ("propertyOrdering", _) => {}
+                    ("properties", Value::Object(properties)) => {
+                        let properties: Object = properties
+                            .into_iter()
+                            .map(|(name, schema)| (name, to_json_schema(schema)))
+                            .collect();
+                        plain.insert(key, properties.into());
+                    }
+                    (
+                        "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
+                        | "maxProperties",
+                        Value::String(count),
+                    ) => {
+                        // Google's JSON writes its longest whole numbers as texts.
+                        let count = count.parse::<u64>().map_or_else(|_| Value::from(&*count), Value::from);
+                        plain.insert(key, count);
+                    }
+                    ("items" | "anyOf" | "additionalProperties", value) => {
+                        plain.insert(key, to_json_schema(value));
+                    }
+                    (_, value) => {
+                        plain.insert(key, value);
+                    }
+                }
+            }
+            if nullable && let Some(kind) = plain.get_mut("type") {
+                *kind = serde_json::json!([kind.take(), "null"]);
+            }
+            plain.into()
+        }
+        Value::Array(schemas) => schemas.into_iter().map(to_json_schema).collect(),
+        other => other,
+    }
+}

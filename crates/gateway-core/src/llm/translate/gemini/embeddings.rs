@@ -1,0 +1,44 @@
+//! Embeddings.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{
+    super::{
+        Shape,
+        chat::{EmbeddingsRequest, EmbeddingsResponse, Losses, RequestField},
+        usage,
+    },
+    driver::path_segment,
+};
+
+pub(super) fn encode_embeddings_request(embed: EmbeddingsRequest, losses: &mut Losses) -> (String, Value) {
+    if embed.user.is_some() {
+        losses.drop(RequestField::User);
+    }
+    let path = format!("/v1beta/models/{}:batchEmbedContents", path_segment(&embed.model));
+    let model = format!("models/{}", embed.model);
+    let one = |text: String| {
+        let mut request = json!({"model": model, "content": {"parts": [{"text": text}]}});
+        if let Some(dimensions) = embed.dimensions {
+            request["outputDimensionality"] = dimensions.into();
+        }
+        request
+    };
+    (path, json!({"requests": embed.inputs.into_iter().map(one).collect::<Vec<Value>>()}))
+}
+
+pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
+    let vector = |row: &Value| -> Option<Vec<f64>> {
+        row.get("values")?.as_array()?.iter().map(Value::as_f64).collect()
+    };
+    let vectors = match (body.get("embeddings"), body.get("embedding")) {
+        (Some(rows), _) => rows.as_array()?.iter().map(vector).collect::<Option<Vec<_>>>()?,
+        (None, Some(row)) => vec![vector(row)?],
+        (None, None) => return None,
+    };
+    let report = body.get("usageMetadata").and_then(Value::as_object);
+    Some(EmbeddingsResponse {
+        vectors,
+        usage: report.and_then(|report| usage::of_report(Shape::Gemini, report)),
+    })
+}

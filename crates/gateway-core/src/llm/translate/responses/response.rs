@@ -1,0 +1,120 @@
+//! A whole response, read from a provider or written for a caller.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        super::{
+            Shape,
+            chat::{ChatResponse, Choice, Content, Part, StopReason},
+            usage::{self, Usage},
+        },
+        json::{str_field, take_array, take_object},
+        openai_chat::{decode_logprob_list, encode_logprob_list},
+    },
+    decode_stop_reason, encode_status,
+    items::{decode_call, decode_content, decode_reasoning, encode_item, item_id, item_spans},
+};
+
+type Object = Map<String, Value>;
+
+pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
+    let items = take_array(&mut body, "output").ok()??;
+    let mut choice = Choice { stop: Some(decode_stop_reason(&body)), ..Choice::default() };
+    for item in items {
+        let Value::Object(item) = item else { return None };
+        decode_output(item, &mut choice)?;
+    }
+    let report = take_object(&mut body, "usage").ok().flatten();
+    Some(ChatResponse {
+        id: str_field(&body, "id").to_owned(),
+        model: str_field(&body, "model").to_owned(),
+        created: body.get("created_at").and_then(unix_seconds),
+        choices: vec![choice],
+        usage: report.and_then(|report| usage::of_report(Shape::OpenAi, &report)),
+    })
+}
+
+/// Some servers write the time as a fraction.
+pub(super) fn unix_seconds(value: &Value) -> Option<i64> {
+    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and no clock gets there")]
+    value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
+}
+
+fn decode_output(mut item: Object, choice: &mut Choice) -> Option<()> {
+    match str_field(&item, "type") {
+        "message" => {
+            let content = item.shift_remove("content");
+            for part in content.as_ref().and_then(Value::as_array).into_iter().flatten() {
+                choice.logprobs.extend(part.get("logprobs").map(decode_logprob_list).unwrap_or_default());
+            }
+            let (parts, _) = decode_content(content, "content").ok()?;
+            choice.parts.extend(parts.into_iter().map(|part| Part::new(part.content)));
+        }
+        "function_call" => choice.parts.push(Part::new(decode_call(item).ok()?.content)),
+        "reasoning" => choice.parts.extend(decode_reasoning(item).ok()?.map(|part| Part::new(part.content))),
+        _ => choice.parts.push(Part::new(Content::Other(item.into()))),
+    }
+    Some(())
+}
+
+pub(super) fn encode_response(response: ChatResponse) -> Value {
+    let ChatResponse { id, model, created, choices, usage } = response;
+    // One answer is all that a caller of this format can ask for.
+    let choice = choices.into_iter().next().unwrap_or_default();
+    let mut logprobs = encode_logprob_list(&choice.logprobs);
+    let mut output = Vec::new();
+    for (at, span) in item_spans(&choice.parts).into_iter().enumerate() {
+        let parts = &choice.parts[span];
+        let id = parts.first().map(|part| item_id(&id, at, part)).unwrap_or_default();
+        let said = parts.iter().any(|part| matches!(part.content, Content::Text(_)));
+        // They tell of the text, of which the first message holds the beginning.
+        let given = if said { std::mem::replace(&mut logprobs, json!([])) } else { json!([]) };
+        output.push(encode_item(&id, parts, &given));
+    }
+    let refusal = choice.parts.iter().any(|part| matches!(part.content, Content::Refusal(_)));
+    let (status, reason) = encode_status(&choice.stop.unwrap_or(StopReason::EndTurn), refusal);
+    response_object(&id, &model, created, status, reason, &output.into(), usage.as_ref())
+}
+
+/// The response object, with every field that the SDKs insist on.
+pub(super) fn response_object(
+    id: &str,
+    model: &str,
+    created: Option<i64>,
+    status: &str,
+    incomplete: Option<&str>,
+    output: &Value,
+    usage: Option<&Usage>,
+) -> Value {
+    let error =
+        (status == "failed").then(|| json!({"code": "server_error", "message": "the provider failed"}));
+    json!({
+        "id": id, "object": "response", "created_at": created.unwrap_or(0), "status": status,
+        "error": error,
+        "incomplete_details": incomplete.map(|reason| json!({"reason": reason})),
+        "instructions": null, "metadata": {}, "model": model, "output": output,
+        "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null,
+        "usage": usage.map(encode_usage),
+    })
+}
+
+pub(super) fn encode_usage(usage: &Usage) -> Value {
+    let mut input = json!({"cached_tokens": usage.cache_read});
+    let written = usage.cache_write.saturating_add(usage.cache_write_1h);
+    if written > 0 {
+        input["cache_write_tokens"] = written.into();
+    }
+    if usage.audio_input > 0 {
+        input["audio_tokens"] = usage.audio_input.into();
+    }
+    let mut output = json!({"reasoning_tokens": usage.reasoning});
+    if usage.audio_output > 0 {
+        output["audio_tokens"] = usage.audio_output.into();
+    }
+    json!({
+        "input_tokens": usage.prompt_tokens(), "input_tokens_details": input,
+        "output_tokens": usage.completion_tokens(), "output_tokens_details": output,
+        "total_tokens": usage.total(),
+    })
+}
