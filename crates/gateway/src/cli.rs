@@ -112,7 +112,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
     let begun = Instant::now();
     match cli.command {
         Command::Version => say(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
-        Command::Openapi => say(api::docs::openapi_yaml().trim_end()),
+        Command::Openapi => say(api::openapi::yaml().trim_end()),
         Command::Config => {
             let values = config::gather(cli.config.as_deref())?;
             Config::check(&values)?;

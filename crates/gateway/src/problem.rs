@@ -1,5 +1,5 @@
-//! Errors as callers see them, and the one place that turns them into HTTP. There are two families of bodies, told
-//! apart by the path; a proxied request gets both at once, because SDKs of both kinds read it.
+//! Errors of the HTTP API, and the one place that maps them to HTTP responses. The path of a request decides the format
+//! of the error body; proxied requests get the fields of both formats, because SDKs read either.
 
 use std::borrow::Cow;
 
@@ -12,27 +12,29 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
+/// The JSON fields of an error body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum ErrorFormat {
     /// `{"code", "message"}`
-    Plain,
+    Code,
     /// `{"error", "error_code"}`: skills, eval results and exports.
-    Coded,
-    /// All four.
-    Proxy,
+    ErrorCode,
+    /// The fields of both, for proxied requests.
+    Both,
 }
 
-/// An error on its way to the caller.
+/// An error that is returned to the caller.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub status: StatusCode,
     pub code: &'static str,
     pub message: Cow<'static, str>,
+    /// Further fields of the error body.
     pub extra: Map<String, Value>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-pub type Outcome<T> = Result<T, Problem>;
+pub type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
@@ -58,14 +60,14 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
-    /// The same words whether the thing is absent or another organization's.
+    /// The message is the same for a missing resource and for one of another organization.
     pub fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is no such resource in this organization")
     }
 
-    /// The path is ours, but not with this method.
+    /// The path exists, but not with this method.
     pub fn method_not_allowed(allowed: Option<HeaderValue>) -> Self {
-        let message = "this path does not take that method; see the Allow header";
+        let message = "method not allowed for this path; the Allow header lists the allowed methods";
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
         problem.headers.extend(allowed.map(|allowed| (ALLOW, allowed)));
         problem
@@ -75,14 +77,32 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "conflict", message)
     }
 
-    /// Well-formed, but it makes no sense: the syntax of a template, a row of a table.
-    pub fn meaningless(message: impl Into<Cow<'static, str>>) -> Self {
+    /// Returns a function that maps a violated unique constraint to 409 with this message, for `map_err`.
+    pub fn on_duplicate(message: &'static str) -> impl Fn(StoreError) -> Self {
+        move |error| match error {
+            StoreError::Duplicate => Self::conflict(message),
+            error => error.into(),
+        }
+    }
+
+    /// Well-formed input with invalid content, such as a template with a syntax error or a bad row of an import.
+    pub fn unprocessable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", message)
     }
 
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the request body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+    }
+
+    pub fn request_timeout() -> Self {
+        let message = "timed out while reading the request body";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
+    }
+
+    /// The connection failed before the whole request body was received.
+    pub fn incomplete_body() -> Self {
+        Self::bad_request("the request body is incomplete: the connection failed while reading it")
     }
 
     pub fn rate_limited(verdict: Verdict, now: Timestamp, message: impl Into<Cow<'static, str>>) -> Self {
@@ -96,25 +116,28 @@ impl Problem {
         let mut problem = Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "unavailable",
-            "the service cannot reach its database at the moment; try again shortly",
+            "the database is temporarily unavailable; try again shortly",
         );
         problem.headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
         problem
     }
 
-    /// Something failed inside. The caller learns only that; the log, found by the request id, has the rest.
+    /// Logs the error. The response does not contain it; the request id connects the two.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something went wrong on our side")
+        let message = "internal server error; quote the x-request-id header when you report it";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
-    /// The response with its body, in the words of the family.
-    pub fn render(self, family: Family) -> Response {
+    /// The response with its body in the given format.
+    pub fn render(self, format: ErrorFormat) -> Response {
         let Self { status, code, message, extra, headers } = self;
-        let mut body = match family {
-            Family::Plain => json!({"code": code, "message": message}),
-            Family::Coded => json!({"error": message, "error_code": code}),
-            Family::Proxy => json!({"error": message, "error_code": code, "code": code, "message": message}),
+        let mut body = match format {
+            ErrorFormat::Code => json!({"code": code, "message": message}),
+            ErrorFormat::ErrorCode => json!({"error": message, "error_code": code}),
+            ErrorFormat::Both => {
+                json!({"error": message, "error_code": code, "code": code, "message": message})
+            }
         };
         if let Some(body) = body.as_object_mut() {
             body.extend(extra);
@@ -129,7 +152,7 @@ impl Problem {
     }
 }
 
-/// The headers that tell a caller where it stands in its window.
+/// The headers that report the caller's remaining requests in the current window.
 pub fn rate_headers(verdict: &Verdict) -> [(HeaderName, HeaderValue); 3] {
     [
         (HeaderName::from_static("x-ratelimit-limit"), verdict.limit.into()),
@@ -138,7 +161,7 @@ pub fn rate_headers(verdict: &Verdict) -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-/// Handlers return problems; they travel to the outermost layer, which knows the family and writes the body.
+/// Puts the problem into the response's extensions. The outermost layer knows the error format and writes the body.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
@@ -152,11 +175,15 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(_) => {
-                tracing::warn!(%error, "the database is away");
+                tracing::warn!(%error, "the database is unavailable");
                 Self::unavailable()
             }
-            StoreError::Duplicate => Self::conflict("it already exists"),
-            StoreError::Dangling => Self::conflict("it refers to something that was just removed"),
+            StoreError::Duplicate => {
+                Self::conflict("a resource with the same unique fields already exists in this organization")
+            }
+            StoreError::Dangling => {
+                Self::conflict("a resource that the request refers to was deleted in the meantime")
+            }
             error => Self::internal(error),
         }
     }

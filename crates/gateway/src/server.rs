@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::auth::{self, Denied, Identity};
 use crate::console::{self, Console};
 use crate::patience::Patient;
-use crate::problem::{Family, Outcome, Problem, rate_headers};
+use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::clients::Clients;
 use crate::proxy::{self, Worker};
 use crate::services::StartError;
@@ -235,9 +235,9 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     let request_id = given.unwrap_or_else(|| context.app.services.ids.new_request_id());
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
-    let is_ours = context.api.claims(path) || console::claims(path);
+    let is_ours = context.api.has_route(path) || console::claims(path);
     let is_proxied = request.headers().contains_key(PROVIDER) && !is_ours;
-    let family = if is_proxied { Family::Proxy } else { api::family_of(path) };
+    let family = if is_proxied { ErrorFormat::Both } else { api::error_format_of(path) };
     // On the heap, since the future of a proxied request is large and would be moved with every one around it.
     let routed = Box::pin(route(context, peer, is_proxied, &request_id, request));
     let mut response = match caught(&request_id, routed).await {
@@ -256,8 +256,8 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
 /// A panic takes down its own request and nothing else.
 async fn caught(
     request_id: &HeaderValue,
-    work: impl Future<Output = Outcome<Response>>,
-) -> Outcome<Response> {
+    work: impl Future<Output = ApiResult<Response>>,
+) -> ApiResult<Response> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(panicked(request_id)))
 }
 
@@ -278,7 +278,7 @@ async fn route(
     is_proxied: bool,
     request_id: &HeaderValue,
     request: Request<Incoming>,
-) -> Outcome<Response> {
+) -> ApiResult<Response> {
     let Context { app, api, console, worker } = context;
     let path = request.uri().path();
     if console::claims(path) {
@@ -299,7 +299,7 @@ async fn route(
     if home {
         return Ok(redirect(console::HOME));
     }
-    let mut response = if api.claims(path) {
+    let mut response = if api.has_route(path) {
         manage(app, api, peer, identity.as_ref(), request_id, request).await?
     } else {
         unclaimed(&request).into_response()
@@ -318,7 +318,7 @@ async fn manage(
     identity: Option<&Identity>,
     request_id: &HeaderValue,
     request: Request<Incoming>,
-) -> Outcome<Response> {
+) -> ApiResult<Response> {
     let mut request = request.map(Body::new);
     let address = client_address(peer.ip(), request.headers(), &app.services.config.trusted_proxies);
     request.extensions_mut().insert(address);
@@ -338,7 +338,7 @@ async fn manage(
 }
 
 /// Puts the bodies of errors in, which handlers leave to this place.
-fn finish(mut response: Response, family: Family) -> Response {
+fn finish(mut response: Response, family: ErrorFormat) -> Response {
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,
         None if response.status() == StatusCode::METHOD_NOT_ALLOWED => {

@@ -13,23 +13,24 @@ use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
 use gateway_store::db::Dialect;
-use gateway_store::{StoreError, Tx, accounts, apps, events, members, orgs};
+use gateway_store::{Tx, accounts, apps, events, members, orgs};
 use http::request::Parts;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::auth::{OrgWithRole, issue_token};
-use super::caller::Shared;
-use super::extract::{Body, ClientIp, Created, Json};
+use super::caller::AppState;
+use super::extract::{Body, ClientIp};
 use super::keys::{self, KeyBrief};
 use super::members::hash_invite_token;
-use super::route::{Area, Input, Operation};
+use super::openapi::{Area, Operation, OperationInput};
+use super::response::{Created, Json};
 use crate::app::App;
 use crate::auth::limits::Attempt;
 use crate::auth::passwords::PasswordError;
 use crate::nodes;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("accounts", "Signing up, logging in, and setting up without a person.")
@@ -92,10 +93,10 @@ impl From<&User> for UserBrief {
 }
 
 async fn signup(
-    State(app): Shared,
-    _: Within<Signup>,
+    State(app): AppState,
+    _: AttemptLimit<Signup>,
     Body(request): Body<SignupRequest>,
-) -> Outcome<Created<SignupResponse>> {
+) -> ApiResult<Created<SignupResponse>> {
     let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
     check_password(&request.password).map_err(|why| Problem::field("password", why))?;
     let display_name = match request.display_name {
@@ -124,7 +125,7 @@ async fn signup(
     let mut tx = app.services.db.begin().await?;
     accounts::insert_user(&mut tx, &user)
         .await
-        .map_err(taken("an account with this email already exists"))?;
+        .map_err(Problem::on_duplicate("an account with this email already exists"))?;
     let (org, role, api_key) = if let Some(org) = founded {
         let raw = found_org(&app, &mut tx, &org, &user).await?;
         (org, Role::Owner, Some(raw))
@@ -157,10 +158,10 @@ struct LoginResponse {
 }
 
 async fn login(
-    State(app): Shared,
-    _: Within<Login>,
+    State(app): AppState,
+    _: AttemptLimit<Login>,
     Body(request): Body<LoginRequest>,
-) -> Outcome<Json<LoginResponse>> {
+) -> ApiResult<Json<LoginResponse>> {
     // An address that cannot be anyone's is treated like an unknown one, work and all.
     let email = normalise_email(&request.email).unwrap_or_default();
     let user = accounts::find_by_email(&app.services.db, &email).await?;
@@ -202,10 +203,10 @@ struct AppBrief {
 }
 
 async fn setup(
-    State(app): Shared,
-    _: Within<Setup>,
+    State(app): AppState,
+    _: AttemptLimit<Setup>,
     Body(request): Body<SetupRequest>,
-) -> Outcome<Created<SetupResponse>> {
+) -> ApiResult<Created<SetupResponse>> {
     check_name(&request.org_name).map_err(|why| Problem::field("org_name", why))?;
     let slug = request.org_slug.unwrap_or_else(|| invented_slug(&app, &request.org_name));
     let org = new_org(&app, slug, Some(request.org_name))?;
@@ -223,7 +224,7 @@ async fn setup(
     };
 
     let mut tx = app.services.db.begin().await?;
-    orgs::insert(&mut tx, &org).await.map_err(taken("this org_slug is taken"))?;
+    orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     apps::insert(&mut tx, &new_app).await?;
     let facts = AppFacts { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
     events::record(&mut tx, org.id, app.services.ids.new_id(), &Event::AppCreate(facts), now).await?;
@@ -240,7 +241,7 @@ async fn setup(
 }
 
 /// A new organization with checked names.
-pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> Outcome<orgs::Org> {
+pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> ApiResult<orgs::Org> {
     check_slug(&slug).map_err(|why| Problem::field("org_slug", why))?;
     let name = name.unwrap_or_else(|| slug.clone());
     check_name(&name).map_err(|why| Problem::field("org_name", why))?;
@@ -264,24 +265,16 @@ pub(super) fn invented_slug(app: &App, name: &str) -> String {
     }
 }
 
-/// Maps a taken unique value to 409 with its own words.
-pub(super) fn taken(message: &'static str) -> impl Fn(StoreError) -> Problem {
-    move |error| match error {
-        StoreError::Duplicate => Problem::conflict(message),
-        error => error.into(),
-    }
-}
-
 /// The organization, its owner and its first key.
-async fn found_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> Outcome<String> {
-    orgs::insert(tx, org).await.map_err(taken("this org_slug is taken"))?;
+async fn found_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> ApiResult<String> {
+    orgs::insert(tx, org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     members::insert(tx, org.id, user.id, Role::Owner, app.services.clock.now()).await?;
     let fresh = keys::fresh(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
     keys::add(app, tx, &fresh, &user.id.to_string()).await?;
     Ok(fresh.raw)
 }
 
-async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> Outcome<(orgs::Org, Role)> {
+async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> ApiResult<(orgs::Org, Role)> {
     let unknown =
         || Problem::field("invite_token", "is unknown, used up or expired; ask for a new invitation");
     let invite = members::take_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
@@ -297,7 +290,7 @@ async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> Outcome<(
 }
 
 /// Which door is knocked at, as a type.
-trait Door: Send + Sync {
+trait LimitedEndpoint: Send + Sync {
     const ATTEMPT: Attempt;
 }
 
@@ -305,22 +298,22 @@ struct Signup;
 struct Login;
 struct Setup;
 
-impl Door for Signup {
+impl LimitedEndpoint for Signup {
     const ATTEMPT: Attempt = Attempt::Signup;
 }
 
-impl Door for Login {
+impl LimitedEndpoint for Login {
     const ATTEMPT: Attempt = Attempt::Login;
 }
 
-impl Door for Setup {
+impl LimitedEndpoint for Setup {
     const ATTEMPT: Attempt = Attempt::Setup;
 }
 
 /// A stranger within the limit of attempts. Counted before the body is read, so that every knock is one.
-struct Within<D>(PhantomData<D>);
+struct AttemptLimit<D>(PhantomData<D>);
 
-impl<D: Door> FromRequestParts<Arc<App>> for Within<D> {
+impl<D: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<D> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
@@ -344,7 +337,7 @@ impl<D: Door> FromRequestParts<Arc<App>> for Within<D> {
     }
 }
 
-impl<D: Door> Input for Within<D> {
+impl<D: LimitedEndpoint> OperationInput for AttemptLimit<D> {
     fn describe(_: &mut Operation<'_>) {}
 }
 

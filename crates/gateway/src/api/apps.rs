@@ -11,12 +11,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::caller::{Admin, InOrg, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::caller::{Admin, AppState, InOrg, Viewer};
+use super::extract::{Body, PathParam, QueryParams, double_option};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const MAX_DESCRIPTION: usize = 4_000;
 
@@ -59,12 +60,12 @@ struct AppList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<AppList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<AppList>> {
     let found = apps::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(AppList { apps: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -77,10 +78,10 @@ struct NewApp {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
     Body(request): Body<NewApp>,
-) -> Outcome<Created<AppView>> {
+) -> ApiResult<Created<AppView>> {
     let new = App {
         id: app.services.ids.new_id(),
         org_id: caller.org.id,
@@ -104,17 +105,17 @@ struct AppChange {
     name: Option<String>,
     description: Option<String>,
     /// Null takes the application out of its team.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     team_id: Option<Option<TeamId>>,
     config: Option<Map<String, Value>>,
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(id): At<AppId>,
+    PathParam(id): PathParam<AppId>,
     Body(change): Body<AppChange>,
-) -> Outcome<Json<AppView>> {
+) -> ApiResult<Json<AppView>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let mut changed = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
@@ -130,7 +131,11 @@ async fn update(
     Ok(Json(changed.into()))
 }
 
-async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<AppId>) -> Outcome<Json<Deleted>> {
+async fn delete(
+    State(app): AppState,
+    caller: InOrg<Admin>,
+    PathParam(id): PathParam<AppId>,
+) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let gone = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
@@ -145,7 +150,7 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<AppId>) -> 
     Ok(Deleted::yes())
 }
 
-async fn check(tx: &mut Tx, app: &App) -> Outcome<()> {
+async fn check(tx: &mut Tx, app: &App) -> ApiResult<()> {
     check_name(&app.name).map_err(|why| Problem::field("name", why))?;
     if app.description.chars().count() > MAX_DESCRIPTION {
         return Err(Problem::field(

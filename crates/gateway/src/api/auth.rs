@@ -8,14 +8,15 @@ use gateway_store::{accounts, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Caller, Person, Shared, Viewer};
-use super::extract::{Body, Json};
-use super::route::Area;
+use super::caller::{AppState, Caller, SessionUser, Viewer};
+use super::extract::Body;
+use super::openapi::Area;
+use super::response::Json;
 use crate::app::App;
 use crate::auth::tokens::{Claims, LIFETIME};
 use crate::auth::{Identity, Who};
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("auth", "The caller's own session.")
@@ -57,7 +58,7 @@ struct RateLimit {
     requests_per_minute: u64,
 }
 
-async fn entitlements(State(app): Shared, caller: Caller<Viewer>) -> Json<EntitlementsResponse> {
+async fn entitlements(State(app): AppState, caller: Caller<Viewer>) -> Json<EntitlementsResponse> {
     let plan = caller.org.plan;
     Json(EntitlementsResponse {
         org_id: caller.org.id,
@@ -73,13 +74,13 @@ struct AuthOrgsResponse {
     orgs: Vec<OrgWithRole>,
 }
 
-async fn list_orgs(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<AuthOrgsResponse>> {
+async fn list_orgs(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Json<AuthOrgsResponse>> {
     let orgs = visible_orgs(&app, &caller).await?.into_iter().map(Into::into).collect();
     Ok(Json(AuthOrgsResponse { orgs }))
 }
 
 /// All organizations of a person; of a key, the one that it belongs to.
-pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> Outcome<Vec<(orgs::Org, Role)>> {
+pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> ApiResult<Vec<(orgs::Org, Role)>> {
     match &identity.who {
         Who::User { id, .. } => Ok(orgs::of_user(&app.services.db, *id).await?),
         Who::Key(_) | Who::Org => {
@@ -102,10 +103,10 @@ struct SwitchOrgResponse {
 }
 
 async fn switch_org(
-    State(app): Shared,
-    person: Person,
+    State(app): AppState,
+    person: SessionUser,
     Body(request): Body<SwitchOrgRequest>,
-) -> Outcome<Json<SwitchOrgResponse>> {
+) -> ApiResult<Json<SwitchOrgResponse>> {
     let orgs = orgs::of_user(&app.services.db, person.id).await?;
     let found = orgs.into_iter().find(|(org, _)| org.id == request.org_id);
     let org: OrgWithRole =
@@ -119,7 +120,7 @@ struct LogoutResponse {
     revoked: bool,
 }
 
-async fn logout(State(app): Shared, person: Person) -> Outcome<Json<LogoutResponse>> {
+async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
     let mut tx = app.services.db.begin().await?;
     accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
     let told = nodes::tell(&mut tx, Change::Token(person.token)).await?;
@@ -129,7 +130,7 @@ async fn logout(State(app): Shared, person: Person) -> Outcome<Json<LogoutRespon
 }
 
 /// A signed token for a member, and the time at which it ends.
-pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> Outcome<(String, Timestamp)> {
+pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> ApiResult<(String, Timestamp)> {
     let now = app.services.clock.now();
     let claims = Claims {
         sub: user,

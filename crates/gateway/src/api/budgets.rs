@@ -11,14 +11,15 @@ use gateway_store::{Tx, apps, budgets as store, keys, orgs, teams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Admin, InOrg, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::caller::{Admin, AppState, InOrg, Viewer};
+use super::extract::{Body, PathParam, QueryParams, double_option};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// More of them would be work for every request.
 const MOST_BUDGETS: i64 = 100;
@@ -88,10 +89,10 @@ struct BudgetList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<BudgetList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<BudgetList>> {
     let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let known = budgets::load(&app, caller.org.id).await?;
     let now = app.services.clock.now();
@@ -99,15 +100,19 @@ async fn list(
         known.as_ref().and_then(|known| known.spent(budget.id, now)).map_or(0, |line| line.1)
     };
     let budgets = found.rows.iter().map(|budget| view(budget, spent(budget), now)).collect();
-    Ok(Json(BudgetList { budgets, next_cursor: page::encode(found.next.as_deref()) }))
+    Ok(Json(BudgetList { budgets, next_cursor: page::encode_cursor(found.next.as_deref()) }))
 }
 
-async fn read(State(app): Shared, caller: InOrg<Viewer>, At(id): At<BudgetId>) -> Outcome<Json<BudgetView>> {
+async fn read(
+    State(app): AppState,
+    caller: InOrg<Viewer>,
+    PathParam(id): PathParam<BudgetId>,
+) -> ApiResult<Json<BudgetView>> {
     let known = budgets::load(&app, caller.org.id).await?;
     shown(&app, known.as_deref(), id).map(Json)
 }
 
-fn shown(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> Outcome<BudgetView> {
+fn shown(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> ApiResult<BudgetView> {
     let now = app.services.clock.now();
     let (budget, spent) = known.and_then(|known| known.spent(id, now)).ok_or_else(Problem::not_found)?;
     Ok(view(&budget, spent, now))
@@ -129,10 +134,10 @@ struct NewBudget {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
     Body(request): Body<NewBudget>,
-) -> Outcome<Created<BudgetView>> {
+) -> ApiResult<Created<BudgetView>> {
     let org = caller.org.id;
     let soft_limit = limit("soft_limit_usd", request.soft_limit_usd)?;
     let hard_limit = limit("hard_limit_usd", request.hard_limit_usd)?;
@@ -167,20 +172,20 @@ struct BudgetChange {
     scope: Option<ScopeName>,
     scope_id: Option<String>,
     period: Option<Period>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 0, max = 1_000_000))]
     soft_limit_usd: Option<Option<f64>>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 0, max = 1_000_000))]
     hard_limit_usd: Option<Option<f64>>,
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(id): At<BudgetId>,
+    PathParam(id): PathParam<BudgetId>,
     Body(change): Body<BudgetChange>,
-) -> Outcome<Json<BudgetView>> {
+) -> ApiResult<Json<BudgetView>> {
     let org = caller.org.id;
     let soft = change.soft_limit_usd.map(|usd| limit("soft_limit_usd", usd)).transpose()?;
     let hard = change.hard_limit_usd.map(|usd| limit("hard_limit_usd", usd)).transpose()?;
@@ -210,7 +215,11 @@ async fn update(
     shown(&app, known.as_deref(), id).map(Json)
 }
 
-async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<BudgetId>) -> Outcome<Json<Deleted>> {
+async fn delete(
+    State(app): AppState,
+    caller: InOrg<Admin>,
+    PathParam(id): PathParam<BudgetId>,
+) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     if !store::delete(&mut tx, org, id).await? {
@@ -222,11 +231,11 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<BudgetId>) 
     Ok(Deleted::yes())
 }
 
-fn limit(name: &str, usd: Option<f64>) -> Outcome<Option<i64>> {
+fn limit(name: &str, usd: Option<f64>) -> ApiResult<Option<i64>> {
     usd.map(|usd| limit_units(usd).map_err(|why| Problem::field(name, why))).transpose()
 }
 
-fn check_limits(soft: Option<i64>, hard: Option<i64>) -> Outcome<()> {
+fn check_limits(soft: Option<i64>, hard: Option<i64>) -> ApiResult<()> {
     match (soft, hard) {
         (None, None) => Err(Problem::field("hard_limit_usd", "a budget needs a soft or a hard limit")),
         (Some(0), _) => Err(Problem::field("soft_limit_usd", "must be above 0")),
@@ -243,7 +252,7 @@ async fn find_scope(
     org: OrgId,
     name: ScopeName,
     id: Option<&str>,
-) -> Outcome<(Scope, Vec<KeyId>)> {
+) -> ApiResult<(Scope, Vec<KeyId>)> {
     let wrong = |why: &str| Problem::field("scope_id", why);
     let missing = || wrong("there is no such resource in this organization");
     let id = match (name, id) {
@@ -270,7 +279,7 @@ async fn find_scope(
     }
 }
 
-fn parse<T: FromStr>(id: &str) -> Outcome<T>
+fn parse<T: FromStr>(id: &str) -> ApiResult<T>
 where
     T::Err: std::fmt::Display,
 {

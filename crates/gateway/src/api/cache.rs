@@ -6,12 +6,13 @@ use gateway_store::shared::cache::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::caller::{Admin, Caller, Shared, Viewer};
-use super::extract::{Json, Params};
-use super::route::Area;
+use super::caller::{Admin, AppState, Caller, Viewer};
+use super::extract::QueryParams;
+use super::openapi::Area;
+use super::response::Json;
 use crate::cache::{NamespaceStats, Stats};
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("cache", "The organization's cache of answers.")
@@ -46,10 +47,10 @@ struct Purged {
 }
 
 async fn purge(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin>,
-    Params(params): Params<PurgeParams>,
-) -> Outcome<Json<Purged>> {
+    QueryParams(params): QueryParams<PurgeParams>,
+) -> ApiResult<Json<Purged>> {
     let scope = match (params.namespace, params.key) {
         (Some(_), Some(_)) => {
             return Err(Problem::field("key", "cannot be combined with namespace: it names one entry"));
@@ -104,7 +105,7 @@ struct NamespaceView {
     misses: u64,
 }
 
-async fn stats(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<StatsView>> {
+async fn stats(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Json<StatsView>> {
     let Stats { entries, bytes, hits, misses, semantic_hits, shared_hits, coalesced, evictions, namespaces } =
         app.proxy.cache.stats(caller.org.id);
     let limit_bytes = app.proxy.cache.limit();

@@ -1,8 +1,9 @@
-//! The permission that a handler needs, as one of its arguments: a handler without one cannot reach tenant data,
-//! because it has no organization to start from. Entitlement is checked before role, both before the body is read.
+//! The permission that a handler requires, as one of its arguments. A handler without such an argument has no
+//! organization and cannot reach tenant data. The entitlement is checked before the role, both before the body is read.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, State};
 use gateway_core::access::{Entitlement, Role};
@@ -13,22 +14,24 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use serde_json::json;
-use std::sync::Arc;
 
 use super::extract::path_param;
-use super::route::{Input, Operation};
+use super::openapi::{Operation, OperationInput};
 use crate::app::App;
 use crate::auth::{Identity, KEY_HEADER, Who};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
-/// The least role, as a type.
-pub trait Needs: Send + Sync {
+/// The application, as handlers take it.
+pub type AppState = State<Arc<App>>;
+
+/// A minimum role as a type.
+pub trait RequiredRole: Send + Sync {
     const ROLE: Role;
 }
 
-/// The feature of a plan, as a type.
-pub trait Feature: Send + Sync {
-    const FEATURE: Option<Entitlement>;
+/// An entitlement of a plan as a type.
+pub trait RequiredEntitlement: Send + Sync {
+    const ENTITLEMENT: Option<Entitlement>;
 }
 
 macro_rules! markers {
@@ -39,16 +42,21 @@ macro_rules! markers {
         }
     )+};
 }
-markers!(Needs, ROLE: Role; Viewer = Role::Viewer, Member = Role::Member, Admin = Role::Admin, Owner = Role::Owner);
-markers!(Feature, FEATURE: Option<Entitlement>;
-    EveryPlan = None,
+markers!(RequiredRole, ROLE: Role;
+    Viewer = Role::Viewer,
+    Member = Role::Member,
+    Admin = Role::Admin,
+    Owner = Role::Owner,
+);
+markers!(RequiredEntitlement, ENTITLEMENT: Option<Entitlement>;
+    AnyPlan = None,
     SkillMarketplace = Some(Entitlement::SkillMarketplace),
     Integrations = Some(Entitlement::Integrations),
     Webhooks = Some(Entitlement::Webhooks),
 );
 
 /// A caller with at least role `R`, in an organization whose plan includes `E`.
-pub struct Caller<R, E = EveryPlan> {
+pub struct Caller<R, E = AnyPlan> {
     identity: Identity,
     marker: PhantomData<(R, E)>,
 }
@@ -61,28 +69,28 @@ impl<R, E> Deref for Caller<R, E> {
     }
 }
 
-impl<R: Needs, E: Feature, S: Send + Sync> FromRequestParts<S> for Caller<R, E> {
+impl<R: RequiredRole, E: RequiredEntitlement, S: Send + Sync> FromRequestParts<S> for Caller<R, E> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let identity = identity(parts)?;
-        if let Some(feature) = E::FEATURE
-            && !identity.org.plan.includes(feature)
+        if let Some(entitlement) = E::ENTITLEMENT
+            && !identity.org.plan.includes(entitlement)
         {
             return Err(Problem::forbidden(format!(
-                "the plan '{}' does not include {feature}; it comes with the enterprise plan",
+                "the plan '{}' does not include {entitlement}; upgrade to the enterprise plan",
                 identity.org.plan
             )));
         }
-        at_least(R::ROLE, &identity)?;
+        require_role(R::ROLE, &identity)?;
         Ok(Self { identity, marker: PhantomData })
     }
 }
 
-impl<R: Needs, E: Feature> Input for Caller<R, E> {
+impl<R: RequiredRole, E: RequiredEntitlement> OperationInput for Caller<R, E> {
     fn describe(operation: &mut Operation<'_>) {
         operation.role = Some(R::ROLE);
-        operation.entitlement = E::FEATURE;
+        operation.entitlement = E::ENTITLEMENT;
     }
 }
 
@@ -100,21 +108,21 @@ impl<R> Deref for InOrg<R> {
     }
 }
 
-impl<R: Needs> FromRequestParts<Arc<App>> for InOrg<R> {
+impl<R: RequiredRole> FromRequestParts<Arc<App>> for InOrg<R> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let identity = identity(parts)?;
         let org: OrgId = path_param(parts, app).await?;
         if org != identity.org.id {
-            return Err(elsewhere(app, &identity, org).await?);
+            return Err(other_org_problem(app, &identity, org).await?);
         }
-        at_least(R::ROLE, &identity)?;
+        require_role(R::ROLE, &identity)?;
         Ok(Self { identity, marker: PhantomData })
     }
 }
 
-impl<R: Needs> Input for InOrg<R> {
+impl<R: RequiredRole> OperationInput for InOrg<R> {
     fn describe(operation: &mut Operation<'_>) {
         operation.role = Some(R::ROLE);
         operation.parameters.push(json!({
@@ -123,15 +131,15 @@ impl<R: Needs> Input for InOrg<R> {
     }
 }
 
-/// A person with a session token; keys are refused.
-pub struct Person {
+/// A user with a session token. API keys are rejected.
+pub struct SessionUser {
     pub id: UserId,
     pub token: TokenId,
     pub expires_at: Timestamp,
     pub identity: Identity,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Person {
+impl<S: Send + Sync> FromRequestParts<S> for SessionUser {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
@@ -139,48 +147,48 @@ impl<S: Send + Sync> FromRequestParts<S> for Person {
         match identity.who {
             Who::User { id, token, expires_at } => Ok(Self { id, token, expires_at, identity }),
             Who::Key(_) | Who::Org => {
-                Err(Problem::forbidden("this needs a session token; an API key does not act for a person"))
+                Err(Problem::forbidden("this operation requires a session token, not an API key"))
             }
         }
     }
 }
 
-impl Input for Person {
+impl OperationInput for SessionUser {
     fn describe(operation: &mut Operation<'_>) {
-        operation.notes.push("Needs a session token, not an API key.");
+        operation.notes.push("Requires a session token; API keys are rejected.");
     }
 }
 
-/// The caller's credential itself, for answers that outlive the request: it is looked at again while they run.
-pub struct Credentials(pub HeaderMap);
+/// The headers with the caller's credential. Long-lived responses use them to authenticate again while they run.
+pub struct CredentialHeaders(pub HeaderMap);
 
-impl<S: Send + Sync> FromRequestParts<S> for Credentials {
+impl<S: Send + Sync> FromRequestParts<S> for CredentialHeaders {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let names = [HeaderName::from_static(KEY_HEADER), AUTHORIZATION];
-        let found =
+        let headers =
             names.into_iter().filter_map(|name| parts.headers.get(&name).cloned().map(|value| (name, value)));
-        Ok(Self(found.collect()))
+        Ok(Self(headers.collect()))
     }
 }
 
-impl Input for Credentials {
+impl OperationInput for CredentialHeaders {
     fn describe(_: &mut Operation<'_>) {}
 }
 
-/// A caller who may touch keys at all: a member or better, and no key of limited scope.
+/// A caller that may manage keys: at least a member, and not a key with restricted scopes.
 pub struct KeyManager {
     pub identity: Identity,
 }
 
 impl KeyManager {
-    /// A member manages the keys that they made, an admin all.
-    pub fn may_manage(&self, created_by: Option<&str>) -> Outcome<()> {
+    /// Members manage the keys that they created, admins all keys.
+    pub fn may_manage(&self, created_by: Option<&str>) -> ApiResult<()> {
         if self.identity.role >= Role::Admin || created_by == Some(self.identity.actor().as_str()) {
             Ok(())
         } else {
-            Err(Problem::forbidden("a member manages only the keys that they created; ask an admin"))
+            Err(Problem::forbidden("members can manage only the keys that they created; ask an admin"))
         }
     }
 }
@@ -190,48 +198,48 @@ impl<S: Send + Sync> FromRequestParts<S> for KeyManager {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let identity = identity(parts)?;
-        at_least(Role::Member, &identity)?;
+        require_role(Role::Member, &identity)?;
         if let Who::Key(key) = &identity.who
             && !key.scopes.is_all()
         {
-            return Err(Problem::forbidden("a key of limited scope cannot manage keys"));
+            return Err(Problem::forbidden("a key with restricted scopes cannot manage keys"));
         }
         Ok(Self { identity })
     }
 }
 
-impl Input for KeyManager {
+impl OperationInput for KeyManager {
     fn describe(operation: &mut Operation<'_>) {
         operation.role = Some(Role::Member);
         operation.notes.push(
-            "A member manages the keys that they created, an admin all; an API key only with scope `*`.",
+            "Members manage the keys that they created, admins all keys. An API key needs the scope `*`.",
         );
     }
 }
 
-fn identity(parts: &Parts) -> Outcome<Identity> {
+fn identity(parts: &Parts) -> ApiResult<Identity> {
     let identity = parts.extensions.get::<Identity>().cloned();
-    identity.ok_or_else(|| Problem::unauthorized("send X-Gateway-Key or a Bearer token"))
+    identity.ok_or_else(|| Problem::unauthorized("send an X-Gateway-Key header or a Bearer token"))
 }
 
-pub(super) fn at_least(role: Role, identity: &Identity) -> Outcome<()> {
+pub(super) fn require_role(role: Role, identity: &Identity) -> ApiResult<()> {
     if identity.role >= role {
         Ok(())
     } else {
-        Err(Problem::forbidden(format!("this needs the role {role}, and you are {}", identity.role)))
+        Err(Problem::forbidden(format!(
+            "this operation requires the role {role}; yours is {}",
+            identity.role
+        )))
     }
 }
 
-/// Another organization than the token's: told apart only for its own members.
-async fn elsewhere(app: &App, identity: &Identity, org: OrgId) -> Outcome<Problem> {
+/// The error for a path that names another organization than the token. Only a member of it learns that it exists.
+async fn other_org_problem(app: &App, identity: &Identity, org: OrgId) -> ApiResult<Problem> {
     let Who::User { id, .. } = identity.who else { return Ok(Problem::not_found()) };
     Ok(match accounts::role_of(&app.services.db, org, id).await? {
-        Some(_) => {
-            Problem::forbidden("the token is scoped to another organization; use POST /auth/switch-org first")
-        }
+        Some(_) => Problem::forbidden(
+            "the token is for another organization; get a token for this one with POST /auth/switch-org",
+        ),
         None => Problem::not_found(),
     })
 }
-
-/// The app itself, as handlers take it.
-pub type Shared = State<Arc<App>>;

@@ -19,15 +19,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::caller::{Caller, Integrations, Member, Shared, Viewer};
-use super::extract::{Body, Created, Json, Params};
+use super::caller::{AppState, Caller, Integrations, Member, Viewer};
+use super::extract::{Body, PagedQuery};
+use super::openapi::{Area, Operation, OperationOutput};
 use super::page;
-use super::route::{Area, Operation, Output};
+use super::response::{Created, Json};
 use super::skills::EvaluationView;
 use crate::app::App;
 use crate::jobs::export_verdicts::{self, ExportVerdicts};
 use crate::jobs::judge_skill;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const MAX_AXES: usize = 50;
 const AXIS_NAME: usize = 64;
@@ -47,7 +48,7 @@ pub fn area() -> Area {
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "EvalResultInput")]
-struct Input {
+struct EvalSubmission {
     /// `skill` or `log`.
     #[schemars(with = "String")]
     #[serde(default)]
@@ -130,7 +131,7 @@ impl IntoResponse for Submitted {
     }
 }
 
-impl Output for Submitted {
+impl OperationOutput for Submitted {
     fn describe(operation: &mut Operation<'_>) {
         let output = &mut operation.schemas.output;
         let either = [output.subschema_for::<EvaluationView>(), output.subschema_for::<LogVerdictView>()];
@@ -143,10 +144,10 @@ impl Output for Submitted {
 }
 
 async fn submit(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member, Integrations>,
-    Body(input): Body<Input>,
-) -> Outcome<Submitted> {
+    Body(input): Body<EvalSubmission>,
+) -> ApiResult<Submitted> {
     let source = input.source.as_str().unwrap_or_default().to_owned();
     check_source(&source)?;
     check_scores(&input)?;
@@ -168,8 +169,8 @@ async fn on_skill(
     org: OrgId,
     id: SkillId,
     source: String,
-    input: Input,
-) -> Outcome<EvaluationView> {
+    input: EvalSubmission,
+) -> ApiResult<EvaluationView> {
     let mut tx = app.services.db.begin().await?;
     // Held: the version that the verdict is written on is the current one when it is committed.
     let skill = skills::find_held(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
@@ -212,7 +213,13 @@ fn as_axes(given: BTreeMap<String, AxisInput>) -> Axes {
     given.into_iter().map(|(name, given)| (name, axis(given))).collect()
 }
 
-async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input) -> Outcome<LogVerdictView> {
+async fn on_log(
+    app: &App,
+    org: OrgId,
+    log_id: i64,
+    source: String,
+    input: EvalSubmission,
+) -> ApiResult<LogVerdictView> {
     let (score, passed) = settle(input.score, input.passed, LOG_THRESHOLD)?;
     if !row_is_there(app, org, log_id).await? {
         return Err(Problem::not_found());
@@ -242,7 +249,7 @@ async fn on_log(app: &App, org: OrgId, log_id: i64, source: String, input: Input
     Ok(verdict.into())
 }
 
-async fn row_is_there(app: &App, org: OrgId, id: i64) -> Outcome<bool> {
+async fn row_is_there(app: &App, org: OrgId, id: i64) -> ApiResult<bool> {
     let age = app.services.clock.now().0 - log_id_time(id).0;
     let mut left = if (-SECOND..RECENT).contains(&age) { APPEARS_WITHIN } else { Duration::ZERO };
     loop {
@@ -257,7 +264,7 @@ async fn row_is_there(app: &App, org: OrgId, id: i64) -> Outcome<bool> {
     }
 }
 
-fn subject(input: &Input) -> Outcome<Subject> {
+fn subject(input: &EvalSubmission) -> ApiResult<Subject> {
     let found = match input.subject_type.as_str() {
         Some("skill") => {
             let id = input.subject_id.as_str().and_then(|id| id.parse().ok());
@@ -272,7 +279,7 @@ fn subject(input: &Input) -> Outcome<Subject> {
 }
 
 /// The threshold does not matter for what is wrong.
-fn check_scores(input: &Input) -> Outcome<()> {
+fn check_scores(input: &EvalSubmission) -> ApiResult<()> {
     settle(input.score, input.passed, 0.0)?;
     let axes = input.axes.iter().flatten();
     match axes.map(|(name, axis)| (name, axis.score)).find(|(_, score)| !(0.0..=1.0).contains(score)) {
@@ -285,7 +292,7 @@ fn check_scores(input: &Input) -> Outcome<()> {
     }
 }
 
-fn check_sizes(input: &Input) -> Outcome<()> {
+fn check_sizes(input: &EvalSubmission) -> ApiResult<()> {
     let axes = input.axes.iter().flatten();
     let large_axis = |(name, axis): (&String, &AxisInput)| {
         name.is_empty() || name.chars().count() > AXIS_NAME || axis.rationale.chars().count() > RATIONALE
@@ -319,12 +326,6 @@ impl From<VerdictError> for Problem {
 struct ListParams {
     #[schemars(with = "i64", required)]
     log_id: Option<String>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -335,20 +336,14 @@ struct VerdictList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Integrations>,
-    Params(params): Params<ListParams>,
-) -> Outcome<Json<VerdictList>> {
+    PagedQuery { page, filter: params }: PagedQuery<ListParams>,
+) -> ApiResult<Json<VerdictList>> {
     let bad = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
     let log_id = params.log_id.ok_or_else(|| bad("missing_log_id", "log_id: name the log row"))?;
     let log_id = log_id.parse().map_err(|_| bad("invalid_log_id", "log_id: must be a whole number"))?;
-    let found = verdicts::list(
-        &app.services.db,
-        caller.org.id,
-        log_id,
-        &page::page(params.limit, params.cursor.as_deref())?,
-    )
-    .await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let found = verdicts::list(&app.services.db, caller.org.id, log_id, &page.page()?).await?;
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(VerdictList { results: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

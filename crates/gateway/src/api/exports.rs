@@ -15,16 +15,17 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Admin, Caller, Integrations, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params, present};
-use super::outside::{check_headers, check_url};
+use super::caller::{Admin, AppState, Caller, Integrations, Viewer};
+use super::destinations::{check_headers, check_url};
+use super::extract::{Body, PathParam, QueryParams, double_option};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::sealed_place;
 use crate::nodes::{self, Change};
 use crate::outgoing::batch;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const MOST_EXPORTS: i64 = 100;
 const MAX_SECRET: usize = 1_024;
@@ -99,12 +100,12 @@ struct ExportList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Integrations>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<ExportList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<ExportList>> {
     let found = exports::list(&app.services.logs, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(ExportList { exports: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -134,20 +135,20 @@ struct ExportChange {
     kind: Option<String>,
     endpoint: Option<String>,
     /// Write-only; the whole set. Null or empty removes them.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     headers: Option<Option<BTreeMap<String, String>>>,
     /// Write-only. Null removes it.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     secret: Option<Option<String>>,
     include_sources: Option<Vec<String>>,
     enabled: Option<bool>,
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Integrations>,
     Body(new): Body<NewExport>,
-) -> Outcome<Created<ExportConfig>> {
+) -> ApiResult<Created<ExportConfig>> {
     let NewExport { name, kind, endpoint, headers, secret, include_sources, enabled } = new;
     for (field, given) in [("name", &name), ("kind", &kind), ("endpoint", &endpoint)] {
         if given.is_none() {
@@ -181,19 +182,19 @@ async fn create(
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Integrations>,
-    At(id): At<ExportId>,
-) -> Outcome<Json<ExportConfig>> {
+    PathParam(id): PathParam<ExportId>,
+) -> ApiResult<Json<ExportConfig>> {
     stored(&app, caller.org.id, id).await.map(Json)
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Integrations>,
-    At(id): At<ExportId>,
+    PathParam(id): PathParam<ExportId>,
     Body(fields): Body<ExportChange>,
-) -> Outcome<Json<ExportConfig>> {
+) -> ApiResult<Json<ExportConfig>> {
     let (org, now) = (caller.org.id, app.services.clock.now());
     let mut tx = app.services.logs.begin().await?;
     let mut export = exports::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
@@ -208,10 +209,10 @@ async fn update(
 }
 
 async fn delete(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Integrations>,
-    At(id): At<ExportId>,
-) -> Outcome<Json<Deleted>> {
+    PathParam(id): PathParam<ExportId>,
+) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.logs.begin().await?;
     if !exports::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
@@ -232,10 +233,10 @@ struct ExportTest {
 }
 
 async fn test(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Integrations>,
-    At(id): At<ExportId>,
-) -> Outcome<Json<ExportTest>> {
+    PathParam(id): PathParam<ExportId>,
+) -> ApiResult<Json<ExportTest>> {
     let (export, _) =
         exports::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let sent = batch::test(&app, &export).await;
@@ -247,7 +248,7 @@ async fn test(
     }))
 }
 
-fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> Outcome<()> {
+fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> ApiResult<()> {
     let ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled } = fields;
     if let Some(name) = name {
         check_name(&name).map_err(|why| wrong("name", why))?;
@@ -294,7 +295,7 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
     Ok(())
 }
 
-fn checked_sources(names: &[String]) -> Outcome<Vec<Source>> {
+fn checked_sources(names: &[String]) -> ApiResult<Vec<Source>> {
     let mut sources = Vec::new();
     for name in names {
         let source =
@@ -309,7 +310,7 @@ fn checked_sources(names: &[String]) -> Outcome<Vec<Source>> {
     Ok(sources)
 }
 
-fn check_secret(kind: Kind, secret: &str) -> Outcome<()> {
+fn check_secret(kind: Kind, secret: &str) -> ApiResult<()> {
     if kind == Kind::Otlp {
         return Err(wrong("secret", "is for kind webhook; use headers to authenticate an otlp export"));
     }
@@ -334,6 +335,6 @@ fn name_taken(error: StoreError) -> Problem {
     }
 }
 
-async fn stored(app: &App, org: OrgId, id: ExportId) -> Outcome<ExportConfig> {
+async fn stored(app: &App, org: OrgId, id: ExportId) -> ApiResult<ExportConfig> {
     exports::find(&app.services.logs, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
 }

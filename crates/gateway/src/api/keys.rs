@@ -12,13 +12,14 @@ use gateway_store::{Tx, apps, budgets as store_budgets, events, keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Caller, KeyManager, Shared, Viewer};
-use super::extract::{At, Body, Created, Json, OptionalBody, Params, present};
+use super::caller::{AppState, Caller, KeyManager, Viewer};
+use super::extract::{Body, OptionalBody, PathParam, QueryParams, double_option};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Json};
 use crate::app::App;
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
 const MAX_OVERLAP_HOURS: i64 = 720;
@@ -109,10 +110,10 @@ struct CreatedKey {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     manager: KeyManager,
     Body(request): Body<NewKey>,
-) -> Outcome<Created<CreatedKey>> {
+) -> ApiResult<Created<CreatedKey>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
     let scopes = checked_scopes(request.scopes.as_deref())?.unwrap_or_else(Scopes::all);
     let org = manager.identity.org.id;
@@ -134,16 +135,20 @@ struct KeyList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<KeyList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<KeyList>> {
     let found = keys::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(KeyList { keys: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
-async fn get(State(app): Shared, caller: Caller<Viewer>, At(id): At<KeyId>) -> Outcome<Json<KeyView>> {
+async fn get(
+    State(app): AppState,
+    caller: Caller<Viewer>,
+    PathParam(id): PathParam<KeyId>,
+) -> ApiResult<Json<KeyView>> {
     let key = keys::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(key.into()))
 }
@@ -153,16 +158,16 @@ struct KeyChange {
     name: Option<String>,
     scopes: Option<Vec<String>>,
     /// Null takes the key out of its application.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     app_id: Option<Option<AppId>>,
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     manager: KeyManager,
-    At(id): At<KeyId>,
+    PathParam(id): PathParam<KeyId>,
     Body(change): Body<KeyChange>,
-) -> Outcome<Json<KeyView>> {
+) -> ApiResult<Json<KeyView>> {
     let scopes = checked_scopes(change.scopes.as_deref())?;
     if let Some(name) = &change.name {
         check_name(name).map_err(|why| Problem::field("name", why))?;
@@ -189,7 +194,11 @@ struct Revoked {
     revoked: bool,
 }
 
-async fn revoke(State(app): Shared, manager: KeyManager, At(id): At<KeyId>) -> Outcome<Json<Revoked>> {
+async fn revoke(
+    State(app): AppState,
+    manager: KeyManager,
+    PathParam(id): PathParam<KeyId>,
+) -> ApiResult<Json<Revoked>> {
     let org = manager.identity.org.id;
     let mut tx = app.services.db.begin().await?;
     let (mut key, hash) = managed(&mut tx, &manager, id).await?;
@@ -221,11 +230,11 @@ struct Rotated {
 }
 
 async fn rotate(
-    State(app): Shared,
+    State(app): AppState,
     manager: KeyManager,
-    At(id): At<KeyId>,
+    PathParam(id): PathParam<KeyId>,
     OptionalBody(request): OptionalBody<RotateRequest>,
-) -> Outcome<Created<Rotated>> {
+) -> ApiResult<Created<Rotated>> {
     let overlap_hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
     if !(0..=MAX_OVERLAP_HOURS).contains(&overlap_hours) {
         return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
@@ -276,7 +285,7 @@ pub(super) fn fresh(
     name: String,
     app_id: Option<AppId>,
     created_by: Option<String>,
-) -> Outcome<FreshKey> {
+) -> ApiResult<FreshKey> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     let raw = format_key(&random);
@@ -299,7 +308,7 @@ pub(super) fn fresh(
 }
 
 /// Stores a fresh key and tells of it.
-pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -> Outcome<()> {
+pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -> ApiResult<()> {
     keys::insert(tx, &fresh.key, fresh.hash).await?;
     let event = Event::KeyCreate(facts(&fresh.key, actor.to_owned()));
     events::record(tx, fresh.key.org_id, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
@@ -307,7 +316,7 @@ pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -
 }
 
 /// The key, held for a change by someone who may manage it.
-async fn managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> Outcome<(Key, KeyHash)> {
+async fn managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> ApiResult<(Key, KeyHash)> {
     let found = keys::find_for_change(tx, manager.identity.org.id, id).await?;
     let (key, hash) = found.ok_or_else(Problem::not_found)?;
     manager.may_manage(key.created_by.as_deref())?;
@@ -324,11 +333,11 @@ fn facts(key: &Key, actor: String) -> KeyFacts {
     }
 }
 
-fn checked_scopes(texts: Option<&[String]>) -> Outcome<Option<Scopes>> {
+fn checked_scopes(texts: Option<&[String]>) -> ApiResult<Option<Scopes>> {
     texts.map(|texts| Scopes::parse(texts).map_err(|why| Problem::field("scopes", why))).transpose()
 }
 
-async fn check_app(tx: &mut Tx, org: OrgId, app_id: Option<AppId>) -> Outcome<()> {
+async fn check_app(tx: &mut Tx, org: OrgId, app_id: Option<AppId>) -> ApiResult<()> {
     match app_id {
         Some(id) if apps::find(tx, org, id).await?.is_none() => {
             Err(Problem::field("app_id", "there is no such application in this organization"))

@@ -12,14 +12,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::accounts::taken;
-use super::caller::{self, Admin, InOrg, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params};
+use super::caller::{self, Admin, AppState, InOrg, Viewer};
+use super::extract::{Body, PathParam, QueryParams};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::auth::{Identity, Who};
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const INVITE_LIFETIME: i64 = 7 * DAY;
 
@@ -73,14 +73,14 @@ struct MemberList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<MemberList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<MemberList>> {
     let found = members::list(&app.services.db, caller.org.id, &params.page()?).await?;
     let invitations = members::invites(&app.services.db, caller.org.id, app.services.clock.now()).await?;
     Ok(Json(MemberList {
-        next_cursor: page::encode(found.next.as_deref()),
+        next_cursor: page::encode_cursor(found.next.as_deref()),
         members: found.rows.into_iter().map(Into::into).collect(),
         invitations: invitations.into_iter().map(Into::into).collect(),
     }))
@@ -107,10 +107,10 @@ enum Added {
 }
 
 async fn add(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
     Body(request): Body<NewMember>,
-) -> Outcome<Created<Added>> {
+) -> ApiResult<Created<Added>> {
     let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
     let role = request.role.unwrap_or(Role::Member);
     assignable(&caller, role)?;
@@ -128,7 +128,7 @@ async fn add(
     let added = if let Some(user) = user {
         members::insert(&mut tx, org, user.id, role, now)
             .await
-            .map_err(taken("they are a member of this organization already"))?;
+            .map_err(Problem::on_duplicate("they are a member of this organization already"))?;
         members::withdraw_invite(&mut tx, org, &email).await?;
         let member = members::find(&mut tx, org, user.id).await?.ok_or_else(Problem::not_found)?;
         Added::Member(member.into())
@@ -162,11 +162,11 @@ struct RoleChange {
 }
 
 async fn change_role(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(user): At<UserId>,
+    PathParam(user): PathParam<UserId>,
     Body(change): Body<RoleChange>,
-) -> Outcome<Json<MemberView>> {
+) -> ApiResult<Json<MemberView>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let mut member = locked_member(&mut tx, org, user).await?;
@@ -185,10 +185,14 @@ async fn change_role(
     Ok(Json(member.into()))
 }
 
-async fn remove(State(app): Shared, caller: InOrg<Viewer>, At(user): At<UserId>) -> Outcome<Json<Deleted>> {
+async fn remove(
+    State(app): AppState,
+    caller: InOrg<Viewer>,
+    PathParam(user): PathParam<UserId>,
+) -> ApiResult<Json<Deleted>> {
     let leaves = matches!(caller.who, Who::User { id, .. } if id == user);
     if !leaves {
-        caller::at_least(Role::Admin, &caller)?;
+        caller::require_role(Role::Admin, &caller)?;
     }
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
@@ -207,7 +211,7 @@ async fn remove(State(app): Shared, caller: InOrg<Viewer>, At(user): At<UserId>)
 }
 
 /// Invitation tokens are secrets of 32 random bytes; only their hash is stored.
-fn new_invite_token() -> Outcome<String> {
+fn new_invite_token() -> ApiResult<String> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     Ok(format!("inv-{}", hex::encode(random)))
@@ -218,12 +222,12 @@ pub(super) fn hash_invite_token(token: &str) -> String {
 }
 
 /// Changes of membership in one organization happen one after another, so that the last owner is safe.
-async fn locked_member(tx: &mut Tx, org: OrgId, user: UserId) -> Outcome<Member> {
+async fn locked_member(tx: &mut Tx, org: OrgId, user: UserId) -> ApiResult<Member> {
     orgs::lock(tx, org).await?;
     members::find(tx, org, user).await?.ok_or_else(Problem::not_found)
 }
 
-async fn keep_an_owner(tx: &mut Tx, org: OrgId, member: &Member) -> Outcome<()> {
+async fn keep_an_owner(tx: &mut Tx, org: OrgId, member: &Member) -> ApiResult<()> {
     if member.role == Role::Owner && members::owners(tx, org).await? <= 1 {
         return Err(Problem::conflict(
             "the last owner can be neither removed nor demoted; make another owner first",
@@ -232,7 +236,7 @@ async fn keep_an_owner(tx: &mut Tx, org: OrgId, member: &Member) -> Outcome<()> 
     Ok(())
 }
 
-fn assignable(identity: &Identity, role: Role) -> Outcome<()> {
+fn assignable(identity: &Identity, role: Role) -> ApiResult<()> {
     if may_assign(identity.role, role) {
         Ok(())
     } else {

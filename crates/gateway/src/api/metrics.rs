@@ -15,10 +15,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::caller::{Caller, Shared, Viewer};
-use super::extract::Json;
-use super::route::{Area, Input, Operation, Output};
-use crate::problem::{Outcome, Problem};
+use super::caller::{AppState, Caller, Viewer};
+use super::openapi::{Area, Operation, OperationInput, OperationOutput};
+use super::response::Json;
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("metrics", "Metrics of the caller's organization.").get(
@@ -64,7 +64,7 @@ struct Evals {
     failed: i64,
 }
 
-async fn snapshot(State(app): Shared, caller: Caller<Viewer>, wants: Wants) -> Outcome<Answer> {
+async fn snapshot(State(app): AppState, caller: Caller<Viewer>, wants: Wants) -> ApiResult<Answer> {
     let usage = logs::by_model_and_status(&app.services.logs, caller.org.id).await?;
     let mut all = Totals::default();
     for part in &usage {
@@ -227,7 +227,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Wants {
     }
 }
 
-impl Input for Wants {
+impl OperationInput for Wants {
     fn describe(_: &mut Operation<'_>) {}
 }
 
@@ -251,9 +251,9 @@ impl IntoResponse for Answer {
     }
 }
 
-impl Output for Answer {
+impl OperationOutput for Answer {
     fn describe(operation: &mut Operation<'_>) {
-        operation.gives_json::<Snapshot>(200);
+        operation.json_response::<Snapshot>(200);
         if let Some((_, response)) = operation.responses.last_mut() {
             for kind in ["text/plain", "application/openmetrics-text"] {
                 response["content"][kind] = json!({"schema": {"type": "string"}});

@@ -7,7 +7,7 @@ mod budgets;
 mod cache;
 pub mod caller;
 mod datasets;
-pub mod docs;
+mod destinations;
 mod eval_results;
 mod evals;
 mod exports;
@@ -16,15 +16,14 @@ mod keys;
 mod logs;
 mod members;
 mod metrics;
+pub mod openapi;
 mod orgs;
 mod otel;
-mod outside;
 pub mod page;
 mod playground;
 mod prompts;
 mod providers;
-mod query;
-pub mod route;
+mod response;
 mod sessions;
 mod skills;
 mod system;
@@ -38,8 +37,8 @@ use std::sync::Arc;
 use axum::Router;
 
 use crate::app::App;
-use crate::problem::Family;
-use route::Area;
+use crate::problem::ErrorFormat;
+use openapi::Area;
 
 /// Every area, in the order in which the documentation shows them.
 pub fn areas() -> Vec<Area> {
@@ -83,7 +82,7 @@ impl Api {
         let mut router = Router::new();
         let mut claimed = matchit::Router::new();
         for route in areas().into_iter().flat_map(|area| area.routes) {
-            for path in mounted_at(route.root, route.path) {
+            for path in mount_paths(route.root, route.path) {
                 router = router.route(&path, route.handler.clone());
                 // A second method of the same path is no news.
                 let _ = claimed.insert(path, ());
@@ -93,13 +92,13 @@ impl Api {
     }
 
     /// Is this path one of ours, whatever the method?
-    pub fn claims(&self, path: &str) -> bool {
+    pub fn has_route(&self, path: &str) -> bool {
         self.claimed.at(path).is_ok()
     }
 }
 
 /// The canonical path, and its alias.
-pub fn mounted_at(root: bool, path: &str) -> Vec<String> {
+pub fn mount_paths(root: bool, path: &str) -> Vec<String> {
     if root { vec![path.to_owned()] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
 }
 
@@ -110,10 +109,10 @@ pub fn area_of(path: &str) -> &str {
 }
 
 /// Which of the two kinds of error bodies a path speaks.
-pub fn family_of(path: &str) -> Family {
+pub fn error_format_of(path: &str) -> ErrorFormat {
     match area_of(path) {
-        "skills" | "eval-results" | "exports" => Family::Coded,
-        _ => Family::Plain,
+        "skills" | "eval-results" | "exports" => ErrorFormat::ErrorCode,
+        _ => ErrorFormat::Code,
     }
 }
 
@@ -154,9 +153,9 @@ mod tests {
 
     #[test]
     fn the_error_family_follows_the_area() {
-        assert_eq!(family_of("/api/v1/skills/x"), Family::Coded);
-        assert_eq!(family_of("/api/exports"), Family::Coded);
-        assert_eq!(family_of("/api/v1/keys"), Family::Plain);
-        assert_eq!(family_of("/skills"), Family::Plain);
+        assert_eq!(error_format_of("/api/v1/skills/x"), ErrorFormat::ErrorCode);
+        assert_eq!(error_format_of("/api/exports"), ErrorFormat::ErrorCode);
+        assert_eq!(error_format_of("/api/v1/keys"), ErrorFormat::Code);
+        assert_eq!(error_format_of("/skills"), ErrorFormat::Code);
     }
 }

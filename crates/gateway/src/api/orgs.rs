@@ -10,16 +10,17 @@ use gateway_store::{StoreError, exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{invented_slug, new_org, taken};
-use super::caller::{Admin, Caller, InOrg, Owner, Person, Shared, Viewer};
-use super::extract::{Body, Created, Deleted, Json, Params, object, present};
+use super::accounts::{invented_slug, new_org};
+use super::caller::{Admin, AppState, Caller, InOrg, Owner, SessionUser, Viewer};
+use super::extract::{Body, QueryParams, double_option, optional_object};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Who;
 use crate::config::PlanChanges;
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("orgs", "Organizations: the tenants that everything belongs to.")
@@ -58,10 +59,10 @@ struct NewOrg {
 }
 
 async fn create(
-    State(app): Shared,
-    person: Person,
+    State(app): AppState,
+    person: SessionUser,
     Body(request): Body<NewOrg>,
-) -> Outcome<Created<OrgView>> {
+) -> ApiResult<Created<OrgView>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
     if let Some(slug) = &request.slug {
         check_slug(slug).map_err(|why| Problem::field("slug", why))?;
@@ -69,7 +70,7 @@ async fn create(
     let slug = request.slug.unwrap_or_else(|| invented_slug(&app, &request.name));
     let org = new_org(&app, slug, Some(request.name))?;
     let mut tx = app.services.db.begin().await?;
-    orgs::insert(&mut tx, &org).await.map_err(taken("this slug is taken"))?;
+    orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this slug is taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
     tx.commit().await?;
     Ok(Created((org, Role::Owner).into()))
@@ -82,10 +83,10 @@ struct OrgList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<OrgList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<OrgList>> {
     let page = params.page()?;
     let found = match &caller.who {
         Who::User { id, .. } => orgs::page_of_user(&app.services.db, *id, &page).await?,
@@ -93,11 +94,11 @@ async fn list(
             orgs::page_of_one(&app.services.db, caller.org.id, caller.role, &page).await?
         }
     };
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(OrgList { orgs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
-async fn get(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<OrgView>> {
+async fn get(State(app): AppState, caller: InOrg<Viewer>) -> ApiResult<Json<OrgView>> {
     let org = orgs::find(&app.services.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json((org, caller.role).into()))
 }
@@ -106,7 +107,7 @@ async fn get(State(app): Shared, caller: InOrg<Viewer>) -> Outcome<Json<OrgView>
 struct OrgChange {
     name: Option<String>,
     plan: Option<Plan>,
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default, deserialize_with = "optional_object")]
     settings: Option<SettingsChange>,
 }
 
@@ -115,16 +116,16 @@ struct OrgChange {
 struct SettingsChange {
     log_bodies: Option<bool>,
     /// 1 to 36500; null follows the server's setting.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 1, max = 36500))]
     log_retention_days: Option<Option<u32>>,
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
     Body(change): Body<OrgChange>,
-) -> Outcome<Json<OrgView>> {
+) -> ApiResult<Json<OrgView>> {
     if let Some(name) = &change.name {
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
@@ -151,7 +152,7 @@ async fn update(
     Ok(Json((updated, caller.role).into()))
 }
 
-fn changed(mut settings: OrgSettings, change: &SettingsChange) -> Outcome<OrgSettings> {
+fn changed(mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     if let Some(days) = change.log_retention_days {
         if days.is_some_and(|days| !(1..=36_500).contains(&days)) {
@@ -162,7 +163,7 @@ fn changed(mut settings: OrgSettings, change: &SettingsChange) -> Outcome<OrgSet
     Ok(settings)
 }
 
-async fn delete(State(app): Shared, caller: InOrg<Owner>) -> Outcome<Json<Deleted>> {
+async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     if !orgs::delete(&mut tx, org).await? {

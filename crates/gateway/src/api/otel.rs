@@ -17,12 +17,12 @@ use http::{HeaderMap, StatusCode};
 use prost::Message as _;
 use serde_json::json;
 
-use super::caller::{Caller, Member, Shared};
+use super::caller::{AppState, Caller, Member};
 use super::extract::read_body;
-use super::route::{Area, Input, Operation, Output};
+use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use crate::app::App;
 use crate::auth::{Identity, Who};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("otel", "Traces of model calls that were made elsewhere, sent in by OTLP over HTTP.").post(
@@ -79,7 +79,7 @@ impl FromRequest<Arc<App>> for Traces {
     }
 }
 
-fn is_packed(headers: &HeaderMap) -> Outcome<bool> {
+fn is_packed(headers: &HeaderMap) -> ApiResult<bool> {
     let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(false) };
     match value.to_str().map(str::trim) {
         Ok("" | "identity") => Ok(false),
@@ -89,14 +89,14 @@ fn is_packed(headers: &HeaderMap) -> Outcome<bool> {
 }
 
 /// Never more than the limit is unpacked, whatever the packed bytes promise.
-fn unpack(packed: &[u8], limit: usize) -> Outcome<Bytes> {
+fn unpack(packed: &[u8], limit: usize) -> ApiResult<Bytes> {
     let mut plain = Vec::new();
     let mut reader = MultiGzDecoder::new(packed).take(limit as u64 + 1);
     reader.read_to_end(&mut plain).map_err(|_| Problem::bad_request("the body is not valid gzip"))?;
     if plain.len() > limit { Err(Problem::too_large(limit)) } else { Ok(plain.into()) }
 }
 
-fn decode(encoding: Encoding, body: &[u8]) -> Outcome<ExportTraceServiceRequest> {
+fn decode(encoding: Encoding, body: &[u8]) -> ApiResult<ExportTraceServiceRequest> {
     let bounded = match encoding {
         Encoding::Protobuf => bounds::protobuf_is_bounded(body),
         Encoding::Json => bounds::json_is_bounded(body),
@@ -119,7 +119,7 @@ fn decode(encoding: Encoding, body: &[u8]) -> Outcome<ExportTraceServiceRequest>
     }
 }
 
-impl Input for Traces {
+impl OperationInput for Traces {
     fn describe(operation: &mut Operation<'_>) {
         operation
             .notes
@@ -154,7 +154,7 @@ impl IntoResponse for Taken {
     }
 }
 
-impl Output for Taken {
+impl OperationOutput for Taken {
     fn describe(operation: &mut Operation<'_>) {
         let partial = json!({"type": "object", "properties": {
             "partialSuccess": {"type": "object", "properties": {
@@ -172,10 +172,10 @@ impl Output for Taken {
 }
 
 async fn receive(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Traces { encoding, request }: Traces,
-) -> Outcome<Taken> {
+) -> ApiResult<Taken> {
     // A spool that is full would shed rows, and the sender can keep them for longer.
     if !app.proxy.spool.is_healthy() {
         return Err(Problem::unavailable());

@@ -11,12 +11,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::caller::{Caller, Member, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params, PathParam};
+use super::caller::{AppState, Caller, Member, Viewer};
+use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryParams};
+use super::openapi::Area;
 use super::page;
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::prompts::unrendered;
 use crate::prompts::write::{add_prompt, add_version, check_content};
 
@@ -53,7 +54,7 @@ pub(super) struct PromptView {
 impl TryFrom<Prompt> for PromptView {
     type Error = Problem;
 
-    fn try_from(prompt: Prompt) -> Outcome<Self> {
+    fn try_from(prompt: Prompt) -> ApiResult<Self> {
         let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
         let variables = Template::parse(&content).map_err(Problem::internal)?.variables().to_vec();
         Ok(Self { id, namespace, slug, content, version, variables, created_by, created_at, updated_at })
@@ -67,7 +68,7 @@ struct Version(i64);
 
 macro_rules! name_params {
     ($($type:ident = $name:literal),+ $(,)?) => {$(
-        impl PathParam for $type {
+        impl FromPath for $type {
             const NAME: &'static str = $name;
 
             fn parse(text: &str) -> Result<Self, String> {
@@ -83,7 +84,7 @@ macro_rules! name_params {
 }
 name_params!(Namespace = "namespace", Slug = "slug");
 
-impl PathParam for Version {
+impl FromPath for Version {
     const NAME: &'static str = "version";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -106,10 +107,10 @@ struct NewPrompt {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<NewPrompt>,
-) -> Outcome<Created<PromptView>> {
+) -> ApiResult<Created<PromptView>> {
     let NewPrompt { namespace, slug, content } = request;
     check_name(&namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;
@@ -122,12 +123,6 @@ async fn create(
 struct ListParams {
     /// Only the prompts of this namespace.
     namespace: Option<String>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -137,16 +132,16 @@ struct PromptList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<ListParams>,
-) -> Outcome<Json<PromptList>> {
+    PagedQuery { page, filter: params }: PagedQuery<ListParams>,
+) -> ApiResult<Json<PromptList>> {
     let namespace = params.namespace.as_deref();
     namespace.map_or(Ok(()), check_name).map_err(|why| Problem::field("namespace", why))?;
-    let page = page::PageParams::of(params.limit, params.cursor).page()?;
+    let page = page.page()?;
     let found = prompts::list(&app.services.db, caller.org.id, params.namespace.as_deref(), &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
-    let prompts = found.rows.into_iter().map(TryInto::try_into).collect::<Outcome<_>>()?;
+    let next_cursor = page::encode_cursor(found.next.as_deref());
+    let prompts = found.rows.into_iter().map(TryInto::try_into).collect::<ApiResult<_>>()?;
     Ok(Json(PromptList { prompts, next_cursor }))
 }
 
@@ -158,7 +153,7 @@ struct VersionParams {
 }
 
 impl VersionParams {
-    fn checked(&self) -> Outcome<Option<i64>> {
+    fn checked(&self) -> ApiResult<Option<i64>> {
         match self.version {
             Some(version) if version < 1 => {
                 Err(Problem::field("version", "must be a whole number of at least 1"))
@@ -169,12 +164,12 @@ impl VersionParams {
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(Namespace(namespace)): At<Namespace>,
-    At(Slug(slug)): At<Slug>,
-    Params(params): Params<VersionParams>,
-) -> Outcome<Json<PromptView>> {
+    PathParam(Namespace(namespace)): PathParam<Namespace>,
+    PathParam(Slug(slug)): PathParam<Slug>,
+    QueryParams(params): QueryParams<VersionParams>,
+) -> ApiResult<Json<PromptView>> {
     let version = params.checked()?;
     let name = Name { namespace: &namespace, slug: &slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
@@ -182,12 +177,12 @@ async fn get(
 }
 
 async fn version(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(Namespace(namespace)): At<Namespace>,
-    At(Slug(slug)): At<Slug>,
-    At(Version(version)): At<Version>,
-) -> Outcome<Json<PromptView>> {
+    PathParam(Namespace(namespace)): PathParam<Namespace>,
+    PathParam(Slug(slug)): PathParam<Slug>,
+    PathParam(Version(version)): PathParam<Version>,
+) -> ApiResult<Json<PromptView>> {
     let name = Name { namespace: &namespace, slug: &slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, Some(version)).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
@@ -202,12 +197,12 @@ struct PromptChange {
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(Namespace(namespace)): At<Namespace>,
-    At(Slug(slug)): At<Slug>,
+    PathParam(Namespace(namespace)): PathParam<Namespace>,
+    PathParam(Slug(slug)): PathParam<Slug>,
     Body(change): Body<PromptChange>,
-) -> Outcome<Json<PromptView>> {
+) -> ApiResult<Json<PromptView>> {
     if change.expected_version.is_some_and(|expected| expected < 1) {
         return Err(Problem::field("expected_version", "must be a whole number of at least 1"));
     }
@@ -218,11 +213,11 @@ async fn update(
 }
 
 async fn delete(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(Namespace(namespace)): At<Namespace>,
-    At(Slug(slug)): At<Slug>,
-) -> Outcome<Json<Deleted>> {
+    PathParam(Namespace(namespace)): PathParam<Namespace>,
+    PathParam(Slug(slug)): PathParam<Slug>,
+) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     let name = Name { namespace: &namespace, slug: &slug };
     if !prompts::delete(&mut tx, caller.org.id, name).await? {
@@ -242,21 +237,21 @@ struct VersionList {
 }
 
 async fn versions(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(Namespace(namespace)): At<Namespace>,
-    At(Slug(slug)): At<Slug>,
-    Params(params): Params<page::PageParams>,
-) -> Outcome<Json<VersionList>> {
-    let page = params.numbered()?;
+    PathParam(Namespace(namespace)): PathParam<Namespace>,
+    PathParam(Slug(slug)): PathParam<Slug>,
+    QueryParams(params): QueryParams<page::PageParams>,
+) -> ApiResult<Json<VersionList>> {
+    let page = params.numeric_page()?;
     let name = Name { namespace: &namespace, slug: &slug };
     let found = prompts::versions(&app.services.db, caller.org.id, name, &page).await?;
     // A prompt has a version at least, so the first page of none is that of no prompt.
     if found.rows.is_empty() && prompts::find(&app.services.db, caller.org.id, name, None).await?.is_none() {
         return Err(Problem::not_found());
     }
-    let next_cursor = page::encode(found.next.as_deref());
-    let versions = found.rows.into_iter().map(TryInto::try_into).collect::<Outcome<_>>()?;
+    let next_cursor = page::encode_cursor(found.next.as_deref());
+    let versions = found.rows.into_iter().map(TryInto::try_into).collect::<ApiResult<_>>()?;
     Ok(Json(VersionList { versions, next_cursor }))
 }
 
@@ -276,13 +271,13 @@ struct Rendered {
 }
 
 async fn render(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(Namespace(namespace)): At<Namespace>,
-    At(Slug(slug)): At<Slug>,
-    Params(params): Params<VersionParams>,
+    PathParam(Namespace(namespace)): PathParam<Namespace>,
+    PathParam(Slug(slug)): PathParam<Slug>,
+    QueryParams(params): QueryParams<VersionParams>,
     OptionalBody(Variables { variables }): OptionalBody<Variables>,
-) -> Outcome<Json<Rendered>> {
+) -> ApiResult<Json<Rendered>> {
     let reference = Reference { namespace, slug, version: params.checked()? };
     let known = crate::prompts::find(&app, caller.org.id, &reference).await?;
     let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;

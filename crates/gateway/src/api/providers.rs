@@ -12,15 +12,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::accounts::taken;
-use super::caller::{Admin, InOrg, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params, PathParam, present};
+use super::caller::{Admin, AppState, InOrg, Viewer};
+use super::extract::{Body, FromPath, PathParam, QueryParams, double_option};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::sealed_place;
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::proxy::target::Base;
 use crate::proxy::upstream;
 
@@ -56,7 +56,7 @@ pub fn area() -> Area {
 /// What `X-Gateway-Provider` says.
 pub(super) struct ProviderName(pub String);
 
-impl PathParam for ProviderName {
+impl FromPath for ProviderName {
     const NAME: &'static str = "name";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -121,12 +121,12 @@ struct ProviderList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<ProviderList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<ProviderList>> {
     let found = providers::page(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(ProviderList { providers: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -147,10 +147,10 @@ struct NewProvider {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
     Body(request): Body<NewProvider>,
-) -> Outcome<Created<ProviderView>> {
+) -> ApiResult<Created<ProviderView>> {
     check_provider_name(&request.name).map_err(|why| Problem::field("name", why))?;
     let kind = checked_kind(&request.name, request.kind)?;
     let now = app.services.clock.now();
@@ -174,9 +174,9 @@ async fn create(
     };
     apply(&app, caller.org.id, &mut provider, change)?;
     let mut tx = app.services.db.begin().await?;
-    providers::insert(&mut tx, caller.org.id, &provider)
-        .await
-        .map_err(taken("this organization has a provider of that name already; change it with PUT"))?;
+    providers::insert(&mut tx, caller.org.id, &provider).await.map_err(Problem::on_duplicate(
+        "this organization has a provider of that name already; change it with PUT",
+    ))?;
     let told = nodes::tell(&mut tx, Change::Org(caller.org.id)).await?;
     tx.commit().await?;
     told.committed(&app);
@@ -185,25 +185,25 @@ async fn create(
 
 #[derive(Deserialize, JsonSchema)]
 struct ProviderChange {
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     base_url: Option<Option<String>>,
     /// Write-only; null removes it.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     api_key: Option<Option<String>>,
     /// The whole set; an empty list removes it.
     api_keys: Option<Vec<NewApiKey>>,
     /// Write-only; the whole set; null removes it.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     headers: Option<Option<BTreeMap<String, String>>>,
     models: Option<Vec<String>>,
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(ProviderName(name)): At<ProviderName>,
+    PathParam(ProviderName(name)): PathParam<ProviderName>,
     Body(change): Body<ProviderChange>,
-) -> Outcome<Json<ProviderView>> {
+) -> ApiResult<Json<ProviderView>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let mut provider =
@@ -218,10 +218,10 @@ async fn update(
 }
 
 async fn delete(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(ProviderName(name)): At<ProviderName>,
-) -> Outcome<Json<Deleted>> {
+    PathParam(ProviderName(name)): PathParam<ProviderName>,
+) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     if !providers::delete(&mut tx, org, &name).await? {
@@ -243,10 +243,10 @@ struct ProviderTest {
 }
 
 async fn test(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(ProviderName(name)): At<ProviderName>,
-) -> Outcome<Json<ProviderTest>> {
+    PathParam(ProviderName(name)): PathParam<ProviderName>,
+) -> ApiResult<Json<ProviderTest>> {
     let target = caller.org.providers.get(&name).or_else(|| app.proxy.providers.get(name.as_str()));
     let target = target.ok_or_else(Problem::not_found)?;
     let began = std::time::Instant::now();
@@ -260,7 +260,7 @@ async fn test(
     }))
 }
 
-fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> Outcome<()> {
+fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> ApiResult<()> {
     let seal = |column: &str, secret: &str| {
         app.services.vault.seal(&sealed_place(org, &provider.name, column), secret).map_err(Problem::internal)
     };
@@ -316,7 +316,7 @@ fn check_provider_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-fn checked_kind(name: &str, kind: Option<String>) -> Outcome<String> {
+fn checked_kind(name: &str, kind: Option<String>) -> ApiResult<String> {
     let known = || all().iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
     match (builtin(name), kind) {
         (Some(_), None) => Ok(name.to_owned()),
@@ -333,7 +333,7 @@ fn checked_kind(name: &str, kind: Option<String>) -> Outcome<String> {
 }
 
 /// http or https with a host, without credentials in it.
-fn checked_url(field: &str, text: &str) -> Outcome<String> {
+fn checked_url(field: &str, text: &str) -> ApiResult<String> {
     let wrong = || Problem::field(field, "must be a URL such as https://api.example.com");
     let url = url::Url::parse(text).map_err(|_| wrong())?;
     let plain = matches!(url.scheme(), "http" | "https")
@@ -347,7 +347,7 @@ fn checked_url(field: &str, text: &str) -> Outcome<String> {
     if plain && Base::parse(text).is_some() { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
-fn checked_secret(key: &str) -> Outcome<()> {
+fn checked_secret(key: &str) -> ApiResult<()> {
     let sendable = http::HeaderValue::from_str(key).is_ok_and(|value| value.to_str().is_ok());
     if !key.trim().is_empty() && key.len() <= 8_192 && sendable {
         Ok(())
@@ -359,8 +359,8 @@ fn checked_secret(key: &str) -> Outcome<()> {
 fn checked_api_keys(
     given: Vec<NewApiKey>,
     stored: &[ApiKey],
-    seal: impl Fn(&str, &str) -> Outcome<String>,
-) -> Outcome<Vec<ApiKey>> {
+    seal: impl Fn(&str, &str) -> ApiResult<String>,
+) -> ApiResult<Vec<ApiKey>> {
     let wrong = |why: String| Err(Problem::field("api_keys", why));
     if given.len() > MAX_API_KEYS {
         return wrong(format!("must be at most {MAX_API_KEYS}"));
@@ -409,7 +409,7 @@ fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || name.starts_with("x-gateway-") || name.starts_with("proxy-")
 }
 
-fn checked_headers(headers: &BTreeMap<String, String>) -> Outcome<String> {
+fn checked_headers(headers: &BTreeMap<String, String>) -> ApiResult<String> {
     let sendable = |(name, value): (&String, &String)| {
         http::HeaderName::try_from(name.as_str()).is_ok() && http::HeaderValue::from_str(value).is_ok()
     };

@@ -10,12 +10,13 @@ use gateway_store::logs::{self, LogFilter, Session, SessionFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Caller, Shared, Viewer};
-use super::extract::{At, Json, Params, text_param};
+use super::caller::{AppState, Caller, Viewer};
+use super::extract::{PagedQuery, PathParam, text_path_param};
+use super::openapi::Area;
 use super::page;
-use super::route::Area;
+use super::response::Json;
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// The requests of one session that are shown at once.
 const MOST_REQUESTS: i64 = 1_000;
@@ -27,7 +28,7 @@ pub fn area() -> Area {
         .get("/sessions/{sessionId}/timeline", timeline, "What happened in a session, in order")
 }
 
-text_param!(
+text_path_param!(
     /// A session's id: any text that a caller chose.
     SessionId = "sessionId"
 );
@@ -67,11 +68,6 @@ impl From<Session> for SessionView {
 
 #[derive(Deserialize, JsonSchema)]
 struct SessionParams {
-    /// How many at most; above 200 it is cut to 200.
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
     user: Option<String>,
     /// Sessions in which this provider was asked.
     provider: Option<String>,
@@ -88,15 +84,15 @@ struct SessionList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<SessionParams>,
-) -> Outcome<Json<SessionList>> {
-    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    PagedQuery { page, filter: params }: PagedQuery<SessionParams>,
+) -> ApiResult<Json<SessionList>> {
+    let page = page.numeric_page()?;
     let filter =
         SessionFilter { user: params.user, provider: params.provider, from: params.from, to: params.to };
     let found = logs::list_sessions(&app.services.logs, caller.org.id, &filter, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(SessionList { sessions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -117,10 +113,10 @@ struct SessionDetail {
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(SessionId(id)): At<SessionId>,
-) -> Outcome<Json<SessionDetail>> {
+    PathParam(SessionId(id)): PathParam<SessionId>,
+) -> ApiResult<Json<SessionDetail>> {
     let (session, rows) = with_rows(&app, caller.org.id, &id).await?;
     let SessionView {
         id,
@@ -149,7 +145,7 @@ async fn get(
     }))
 }
 
-async fn with_rows(app: &App, org: OrgId, id: &str) -> Outcome<(Session, Vec<logs::Entry>)> {
+async fn with_rows(app: &App, org: OrgId, id: &str) -> ApiResult<(Session, Vec<logs::Entry>)> {
     let session = logs::find_session(&app.services.logs, org, id).await?.ok_or_else(Problem::not_found)?;
     let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
     let rows = logs::list_after(&app.services.logs, org, &filter, MOST_REQUESTS).await?;
@@ -195,10 +191,10 @@ struct Event {
 }
 
 async fn timeline(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(SessionId(id)): At<SessionId>,
-) -> Outcome<Json<Timeline>> {
+    PathParam(SessionId(id)): PathParam<SessionId>,
+) -> ApiResult<Json<Timeline>> {
     let (session, rows) = with_rows(&app, caller.org.id, &id).await?;
     let mut events: Vec<Event> = rows.iter().flat_map(|entry| events_of(&entry.row)).collect();
     events.sort_by_key(|event| (event.at, event.log_id, event.r#type));

@@ -6,9 +6,9 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::json;
 
-use super::caller::Shared;
-use super::docs;
-use super::route::{Area, Operation, Output};
+use super::caller::AppState;
+use super::openapi;
+use super::openapi::{Area, Operation, OperationOutput};
 use crate::health::{self, Health};
 
 pub fn area() -> Area {
@@ -19,7 +19,7 @@ pub fn area() -> Area {
         .at_root()
 }
 
-async fn health(State(app): Shared) -> HealthAnswer {
+async fn health(State(app): AppState) -> HealthAnswer {
     HealthAnswer(health::check(&app).await)
 }
 
@@ -28,14 +28,14 @@ struct HealthAnswer(Health);
 impl IntoResponse for HealthAnswer {
     fn into_response(self) -> Response {
         let status = if self.0.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        (status, super::extract::Json(self.0)).into_response()
+        (status, super::response::Json(self.0)).into_response()
     }
 }
 
-impl Output for HealthAnswer {
+impl OperationOutput for HealthAnswer {
     fn describe(operation: &mut Operation<'_>) {
-        operation.gives_json::<Health>(200);
-        operation.gives_json::<Health>(503);
+        operation.json_response::<Health>(200);
+        operation.json_response::<Health>(503);
     }
 }
 
@@ -60,7 +60,7 @@ macro_rules! text_answer {
                 self.0.into_response()
             }
         }
-        impl Output for $name {
+        impl OperationOutput for $name {
             fn describe(operation: &mut Operation<'_>) {
                 let schema = json!($schema);
                 operation.responses.push((
@@ -74,10 +74,10 @@ macro_rules! text_answer {
 text_answer!(Yaml, "application/yaml", {"type": "object"});
 text_answer!(Plain, "text/plain", {"type": "string"});
 
-async fn openapi(State(_): Shared) -> Yaml {
-    Yaml(Text { kind: "application/yaml", body: docs::openapi_yaml() })
+async fn openapi(State(_): AppState) -> Yaml {
+    Yaml(Text { kind: "application/yaml", body: openapi::yaml() })
 }
 
-async fn llms(State(_): Shared) -> Plain {
-    Plain(Text { kind: "text/plain; charset=utf-8", body: docs::llms_txt() })
+async fn llms(State(_): AppState) -> Plain {
+    Plain(Text { kind: "text/plain; charset=utf-8", body: openapi::llms_txt() })
 }

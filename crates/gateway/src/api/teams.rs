@@ -10,13 +10,14 @@ use gateway_store::{Tx, orgs, teams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Admin, InOrg, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params};
+use super::caller::{Admin, AppState, InOrg, Viewer};
+use super::extract::{Body, PathParam, QueryParams};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const MAX_MEMBERS: usize = 1_000;
 
@@ -64,12 +65,12 @@ struct TeamList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<TeamList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<TeamList>> {
     let found = teams::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(TeamList { teams: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -80,10 +81,10 @@ struct NewTeam {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
     Body(request): Body<NewTeam>,
-) -> Outcome<Created<TeamView>> {
+) -> ApiResult<Created<TeamView>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
     let (org, id) = (caller.org.id, app.services.ids.new_id());
     let mut tx = app.services.db.begin().await?;
@@ -101,11 +102,11 @@ struct TeamChange {
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: InOrg<Admin>,
-    At(id): At<TeamId>,
+    PathParam(id): PathParam<TeamId>,
     Body(change): Body<TeamChange>,
-) -> Outcome<Json<TeamView>> {
+) -> ApiResult<Json<TeamView>> {
     if let Some(name) = &change.name {
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
@@ -119,7 +120,11 @@ async fn update(
     stored(&app, org, id).await.map(Json)
 }
 
-async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<TeamId>) -> Outcome<Json<Deleted>> {
+async fn delete(
+    State(app): AppState,
+    caller: InOrg<Admin>,
+    PathParam(id): PathParam<TeamId>,
+) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     if !teams::delete(&mut tx, org, id).await? {
@@ -132,7 +137,7 @@ async fn delete(State(app): Shared, caller: InOrg<Admin>, At(id): At<TeamId>) ->
     Ok(Deleted::yes())
 }
 
-async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId]>) -> Outcome<()> {
+async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId]>) -> ApiResult<()> {
     let Some(users) = users else { return Ok(()) };
     // Somebody who is being removed at the same time must not come in behind that.
     orgs::lock(tx, org).await?;
@@ -145,6 +150,6 @@ async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId
     }
 }
 
-async fn stored(app: &App, org: OrgId, id: TeamId) -> Outcome<TeamView> {
+async fn stored(app: &App, org: OrgId, id: TeamId) -> ApiResult<TeamView> {
     teams::find(&app.services.db, org, id).await?.map(Into::into).ok_or_else(Problem::not_found)
 }

@@ -7,10 +7,11 @@ use gateway_store::names::{Named, names};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::caller::{Caller, Shared, Viewer};
-use super::extract::{At, Json, text_param};
-use super::route::Area;
-use crate::problem::{Outcome, Problem};
+use super::caller::{AppState, Caller, Viewer};
+use super::extract::{PathParam, text_path_param};
+use super::openapi::Area;
+use super::response::Json;
+use crate::problem::{ApiResult, Problem};
 
 const TOP_MODELS: usize = 10;
 
@@ -22,7 +23,7 @@ pub fn area() -> Area {
     )
 }
 
-text_param!(
+text_path_param!(
     /// A member's id, or the name by which callers know an end user.
     AnyUser = "userId"
 );
@@ -50,10 +51,10 @@ struct ModelShare {
 }
 
 async fn summary(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(AnyUser(user)): At<AnyUser>,
-) -> Outcome<Json<UserSummary>> {
+    PathParam(AnyUser(user)): PathParam<AnyUser>,
+) -> ApiResult<Json<UserSummary>> {
     let org = caller.org.id;
     let seen = logs::user_seen(&app.services.logs, org, &user).await?;
     if seen.is_none() && !names(&app.services.db, org, Named::Members).await?.contains_key(&user) {

@@ -24,7 +24,7 @@ use http::header::AUTHORIZATION;
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
 use crate::nodes;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::proxy::target::{self, Credential, Target};
 use limits::{Counter, Counters};
 use snapshot::Snapshot;
@@ -260,7 +260,7 @@ pub async fn authenticate(app: &Arc<App>, headers: &HeaderMap) -> Result<Identit
 }
 
 /// Counts one more request of this caller against the limit of its plan.
-pub async fn count(app: &App, identity: &mut Identity) -> Outcome<()> {
+pub async fn count(app: &App, identity: &mut Identity) -> ApiResult<()> {
     let limit = app.services.config.rate_limits.of(identity.org.plan);
     if limit == 0 {
         return Ok(());

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use files::File;
 use page::Page;
 
@@ -70,7 +70,7 @@ impl Console {
     }
 
     /// Answers a request for a path that the console claims.
-    pub fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Outcome<Response> {
+    pub fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> ApiResult<Response> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Problem::method_not_allowed(Some(HeaderValue::from_static("GET, HEAD"))));
         }
@@ -100,7 +100,7 @@ fn response(body: Bytes) -> Response {
     response
 }
 
-fn to_home(uri: &Uri) -> Outcome<Response> {
+fn to_home(uri: &Uri) -> ApiResult<Response> {
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let place = HeaderValue::try_from(format!("{HOME}{query}")).map_err(Problem::internal)?;
     let mut response = Response::new(Body::empty());

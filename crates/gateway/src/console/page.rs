@@ -9,7 +9,7 @@ use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 
 use super::response;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// What the build writes where the nonce belongs.
 const PLACEHOLDER: &str = "__CSP_NONCE__";
@@ -31,7 +31,7 @@ impl Page {
         Self::new(&Bytes::from_static(include_bytes!("unbuilt.html")))
     }
 
-    pub fn answer(&self) -> Outcome<Response> {
+    pub fn answer(&self) -> ApiResult<Response> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(Problem::internal)?;
         let nonce = STANDARD.encode(random);

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::auth::Identity;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask::{self, About, Answer, Question};
 
 /// How long a model may take to judge one answer.
@@ -51,7 +51,7 @@ pub fn asks_models(app: &App, evaluator: &Evaluator) -> bool {
 }
 
 /// May this caller have models asked as the evaluator does? Later it is done in the organization's name.
-pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> Outcome<()> {
+pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult<()> {
     let (provider, model) = match &evaluator.how {
         How::Check(_) | How::Levenshtein(_) => return Ok(()),
         How::Embedding(embedding) => embedder(app, embedding),
@@ -182,7 +182,7 @@ fn said(answer: &Answer) -> String {
 }
 
 /// An answer that can be used, or what its absence means.
-fn answered(answer: Outcome<Answer>) -> Result<Answer, NoVerdict> {
+fn answered(answer: ApiResult<Answer>) -> Result<Answer, NoVerdict> {
     match answer {
         Ok(answer) if answer.status.is_success() => Ok(answer),
         Ok(answer) => {

@@ -18,7 +18,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::app::App;
 use crate::auth::snapshot::Snapshot;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub const PROMPT: &str = "x-gateway-prompt";
 pub const VARIABLES: &str = "x-gateway-prompt-variables";
@@ -67,7 +67,7 @@ impl Prompts {
 }
 
 /// The version that is meant, from memory or else from the store. None when there is no such prompt.
-pub async fn find(app: &Arc<App>, org: OrgId, reference: &Reference) -> Outcome<Option<Arc<Known>>> {
+pub async fn find(app: &Arc<App>, org: OrgId, reference: &Reference) -> ApiResult<Option<Arc<Known>>> {
     let key = (org, reference.clone());
     if let Some(known) = app.proxy.prompts.known.known(&key) {
         return Ok(Some(known));
@@ -80,7 +80,7 @@ pub async fn find(app: &Arc<App>, org: OrgId, reference: &Reference) -> Outcome<
 }
 
 impl Prompts {
-    async fn load(&self, app: &App, key: &(OrgId, Reference)) -> Outcome<Option<Arc<Known>>> {
+    async fn load(&self, app: &App, key: &(OrgId, Reference)) -> ApiResult<Option<Arc<Known>>> {
         self.known
             .get(key, || async {
                 let (org, Reference { namespace, slug, version }) = key;
@@ -101,7 +101,7 @@ pub struct Asked {
 }
 
 /// Reads the two headers; None when no prompt is asked for.
-pub fn asked(headers: &HeaderMap) -> Outcome<Option<Asked>> {
+pub fn asked(headers: &HeaderMap) -> ApiResult<Option<Asked>> {
     let variables = headers.get(VARIABLES);
     let Some(prompt) = headers.get(PROMPT) else {
         return match variables {
@@ -128,7 +128,7 @@ pub async fn apply(
     asked: &Asked,
     operation: Operation,
     body: &[u8],
-) -> Outcome<(Bytes, PromptUsed)> {
+) -> ApiResult<(Bytes, PromptUsed)> {
     let Asked { prompt, variables } = asked;
     let known = find(app, org, prompt).await?;
     let known =
@@ -144,7 +144,7 @@ pub async fn apply(
 pub fn unrendered(field: &str, error: RenderError) -> Problem {
     match error {
         RenderError::Missing(names) => {
-            let mut problem = Problem::meaningless(format!("{field}: no value for {}", names.join(", ")));
+            let mut problem = Problem::unprocessable(format!("{field}: no value for {}", names.join(", ")));
             problem.extra.insert("missing".into(), names.into());
             problem
         }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn read(prompt: Option<&str>, variables: Option<&str>) -> Outcome<Option<Asked>> {
+    fn read(prompt: Option<&str>, variables: Option<&str>) -> ApiResult<Option<Asked>> {
         let mut headers = HeaderMap::new();
         for (name, value) in [(PROMPT, prompt), (VARIABLES, variables)] {
             if let Some(value) = value {

@@ -8,10 +8,10 @@ use http::StatusCode;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// Saves a template under a name: as the next version where the prompt exists, else as a new prompt. Checks all three.
-pub async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> Outcome<Prompt> {
+pub async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> ApiResult<Prompt> {
     check_name(name.namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(name.slug).map_err(|why| Problem::field("slug", why))?;
     check_content(&content)?;
@@ -22,7 +22,7 @@ pub async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> 
 }
 
 /// A new prompt with its first version. The caller has checked names and content; a name that is taken is a conflict.
-pub async fn add_prompt(app: &App, by: &Identity, name: Name<'_>, content: String) -> Outcome<Prompt> {
+pub async fn add_prompt(app: &App, by: &Identity, name: Name<'_>, content: String) -> ApiResult<Prompt> {
     let now = app.services.clock.now();
     let prompt = Prompt {
         id: app.services.ids.new_id(),
@@ -52,7 +52,7 @@ pub async fn add_version(
     name: Name<'_>,
     content: String,
     expected: Option<i64>,
-) -> Outcome<Option<Prompt>> {
+) -> ApiResult<Option<Prompt>> {
     let (org, actor, now) = (by.org.id, by.actor(), app.services.clock.now());
     let mut tx = app.services.db.begin().await?;
     let Some((id, version, created_at)) = store::take_number(&mut tx, org, name).await? else {
@@ -82,7 +82,7 @@ pub async fn add_version(
 }
 
 /// Of a sane length, and its tags are sound.
-pub fn check_content(content: &str) -> Outcome<()> {
+pub fn check_content(content: &str) -> ApiResult<()> {
     if content.is_empty() {
         return Err(Problem::field("content", "must not be empty"));
     }
@@ -94,7 +94,7 @@ pub fn check_content(content: &str) -> Outcome<()> {
         ));
     }
     Template::parse(content).map(|_| ()).map_err(|error| {
-        let mut problem = Problem::meaningless(format!("content: {error}"));
+        let mut problem = Problem::unprocessable(format!("content: {error}"));
         problem.extra.insert("line".into(), error.line.into());
         problem.extra.insert("column".into(), error.column.into());
         problem

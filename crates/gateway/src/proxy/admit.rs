@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use super::body::Inbound;
 use super::call::{Call, Hop};
 use crate::auth::{Identity, Who};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// Does the caller's key name models? Then a request whose model cannot be told must be refused.
 pub fn names_models(identity: &Identity) -> bool {
@@ -24,7 +24,7 @@ pub async fn learn_model(
     call: &mut Call,
     head: &Parts,
     inbound: &mut Inbound,
-) -> Outcome<()> {
+) -> ApiResult<()> {
     let whole = names_models(identity);
     if inbound.is_empty() {
         return Ok(());
@@ -45,7 +45,7 @@ pub async fn learn_model(
     apply(call, peek)
 }
 
-fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> Outcome<()> {
+fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> ApiResult<()> {
     match peek {
         Ok(peek) => {
             if call.asked_model.is_none() {
@@ -69,7 +69,7 @@ fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> Outcome<()> {
 }
 
 /// The key's scopes, before any call: every place where the request may go must be within them.
-pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> Outcome<()> {
+pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> ApiResult<()> {
     let Who::Key(key) = &identity.who else { return Ok(()) };
     let lists_models =
         call.operation == Operation::Models && matches!(head.method, Method::GET | Method::HEAD);

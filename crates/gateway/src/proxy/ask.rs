@@ -21,7 +21,7 @@ use super::body::Inbound;
 use super::target::{self, Target};
 use crate::app::App;
 use crate::auth::{self, Identity, Who};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// An answer longer than this is not taken in whole.
 const ANSWER_BYTES: usize = 16 << 20;
@@ -105,7 +105,7 @@ impl Origin {
 }
 
 /// Asks and waits for the whole answer. A provider's refusal (4xx) is an answer; a failure is a problem.
-pub async fn ask(app: &Arc<App>, identity: &Identity, question: Question) -> Outcome<Answer> {
+pub async fn ask(app: &Arc<App>, identity: &Identity, question: Question) -> ApiResult<Answer> {
     let Streaming { log_id, status, is_stream: _, body, told } = send(app, identity, question, false).await?;
     let collected = Limited::new(body, ANSWER_BYTES).collect().await;
     let body = collected
@@ -117,12 +117,12 @@ pub async fn ask(app: &Arc<App>, identity: &Identity, question: Question) -> Out
 }
 
 /// Asks for a stream of events.
-pub async fn ask_streaming(app: &Arc<App>, identity: &Identity, question: Question) -> Outcome<Streaming> {
+pub async fn ask_streaming(app: &Arc<App>, identity: &Identity, question: Question) -> ApiResult<Streaming> {
     send(app, identity, question, true).await
 }
 
 /// May this caller ask that? What is to be asked later, by somebody else, is checked now.
-pub fn check(app: &App, identity: &Identity, provider: &str, model: &str) -> Outcome<()> {
+pub fn check(app: &App, identity: &Identity, provider: &str, model: &str) -> ApiResult<()> {
     let target = find(app, identity, provider)?;
     let Who::Key(key) = &identity.who else { return Ok(()) };
     if key.scopes.allow(&target.name, Some(model)) {
@@ -143,7 +143,7 @@ async fn send(
     identity: &Identity,
     mut question: Question,
     stream: bool,
-) -> Outcome<Streaming> {
+) -> ApiResult<Streaming> {
     let mut identity = identity.clone();
     if !question.is_counted {
         auth::count(app, &mut identity).await?;
@@ -175,7 +175,7 @@ async fn send(
 
 /// The head of the request, as a caller of the proxy would have sent it. It says what it speaks, so that it is
 /// translated for a provider that speaks something else.
-fn head(question: &Question) -> Outcome<Parts> {
+fn head(question: &Question) -> ApiResult<Parts> {
     let path = match question.about {
         About::Chat => "/v1/chat/completions",
         About::Embeddings => "/v1/embeddings",
@@ -203,7 +203,7 @@ fn head(question: &Question) -> Outcome<Parts> {
     Ok(request.into_parts().0)
 }
 
-fn find(app: &App, identity: &Identity, provider: &str) -> Outcome<Arc<Target>> {
+fn find(app: &App, identity: &Identity, provider: &str) -> ApiResult<Arc<Target>> {
     let target = target::resolve(app, identity, "provider", provider)?;
     if target.kind.chat_path.contains("{project}") {
         let why = format!("{provider} cannot be asked from here: its paths name a project and a location");

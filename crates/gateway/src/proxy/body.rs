@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use super::call::{Call, Hop, Way};
 use super::record::Record;
 use super::translate;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// A caller that sends nothing for this long is given up.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ impl Inbound {
 
     /// Reads until what the gateway needs is known, or there is nothing more. `whole`: to the end, because a second
     /// `model` further down must be seen.
-    pub async fn peek(&mut self, whole: bool) -> Outcome<Result<RequestPeek, PeekError>> {
+    pub async fn peek(&mut self, whole: bool) -> ApiResult<Result<RequestPeek, PeekError>> {
         if self.pieces.is_empty() && !self.read_piece().await? {
             return Ok(peek(b""));
         }
@@ -117,14 +117,14 @@ impl Inbound {
     }
 
     /// Reads up to about `enough` bytes into one piece.
-    pub async fn read_some(&mut self, enough: usize) -> Outcome<()> {
+    pub async fn read_some(&mut self, enough: usize) -> ApiResult<()> {
         while self.length < enough && self.read_piece().await? {}
         self.join();
         Ok(())
     }
 
     /// The body as it can be sent: kept when it may be needed whole or more than once, else streamed on as it comes.
-    pub async fn settle(mut self, kept: bool, record: &mut Record) -> Outcome<Payload> {
+    pub async fn settle(mut self, kept: bool, record: &mut Record) -> ApiResult<Payload> {
         if kept {
             while self.read_piece().await? {}
         }
@@ -158,7 +158,7 @@ impl Inbound {
     }
 
     /// One more piece; false at the end.
-    async fn read_piece(&mut self) -> Outcome<bool> {
+    async fn read_piece(&mut self) -> ApiResult<bool> {
         if let Some(problem) = self.broken.take() {
             return Err(problem);
         }
@@ -203,7 +203,7 @@ pub enum Payload {
 
 impl Payload {
     /// The body for the attempt under way. None: it has been sent already and was not kept.
-    pub fn outbound(&mut self, call: &mut Call) -> Outcome<Option<Outbound>> {
+    pub fn outbound(&mut self, call: &mut Call) -> ApiResult<Option<Outbound>> {
         let body = match self {
             Payload::Passing(body) => return Ok(body.take()),
             Payload::Kept(body) => body.clone(),

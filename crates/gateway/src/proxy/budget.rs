@@ -12,7 +12,7 @@ use super::call::Call;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::budgets::{self, Refused, Reservation};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const REMAINING: HeaderName = HeaderName::from_static("x-gateway-budget-remaining");
 
@@ -22,7 +22,7 @@ pub async fn reserve(
     identity: &Identity,
     call: &Call,
     inbound: &Inbound,
-) -> Outcome<Option<Reservation>> {
+) -> ApiResult<Option<Reservation>> {
     let Some(budgets) = &identity.org.budgets else { return Ok(None) };
     let asked = Asked { body_bytes: inbound.total(), max_tokens: call.max_tokens, answers: call.answers };
     // Wherever the request may go, at the dearest; what has no price cannot be counted.

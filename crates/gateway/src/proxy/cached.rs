@@ -32,7 +32,7 @@ use super::upstream::Answered;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::{Answer, Ask, Entry, Hit, Lead, Lookup, Mode, Probe};
-use crate::problem::Outcome;
+use crate::problem::ApiResult;
 
 pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
 /// An answer larger than this is not kept.
@@ -173,7 +173,7 @@ fn asked(
     app: Arc<App>,
     identity: Identity,
     question: Question,
-) -> Pin<Box<dyn Future<Output = Outcome<ask::Answer>> + Send>> {
+) -> Pin<Box<dyn Future<Output = ApiResult<ask::Answer>> + Send>> {
     Box::pin(async move { ask::ask(&app, &identity, question).await })
 }
 

@@ -19,7 +19,7 @@ use super::translate::Translation;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::Mode;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::server::PROVIDER;
 
 /// One place where the request may go.
@@ -102,7 +102,7 @@ const MAX_TAG: usize = 256;
 const MAX_METADATA: usize = 16 << 10;
 
 impl Call {
-    pub fn read(app: &App, identity: &Identity, head: &Parts) -> Outcome<Self> {
+    pub fn read(app: &App, identity: &Identity, head: &Parts) -> ApiResult<Self> {
         let headers = &Directives::of(&head.headers);
         let provider = headers.text(PROVIDER.as_str())?.unwrap_or_default().to_owned();
         let path = &Path::read(head.uri.path());
@@ -235,7 +235,7 @@ impl<'a> Directives<'a> {
     }
 
     /// A header that must be readable text when it is there.
-    fn text(&self, name: &str) -> Outcome<Option<&'a str>> {
+    fn text(&self, name: &str) -> ApiResult<Option<&'a str>> {
         self.get(name)
             .map(|value| {
                 value.to_str().map(str::trim).map_err(|_| Problem::field(name, "must be plain ASCII text"))
@@ -243,7 +243,7 @@ impl<'a> Directives<'a> {
             .transpose()
     }
 
-    fn one_of(&self, name: &str, values: &[&str]) -> Outcome<Option<&'a str>> {
+    fn one_of(&self, name: &str, values: &[&str]) -> ApiResult<Option<&'a str>> {
         match self.text(name)? {
             Some(value) if !values.contains(&value) => {
                 Err(Problem::field(name, format!("must be {}", values.join(" or "))))
@@ -253,7 +253,7 @@ impl<'a> Directives<'a> {
     }
 
     /// Session and user names may be any text; they are only recorded.
-    fn tag(&self, name: &str) -> Outcome<Option<String>> {
+    fn tag(&self, name: &str) -> ApiResult<Option<String>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let text = std::str::from_utf8(value.as_bytes())
             .map_err(|_| Problem::field(name, "must be UTF-8 text"))?
@@ -266,13 +266,13 @@ impl<'a> Directives<'a> {
     }
 }
 
-fn chain(headers: &Directives<'_>) -> Outcome<Vec<Step>> {
+fn chain(headers: &Directives<'_>) -> ApiResult<Vec<Step>> {
     const NAME: &str = "x-gateway-fallback";
     let Some(text) = headers.text(NAME)? else { return Ok(Vec::new()) };
     parse_chain(text).map_err(|why| Problem::field(NAME, why))
 }
 
-fn caching(headers: &Directives<'_>) -> Outcome<Option<Caching>> {
+fn caching(headers: &Directives<'_>) -> ApiResult<Option<Caching>> {
     const TTL: &str = "x-gateway-cache-ttl";
     const THRESHOLD: &str = "x-gateway-cache-threshold";
     let mode = headers.one_of(CACHE.as_str(), &["true", "exact", "semantic", "refresh", "false"])?;
@@ -302,7 +302,7 @@ fn caching(headers: &Directives<'_>) -> Outcome<Option<Caching>> {
     Ok(Some(Caching { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
 }
 
-fn retries(headers: &Directives<'_>) -> Outcome<u32> {
+fn retries(headers: &Directives<'_>) -> ApiResult<u32> {
     const NAME: &str = "x-gateway-retry";
     let Some(text) = headers.text(NAME)? else { return Ok(0) };
     let retries = text.parse().ok().filter(|retries| *retries <= MAX_RETRIES);
@@ -310,7 +310,7 @@ fn retries(headers: &Directives<'_>) -> Outcome<u32> {
 }
 
 /// A path whose model cannot be told for sure is refused to keys that name models; others may go on.
-fn path_model(identity: &Identity, path: &Path<'_>) -> Outcome<Option<String>> {
+fn path_model(identity: &Identity, path: &Path<'_>) -> ApiResult<Option<String>> {
     match path.model() {
         Ok(model) => Ok(model.map(Cow::into_owned)),
         Err(_) if !super::admit::names_models(identity) => Ok(None),
@@ -318,7 +318,7 @@ fn path_model(identity: &Identity, path: &Path<'_>) -> Outcome<Option<String>> {
     }
 }
 
-fn metadata(headers: &Directives<'_>) -> Outcome<Map<String, Value>> {
+fn metadata(headers: &Directives<'_>) -> ApiResult<Map<String, Value>> {
     let Some(value) = headers.get("x-gateway-metadata") else { return Ok(Map::new()) };
     let parsed =
         if value.len() <= MAX_METADATA { serde_json::from_slice(value.as_bytes()).ok() } else { None };
@@ -330,7 +330,7 @@ fn metadata(headers: &Directives<'_>) -> Outcome<Map<String, Value>> {
 }
 
 /// Above the server's limit it is cut to it.
-fn timeout(headers: &Directives<'_>, limit: Duration) -> Outcome<Duration> {
+fn timeout(headers: &Directives<'_>, limit: Duration) -> ApiResult<Duration> {
     let Some(value) = headers.text("x-gateway-timeout")? else { return Ok(limit) };
     match value.parse::<u64>() {
         Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds).min(limit)),

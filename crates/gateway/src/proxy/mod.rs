@@ -38,7 +38,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::auth::{self, Identity};
 use crate::cache::Mode;
-use crate::problem::{Outcome, Problem, rate_headers};
+use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts;
 use ask::Origin;
 use body::{Inbound, Payload};
@@ -62,7 +62,7 @@ pub async fn forward(
     identity: &mut Identity,
     request_id: &HeaderValue,
     request: Request<Incoming>,
-) -> Outcome<Response> {
+) -> ApiResult<Response> {
     let (head, incoming) = request.into_parts();
     let mut inbound = Inbound::new(incoming, app.services.config.max_body_bytes);
     inbound.meanwhile(auth::count(app, identity)).await?;
@@ -82,7 +82,7 @@ async fn run(
     head: &Parts,
     mut inbound: Inbound,
     origin: Origin,
-) -> Outcome<Response> {
+) -> ApiResult<Response> {
     let started = Instant::now();
     let mut call = Call::read(app, identity, head)?;
     if inbound.is_too_large() {
@@ -143,7 +143,7 @@ async fn settle(
     head: &Parts,
     inbound: Inbound,
     record: &mut Record,
-) -> Outcome<Payload> {
+) -> ApiResult<Payload> {
     let asked = prompts::asked(&head.headers)?;
     let payload = inbound.settle(asked.is_some() || must_keep(call), record).await?;
     let (Some(asked), Some(body)) = (asked, payload.kept()) else { return Ok(payload) };

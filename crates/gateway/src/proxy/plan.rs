@@ -10,14 +10,14 @@ use super::target::{self, Target};
 use super::translate;
 use crate::app::App;
 use crate::auth::{Identity, Who};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::server::PROVIDER;
 
 const FALLBACK: &str = "x-gateway-fallback";
 const AUTO: &str = "auto";
 
 /// Finds out where the request may go.
-pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> Outcome<()> {
+pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> ApiResult<()> {
     let first = if call.provider == AUTO {
         by_model(app, identity, call)?
     } else {
@@ -108,7 +108,7 @@ fn price(app: &App, hop: &Hop) -> Option<Decimal> {
 }
 
 /// How a request that came for the first target looks at this one.
-fn way_to(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Outcome<Way> {
+fn way_to(call: &Call, target: &Target, model: Option<&str>, header: &str) -> ApiResult<Way> {
     let first = &call.hops[0];
     let same_kind = target.kind.name == first.target.kind.name;
     let same_model = model == call.asked_model.as_deref();
@@ -119,7 +119,7 @@ fn way_to(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Ou
 }
 
 /// How a request looks at a target that the caller need not have had in mind.
-fn way_there(call: &Call, target: &Target, model: Option<&str>, header: &str) -> Outcome<Way> {
+fn way_there(call: &Call, target: &Target, model: Option<&str>, header: &str) -> ApiResult<Way> {
     if translate::is_needed(call, target) {
         return if translate::is_possible(call, target) {
             Ok(Way::Translated)
@@ -142,7 +142,7 @@ fn no_way(target: &Target, header: &str) -> Problem {
 }
 
 /// `X-Gateway-Provider: auto`: the provider that the model belongs to.
-fn by_model(app: &App, identity: &Identity, call: &Call) -> Outcome<Hop> {
+fn by_model(app: &App, identity: &Identity, call: &Call) -> ApiResult<Hop> {
     let wrong = |why: String| Problem::field(PROVIDER.as_str(), why);
     let Some(asked) = &call.asked_model else {
         return Err(wrong("'auto' needs a request that names a model".into()));
@@ -161,7 +161,7 @@ fn by_model(app: &App, identity: &Identity, call: &Call) -> Outcome<Hop> {
 
 /// The one provider that has this model: among those that the organization says have it, else among those with a
 /// price for it; with a stored credential rather than without.
-fn one_for<'a>(app: &'a App, identity: &'a Identity, model: &str) -> Outcome<&'a str> {
+fn one_for<'a>(app: &'a App, identity: &'a Identity, model: &str) -> ApiResult<&'a str> {
     let own = identity.org.providers.iter();
     let own: Vec<&str> = own
         .filter(|(_, target)| target.models.iter().any(|has| has == model))

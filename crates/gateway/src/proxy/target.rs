@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::config::ProviderSettings;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// A provider that can be called.
 pub struct Target {
@@ -189,7 +189,7 @@ pub fn find<'a>(app: &'a App, identity: &'a Identity, name: &str) -> Option<&'a 
 }
 
 /// The provider of that name for this caller. `header` is where the name stood.
-pub fn resolve(app: &App, identity: &Identity, header: &str, name: &str) -> Outcome<Arc<Target>> {
+pub fn resolve(app: &App, identity: &Identity, header: &str, name: &str) -> ApiResult<Arc<Target>> {
     let target = find(app, identity, name).ok_or_else(|| unknown(identity, header, name))?;
     if target.base.is_none() && !target.is_sandbox() {
         return Err(Problem::bad_request(format!(

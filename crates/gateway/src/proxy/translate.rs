@@ -12,7 +12,7 @@ use http::StatusCode;
 
 use super::call::{Call, Hop};
 use super::target::Target;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// How the attempt under way was translated.
 pub struct Translation {
@@ -58,7 +58,7 @@ pub fn is_possible(call: &Call, target: &Target) -> bool {
 }
 
 /// What is sent to the hop of the attempt under way.
-pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> Outcome<(Translation, Bytes)> {
+pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> ApiResult<(Translation, Bytes)> {
     let (target, model) = (&hop.target, hop.model.as_deref());
     let nowhere = || Problem::bad_request(format!("{} has no endpoint that takes this request", target.name));
     let path = || path(call, target, model).ok_or_else(nowhere);

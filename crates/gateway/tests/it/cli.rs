@@ -52,7 +52,7 @@ fn the_openapi_document_is_printed() {
     let done = gateway(here.path(), &["openapi"], &[]);
     assert_eq!(done.code, Some(0));
     let parsed: Value = serde_saphyr::from_str(&done.stdout).unwrap();
-    assert_eq!(parsed, gateway::api::docs::openapi());
+    assert_eq!(parsed, gateway::api::openapi::document());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use gateway::console::Console;
-use gateway::problem::{Family, Outcome};
+use gateway::problem::{ApiResult, ErrorFormat};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, Response};
 use http_body_util::BodyExt as _;
@@ -41,8 +41,8 @@ async fn ask_with(
 ) -> Got {
     let headers =
         headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
-    let outcome: Outcome<Response<_>> = console.answer(&method, &path.parse().unwrap(), &headers);
-    let (head, body) = outcome.unwrap_or_else(|problem| problem.render(Family::Plain)).into_parts();
+    let outcome: ApiResult<Response<_>> = console.answer(&method, &path.parse().unwrap(), &headers);
+    let (head, body) = outcome.unwrap_or_else(|problem| problem.render(ErrorFormat::Code)).into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     Got {
         status: head.status.as_u16(),

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway::api::docs;
-use gateway::api::route::{Operation, Schemas};
+use gateway::api::openapi;
+use gateway::api::openapi::{Operation, Schemas};
 use http::Method;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ on_both!(the_served_document_is_yaml_and_says_what_the_code_says, |app| async mo
     let served = app.get("/openapi.yaml").bearer(&ada.token).send().await;
     assert_eq!(served.header("content-type"), Some("application/yaml"));
     let parsed: Value = serde_saphyr::from_str(&served.text()).unwrap();
-    assert_eq!(parsed, docs::openapi());
+    assert_eq!(parsed, openapi::document());
     assert!(parsed["openapi"].as_str().unwrap().starts_with("3.1."));
     assert!(parsed["info"]["title"].is_string());
     assert_eq!(parsed["info"]["version"], env!("CARGO_PKG_VERSION"));
@@ -47,14 +47,14 @@ on_both!(the_served_document_is_yaml_and_says_what_the_code_says, |app| async mo
 
 #[test]
 fn every_mounted_route_is_in_both_documents() {
-    let document = docs::openapi();
+    let document = openapi::document();
     let mut documented: BTreeSet<_> = operations(&document)
         .iter()
         .map(|(path, method, _)| format!("{} {path}", method.to_uppercase()))
         .collect();
     for route in routes() {
         let line = format!("{} {}", route.method, route.path);
-        assert!(docs::llms_txt().contains(&format!("{line}:")), "{line} is not in llms.txt");
+        assert!(openapi::llms_txt().contains(&format!("{line}:")), "{line} is not in llms.txt");
         assert!(documented.remove(&line), "{line} is not in the document, or mounted twice");
     }
     assert!(documented.is_empty(), "documented, but not mounted: {documented:?}");
@@ -62,7 +62,7 @@ fn every_mounted_route_is_in_both_documents() {
 
 on_both!(every_documented_operation_really_answers, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
-    let document = docs::openapi();
+    let document = openapi::document();
     for (path, method, operation) in operations(&document) {
         let method: Method = method.to_uppercase().parse().unwrap();
         // Malformed ids are met by the route itself, so the answer shows that it is there. A NUL is in no id.
@@ -78,7 +78,7 @@ on_both!(every_documented_operation_really_answers, ENTERPRISE, |app| async move
             answer.text()
         );
         if !params(path).is_empty() && !looked && code >= 300 {
-            let coded = gateway::api::family_of(path) == gateway::problem::Family::Coded;
+            let coded = gateway::api::error_format_of(path) == gateway::problem::ErrorFormat::ErrorCode;
             answer.expect_error(400, if coded { "invalid_id" } else { "bad_request" });
         }
         if code < 300 {
@@ -92,7 +92,7 @@ on_both!(every_documented_operation_really_answers, ENTERPRISE, |app| async move
 
 #[test]
 fn operation_ids_are_unique_and_tags_are_known() {
-    let document = docs::openapi();
+    let document = openapi::document();
     let tags: BTreeSet<_> =
         document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).map(Value::to_string).collect();
     let mut ids = BTreeSet::new();
@@ -109,7 +109,7 @@ fn operation_ids_are_unique_and_tags_are_known() {
 
 #[test]
 fn every_parameter_of_a_path_is_declared_once() {
-    let document = docs::openapi();
+    let document = openapi::document();
     for (path, method, operation) in operations(&document) {
         let declared = operation["parameters"].as_array().cloned().unwrap_or_default();
         let mut names: Vec<_> =
@@ -130,7 +130,7 @@ fn every_parameter_of_a_path_is_declared_once() {
 
 #[test]
 fn every_reference_resolves_and_every_schema_is_used() {
-    let document = docs::openapi();
+    let document = openapi::document();
     let mut used = BTreeSet::new();
     visit(&document, &mut |object| {
         assert!(!object.contains_key("$defs"), "a schema keeps definitions to itself: {object:?}");
@@ -183,7 +183,7 @@ fn no_schema_name_means_two_shapes() {
 
 #[test]
 fn the_document_says_which_operations_need_no_credential() {
-    let document = docs::openapi();
+    let document = openapi::document();
     let open: BTreeSet<_> = operations(&document)
         .into_iter()
         .filter(|(_, _, operation)| operation["security"] == serde_json::json!([]))

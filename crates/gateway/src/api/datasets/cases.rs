@@ -15,11 +15,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::edition;
-use crate::api::caller::{Caller, Member, Shared, Viewer};
-use crate::api::extract::{At, Body, Created, Deleted, Json, Params, present};
-use crate::api::page::{self, PageParams};
+use crate::api::caller::{AppState, Caller, Member, Viewer};
+use crate::api::extract::{Body, PagedQuery, PathParam, double_option};
+use crate::api::page;
+use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// More come by import.
 const MAX_ADDED: usize = 1_000;
@@ -30,12 +31,6 @@ pub(super) struct CaseParams {
     /// A frozen version; the working copy when left out.
     #[schemars(range(min = 1))]
     version: Option<i64>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -45,15 +40,15 @@ pub(super) struct CaseList {
 }
 
 pub(super) async fn list_cases(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(id): At<DatasetId>,
-    Params(params): Params<CaseParams>,
-) -> Outcome<Json<CaseList>> {
-    let page = PageParams::of(params.limit, params.cursor).page()?;
+    PathParam(id): PathParam<DatasetId>,
+    PagedQuery { page, filter: params }: PagedQuery<CaseParams>,
+) -> ApiResult<Json<CaseList>> {
+    let page = page.page()?;
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let found = datasets::cases(&app.services.db, caller.org.id, id, of, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(CaseList { cases: found.rows, next_cursor }))
 }
 
@@ -85,11 +80,11 @@ pub(super) enum Added {
 }
 
 pub(super) async fn add_cases(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     Body(request): Body<NewCases>,
-) -> Outcome<Created<Added>> {
+) -> ApiResult<Created<Added>> {
     let NewCases { input, expected, metadata, cases } = request;
     let Some(cases) = cases else {
         let one = content(&NewCase { input, expected, metadata }).map_err(Problem::bad_request)?;
@@ -106,7 +101,7 @@ pub(super) async fn add_cases(
     let checked = cases.iter().enumerate().map(|(index, case)| {
         content(case).map_err(|why| Problem::bad_request(format!("cases[{index}].{why}")))
     });
-    let checked = checked.collect::<Outcome<Vec<_>>>()?;
+    let checked = checked.collect::<ApiResult<Vec<_>>>()?;
     let cases = add_all(&app, caller.org.id, id, checked).await?;
     Ok(Created(Added::Many { cases }))
 }
@@ -117,7 +112,7 @@ fn content(case: &NewCase) -> Result<Content, String> {
     Content::new(&value(input), &value(expected), &value(metadata))
 }
 
-async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -> Outcome<Vec<Case>> {
+async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -> ApiResult<Vec<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
     let held = hold_for(&mut tx, org, id, contents.len()).await?;
@@ -135,7 +130,7 @@ async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -
 }
 
 /// The dataset, held, with room for so many more cases.
-pub(super) async fn hold_for(tx: &mut Tx, org: OrgId, id: DatasetId, more: usize) -> Outcome<Dataset> {
+pub(super) async fn hold_for(tx: &mut Tx, org: OrgId, id: DatasetId, more: usize) -> ApiResult<Dataset> {
     let held = datasets::hold(tx, org, id).await?.ok_or_else(Problem::not_found)?;
     check_room(held.case_count, count(more))
         .map_err(|why| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why))?;
@@ -146,7 +141,7 @@ pub(super) fn count(cases: usize) -> i64 {
     i64::try_from(cases).unwrap_or(i64::MAX)
 }
 
-fn raw(json: String) -> Outcome<Box<RawValue>> {
+fn raw(json: String) -> ApiResult<Box<RawValue>> {
     RawValue::from_string(json).map_err(Problem::internal)
 }
 
@@ -154,21 +149,21 @@ fn raw(json: String) -> Outcome<Box<RawValue>> {
 pub(super) struct CaseChange {
     input: Option<Value>,
     /// Null: nothing is expected any more.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     #[schemars(with = "Option<Value>")]
     expected: Option<Option<Value>>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     #[schemars(with = "Option<Value>")]
     metadata: Option<Option<Value>>,
 }
 
 pub(super) async fn update_case(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
-    At(case_id): At<CaseId>,
+    PathParam(id): PathParam<DatasetId>,
+    PathParam(case_id): PathParam<CaseId>,
     Body(CaseChange { input, expected, metadata }): Body<CaseChange>,
-) -> Outcome<Json<Case>> {
+) -> ApiResult<Json<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
     let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
@@ -187,16 +182,16 @@ pub(super) async fn update_case(
     Ok(Json(Case { input, expected, metadata, updated_at: now, ..case }))
 }
 
-fn stored(value: &RawValue) -> Outcome<Value> {
+fn stored(value: &RawValue) -> ApiResult<Value> {
     serde_json::from_str(value.get()).map_err(Problem::internal)
 }
 
 pub(super) async fn remove_case(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
-    At(case_id): At<CaseId>,
-) -> Outcome<Json<Deleted>> {
+    PathParam(id): PathParam<DatasetId>,
+    PathParam(case_id): PathParam<CaseId>,
+) -> ApiResult<Json<Deleted>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
     let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
@@ -216,11 +211,11 @@ pub(super) struct FromLogs {
 
 /// The input is what was asked; the answer stands in `metadata.output`.
 pub(super) async fn from_logs(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     Body(FromLogs { log_ids }): Body<FromLogs>,
-) -> Outcome<Created<MadeCases>> {
+) -> ApiResult<Created<MadeCases>> {
     if !(1..=MAX_LOG_IDS).contains(&log_ids.len()) {
         return Err(Problem::field("log_ids", format!("must be 1 to {MAX_LOG_IDS} ids of log rows")));
     }

@@ -22,11 +22,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::cases::{count, hold_for};
-use crate::api::caller::{Caller, Member, Shared};
-use crate::api::extract::{At, Json};
-use crate::api::route::{Input, Operation};
+use crate::api::caller::{AppState, Caller, Member};
+use crate::api::extract::PathParam;
+use crate::api::openapi::{Operation, OperationInput};
+use crate::api::response::Json;
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// More rows would keep the other writers of an embedded database waiting for too long.
 const MAX_ROWS: u64 = 200_000;
@@ -44,11 +45,11 @@ pub(super) struct Imported {
 }
 
 pub(super) async fn import(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     file: File,
-) -> Outcome<Json<Imported>> {
+) -> ApiResult<Json<Imported>> {
     let file = Arc::new(file);
     let first_look = Arc::clone(&file);
     let rows = tokio::task::spawn_blocking(move || check(first_look.rows, &first_look.bytes))
@@ -66,7 +67,7 @@ pub(super) async fn import(
     Ok(Json(Imported { imported: rows }))
 }
 
-async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64) -> Outcome<()> {
+async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64) -> ApiResult<()> {
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
@@ -110,11 +111,13 @@ fn refused(error: ImportError, is_body: bool) -> Problem {
         ImportError::Unreadable(why) if is_body => Problem::bad_request(format!(
             "{why}; send a JSON array of cases, {{\"cases\": […]}} or {{\"format\", \"data\"}}, or CSV as text/csv"
         )),
-        ImportError::Unreadable(_) => Problem::meaningless(message),
+        ImportError::Unreadable(_) => Problem::unprocessable(message),
         ImportError::Rows { rows, more } => {
             let first = rows.first().map(|row| format!("; line {}: {}", row.line, row.message));
-            let mut problem =
-                Problem::meaningless(format!("nothing was imported: {message}{}", first.unwrap_or_default()));
+            let mut problem = Problem::unprocessable(format!(
+                "nothing was imported: {message}{}",
+                first.unwrap_or_default()
+            ));
             problem.extra.insert("errors".into(), json!(rows));
             // Beyond a hundred, bad rows are only counted.
             problem.extra.insert("more_errors".into(), json!(more));
@@ -152,7 +155,7 @@ impl FromRequest<Arc<App>> for File {
 }
 
 /// The body in one piece, written into its place as it comes.
-async fn receive(request: Request, limit: usize) -> Outcome<Bytes> {
+async fn receive(request: Request, limit: usize) -> ApiResult<Bytes> {
     let mut body = request.into_body();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
@@ -190,7 +193,7 @@ struct Wrapped<'a> {
 }
 
 /// JSON is either the cases themselves or names a format and carries the data.
-fn unwrap(bytes: Bytes) -> Outcome<File> {
+fn unwrap(bytes: Bytes) -> ApiResult<File> {
     let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let wrapped = if is_object { serde_json::from_slice::<Wrapped<'_>>(&bytes).ok() } else { None };
     let Some(Wrapped { format, data }) =
@@ -213,7 +216,7 @@ fn unwrap(bytes: Bytes) -> Outcome<File> {
     Err(Problem::field("data", "must be a text, or for the format json an array of cases"))
 }
 
-impl Input for File {
+impl OperationInput for File {
     fn describe(operation: &mut Operation<'_>) {
         let case = json!({
             "type": "object",

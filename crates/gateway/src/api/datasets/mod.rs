@@ -14,12 +14,13 @@ use gateway_store::datasets::{self, Dataset, Edition, Version};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Caller, Member, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params};
+use super::caller::{AppState, Caller, Member, Viewer};
+use super::extract::{Body, OptionalBody, PathParam, QueryParams};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("datasets", "Versioned collections of test cases.")
@@ -74,10 +75,10 @@ struct NewDataset {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<NewDataset>,
-) -> Outcome<Created<DatasetView>> {
+) -> ApiResult<Created<DatasetView>> {
     check_texts(Some(&request.name), request.description.as_deref())?;
     let now = app.services.clock.now();
     let dataset = Dataset {
@@ -102,20 +103,20 @@ struct DatasetList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<DatasetList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<DatasetList>> {
     let found = datasets::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(DatasetList { datasets: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(id): At<DatasetId>,
-) -> Outcome<Json<DatasetView>> {
+    PathParam(id): PathParam<DatasetId>,
+) -> ApiResult<Json<DatasetView>> {
     let found = datasets::find(&app.services.db, caller.org.id, id).await?;
     found.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
 }
@@ -127,11 +128,11 @@ struct DatasetChange {
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     Body(DatasetChange { name, description }): Body<DatasetChange>,
-) -> Outcome<Json<DatasetView>> {
+) -> ApiResult<Json<DatasetView>> {
     check_texts(name.as_deref(), description.as_deref())?;
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
@@ -141,7 +142,11 @@ async fn update(
     changed.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
 }
 
-async fn delete(State(app): Shared, caller: Caller<Member>, At(id): At<DatasetId>) -> Outcome<Json<Deleted>> {
+async fn delete(
+    State(app): AppState,
+    caller: Caller<Member>,
+    PathParam(id): PathParam<DatasetId>,
+) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     if !datasets::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
@@ -175,15 +180,15 @@ struct DatasetVersionList {
 }
 
 async fn versions(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(id): At<DatasetId>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<DatasetVersionList>> {
-    let page = params.numbered()?;
+    PathParam(id): PathParam<DatasetId>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<DatasetVersionList>> {
+    let page = params.numeric_page()?;
     dataset(&app, caller.org.id, id).await?;
     let found = datasets::versions(&app.services.db, caller.org.id, id, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(DatasetVersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -194,11 +199,11 @@ struct Freeze {
 }
 
 async fn freeze(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     OptionalBody(Freeze { note }): OptionalBody<Freeze>,
-) -> Outcome<Created<VersionView>> {
+) -> ApiResult<Created<VersionView>> {
     check_length("note", note.as_deref(), MAX_NOTE)?;
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
@@ -208,12 +213,12 @@ async fn freeze(
     Ok(Created(version.into()))
 }
 
-async fn dataset(app: &App, org: OrgId, id: DatasetId) -> Outcome<Dataset> {
+async fn dataset(app: &App, org: OrgId, id: DatasetId) -> ApiResult<Dataset> {
     datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)
 }
 
 /// The working copy of a dataset that exists, or a version of it that does.
-async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> Outcome<Edition> {
+async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> ApiResult<Edition> {
     let Some(number) = version else {
         dataset(app, org, id).await?;
         return Ok(Edition::Working);
@@ -225,12 +230,12 @@ async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> 
     Ok(Edition::Frozen(number))
 }
 
-fn check_texts(name: Option<&str>, description: Option<&str>) -> Outcome<()> {
+fn check_texts(name: Option<&str>, description: Option<&str>) -> ApiResult<()> {
     name.map_or(Ok(()), check_name).map_err(|why| Problem::field("name", why))?;
     check_length("description", description, MAX_DESCRIPTION)
 }
 
-fn check_length(field: &str, text: Option<&str>, most: usize) -> Outcome<()> {
+fn check_length(field: &str, text: Option<&str>, most: usize) -> ApiResult<()> {
     match text {
         Some(text) if text.chars().count() > most => {
             Err(Problem::field(field, format!("must be at most {most} characters long")))

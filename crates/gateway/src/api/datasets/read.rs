@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::edition;
-use crate::api::caller::{Caller, Shared, Viewer};
-use crate::api::extract::{At, Body as JsonBody, Params};
-use crate::api::route::{Operation, Output};
+use crate::api::caller::{AppState, Caller, Viewer};
+use crate::api::extract::{Body as JsonBody, PathParam, QueryParams};
+use crate::api::openapi::{Operation, OperationOutput};
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// Cases of one page; ids are short, so more of them are read at once.
 const PAGE: i64 = 100;
@@ -91,11 +91,11 @@ struct Sample {
 }
 
 pub(super) async fn sample(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     JsonBody(request): JsonBody<SampleRequest>,
-) -> Outcome<Sampled> {
+) -> ApiResult<Sampled> {
     let size = usize::try_from(request.size).ok().filter(|size| (1..=MAX_SAMPLE).contains(size));
     let size = size.ok_or_else(|| Problem::field("size", format!("must be 1 to {MAX_SAMPLE}")))?;
     let seed = match request.seed {
@@ -150,7 +150,7 @@ fn sample_stream(
     )
 }
 
-fn random_seed() -> Outcome<u64> {
+fn random_seed() -> ApiResult<u64> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     Ok(u64::from_le_bytes(random) & MAX_SEED)
@@ -164,9 +164,9 @@ impl IntoResponse for Sampled {
     }
 }
 
-impl Output for Sampled {
+impl OperationOutput for Sampled {
     fn describe(operation: &mut Operation<'_>) {
-        operation.gives_json::<Sample>(200);
+        operation.json_response::<Sample>(200);
     }
 }
 
@@ -180,11 +180,11 @@ pub(super) struct ExportParams {
 }
 
 pub(super) async fn export(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(id): At<DatasetId>,
-    Params(params): Params<ExportParams>,
-) -> Outcome<Download> {
+    PathParam(id): PathParam<DatasetId>,
+    QueryParams(params): QueryParams<ExportParams>,
+) -> ApiResult<Download> {
     let format = params.format.unwrap_or(Format::Json);
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let version = params.version.map(|version| format!("-v{version}")).unwrap_or_default();
@@ -242,7 +242,7 @@ impl IntoResponse for Download {
     }
 }
 
-impl Output for Download {
+impl OperationOutput for Download {
     fn describe(operation: &mut Operation<'_>) {
         let cases = operation.schemas.output.subschema_for::<Vec<Case>>();
         operation.responses.push((

@@ -13,12 +13,13 @@ use serde_json::{Map, Value};
 
 use super::runs::{begin, may_run};
 use super::view::RunView;
-use crate::api::caller::{Caller, Member, Shared};
-use crate::api::extract::{Accepted, At, Body, object};
+use crate::api::caller::{AppState, Caller, Member};
+use crate::api::extract::{Body, PathParam, optional_object};
+use crate::api::response::Accepted;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals::target::{Prompt, Target};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask;
 
 /// Cases that one run judges at most.
@@ -32,7 +33,7 @@ pub(super) struct EvalRequest {
     #[schemars(range(min = 1))]
     version: Option<i64>,
     /// The model that each input is sent to first. Without it, `metadata.output` or else `expected` is judged.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default, deserialize_with = "optional_object")]
     target: Option<TargetRequest>,
 }
 
@@ -42,7 +43,7 @@ struct TargetRequest {
     provider: String,
     model: String,
     /// Each input is put into this prompt: its fields are variables, and `input` is all of it.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
     /// Sent along, such as `temperature`.
     params: Option<Map<String, Value>>,
@@ -60,11 +61,11 @@ struct PromptRequest {
 }
 
 pub(super) async fn eval_dataset(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(id): At<DatasetId>,
+    PathParam(id): PathParam<DatasetId>,
     Body(request): Body<EvalRequest>,
-) -> Outcome<Accepted<RunView>> {
+) -> ApiResult<Accepted<RunView>> {
     let org = caller.org.id;
     let EvalRequest { eval_id, version, target } = request;
     if version.is_some_and(|version| version < 1) {
@@ -99,7 +100,7 @@ pub(super) async fn eval_dataset(
 }
 
 /// The target with the text of its prompt, which may change while the run is under way.
-async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) -> Outcome<Target> {
+async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) -> ApiResult<Target> {
     let TargetRequest { provider, model, prompt, params } = request;
     if model.trim().is_empty() {
         return Err(Problem::field("target.model", "must not be empty"));

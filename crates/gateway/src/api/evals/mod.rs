@@ -14,15 +14,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::caller::{Caller, Member, Shared, Viewer};
-use super::extract::{At, Body, Created, Deleted, Json, Params, number_param};
+use super::caller::{AppState, Caller, Member, Viewer};
+use super::extract::{Body, PagedQuery, PathParam, QueryParams, integer_path_param};
+use super::openapi::{Area, Operation, OperationOutput};
 use super::page::{self, PageParams};
-use super::route::{Area, Operation, Output};
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals as judging;
 use crate::nodes::{self, Change};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use view::{EvalView, ResultView};
 
 pub fn area() -> Area {
@@ -59,7 +60,7 @@ pub fn area() -> Area {
         )
 }
 
-number_param!(
+integer_path_param!(
     /// A definition in a path.
     EvalId = "evalId"
 );
@@ -80,7 +81,7 @@ struct EvaluatorView {
     config: Value,
 }
 
-async fn evaluators(_caller: Caller<Viewer>) -> Outcome<Json<EvaluatorList>> {
+async fn evaluators(_caller: Caller<Viewer>) -> ApiResult<Json<EvaluatorList>> {
     let views = catalogue().iter().map(|known| EvaluatorView {
         kind: known.kind,
         evaluator: known.name,
@@ -106,10 +107,10 @@ struct NewEval {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<NewEval>,
-) -> Outcome<Created<EvalView>> {
+) -> ApiResult<Created<EvalView>> {
     let NewEval { name, kind, evaluator, config, enabled, sample_rate } = request;
     let now = app.services.clock.now();
     let eval = Eval {
@@ -144,17 +145,17 @@ fn checked(
     kind: &str,
     evaluator: &str,
     config: &Value,
-) -> Outcome<Kind> {
+) -> ApiResult<Kind> {
     check_name(name).map_err(|why| Problem::field("name", why))?;
     let read = Evaluator::read(kind, evaluator, config).map_err(|error| match error {
         Malformed::Field { .. } => Problem::bad_request(error.to_string()),
-        Malformed::Meaningless { .. } => Problem::meaningless(error.to_string()),
+        Malformed::Meaningless { .. } => Problem::unprocessable(error.to_string()),
     })?;
     judging::check(app, identity, &read)?;
     Kind::parse(kind).ok_or_else(|| Problem::field("type", "is unknown"))
 }
 
-fn share(rate: f64) -> Outcome<f64> {
+fn share(rate: f64) -> ApiResult<f64> {
     if (0.0..=1.0).contains(&rate) { Ok(rate) } else { Err(Problem::field("sample_rate", "must be 0 to 1")) }
 }
 
@@ -163,12 +164,6 @@ struct EvalParams {
     #[serde(rename = "type")]
     kind: Option<Kind>,
     enabled: Option<bool>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -178,21 +173,21 @@ struct EvalList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<EvalParams>,
-) -> Outcome<Json<EvalList>> {
-    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    PagedQuery { page, filter: params }: PagedQuery<EvalParams>,
+) -> ApiResult<Json<EvalList>> {
+    let page = page.numeric_page()?;
     let found = evals::list(&app.services.db, caller.org.id, params.kind, params.enabled, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(EvalList { evals: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(EvalId(id)): At<EvalId>,
-) -> Outcome<Json<EvalView>> {
+    PathParam(EvalId(id)): PathParam<EvalId>,
+) -> ApiResult<Json<EvalView>> {
     let eval = evals::find(&app.services.db, caller.org.id, id).await?;
     eval.map(|eval| Json(eval.into())).ok_or_else(Problem::not_found)
 }
@@ -211,11 +206,11 @@ struct EvalChange {
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(EvalId(id)): At<EvalId>,
+    PathParam(EvalId(id)): PathParam<EvalId>,
     Body(change): Body<EvalChange>,
-) -> Outcome<Json<EvalView>> {
+) -> ApiResult<Json<EvalView>> {
     let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
     let sample_rate = sample_rate.map(share).transpose()?;
     let mut tx = app.services.db.begin().await?;
@@ -242,10 +237,10 @@ async fn update(
 }
 
 async fn delete(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(EvalId(id)): At<EvalId>,
-) -> Outcome<Json<Deleted>> {
+    PathParam(EvalId(id)): PathParam<EvalId>,
+) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     if !evals::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
@@ -257,16 +252,16 @@ async fn delete(
 }
 
 async fn results(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(EvalId(id)): At<EvalId>,
-    Params(params): Params<PageParams>,
-) -> Outcome<ResultArray> {
-    let page = params.numbered()?;
+    PathParam(EvalId(id)): PathParam<EvalId>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<ResultArray> {
+    let page = params.numeric_page()?;
     let org = caller.org.id;
     evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     let found = evals::list_results(&app.services.db, org, id, &page).await?;
-    let next = page::encode(found.next.as_deref());
+    let next = page::encode_cursor(found.next.as_deref());
     Ok(ResultArray { results: found.rows.into_iter().map(Into::into).collect(), next })
 }
 
@@ -286,9 +281,9 @@ impl IntoResponse for ResultArray {
     }
 }
 
-impl Output for ResultArray {
+impl OperationOutput for ResultArray {
     fn describe(operation: &mut Operation<'_>) {
-        operation.gives_json::<Vec<ResultView>>(200);
+        operation.json_response::<Vec<ResultView>>(200);
         if let Some((_, response)) = operation.responses.last_mut() {
             response["headers"] = json!({"X-Next-Cursor": {
                 "description": "The cursor of the next page, when there is one.", "schema": {"type": "string"},

@@ -14,16 +14,17 @@ use serde_json::{Value, json};
 
 use super::view::{ItemErrorView, ResultView, RunView, StatusView};
 use super::{EvalId, checked};
-use crate::api::caller::{Caller, Member, Shared, Viewer};
-use crate::api::extract::{Accepted, At, Json, OptionalBody, Params, number_param};
+use crate::api::caller::{AppState, Caller, Member, Viewer};
+use crate::api::extract::{OptionalBody, PagedQuery, PathParam, QueryParams, integer_path_param};
 use crate::api::page::{self, PageParams};
+use crate::api::response::{Accepted, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals::live::is_trace;
 use crate::jobs::run_eval::RunEval;
 use crate::jobs::{self, Queued};
 use crate::log;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_ROWS: i64 = 100;
 const MOST_ROWS: i64 = 1_000;
@@ -34,7 +35,7 @@ const MOST_OPEN: i64 = 100;
 /// Flips and errors that one answer lists.
 const MOST_LISTED: i64 = 1_000;
 
-number_param!(
+integer_path_param!(
     /// A run in a path.
     RunId = "runId"
 );
@@ -54,11 +55,11 @@ pub(super) struct RunRequest {
 }
 
 pub(super) async fn run(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(EvalId(id)): At<EvalId>,
+    PathParam(EvalId(id)): PathParam<EvalId>,
     OptionalBody(request): OptionalBody<RunRequest>,
-) -> Outcome<Accepted<RunView>> {
+) -> ApiResult<Accepted<RunView>> {
     let org = caller.org.id;
     let limit = match request.limit {
         None => DEFAULT_ROWS,
@@ -86,7 +87,7 @@ pub(super) async fn run(
 }
 
 /// May this caller have the definition run? What it asks of models is asked in the organization's name.
-pub(super) fn may_run(app: &App, caller: &Identity, eval: &Eval) -> Outcome<()> {
+pub(super) fn may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
     checked(app, caller, &eval.name, eval.kind.as_str(), &eval.evaluator, &eval.config).map(|_| ())
 }
 
@@ -97,8 +98,8 @@ pub(super) async fn begin(
     eval: &Eval,
     dataset: Option<(DatasetId, Option<i64>)>,
     target: Option<&Value>,
-    add_items: impl AsyncFnOnce(&mut Tx, i64) -> Outcome<()>,
-) -> Outcome<Run> {
+    add_items: impl AsyncFnOnce(&mut Tx, i64) -> ApiResult<()>,
+) -> ApiResult<Run> {
     let (org, id) = (caller.org.id, app.services.ids.next_row_id());
     let definition = json!({"type": eval.kind, "evaluator": eval.evaluator, "config": eval.config});
     let mut tx = app.services.db.begin().await?;
@@ -130,7 +131,7 @@ pub(super) async fn begin(
     Ok(made)
 }
 
-async fn named(app: &App, caller: &Identity, ids: &[i64]) -> Outcome<Vec<i64>> {
+async fn named(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<i64>> {
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
@@ -142,7 +143,7 @@ async fn named(app: &App, caller: &Identity, ids: &[i64]) -> Outcome<Vec<i64>> {
 }
 
 /// The newest rows that say something of a model, those that the gateway asked itself left out.
-async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> Outcome<Vec<i64>> {
+async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
     for source in [Source::Proxy, Source::Otel] {
@@ -178,12 +179,6 @@ pub(super) struct RunParams {
     eval_id: Option<i64>,
     dataset_id: Option<DatasetId>,
     status: Option<StatusView>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -193,26 +188,26 @@ pub(super) struct RunList {
 }
 
 pub(super) async fn list_runs(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<RunParams>,
-) -> Outcome<Json<RunList>> {
-    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    PagedQuery { page, filter: params }: PagedQuery<RunParams>,
+) -> ApiResult<Json<RunList>> {
+    let page = page.numeric_page()?;
     let filter = RunFilter {
         eval_id: params.eval_id,
         dataset_id: params.dataset_id,
         status: params.status.map(Into::into),
     };
     let found = evals::list_runs(&app.services.db, caller.org.id, &filter, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(RunList { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 pub(super) async fn get_run(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(RunId(id)): At<RunId>,
-) -> Outcome<Json<RunView>> {
+    PathParam(RunId(id)): PathParam<RunId>,
+) -> ApiResult<Json<RunView>> {
     stored(&app, &caller, id).await.map(|run| Json(run.into()))
 }
 
@@ -225,12 +220,12 @@ pub(super) struct RunResults {
 }
 
 pub(super) async fn run_results(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(RunId(id)): At<RunId>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<RunResults>> {
-    let (org, page) = (caller.org.id, params.numbered()?);
+    PathParam(RunId(id)): PathParam<RunId>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<RunResults>> {
+    let (org, page) = (caller.org.id, params.numeric_page()?);
     stored(&app, &caller, id).await?;
     let found = evals::of_run(&app.services.db, org, id, &page).await?;
     let errors = if page.before.is_none() {
@@ -241,15 +236,15 @@ pub(super) async fn run_results(
     Ok(Json(RunResults {
         results: found.rows.into_iter().map(Into::into).collect(),
         errors: errors.into_iter().map(Into::into).collect(),
-        next_cursor: page::encode(found.next.as_deref()),
+        next_cursor: page::encode_cursor(found.next.as_deref()),
     }))
 }
 
 pub(super) async fn cancel_run(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
-    At(RunId(id)): At<RunId>,
-) -> Outcome<Json<RunView>> {
+    PathParam(RunId(id)): PathParam<RunId>,
+) -> ApiResult<Json<RunView>> {
     let run = stored(&app, &caller, id).await?;
     let mut tx = app.services.db.begin().await?;
     if !evals::cancel(&mut tx, caller.org.id, id, app.services.clock.now()).await? {
@@ -319,11 +314,11 @@ struct FlipView {
 }
 
 pub(super) async fn compare_runs(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(RunId(id)): At<RunId>,
-    Params(params): Params<CompareParams>,
-) -> Outcome<Json<Comparison>> {
+    PathParam(RunId(id)): PathParam<RunId>,
+    QueryParams(params): QueryParams<CompareParams>,
+) -> ApiResult<Json<Comparison>> {
     let org = caller.org.id;
     let run = stored(&app, &caller, id).await?;
     let to = evals::find_run(&app.services.db, org, params.to).await?;
@@ -347,6 +342,6 @@ pub(super) async fn compare_runs(
     }))
 }
 
-async fn stored(app: &App, caller: &Identity, id: i64) -> Outcome<Run> {
+async fn stored(app: &App, caller: &Identity, id: i64) -> ApiResult<Run> {
     evals::find_run(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)
 }

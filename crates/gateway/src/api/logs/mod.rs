@@ -12,11 +12,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::caller::{Caller, Shared, Viewer};
-use super::extract::{At, Json, Params, PathParam};
+use super::caller::{AppState, Caller, Viewer};
+use super::extract::{FromPath, PagedQuery, PathParam};
+use super::openapi::Area;
 use super::page;
-use super::route::Area;
-use crate::problem::{Outcome, Problem};
+use super::response::Json;
+use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
     Area::new("logs", "Log rows: one for every request that was admitted.")
@@ -28,7 +29,7 @@ pub fn area() -> Area {
 /// The id of a log row in a path.
 pub(super) struct LogId(pub i64);
 
-impl PathParam for LogId {
+impl FromPath for LogId {
     const NAME: &'static str = "logId";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -42,11 +43,6 @@ impl PathParam for LogId {
 
 #[derive(Deserialize, JsonSchema)]
 struct LogParams {
-    /// How many at most; above 200 it is cut to 200.
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
     provider: Option<String>,
     model: Option<String>,
     level: Option<Level>,
@@ -67,7 +63,7 @@ struct LogParams {
 }
 
 impl LogParams {
-    fn filter(&self) -> Outcome<LogFilter> {
+    fn filter(&self) -> ApiResult<LogFilter> {
         let words = self.q.as_deref().map(of_query);
         if words.as_ref().is_some_and(Vec::is_empty) {
             return Err(Problem::field("q", "holds no word to search for"));
@@ -90,11 +86,11 @@ impl LogParams {
 }
 
 /// An id in a parameter.
-pub(super) fn parse_id<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> Outcome<T> {
+pub(super) fn parse_id<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> ApiResult<T> {
     text.parse().map_err(|error| Problem::field(name, error))
 }
 
-fn status_range(text: &str) -> Outcome<(u16, u16)> {
+fn status_range(text: &str) -> ApiResult<(u16, u16)> {
     let class = text.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
     let range = match (class, text.parse::<u16>()) {
         (Some(class), _) => Some((class.saturating_mul(100), class.saturating_mul(100).saturating_add(99))),
@@ -113,21 +109,21 @@ struct LogList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<LogParams>,
-) -> Outcome<Json<LogList>> {
-    let page = page::numbered(params.limit, params.cursor.as_deref())?;
+    PagedQuery { page, filter: params }: PagedQuery<LogParams>,
+) -> ApiResult<Json<LogList>> {
+    let page = page.numeric_page()?;
     let found = logs::list(&app.services.logs, caller.org.id, &params.filter()?, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(LogList { logs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    At(LogId(id)): At<LogId>,
-) -> Outcome<Json<LogDetail>> {
+    PathParam(LogId(id)): PathParam<LogId>,
+) -> ApiResult<Json<LogDetail>> {
     let entry = logs::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(entry.into()))
 }

@@ -25,12 +25,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::LogParams;
-use crate::api::caller::{Caller, Credentials, Shared, Viewer};
-use crate::api::extract::Params;
-use crate::api::route::{Input, Operation, Output};
+use crate::api::caller::{AppState, Caller, CredentialHeaders, Viewer};
+use crate::api::extract::PagedQuery;
+use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::app::App;
 use crate::auth;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// A comment keeps the connection from looking dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -45,12 +45,12 @@ const PAGE: i64 = 200;
 const REMEMBERED: usize = 8_192;
 
 pub(super) async fn follow(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    credentials: Credentials,
+    credentials: CredentialHeaders,
     LastEventId(last): LastEventId,
-    Params(params): Params<LogParams>,
-) -> Outcome<EventStream> {
+    PagedQuery { page: _, filter: params }: PagedQuery<LogParams>,
+) -> ApiResult<EventStream> {
     let mut filter = params.filter()?;
     let resume = last.or(filter.after_id.take());
     let follower = Follower::new(&app, caller.org.id, credentials, filter, resume);
@@ -63,7 +63,7 @@ pub(super) async fn follow(
 struct Follower {
     app: Arc<App>,
     org: OrgId,
-    credentials: Credentials,
+    credentials: CredentialHeaders,
     next_check: Instant,
     filter: LogFilter,
     tail: Receiver<Arc<LogRow>>,
@@ -83,7 +83,7 @@ impl Follower {
     fn new(
         app: &Arc<App>,
         org: OrgId,
-        credentials: Credentials,
+        credentials: CredentialHeaders,
         filter: LogFilter,
         resume: Option<i64>,
     ) -> Self {
@@ -217,7 +217,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
     }
 }
 
-impl Input for LastEventId {
+impl OperationInput for LastEventId {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "required": false,
@@ -239,7 +239,7 @@ impl IntoResponse for EventStream {
     }
 }
 
-impl Output for EventStream {
+impl OperationOutput for EventStream {
     fn describe(operation: &mut Operation<'_>) {
         operation.responses.push((
             200,

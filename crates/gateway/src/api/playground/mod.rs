@@ -3,8 +3,8 @@
 
 mod models;
 mod prompt;
+mod runs;
 mod stream;
-mod tries;
 
 use std::sync::Arc;
 
@@ -18,16 +18,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::caller::{Caller, Member, Shared, Viewer};
-use super::extract::{At, Body, Json, Params, object};
+use super::caller::{AppState, Caller, Member, Viewer};
+use super::extract::{Body, PathParam, QueryParams, optional_object};
+use super::openapi::{Area, Operation, OperationOutput};
 use super::page::{self, PageParams};
-use super::route::{Area, Operation, Output};
+use super::response::Json;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use prompt::PromptRequest;
+use runs::{Target, Tried, Try};
 use stream::EventStream;
-use tries::{Target, Tried, Try};
 
 /// How many models one comparison may have.
 const MOST_TARGETS: usize = 10;
@@ -58,7 +59,7 @@ struct RunRequest {
     model: String,
     /// OpenAI-shaped, each with `role` and `content`.
     messages: Option<Vec<Map<String, Value>>>,
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
     /// Sent along, such as `temperature` or `max_tokens`.
     params: Option<Map<String, Value>>,
@@ -177,14 +178,14 @@ struct ComparisonView {
 }
 
 async fn run(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<RunRequest>,
-) -> Outcome<Answer<RunView>> {
+) -> ApiResult<Answer<RunView>> {
     let RunRequest { provider, model, messages, prompt, params, stream } = request;
     let target = Target::checked("", provider, model, params)?;
     let asked = prompt::conversation(&app, &caller, messages, prompt).await?;
-    tries::check(&app, &caller, &target)?;
+    runs::check(&app, &caller, &target)?;
     let one =
         Try { id: app.services.ids.new_id(), comparison: None, index: 0, target, asked: Arc::new(asked) };
     if stream == Some(true) {
@@ -201,7 +202,7 @@ async fn run(
 #[derive(Deserialize, JsonSchema)]
 struct CompareRequest {
     messages: Option<Vec<Map<String, Value>>>,
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
     /// 2 to 10.
     #[schemars(length(min = 2, max = 10))]
@@ -219,10 +220,10 @@ struct CompareTarget {
 }
 
 async fn compare(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<CompareRequest>,
-) -> Outcome<Answer<ComparisonView>> {
+) -> ApiResult<Answer<ComparisonView>> {
     let CompareRequest { messages, prompt, targets, params, stream } = request;
     if !(2..=MOST_TARGETS).contains(&targets.len()) {
         return Err(Problem::field("targets", format!("must hold 2 to {MOST_TARGETS} targets")));
@@ -233,7 +234,7 @@ async fn compare(
         params.extend(target.params.unwrap_or_default());
         Target::checked(&format!("targets[{index}]."), target.provider, target.model, Some(params))
     });
-    let targets = targets.collect::<Outcome<Vec<Target>>>()?;
+    let targets = targets.collect::<ApiResult<Vec<Target>>>()?;
     let asked = Arc::new(prompt::conversation(&app, &caller, messages, prompt).await?);
     let id: PlayId = app.services.ids.new_id();
     let tries: Vec<Try> = targets
@@ -260,7 +261,7 @@ async fn compare(
     Ok(Answer::Whole(ComparisonView { id, results: plays.into_iter().map(Into::into).collect() }))
 }
 
-async fn keep(app: &App, caller: &Identity, plays: &[Play]) -> Outcome<()> {
+async fn keep(app: &App, caller: &Identity, plays: &[Play]) -> ApiResult<()> {
     let owner = caller.actor();
     let mut tx = app.services.db.begin().await?;
     for play in plays {
@@ -277,12 +278,12 @@ struct History {
 }
 
 async fn history(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<History>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<History>> {
     let found = playground::list(&app.services.db, caller.org.id, &caller.actor(), &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(History { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -294,7 +295,11 @@ enum Entry {
     Comparison(ComparisonView),
 }
 
-async fn get(State(app): Shared, caller: Caller<Viewer>, At(id): At<PlayId>) -> Outcome<Json<Entry>> {
+async fn get(
+    State(app): AppState,
+    caller: Caller<Viewer>,
+    PathParam(id): PathParam<PlayId>,
+) -> ApiResult<Json<Entry>> {
     let (org, owner) = (caller.org.id, caller.actor());
     if let Some(play) =
         playground::find(&app.services.db, org, &owner, id).await?.filter(|play| play.error.is_none())
@@ -324,9 +329,9 @@ impl<T: Serialize> IntoResponse for Answer<T> {
     }
 }
 
-impl<T: JsonSchema> Output for Answer<T> {
+impl<T: JsonSchema> OperationOutput for Answer<T> {
     fn describe(operation: &mut Operation<'_>) {
-        operation.gives_json::<T>(200);
+        operation.json_response::<T>(200);
         if let Some((_, response)) = operation.responses.last_mut() {
             response["description"] = json!(
                 "The answer; with stream: true events `start`, `delta`, `done` and `error`, each with the `index` of its target"

@@ -10,10 +10,10 @@ use rust_decimal::prelude::ToPrimitive as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::api::caller::{Caller, Shared, Viewer};
-use crate::api::extract::Json;
+use crate::api::caller::{AppState, Caller, Viewer};
+use crate::api::response::Json;
 use crate::app::App;
-use crate::problem::Outcome;
+use crate::problem::ApiResult;
 use crate::proxy::target::Target;
 
 #[derive(Serialize, JsonSchema)]
@@ -44,7 +44,7 @@ struct ModelView {
     output_per_mtok: Option<f64>,
 }
 
-pub(super) async fn providers(State(app): Shared, caller: Caller<Viewer>) -> Outcome<Json<ProviderList>> {
+pub(super) async fn providers(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Json<ProviderList>> {
     let stored = providers::list(&app.services.db, caller.org.id).await?;
     let stored: BTreeMap<&str, &Provider> =
         stored.iter().map(|provider| (provider.name.as_str(), provider)).collect();

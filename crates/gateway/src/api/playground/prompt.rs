@@ -12,12 +12,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::caller::{Caller, Member, Shared};
-use crate::api::extract::{Body, Json};
+use crate::api::caller::{AppState, Caller, Member};
+use crate::api::extract::Body;
 use crate::api::prompts::PromptView;
+use crate::api::response::Json;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::prompts::{unrendered, write};
 
 #[derive(Deserialize, JsonSchema)]
@@ -42,7 +43,7 @@ pub(super) async fn conversation(
     caller: &Identity,
     messages: Option<Vec<Map<String, Value>>>,
     prompt: Option<PromptRequest>,
-) -> Outcome<Asked> {
+) -> ApiResult<Asked> {
     let messages = messages.map(checked).transpose()?;
     let Some(prompt) = prompt else {
         let messages = messages.ok_or_else(|| Problem::field("messages", "is needed (or prompt)"))?;
@@ -63,7 +64,7 @@ pub(super) async fn conversation(
     Ok(Asked { messages, template: Some(found.content) })
 }
 
-fn checked(messages: Vec<Map<String, Value>>) -> Outcome<Vec<Value>> {
+fn checked(messages: Vec<Map<String, Value>>) -> ApiResult<Vec<Value>> {
     if messages.is_empty() {
         return Err(Problem::field("messages", "must not be empty"));
     }
@@ -88,10 +89,10 @@ pub(super) struct SaveRequest {
 }
 
 pub(super) async fn save_version(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<SaveRequest>,
-) -> Outcome<Json<PromptView>> {
+) -> ApiResult<Json<PromptView>> {
     let SaveRequest { run_id, content, namespace, slug } = request;
     check_name(&namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;

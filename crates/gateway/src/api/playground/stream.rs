@@ -13,11 +13,11 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::tries::{Said, Try, refused, unreadable, whole};
+use super::runs::{Said, Try, refused, unreadable, whole};
 use super::{ResultView, keep};
 use crate::app::App;
 use crate::auth::Identity;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask::{self, Streaming, Told};
 
 /// Events that may wait for a slow reader before the model is held up.
@@ -106,7 +106,7 @@ async fn listen(
     caller: &Identity,
     one: &Try,
     events: &Sender,
-) -> Outcome<Option<(Said, i64, Told)>> {
+) -> ApiResult<Option<(Said, i64, Told)>> {
     let provider = &one.target.provider;
     let Streaming { log_id, status, is_stream, mut body, told } =
         ask::ask_streaming(app, caller, one.question()).await?;

@@ -9,15 +9,16 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::caller::Shared;
-use super::super::extract::{At, Body, Created, Deleted, Json, Params, present};
+use super::super::caller::AppState;
+use super::super::extract::{Body, PagedQuery, PathParam, QueryParams, double_option};
 use super::super::page::{self, PageParams};
+use super::super::response::{Created, Deleted, Json};
 use super::view::{File, KnownTags, SkillView, VersionView};
 use super::{Reader, Writer, coded, duplicate_name};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::jobs::judge_skill;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 #[derive(Deserialize, JsonSchema)]
 pub struct ListParams {
@@ -25,12 +26,6 @@ pub struct ListParams {
     visibility: Option<WantedVisibility>,
     /// A part of the name.
     name_like: Option<String>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
@@ -48,20 +43,14 @@ pub struct SkillList {
 }
 
 pub async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Reader,
-    Params(params): Params<ListParams>,
-) -> Outcome<Json<SkillList>> {
+    PagedQuery { page, filter: params }: PagedQuery<ListParams>,
+) -> ApiResult<Json<SkillList>> {
     let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
     let filter = Filter { public, name: params.name_like };
-    let found = skills::list(
-        &app.services.db,
-        caller.org.id,
-        &filter,
-        &page::page(params.limit, params.cursor.as_deref())?,
-    )
-    .await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let found = skills::list(&app.services.db, caller.org.id, &filter, &page.page()?).await?;
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -71,11 +60,11 @@ pub struct SkillInput {
     raw_source: Option<String>,
     /// Lowercase words joined by hyphens, up to 64 characters.
     name: Option<String>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     headline: Option<Option<String>>,
     /// Up to 1024 characters.
     description: Option<String>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "double_option")]
     body: Option<Option<String>>,
 }
 
@@ -87,10 +76,10 @@ impl SkillInput {
 }
 
 pub async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: Writer,
     Body(input): Body<SkillInput>,
-) -> Outcome<Created<SkillView>> {
+) -> ApiResult<Created<SkillView>> {
     let source = written(input)?;
     let id = app.services.ids.new_id();
     let by = caller.actor();
@@ -103,7 +92,7 @@ pub async fn create(
     stored(&app, &caller, id).await.map(Created)
 }
 
-fn written(input: SkillInput) -> Outcome<Source> {
+fn written(input: SkillInput) -> ApiResult<Source> {
     if let Some(raw) = input.raw() {
         return Ok(Source::from_raw(raw)?);
     }
@@ -116,16 +105,20 @@ fn written(input: SkillInput) -> Outcome<Source> {
     Ok(Source::from_fields(&name, &headline, &description, &body)?)
 }
 
-pub async fn get(State(app): Shared, caller: Reader, At(id): At<SkillId>) -> Outcome<Json<SkillView>> {
+pub async fn get(
+    State(app): AppState,
+    caller: Reader,
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Json<SkillView>> {
     stored(&app, &caller, id).await.map(Json)
 }
 
 pub async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: Writer,
-    At(id): At<SkillId>,
+    PathParam(id): PathParam<SkillId>,
     Body(input): Body<SkillInput>,
-) -> Outcome<Json<SkillView>> {
+) -> ApiResult<Json<SkillView>> {
     let parsed = input.raw().map(Source::from_raw).transpose()?;
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
@@ -152,7 +145,11 @@ pub async fn update(
     stored(&app, &caller, id).await.map(Json)
 }
 
-pub async fn delete(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Json<Deleted>> {
+pub async fn delete(
+    State(app): AppState,
+    caller: Writer,
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     if !skills::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
@@ -162,11 +159,11 @@ pub async fn delete(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> 
 }
 
 pub async fn file(
-    State(app): Shared,
+    State(app): AppState,
     caller: Reader,
-    At(id): At<SkillId>,
+    PathParam(id): PathParam<SkillId>,
     known: KnownTags,
-) -> Outcome<File> {
+) -> ApiResult<File> {
     let skill = skills::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     File::new(&skill.source, &known)
 }
@@ -179,15 +176,15 @@ pub struct VersionList {
 }
 
 pub async fn versions(
-    State(app): Shared,
+    State(app): AppState,
     caller: Reader,
-    At(id): At<SkillId>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<VersionList>> {
+    PathParam(id): PathParam<SkillId>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<VersionList>> {
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
     let found = skills::list_versions(&app.services.db, caller.org.id, id, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(VersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -198,7 +195,7 @@ pub async fn commit_and_judge(
     caller: &Identity,
     id: SkillId,
     version: i64,
-) -> Outcome<()> {
+) -> ApiResult<()> {
     let queued = judge_skill::dispatch(app, &mut tx, caller.org.id, id, version).await?;
     tx.commit().await?;
     if let Some(queued) = queued {
@@ -207,11 +204,11 @@ pub async fn commit_and_judge(
     Ok(())
 }
 
-pub async fn stored(app: &App, caller: &Identity, id: SkillId) -> Outcome<SkillView> {
+pub async fn stored(app: &App, caller: &Identity, id: SkillId) -> ApiResult<SkillView> {
     let found = skills::find(&app.services.db, caller.org.id, id).await?;
     found.map(Into::into).ok_or_else(Problem::not_found)
 }
 
-pub async fn must_exist(app: &App, caller: &Identity, id: SkillId) -> Outcome<()> {
+pub async fn must_exist(app: &App, caller: &Identity, id: SkillId) -> ApiResult<()> {
     skills::find(&app.services.db, caller.org.id, id).await?.map(|_| ()).ok_or_else(Problem::not_found)
 }

@@ -13,7 +13,7 @@ use gateway_core::skills::SourceError;
 use http::StatusCode;
 
 use super::caller::{Caller, Member, SkillMarketplace, Viewer};
-use super::route::Area;
+use super::openapi::Area;
 use crate::problem::Problem;
 
 type Reader = Caller<Viewer, SkillMarketplace>;

@@ -10,14 +10,15 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::caller::Shared;
-use super::super::extract::{Accepted, At, Json, Params};
+use super::super::caller::AppState;
+use super::super::extract::{PathParam, QueryParams};
 use super::super::page::{self, PageParams};
+use super::super::response::{Accepted, Json};
 use super::manage::must_exist;
 use super::view::EvaluationView;
 use super::{Reader, Writer, coded};
 use crate::jobs::judge_skill;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 /// What is on the shelf now.
 #[derive(Serialize, JsonSchema)]
@@ -27,7 +28,11 @@ pub struct Published {
     published_version: i64,
 }
 
-pub async fn publish(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Json<Published>> {
+pub async fn publish(
+    State(app): AppState,
+    caller: Writer,
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Json<Published>> {
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
@@ -68,10 +73,10 @@ pub struct Unpublished {
 }
 
 pub async fn unpublish(
-    State(app): Shared,
+    State(app): AppState,
     caller: Writer,
-    At(id): At<SkillId>,
-) -> Outcome<Json<Unpublished>> {
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Json<Unpublished>> {
     let mut tx = app.services.db.begin().await?;
     if !skills::hold(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
@@ -90,10 +95,10 @@ pub struct Dispatched {
 }
 
 pub async fn evaluate(
-    State(app): Shared,
+    State(app): AppState,
     caller: Writer,
-    At(id): At<SkillId>,
-) -> Outcome<Accepted<Dispatched>> {
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Accepted<Dispatched>> {
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let queued = judge_skill::dispatch_again(&app, &mut tx, caller.org.id, id, skill.version).await?;
@@ -110,14 +115,14 @@ pub struct EvaluationList {
 }
 
 pub async fn evaluations(
-    State(app): Shared,
+    State(app): AppState,
     caller: Reader,
-    At(id): At<SkillId>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<EvaluationList>> {
+    PathParam(id): PathParam<SkillId>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<EvaluationList>> {
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
     let found = skills::list_evaluations(&app.services.db, caller.org.id, id, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(EvaluationList { evaluations: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

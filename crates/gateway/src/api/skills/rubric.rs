@@ -11,12 +11,13 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::caller::Shared;
-use super::super::extract::{At, Body, Json};
+use super::super::caller::AppState;
+use super::super::extract::{Body, PathParam};
+use super::super::response::Json;
 use super::{Reader, Writer, coded};
 use crate::auth::{Identity, Who};
 use crate::jobs::judge_skill;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RubricConfig")]
@@ -65,7 +66,7 @@ impl From<StoredRubric> for RubricView {
     }
 }
 
-pub async fn get_rubric(State(app): Shared, caller: Reader) -> Outcome<Json<RubricView>> {
+pub async fn get_rubric(State(app): AppState, caller: Reader) -> ApiResult<Json<RubricView>> {
     if let Some(stored) = rubrics::find(&app.services.db, caller.org.id).await? {
         return Ok(Json(stored.into()));
     }
@@ -76,11 +77,11 @@ pub async fn get_rubric(State(app): Shared, caller: Reader) -> Outcome<Json<Rubr
 }
 
 pub async fn update_rubric(
-    State(app): Shared,
+    State(app): AppState,
     caller: Writer,
-    At(id): At<RubricId>,
+    PathParam(id): PathParam<RubricId>,
     Body(change): Body<RubricChange>,
-) -> Outcome<Json<RubricView>> {
+) -> ApiResult<Json<RubricView>> {
     let mut tx = app.services.db.begin().await?;
     // What is wrong with the change itself is told before whether there is such a rubric.
     judge_skill::seed(&app).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
@@ -100,7 +101,7 @@ fn invalid(field: &str, why: &str) -> Problem {
 }
 
 /// The judge calls models for the organization, so a key of limited scope cannot choose one that it may not call.
-fn within_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> Outcome<()> {
+fn within_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> ApiResult<()> {
     let Who::Key(key) = &caller.who else { return Ok(()) };
     let chosen = |rubric: &Rubric| {
         [

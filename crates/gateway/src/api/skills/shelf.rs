@@ -8,13 +8,14 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::caller::Shared;
-use super::super::extract::{At, Created, Json, Params};
+use super::super::caller::AppState;
+use super::super::extract::{PagedQuery, PathParam};
 use super::super::page;
+use super::super::response::{Created, Json};
 use super::manage::{SkillList, commit_and_judge, stored};
 use super::view::{File, KnownTags, SkillView};
 use super::{Reader, Writer, coded};
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 #[derive(Deserialize, JsonSchema)]
 pub struct ShelfParams {
@@ -24,12 +25,6 @@ pub struct ShelfParams {
     description_like: Option<String>,
     /// Newest first by default; `score` goes by our own judge's.
     sort: Option<WantedSort>,
-    /// How many at most; above 200 it is cut to 200.
-    #[serde(default, deserialize_with = "page::saturating")]
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -42,42 +37,36 @@ enum WantedSort {
 }
 
 pub async fn list_public(
-    State(app): Shared,
+    State(app): AppState,
     _caller: Reader,
-    Params(params): Params<ShelfParams>,
-) -> Outcome<Json<SkillList>> {
+    PagedQuery { page, filter: params }: PagedQuery<ShelfParams>,
+) -> ApiResult<Json<SkillList>> {
     let filter = ShelfFilter { name: params.name_like, description: params.description_like };
     let sort = match params.sort {
         None | Some(WantedSort::Recent) => Sort::Recent,
         Some(WantedSort::Adoptions) => Sort::Adoptions,
         Some(WantedSort::Score) => Sort::Score,
     };
-    let found = skills::list_shelf(
-        &app.services.db,
-        &filter,
-        sort,
-        &page::page(params.limit, params.cursor.as_deref())?,
-    )
-    .await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let found = skills::list_shelf(&app.services.db, &filter, sort, &page.page()?).await?;
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 pub async fn get_public(
-    State(app): Shared,
+    State(app): AppState,
     _caller: Reader,
-    At(id): At<SkillId>,
-) -> Outcome<Json<SkillView>> {
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Json<SkillView>> {
     let found = skills::find_on_shelf(&app.services.db, id).await?;
     found.map(|skill| Json(skill.into())).ok_or_else(Problem::not_found)
 }
 
 pub async fn public_file(
-    State(app): Shared,
+    State(app): AppState,
     _caller: Reader,
-    At(id): At<SkillId>,
+    PathParam(id): PathParam<SkillId>,
     known: KnownTags,
-) -> Outcome<File> {
+) -> ApiResult<File> {
     let skill = skills::find_on_shelf(&app.services.db, id).await?.ok_or_else(Problem::not_found)?;
     File::new(&skill.source, &known)
 }
@@ -93,7 +82,11 @@ pub struct AdoptedView {
 
 /// Copies the published snapshot. The name that is free at the moment of writing is the one that is used, so several
 /// may adopt at once.
-pub async fn adopt(State(app): Shared, caller: Writer, At(id): At<SkillId>) -> Outcome<Created<AdoptedView>> {
+pub async fn adopt(
+    State(app): AppState,
+    caller: Writer,
+    PathParam(id): PathParam<SkillId>,
+) -> ApiResult<Created<AdoptedView>> {
     let org = caller.org.id;
     let (new_id, now, by) = (app.services.ids.new_id(), app.services.clock.now(), caller.actor());
     let mut tx = app.services.db.begin().await?;

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::route::{Input, Operation, Output};
-use crate::problem::Outcome;
+use super::super::openapi::{Operation, OperationInput, OperationOutput};
+use crate::problem::ApiResult;
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -260,7 +260,7 @@ pub struct File {
 }
 
 impl File {
-    pub fn new(source: &Source, known: &KnownTags) -> Outcome<Self> {
+    pub fn new(source: &Source, known: &KnownTags) -> ApiResult<Self> {
         let text = source.for_agents()?;
         let etag = format!("\"{}\"", content_hash(&text));
         let known = known.0.iter().any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag);
@@ -284,7 +284,7 @@ impl IntoResponse for File {
     }
 }
 
-impl Output for File {
+impl OperationOutput for File {
     fn describe(operation: &mut Operation<'_>) {
         let content = json!({"text/markdown": {"schema": {"type": "string"}}});
         let etag = json!({"ETag": {"schema": {"type": "string"}}});
@@ -307,7 +307,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for KnownTags {
     }
 }
 
-impl Input for KnownTags {
+impl OperationInput for KnownTags {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters.push(json!({
             "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},

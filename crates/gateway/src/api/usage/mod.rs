@@ -13,12 +13,13 @@ use gateway_store::names::{Named, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Caller, Shared, Viewer};
-use super::extract::{Json, Params};
+use super::caller::{AppState, Caller, Viewer};
+use super::extract::QueryParams;
 use super::logs::parse_id;
-use super::route::Area;
+use super::openapi::Area;
+use super::response::Json;
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_DAYS: i64 = 30;
 const LONGEST_BY_MINUTE: i64 = 6 * HOUR;
@@ -55,7 +56,7 @@ macro_rules! usage_params {
         }
 
         impl $name {
-            fn filter(&self) -> Outcome<UsageFilter> {
+            fn filter(&self) -> ApiResult<UsageFilter> {
                 Ok(UsageFilter {
                     provider: self.provider.clone(),
                     model: self.model.clone(),
@@ -167,7 +168,7 @@ struct Range {
     read: Span,
 }
 
-fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) -> Outcome<Range> {
+fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) -> ApiResult<Range> {
     let end = to.unwrap_or_else(|| app.services.clock.now());
     let from = from.unwrap_or_else(|| Interval::Day.start_of(end.plus(-(usual - DAY))));
     if from >= end {
@@ -186,10 +187,10 @@ struct Summary {
 }
 
 async fn summary(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<SummaryParams>,
-) -> Outcome<Json<Summary>> {
+    QueryParams(params): QueryParams<SummaryParams>,
+) -> ApiResult<Json<Summary>> {
     let filter = params.filter()?;
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let found = logs::usage(&app.services.logs, caller.org.id, &filter, range.read, None, None).await?;
@@ -221,10 +222,10 @@ struct GroupSums {
 }
 
 async fn timeseries(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<SeriesParams>,
-) -> Outcome<Json<Series>> {
+    QueryParams(params): QueryParams<SeriesParams>,
+) -> ApiResult<Json<Series>> {
     let filter = params.filter()?;
     let name = params.interval.unwrap_or(IntervalName::Day);
     let interval = Interval::from(name);
@@ -301,10 +302,10 @@ struct BreakdownRow {
 }
 
 async fn breakdown(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer>,
-    Params(params): Params<BreakdownParams>,
-) -> Outcome<Json<Breakdown>> {
+    QueryParams(params): QueryParams<BreakdownParams>,
+) -> ApiResult<Json<Breakdown>> {
     let filter = params.filter()?;
     let by = params.by.unwrap_or(BreakdownGroup::Provider);
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
@@ -329,7 +330,7 @@ async fn breakdown(
     Ok(Json(Breakdown { by, rows, from: range.shown.from, to: range.shown.to }))
 }
 
-async fn known_names(app: &App, org: OrgId, named: Option<Named>) -> Outcome<HashMap<String, String>> {
+async fn known_names(app: &App, org: OrgId, named: Option<Named>) -> ApiResult<HashMap<String, String>> {
     match named {
         None => Ok(HashMap::new()),
         Some(named) => Ok(names(&app.services.db, org, named).await?),

@@ -7,9 +7,10 @@ use rust_decimal::prelude::ToPrimitive as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::caller::{Caller, Shared, Viewer};
-use crate::api::extract::{Json, Params};
-use crate::problem::Outcome;
+use crate::api::caller::{AppState, Caller, Viewer};
+use crate::api::extract::QueryParams;
+use crate::api::response::Json;
+use crate::problem::ApiResult;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct PriceParams {
@@ -46,10 +47,10 @@ struct PriceView {
 }
 
 pub(super) async fn prices(
-    State(app): Shared,
+    State(app): AppState,
     _caller: Caller<Viewer>,
-    Params(params): Params<PriceParams>,
-) -> Outcome<Json<PriceList>> {
+    QueryParams(params): QueryParams<PriceParams>,
+) -> ApiResult<Json<PriceList>> {
     let wanted =
         |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
     let rows = app.proxy.prices.rows().into_iter();

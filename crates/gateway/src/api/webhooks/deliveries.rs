@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::api::caller::{Admin, Caller, Shared, Viewer, Webhooks};
-use crate::api::extract::{Accepted, At, Json, OptionalBody, Params};
+use crate::api::caller::{Admin, AppState, Caller, Viewer, Webhooks};
+use crate::api::extract::{OptionalBody, PagedQuery, PathParam};
 use crate::api::page;
+use crate::api::response::{Accepted, Json};
 use crate::app::App;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -81,7 +82,7 @@ impl From<Attempt> for AttemptView {
     }
 }
 
-fn view(delivery: Delivery) -> Outcome<DeliveryView> {
+fn view(delivery: Delivery) -> ApiResult<DeliveryView> {
     let Delivery { id, event_id, event_type, status, attempts, next_attempt_at, payload, created_at } =
         delivery;
     Ok(DeliveryView {
@@ -98,11 +99,6 @@ fn view(delivery: Delivery) -> Outcome<DeliveryView> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct DeliveryParams {
-    /// How many at most; above 200 it is cut to 200.
-    #[schemars(range(min = 1), extend("default" = 50))]
-    limit: Option<i64>,
-    /// The `next_cursor` of the page before.
-    cursor: Option<String>,
     status: Option<StatusName>,
     /// An event type, such as `key.create`.
     r#type: Option<String>,
@@ -119,40 +115,40 @@ pub(super) struct DeliveryList {
 }
 
 pub(super) async fn list_deliveries(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Webhooks>,
-    At(webhook): At<WebhookId>,
-    Params(params): Params<DeliveryParams>,
-) -> Outcome<Json<DeliveryList>> {
+    PathParam(webhook): PathParam<WebhookId>,
+    PagedQuery { page, filter: params }: PagedQuery<DeliveryParams>,
+) -> ApiResult<Json<DeliveryList>> {
     let filter = DeliveryFilter {
         status: params.status.map(Into::into),
         event_type: params.r#type,
         from: params.from,
         to: params.to,
     };
-    let (org, page) = (caller.org.id, page::page(params.limit, params.cursor.as_deref())?);
+    let (org, page) = (caller.org.id, page.page()?);
     exists(&app, org, webhook).await?;
     let found = deliveries::list(&app.services.db, org, webhook, &filter, &page).await?;
-    let next_cursor = page::encode(found.next.as_deref());
-    let deliveries = found.rows.into_iter().map(view).collect::<Outcome<_>>()?;
+    let next_cursor = page::encode_cursor(found.next.as_deref());
+    let deliveries = found.rows.into_iter().map(view).collect::<ApiResult<_>>()?;
     Ok(Json(DeliveryList { deliveries, next_cursor }))
 }
 
 pub(super) async fn get_delivery(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Webhooks>,
-    At(webhook): At<WebhookId>,
-    At(id): At<DeliveryId>,
-) -> Outcome<Json<DeliveryView>> {
+    PathParam(webhook): PathParam<WebhookId>,
+    PathParam(id): PathParam<DeliveryId>,
+) -> ApiResult<Json<DeliveryView>> {
     stored(&app, caller.org.id, webhook, id).await.map(Json)
 }
 
 pub(super) async fn retry_delivery(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
-    At(webhook): At<WebhookId>,
-    At(id): At<DeliveryId>,
-) -> Outcome<Accepted<DeliveryView>> {
+    PathParam(webhook): PathParam<WebhookId>,
+    PathParam(id): PathParam<DeliveryId>,
+) -> ApiResult<Accepted<DeliveryView>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     if !deliveries::retry(&mut tx, org, webhook, id, app.services.clock.now()).await? {
@@ -178,11 +174,11 @@ pub(super) struct Retried {
 }
 
 pub(super) async fn retry_deliveries(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
-    At(webhook): At<WebhookId>,
+    PathParam(webhook): PathParam<WebhookId>,
     OptionalBody(request): OptionalBody<RetryRequest>,
-) -> Outcome<Accepted<Retried>> {
+) -> ApiResult<Accepted<Retried>> {
     let org = caller.org.id;
     let filter = DeliveryFilter {
         status: Some(request.status.map_or(DeliveryStatus::Failed, Into::into)),
@@ -197,10 +193,10 @@ pub(super) async fn retry_deliveries(
 }
 
 pub(super) async fn test(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
-    At(webhook): At<WebhookId>,
-) -> Outcome<Accepted<DeliveryView>> {
+    PathParam(webhook): PathParam<WebhookId>,
+) -> ApiResult<Accepted<DeliveryView>> {
     let (org, event, now) = (caller.org.id, app.services.ids.new_id::<EventId>(), app.services.clock.now());
     let id = delivery_id(event, webhook);
     exists(&app, org, webhook).await?;
@@ -220,11 +216,11 @@ pub(super) async fn test(
     stored(&app, org, webhook, id).await.map(Accepted)
 }
 
-async fn exists(app: &App, org: OrgId, webhook: WebhookId) -> Outcome<()> {
+async fn exists(app: &App, org: OrgId, webhook: WebhookId) -> ApiResult<()> {
     webhooks::find(&app.services.db, org, webhook).await?.map(|_| ()).ok_or_else(Problem::not_found)
 }
 
-async fn stored(app: &App, org: OrgId, webhook: WebhookId, id: DeliveryId) -> Outcome<DeliveryView> {
+async fn stored(app: &App, org: OrgId, webhook: WebhookId, id: DeliveryId) -> ApiResult<DeliveryView> {
     let found = deliveries::find(&app.services.db, org, webhook, id).await?;
     view(found.ok_or_else(Problem::not_found)?)
 }

@@ -11,14 +11,15 @@ use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Admin, Caller, Shared, Viewer, Webhooks};
-use super::extract::{At, Body, Created, Deleted, Json, OptionalBody, Params};
-use super::outside::check_url;
+use super::caller::{Admin, AppState, Caller, Viewer, Webhooks};
+use super::destinations::check_url;
+use super::extract::{Body, OptionalBody, PathParam, QueryParams};
+use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::route::Area;
+use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::sealed_place;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 
 const MOST_WEBHOOKS: i64 = 100;
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -104,10 +105,10 @@ struct NewWebhook {
 }
 
 async fn create(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
     Body(request): Body<NewWebhook>,
-) -> Outcome<Created<WebhookWithSecret>> {
+) -> ApiResult<Created<WebhookWithSecret>> {
     check_url(&request.url).map_err(|why| Problem::field("url", why))?;
     let events = checked_events(request.events.unwrap_or_default())?;
     let (org, id) = (caller.org.id, app.services.ids.new_id());
@@ -140,20 +141,20 @@ struct WebhookList {
 }
 
 async fn list(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Webhooks>,
-    Params(params): Params<PageParams>,
-) -> Outcome<Json<WebhookList>> {
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<WebhookList>> {
     let found = webhooks::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode(found.next.as_deref());
+    let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(WebhookList { webhooks: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 async fn get(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Viewer, Webhooks>,
-    At(id): At<WebhookId>,
-) -> Outcome<Json<WebhookView>> {
+    PathParam(id): PathParam<WebhookId>,
+) -> ApiResult<Json<WebhookView>> {
     let webhook =
         webhooks::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(webhook.into()))
@@ -168,11 +169,11 @@ struct WebhookChange {
 }
 
 async fn update(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
-    At(id): At<WebhookId>,
+    PathParam(id): PathParam<WebhookId>,
     Body(change): Body<WebhookChange>,
-) -> Outcome<Json<WebhookView>> {
+) -> ApiResult<Json<WebhookView>> {
     if let Some(url) = &change.url {
         check_url(url).map_err(|why| Problem::field("url", why))?;
     }
@@ -193,10 +194,10 @@ async fn update(
 }
 
 async fn delete(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
-    At(id): At<WebhookId>,
-) -> Outcome<Json<Deleted>> {
+    PathParam(id): PathParam<WebhookId>,
+) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     if !webhooks::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
@@ -223,11 +224,11 @@ struct RotatedSecret {
 }
 
 async fn rotate_secret(
-    State(app): Shared,
+    State(app): AppState,
     caller: Caller<Admin, Webhooks>,
-    At(id): At<WebhookId>,
+    PathParam(id): PathParam<WebhookId>,
     OptionalBody(request): OptionalBody<RotateSecretRequest>,
-) -> Outcome<Created<RotatedSecret>> {
+) -> ApiResult<Created<RotatedSecret>> {
     let hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
     if !(0..=MAX_OVERLAP_HOURS).contains(&hours) {
         return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
@@ -245,7 +246,7 @@ async fn rotate_secret(
 }
 
 /// A fresh secret as it is shown, and as it is stored.
-fn new_secret(app: &App, org: OrgId, id: WebhookId) -> Outcome<(String, String)> {
+fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String)> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     let secret = format_secret(&random);
@@ -255,7 +256,7 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> Outcome<(String, String)>
 }
 
 /// Known types, each once.
-fn checked_events(events: Vec<String>) -> Outcome<Vec<String>> {
+fn checked_events(events: Vec<String>) -> ApiResult<Vec<String>> {
     let mut checked: Vec<String> = Vec::new();
     for event in events {
         if !TYPES.contains(&event.as_str()) {

@@ -1,6 +1,6 @@
 //! The table of routes as tests use it: what each route's signature says, and paths with ids filled in.
 
-use gateway::api::route::{Operation, Route, Schemas};
+use gateway::api::openapi::{Operation, Route, Schemas};
 use gateway_core::access::Role;
 use http::Method;
 

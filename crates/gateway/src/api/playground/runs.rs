@@ -13,7 +13,7 @@ use super::Usage;
 use super::prompt::Asked;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask::{self, About, Question, Told};
 
 /// A model, and the parameters that it is sent.
@@ -30,7 +30,7 @@ impl Target {
         provider: String,
         model: String,
         params: Option<Map<String, Value>>,
-    ) -> Outcome<Self> {
+    ) -> ApiResult<Self> {
         for (name, text) in [("provider", &provider), ("model", &model)] {
             if text.trim().is_empty() || text.len() > 256 {
                 return Err(Problem::field(&format!("{at}{name}"), "must be 1 to 256 characters long"));
@@ -47,7 +47,7 @@ impl Target {
 }
 
 /// Refused before anything is asked, as a plain error.
-pub(super) fn check(app: &App, caller: &Identity, target: &Target) -> Outcome<()> {
+pub(super) fn check(app: &App, caller: &Identity, target: &Target) -> ApiResult<()> {
     ask::check(app, caller, &target.provider, &target.model)
 }
 

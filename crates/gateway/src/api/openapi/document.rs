@@ -1,26 +1,26 @@
-//! `/openapi.yaml` and `/llms.txt`, both made from the table of routes.
+//! `/openapi.yaml` and `/llms.txt`, both generated from the table of routes.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use super::route::{Area, Operation, Route, Schemas};
-use super::{areas, family_of, is_public};
-use crate::problem::Family;
+use super::{Area, Operation, Route, Schemas};
+use crate::api::{areas, error_format_of, is_public};
+use crate::problem::ErrorFormat;
 
-/// The document as YAML. Made on first use, so that it costs nothing at start.
-pub fn openapi_yaml() -> &'static str {
+/// The document as YAML. It is generated on first use, so that it does not delay the start.
+pub fn yaml() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let document = openapi();
-        // JSON is YAML too: what a reader gets if the writer should ever refuse.
+        let document = document();
+        // JSON is valid YAML, so it is a safe fallback.
         serde_saphyr::to_string(&document).unwrap_or_else(|_| document.to_string())
     })
 }
 
-/// The document as a value.
-pub fn openapi() -> Value {
+/// The document as a JSON value.
+pub fn document() -> Value {
     let mut schemas = Schemas::default();
     let mut paths: Map<String, Value> = Map::new();
     let areas = areas();
@@ -32,13 +32,13 @@ pub fn openapi() -> Value {
         }
     }
     let tags: Vec<_> =
-        areas.iter().map(|area| json!({"name": area.tag, "description": area.about})).collect();
+        areas.iter().map(|area| json!({"name": area.tag, "description": area.description})).collect();
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Gateway",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "An AI gateway with a management API. Every path under /api/v1 answers under /api as well.",
+            "description": "An AI gateway with a management API. Every path under /api/v1 is also available under /api.",
         },
         "tags": tags,
         "paths": paths,
@@ -54,16 +54,16 @@ pub fn openapi() -> Value {
     })
 }
 
-/// The surface of the API in plain text, for language models and people in a hurry.
+/// A summary of the API in plain text, for language models and quick reading.
 pub fn llms_txt() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
         let mut text = String::from(
             "# Gateway\n\n> An AI gateway with a management API. Bodies are JSON. Send X-Gateway-Key: sk-gateway-… or \
-             Authorization: Bearer <token>; POST /api/v1/signup gives both. The full contract is /openapi.yaml.\n",
+             Authorization: Bearer <token>; POST /api/v1/signup returns both. The full contract is /openapi.yaml.\n",
         );
         for area in areas() {
-            let _ = write!(text, "\n## {}\n\n{}\n\n", area.tag, area.about);
+            let _ = write!(text, "\n## {}\n\n{}\n\n", area.tag, area.description);
             for route in &area.routes {
                 let method = route.method.to_uppercase();
                 let _ = writeln!(text, "- {method} {}: {}", full_path(route), route.summary);
@@ -89,16 +89,19 @@ fn operation(area: &Area, route: &Route, schemas: &mut Schemas) -> Value {
     };
     route.describe(&mut operation);
     let path = full_path(route);
-    let error = if family_of(&path) == Family::Coded { "CodedError" } else { "Error" };
+    let error = match error_format_of(&path) {
+        ErrorFormat::ErrorCode => "CodedError",
+        ErrorFormat::Code | ErrorFormat::Both => "Error",
+    };
     let mut responses: Map<String, Value> =
         operation.responses.into_iter().map(|(status, response)| (status.to_string(), response)).collect();
     responses.insert("default".into(), json!({"$ref": format!("#/components/responses/{error}")}));
     let mut notes: Vec<String> = operation.notes.iter().map(|note| (*note).to_owned()).collect();
     if let Some(role) = operation.role {
-        notes.push(format!("Role: {role} or better."));
+        notes.push(format!("Required role: {role} or higher."));
     }
     if let Some(entitlement) = operation.entitlement {
-        notes.push(format!("Entitlement: {entitlement}."));
+        notes.push(format!("Required entitlement: {entitlement}."));
     }
     let mut value = json!({
         "tags": [area.tag],
@@ -121,7 +124,7 @@ fn operation(area: &Area, route: &Route, schemas: &mut Schemas) -> Value {
     value
 }
 
-/// Types that are read and types that are written have different names, so the two sets do not meet.
+/// Types of requests and types of responses have different names, so the two sets do not overlap.
 fn named_schemas(schemas: Schemas) -> Map<String, Value> {
     let Schemas { mut input, mut output } = schemas;
     let mut named = input.take_definitions(true);

@@ -1,0 +1,194 @@
+//! JSON bodies. Unknown fields are ignored; an error names the field that is wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::error::Category;
+use serde_json::json;
+
+use crate::api::openapi::{Operation, OperationInput};
+use crate::api::{area_of, error_format_of};
+use crate::app::App;
+use crate::problem::{ErrorFormat, Problem};
+
+/// The time within which the whole body must be received.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A JSON body.
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let code = invalid_body_code(request.uri().path());
+        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
+        parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+    }
+}
+
+impl<T: JsonSchema> OperationInput for Body<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.json_body::<T>();
+    }
+}
+
+/// A JSON body that may be empty, because all of its fields are optional.
+pub struct OptionalBody<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let code = invalid_body_code(request.uri().path());
+        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+    }
+}
+
+impl<T: JsonSchema> OperationInput for OptionalBody<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.json_body::<T>();
+        if let Some(body) = &mut operation.request_body {
+            body["required"] = json!(false);
+        }
+    }
+}
+
+/// The error code for an invalid body, which depends on the area of the path.
+fn invalid_body_code(path: &str) -> &'static str {
+    match error_format_of(path) {
+        ErrorFormat::ErrorCode if area_of(path) == "eval-results" => "invalid_request",
+        ErrorFormat::ErrorCode => "invalid_body",
+        ErrorFormat::Code | ErrorFormat::Both => "bad_request",
+    }
+}
+
+/// Reads the whole body, up to the limit and within the time limit.
+pub(in crate::api) async fn read_body(request: Request, limit: usize) -> Result<Bytes, Problem> {
+    let collected = Limited::new(request.into_body(), limit).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, collected).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(Problem::too_large(limit))
+        }
+        Ok(Err(_)) => Err(Problem::incomplete_body()),
+        Err(_) => Err(Problem::request_timeout()),
+    }
+}
+
+/// Parses a body. The error message names the field that is wrong.
+fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err("the body must be a JSON object, but it is empty".into());
+    }
+    // serde accepts an array as a struct whose fields it lists in order.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err("the body must be a JSON object".into());
+    }
+    if contains_escaped_nul(bytes) {
+        return Err("strings must not contain NUL characters".into());
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        match (inner.classify(), path.as_str()) {
+            (Category::Data, path) if path != "." => format!("{path}: {}", without_value(&inner.to_string())),
+            (Category::Data, _) => inner.to_string(),
+            // serde_json reports a number in place of an enum's string as a syntax error.
+            (_, path) if path != "." && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
+                format!("{path}: has the wrong type")
+            }
+            _ => format!("the body is not valid JSON: {inner}"),
+        }
+    })?;
+    json.end().map_err(|error| format!("the body is not valid JSON: {error}"))?;
+    Ok(value)
+}
+
+/// Removes the value that serde quotes in its message, because it may be a password. The expectation stays.
+fn without_value(message: &str) -> &str {
+    let quotes_value = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
+    match message.rfind(", expected ") {
+        Some(at) if quotes_value => &message[at + 2..],
+        _ => message,
+    }
+}
+
+/// PostgreSQL cannot store a NUL character in a text.
+fn contains_escaped_nul(bytes: &[u8]) -> bool {
+    memchr::memmem::find_iter(bytes, b"\\u0000").any(|at| {
+        let backslashes = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        backslashes % 2 == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::api::extract::optional_object;
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only the errors matter here")]
+    struct Sample {
+        name: String,
+        #[serde(default)]
+        items: Vec<u32>,
+        colour: Option<Colour>,
+        #[serde(default, deserialize_with = "optional_object")]
+        size: Option<Size>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Colour {
+        Red,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only the errors matter here")]
+    struct Size {
+        width: Option<u32>,
+    }
+
+    #[test]
+    fn a_wrong_field_is_named() {
+        let error = |text: &str| parse_json::<Sample>(text.as_bytes()).unwrap_err();
+        assert!(error(r#"{"name": 1}"#).starts_with("name: "));
+        assert!(error(r#"{"name": "x", "items": [1, "2"]}"#).starts_with("items[1]: "));
+        assert!(error("{}").contains("`name`"));
+        assert!(error("{").starts_with("the body is not valid JSON"));
+        assert!(error(r#"{"name": "x"} trailing"#).starts_with("the body is not valid JSON"));
+        assert!(error(" ").contains("empty"));
+        assert!(error(r#"["x", []]"#).contains("object"));
+        assert!(!error(r#"{"name": 31415926}"#).contains("31415926"));
+        assert!(error(r#"{"name": "x", "colour": 1}"#).starts_with("colour: "));
+        assert!(error(r#"{"name": "x", "colour": "blue"}"#).starts_with("colour: "));
+        assert!(error(r#"{"name": "x", "size": [1]}"#).starts_with("size: "));
+        assert!(error(r#"{"name": "x", "size": {"width": "1"}}"#).starts_with("size.width: "));
+        for valid in
+            [r#"{"name": "x", "size": null}"#, r#"{"name": "x", "size": {"width": 1}, "colour": "red"}"#]
+        {
+            assert!(parse_json::<Sample>(valid.as_bytes()).is_ok(), "{valid}");
+        }
+        assert!(parse_json::<Sample>(br#"{"name": "x", "unknown": true}"#).is_ok());
+    }
+
+    #[test]
+    fn a_nul_character_is_rejected_but_not_an_escaped_backslash() {
+        assert!(parse_json::<Sample>(br#"{"name": "a\u0000b"}"#).is_err());
+        assert!(parse_json::<Sample>(br#"{"name": "a\\u0000b"}"#).is_ok());
+    }
+}

@@ -1,0 +1,38 @@
+//! Extractors: the parts of a request that handlers take as arguments besides the caller. Each one rejects bad input
+//! with an error that names the parameter or field, and describes itself to the OpenAPI document.
+
+mod body;
+mod deserialize;
+mod path;
+mod query;
+
+use std::net::IpAddr;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use super::openapi::{Operation, OperationInput};
+use crate::problem::Problem;
+
+pub(super) use body::read_body;
+pub use body::{Body, OptionalBody};
+pub use deserialize::{double_option, optional_object};
+pub use path::{FromPath, PathParam};
+pub(super) use path::{integer_path_param, path_param, text_path_param};
+pub use query::{PagedQuery, QueryParams};
+
+/// The client's address: that of the peer, or the one that a trusted proxy reports.
+pub struct ClientIp(pub IpAddr);
+
+impl<S: Send + Sync> FromRequestParts<S> for ClientIp {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let address = parts.extensions.get::<IpAddr>().copied();
+        address.map(Self).ok_or_else(|| Problem::internal("the peer address of the request is not set"))
+    }
+}
+
+impl OperationInput for ClientIp {
+    fn describe(_: &mut Operation<'_>) {}
+}
