@@ -1,159 +1,168 @@
-//! A circuit breaker: it opens when too many of the latest calls failed, rests, lets one probe through, and closes
-//! again when that succeeds. Time comes in as milliseconds.
+//! Circuit breaker. It opens when too many of the recent calls failed, denies calls for a while, then allows one probe
+//! and closes again when the probe succeeds. Timestamps are arguments, in milliseconds.
 
-/// Calls lose their weight with time: after this long, about a third of it is left.
-const MEMORY_MS: f64 = 20_000.0;
-/// Fewer calls than this say nothing.
-const ENOUGH: f64 = 4.5;
-const FAILING: f64 = 0.5;
-const FIRST_REST_MS: i64 = 10_000;
-const LONGEST_REST_MS: i64 = 120_000;
-/// A probe that nobody reported on for this long is taken for lost.
-const PROBE_MS: i64 = 60_000;
+use std::time::Duration;
+
+/// Time constant of the exponential decay: after this time a call counts about a third.
+const DECAY: Duration = Duration::from_secs(20);
+/// Below this decayed number of calls the failure rate is not significant.
+const MIN_CALLS: f64 = 4.5;
+const MAX_FAILURE_RATE: f64 = 0.5;
+const FIRST_OPEN_TIME: Duration = Duration::from_secs(10);
+const MAX_OPEN_TIME: Duration = Duration::from_secs(120);
+/// A probe without a reported result counts as lost after this time.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A closed breaker without calls for this time has no state worth keeping.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    Go,
-    /// The one call that finds out whether things are better.
+    Allow,
+    /// The single call that tests whether the target has recovered.
     Probe,
-    /// Not now.
-    Stay,
+    Deny,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Breaker {
-    good: f64,
-    bad: f64,
-    seen_at: i64,
-    state: State,
+    successes: f64,
+    failures: f64,
+    updated_at: i64,
+    state: BreakerState,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     #[default]
     Closed,
     Open {
         until: i64,
-        rest: i64,
+        open_time: Duration,
     },
     Probing {
         since: i64,
-        rest: i64,
+        open_time: Duration,
     },
 }
 
 impl Breaker {
-    /// May a call go now? Whoever gets `Probe` must report what came of it.
-    pub fn ask(&mut self, now: i64) -> Permit {
+    /// Decides whether a call is allowed now. The result of a `Probe` must be reported with `record`.
+    pub fn permit(&mut self, now: i64) -> Permit {
         match self.state {
-            State::Closed => Permit::Go,
-            State::Open { until, .. } if now < until => Permit::Stay,
-            State::Probing { since, .. } if now < since + PROBE_MS => Permit::Stay,
-            State::Open { rest, .. } | State::Probing { rest, .. } => {
-                self.state = State::Probing { since: now, rest };
+            BreakerState::Closed => Permit::Allow,
+            BreakerState::Open { until, .. } if now < until => Permit::Deny,
+            BreakerState::Probing { since, .. } if now < since + millis(PROBE_TIMEOUT) => Permit::Deny,
+            BreakerState::Open { open_time, .. } | BreakerState::Probing { open_time, .. } => {
+                self.state = BreakerState::Probing { since: now, open_time };
                 Permit::Probe
             }
         }
     }
 
-    pub fn saw(&mut self, good: bool, now: i64) {
-        #[expect(clippy::cast_precision_loss, reason = "spans of time are small")]
-        let fade = (-((now - self.seen_at).max(0) as f64) / MEMORY_MS).exp();
-        (self.good, self.bad, self.seen_at) = (self.good * fade, self.bad * fade, now);
-        if good {
-            self.good += 1.0;
+    pub fn record(&mut self, success: bool, now: i64) {
+        #[expect(clippy::cast_precision_loss, reason = "time spans are small")]
+        let elapsed = (now - self.updated_at).max(0) as f64;
+        let decay = (-elapsed / (DECAY.as_secs_f64() * 1_000.0)).exp();
+        (self.successes, self.failures, self.updated_at) =
+            (self.successes * decay, self.failures * decay, now);
+        if success {
+            self.successes += 1.0;
         } else {
-            self.bad += 1.0;
+            self.failures += 1.0;
         }
         self.state = match self.state {
-            State::Closed if !good && self.is_failing() => Self::opened(now, FIRST_REST_MS),
-            // A call that was let through because there was no other choice is as good as a probe.
-            State::Open { .. } | State::Probing { .. } if good => {
-                (self.good, self.bad) = (0.0, 0.0);
-                State::Closed
+            BreakerState::Closed if !success && self.is_failing() => Self::open(now, FIRST_OPEN_TIME),
+            // A success closes the breaker even without a probe: the call was the last resort of its route.
+            BreakerState::Open { .. } | BreakerState::Probing { .. } if success => {
+                (self.successes, self.failures) = (0.0, 0.0);
+                BreakerState::Closed
             }
-            State::Probing { rest, .. } => Self::opened(now, (rest * 2).min(LONGEST_REST_MS)),
+            BreakerState::Probing { open_time, .. } => Self::open(now, (open_time * 2).min(MAX_OPEN_TIME)),
             state => state,
         };
     }
 
-    /// Nothing is left to remember.
+    /// Returns true if the breaker can be dropped without changing any decision.
     pub fn is_idle(&self, now: i64) -> bool {
-        self.state == State::Closed && now - self.seen_at > 10 * FIRST_REST_MS
+        self.state == BreakerState::Closed && now - self.updated_at > millis(IDLE_TIMEOUT)
     }
 
     pub fn is_open(&self) -> bool {
-        self.state != State::Closed
+        self.state != BreakerState::Closed
     }
 
     fn is_failing(&self) -> bool {
-        let all = self.good + self.bad;
-        all >= ENOUGH && self.bad / all >= FAILING
+        let calls = self.successes + self.failures;
+        calls >= MIN_CALLS && self.failures / calls >= MAX_FAILURE_RATE
     }
 
-    fn opened(now: i64, rest: i64) -> State {
-        State::Open { until: now + rest, rest }
+    fn open(now: i64, open_time: Duration) -> BreakerState {
+        BreakerState::Open { until: now + millis(open_time), open_time }
     }
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn failed(times: usize, now: i64) -> Breaker {
+    fn breaker_with_failures(count: usize, now: i64) -> Breaker {
         let mut breaker = Breaker::default();
-        (0..times).for_each(|_| breaker.saw(false, now));
+        (0..count).for_each(|_| breaker.record(false, now));
         breaker
     }
 
     #[test]
-    fn a_few_failures_say_nothing_and_many_open_it() {
-        assert_eq!(failed(4, 1_000).ask(1_000), Permit::Go);
-        assert_eq!(failed(5, 1_000).ask(1_000), Permit::Stay);
+    fn a_few_failures_are_not_significant_and_many_open_the_breaker() {
+        assert_eq!(breaker_with_failures(4, 1_000).permit(1_000), Permit::Allow);
+        assert_eq!(breaker_with_failures(5, 1_000).permit(1_000), Permit::Deny);
     }
 
     #[test]
     fn failures_among_more_successes_leave_it_closed() {
         let mut breaker = Breaker::default();
         for _ in 0..50 {
-            breaker.saw(true, 0);
-            breaker.saw(false, 0);
-            breaker.saw(true, 0);
+            breaker.record(true, 0);
+            breaker.record(false, 0);
+            breaker.record(true, 0);
         }
-        assert_eq!(breaker.ask(0), Permit::Go);
+        assert_eq!(breaker.permit(0), Permit::Allow);
     }
 
     #[test]
-    fn old_failures_are_forgotten() {
-        let mut breaker = failed(4, 0);
-        breaker.saw(false, 120_000);
-        assert_eq!(breaker.ask(120_000), Permit::Go);
+    fn old_failures_decay() {
+        let mut breaker = breaker_with_failures(4, 0);
+        breaker.record(false, 120_000);
+        assert_eq!(breaker.permit(120_000), Permit::Allow);
     }
 
     #[test]
-    fn after_its_rest_one_probe_goes_and_decides() {
-        let mut breaker = failed(5, 0);
-        assert_eq!(breaker.ask(9_999), Permit::Stay);
-        assert_eq!([breaker.ask(10_000), breaker.ask(10_000)], [Permit::Probe, Permit::Stay]);
-        let mut better = breaker.clone();
-        better.saw(true, 10_100);
-        assert_eq!(better.ask(10_100), Permit::Go);
-        breaker.saw(false, 10_100);
-        assert_eq!([breaker.ask(30_099), breaker.ask(30_100)], [Permit::Stay, Permit::Probe]);
+    fn after_the_open_time_one_probe_is_allowed_and_decides() {
+        let mut breaker = breaker_with_failures(5, 0);
+        assert_eq!(breaker.permit(9_999), Permit::Deny);
+        assert_eq!([breaker.permit(10_000), breaker.permit(10_000)], [Permit::Probe, Permit::Deny]);
+        let mut recovered = breaker.clone();
+        recovered.record(true, 10_100);
+        assert_eq!(recovered.permit(10_100), Permit::Allow);
+        breaker.record(false, 10_100);
+        assert_eq!([breaker.permit(30_099), breaker.permit(30_100)], [Permit::Deny, Permit::Probe]);
     }
 
     #[test]
-    fn a_lost_probe_does_not_keep_it_shut() {
-        let mut breaker = failed(5, 0);
-        assert_eq!(breaker.ask(10_000), Permit::Probe);
-        assert_eq!([breaker.ask(69_999), breaker.ask(70_000)], [Permit::Stay, Permit::Probe]);
+    fn a_lost_probe_does_not_keep_the_breaker_open() {
+        let mut breaker = breaker_with_failures(5, 0);
+        assert_eq!(breaker.permit(10_000), Permit::Probe);
+        assert_eq!([breaker.permit(69_999), breaker.permit(70_000)], [Permit::Deny, Permit::Probe]);
     }
 
     #[test]
-    fn a_success_that_was_forced_through_closes_it() {
-        let mut breaker = failed(5, 0);
-        breaker.saw(true, 1_000);
-        assert_eq!(breaker.ask(1_000), Permit::Go);
+    fn a_success_without_a_probe_closes_it() {
+        let mut breaker = breaker_with_failures(5, 0);
+        breaker.record(true, 1_000);
+        assert_eq!(breaker.permit(1_000), Permit::Allow);
         assert!(!breaker.is_open());
     }
 }

@@ -30,6 +30,7 @@ use crate::console::{self, Console};
 use crate::patience::Patient;
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::clients::Clients;
+use crate::proxy::headers::PROVIDER;
 use crate::proxy::{self, Worker};
 use crate::services::StartError;
 
@@ -47,7 +48,6 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
 
 /// Opens the address of the settings, with a message for people when that fails.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {

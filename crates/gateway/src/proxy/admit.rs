@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 use super::body::Inbound;
-use super::call::{Call, Hop};
+use super::call::{Call, RouteTarget};
 use crate::auth::{Identity, Who};
 use crate::problem::{ApiResult, Problem};
 
@@ -73,7 +73,7 @@ pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> ApiResult
     let Who::Key(key) = &identity.who else { return Ok(()) };
     let lists_models =
         call.operation == Operation::Models && matches!(head.method, Method::GET | Method::HEAD);
-    for hop in &call.hops {
+    for hop in &call.targets {
         let provider = &hop.target.name;
         // The model in the path counts for some providers, the one in the body for others.
         let body_model = call.body_model.as_deref().filter(|_| !hop.target.kind.names_model_in_path());
@@ -87,7 +87,7 @@ pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> ApiResult
     Ok(())
 }
 
-fn denied(scopes: &Scopes, hop: &Hop) -> Problem {
+fn denied(scopes: &Scopes, hop: &RouteTarget) -> Problem {
     let provider = &hop.target.name;
     let what = match &hop.model {
         Some(model) => format!("the model '{model}' of {provider}"),

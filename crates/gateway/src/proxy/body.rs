@@ -18,7 +18,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use super::call::{Call, Hop, Way};
+use super::call::{Adaptation, Call, RouteTarget};
 use super::record::Record;
 use super::translate;
 use crate::problem::{ApiResult, Problem};
@@ -72,7 +72,7 @@ impl Inbound {
     }
 
     /// Waits for something else, and reads the first piece beside it when that takes its time.
-    pub async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub async fn read_while<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let read = tokio::select! {
             biased;
@@ -211,8 +211,8 @@ impl Payload {
         call.hide_usage = false;
         // A conversation that has been elsewhere may carry signatures that only their maker can read.
         let has_travelled =
-            || call.hops.len() > 1 && call.caller_is_known && contains_wrapped_signatures(&body);
-        if call.hop().way == Way::Translated || has_travelled() {
+            || call.targets.len() > 1 && call.caller_is_known && contains_wrapped_signatures(&body);
+        if call.hop().adaptation == Adaptation::Translate || has_travelled() {
             let (translation, body) = translate::request(call, call.hop(), &body)?;
             call.translation = Some(translation);
             return Ok(Some(Outbound::whole(body)));
@@ -247,7 +247,7 @@ impl Payload {
 }
 
 /// Is the usage of this stream asked for, although the caller did not?
-pub fn asks_for_usage(call: &Call, hop: &Hop) -> bool {
+pub fn asks_for_usage(call: &Call, hop: &RouteTarget) -> bool {
     call.stream
         && hop.target.kind.takes_include_usage
         && !hop.target.refuses_usage.load(Ordering::Relaxed)
@@ -256,13 +256,13 @@ pub fn asks_for_usage(call: &Call, hop: &Hop) -> bool {
 }
 
 /// A body that passes: its beginning where that may be kept, and its length, which an estimate needs all the same.
-pub struct Passing {
+pub struct StreamedCopy {
     pub beginning: Vec<u8>,
     room: usize,
     pub length: usize,
 }
 
-impl Passing {
+impl StreamedCopy {
     pub fn with_room(room: usize) -> Self {
         Self { beginning: Vec::new(), room, length: 0 }
     }
@@ -278,7 +278,7 @@ impl Passing {
 /// The caller's body cannot be had, or must not be sent: its own fault, which it is told as such.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
-pub struct Unsendable(pub Problem);
+pub struct RequestBodyError(pub Problem);
 
 fn unreadable(error: &hyper::Error) -> Problem {
     let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
@@ -297,7 +297,7 @@ pub struct Outbound {
     limit: usize,
     /// Bytes that may still come.
     room: usize,
-    copy: Option<Arc<Mutex<Passing>>>,
+    copy: Option<Arc<Mutex<StreamedCopy>>>,
 }
 
 impl Outbound {
@@ -334,11 +334,13 @@ impl Body for Outbound {
                     this.rest = None;
                     return Poll::Ready(None);
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(Unsendable(unreadable(&error)).into()))),
+                Some(Err(error)) => {
+                    return Poll::Ready(Some(Err(RequestBodyError(unreadable(&error)).into())));
+                }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if data.len() > this.room => {
                         let problem = Problem::too_large(this.limit);
-                        return Poll::Ready(Some(Err(Unsendable(problem).into())));
+                        return Poll::Ready(Some(Err(RequestBodyError(problem).into())));
                     }
                     Ok(data) => {
                         this.room -= data.len();

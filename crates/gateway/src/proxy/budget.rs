@@ -26,7 +26,7 @@ pub async fn reserve(
     let Some(budgets) = &identity.org.budgets else { return Ok(None) };
     let asked = Asked { body_bytes: inbound.total(), max_tokens: call.max_tokens, answers: call.answers };
     // Wherever the request may go, at the dearest; what has no price cannot be counted.
-    let prices = call.hops.iter().filter_map(|hop| {
+    let prices = call.targets.iter().filter_map(|hop| {
         let model = hop.model.as_deref().or(call.body_model.as_deref())?;
         app.proxy.prices.find(hop.target.kind.name, model)
     });

@@ -7,27 +7,27 @@ use std::time::Duration;
 use gateway_core::llm::ClientShape;
 use gateway_core::llm::fold::{Format, stream_path};
 use gateway_core::llm::paths::{Operation, Path};
-use gateway_core::route::{MAX_RETRIES, Route, Step, parse_chain};
+use gateway_core::route::{FallbackStep, MAX_RETRIES, RouteStrategy, parse_chain};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-use super::cached::{CACHE, Caching};
+use super::cache_stage::{CACHE, Caching};
+use super::headers::PROVIDER;
 use super::target::Target;
 use super::translate::Translation;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::Mode;
 use crate::problem::{ApiResult, Problem};
-use crate::server::PROVIDER;
 
 /// One place where the request may go.
-pub struct Hop {
+pub struct RouteTarget {
     pub target: Arc<Target>,
     /// The model that is asked for there.
     pub model: Option<String>,
-    pub way: Way,
+    pub adaptation: Adaptation,
     pub weight: u32,
     /// The caller named this provider: a credential of its own may go there.
     pub named: bool,
@@ -35,23 +35,23 @@ pub struct Hop {
 
 /// What the request looks like there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
-    AsItCame,
+pub enum Adaptation {
+    Passthrough,
     /// At another path, which this provider has for the same thing.
-    At(String),
+    Path(String),
     /// In the provider's own format.
-    Translated,
+    Translate,
 }
 
 /// Everything that is known of a request before it is sent.
 pub struct Call {
     /// What `X-Gateway-Provider` says.
     pub provider: String,
-    pub steps: Vec<Step>,
-    pub route: Route,
+    pub steps: Vec<FallbackStep>,
+    pub route: RouteStrategy,
     pub retries: u32,
     /// In the order in which they are tried; never empty once the call is planned.
-    pub hops: Vec<Hop>,
+    pub targets: Vec<RouteTarget>,
     /// The hop of the attempt under way.
     at: usize,
     /// The stored credential of the attempt under way.
@@ -121,11 +121,11 @@ impl Call {
             provider,
             steps: chain(headers)?,
             route: headers
-                .one_of("x-gateway-route", &Route::NAMES)?
-                .and_then(Route::parse)
+                .one_of("x-gateway-route", &RouteStrategy::NAMES)?
+                .and_then(RouteStrategy::parse)
                 .unwrap_or_default(),
             retries: retries(headers)?,
-            hops: Vec::new(),
+            targets: Vec::new(),
             at: 0,
             credential: None,
             operation: path.operation(),
@@ -160,8 +160,8 @@ impl Call {
     }
 
     /// The hop of the attempt under way.
-    pub fn hop(&self) -> &Hop {
-        &self.hops[self.at]
+    pub fn hop(&self) -> &RouteTarget {
+        &self.targets[self.at]
     }
 
     pub fn target(&self) -> &Arc<Target> {
@@ -195,13 +195,13 @@ impl Call {
     /// The path and query of the attempt under way.
     pub fn path<'a>(&'a self, head: &'a Parts) -> Cow<'a, str> {
         let own = || head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        match (&self.hop().way, &self.translation) {
+        match (&self.hop().adaptation, &self.translation) {
             (_, Some(made)) => made.path.as_str().into(),
-            (Way::At(path), _) => path.as_str().into(),
-            (Way::AsItCame | Way::Translated, _) if self.sets_stream => {
+            (Adaptation::Path(path), _) => path.as_str().into(),
+            (Adaptation::Passthrough | Adaptation::Translate, _) if self.sets_stream => {
                 stream_path(own(), true).map_or(own().into(), Cow::Owned)
             }
-            (Way::AsItCame | Way::Translated, _) => own().into(),
+            (Adaptation::Passthrough | Adaptation::Translate, _) => own().into(),
         }
     }
 
@@ -266,7 +266,7 @@ impl<'a> Directives<'a> {
     }
 }
 
-fn chain(headers: &Directives<'_>) -> ApiResult<Vec<Step>> {
+fn chain(headers: &Directives<'_>) -> ApiResult<Vec<FallbackStep>> {
     const NAME: &str = "x-gateway-fallback";
     let Some(text) = headers.text(NAME)? else { return Ok(Vec::new()) };
     parse_chain(text).map_err(|why| Problem::field(NAME, why))

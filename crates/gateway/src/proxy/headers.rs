@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::budget;
-use super::cached::CACHE;
+use super::cache_stage::CACHE;
 use super::call::Call;
 use super::record::Record;
 use super::target::Target;
@@ -23,8 +23,8 @@ use super::upstream::signs_with;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::rate_headers;
-use crate::server::PROVIDER;
 
+pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");

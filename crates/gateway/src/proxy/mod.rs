@@ -7,23 +7,23 @@ mod admit;
 pub mod ask;
 mod body;
 mod budget;
-mod cached;
+mod cache_stage;
 mod call;
 pub mod clients;
-mod headers;
-mod hold;
-mod local;
+mod failover;
+pub mod headers;
 mod plan;
 mod pool;
 pub mod record;
-mod reshape;
-mod route;
+mod response_body;
+mod response_format;
+mod sandbox;
 pub mod state;
 pub mod target;
 pub mod target_health;
-mod tee;
 mod translate;
 pub mod upstream;
+mod validate;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,12 +42,12 @@ use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts;
 use ask::Origin;
 use body::{Inbound, Payload};
-use cached::{Found, Keeper, Keeping};
-use call::{Call, Hop, Way};
+use cache_stage::{CacheRecorder, FillGuard, Found};
+use call::{Adaptation, Call, RouteTarget};
 use clients::Clients;
 use record::Record;
-use tee::Tee;
-use upstream::{Answered, Failed};
+use response_body::MeteredBody;
+use upstream::{AttemptError, UpstreamResponse};
 
 /// What one worker thread has for itself: connections to providers, and a lane of the log spool.
 pub struct Worker {
@@ -65,7 +65,7 @@ pub async fn forward(
 ) -> ApiResult<Response> {
     let (head, incoming) = request.into_parts();
     let mut inbound = Inbound::new(incoming, app.services.config.max_body_bytes);
-    inbound.meanwhile(auth::count(app, identity)).await?;
+    inbound.read_while(auth::count(app, identity)).await?;
     let response = run(app, worker, identity, request_id, &head, inbound, Origin::default()).await;
     response.map_err(|mut problem| {
         problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
@@ -106,9 +106,13 @@ async fn run(
         (Some(caching), Some(body)) => {
             record.missed(caching.mode == Mode::Refresh);
             let ends_at = record.ends_at(call.timeout);
-            match cached::look(app, identity, &call, head, body, ends_at).await {
-                Found::Hit(hit) => match cached::pieces(&call, &hit.entry) {
-                    Some(pieces) => return Ok(cached::give(app, &call, identity, record, &hit, pieces)),
+            match cache_stage::lookup(app, identity, &call, head, body, ends_at).await {
+                Found::Hit(hit) => match cache_stage::pieces(&call, &hit.entry) {
+                    Some(pieces) => {
+                        return Ok(cache_stage::respond_from_cache(
+                            app, &call, identity, record, &hit, pieces,
+                        ));
+                    }
                     None => None,
                 },
                 Found::Lead(keeping) => {
@@ -120,16 +124,16 @@ async fn run(
         }
         _ => None,
     };
-    match route::walk(app, worker, identity, &mut call, head, payload, &mut record).await {
+    match failover::try_targets(app, worker, identity, &mut call, head, payload, &mut record).await {
         Ok(answered) => Ok(pass_on(&call, identity, record, answered, keeping)),
-        Err(Failed { answer: Some(answered), .. }) => {
-            cached::failed(keeping);
+        Err(AttemptError { answer: Some(answered), .. }) => {
+            cache_stage::failed(keeping);
             let ends_at = record.ends_at(call.timeout).into();
-            let answered = reshape::refusal(&call, *answered, ends_at).await;
+            let answered = response_format::refusal(&call, *answered, ends_at).await;
             Ok(pass_on(&call, identity, record, answered, None))
         }
         Err(failed) => {
-            cached::failed(keeping);
+            cache_stage::failed(keeping);
             Err(failure(&call, record, &failed))
         }
     }
@@ -154,17 +158,17 @@ async fn settle(
 
 /// Is the body needed whole, or perhaps more than once?
 fn must_keep(call: &Call) -> bool {
-    let needs_whole = |hop: &Hop| {
+    let needs_whole = |hop: &RouteTarget| {
         hop.target.is_sandbox()
             || hop.model != call.asked_model
-            || hop.way == Way::Translated
+            || hop.adaptation == Adaptation::Translate
             || body::asks_for_usage(call, hop)
             || upstream::signs_body(&hop.target)
     };
     plan::has_choice(call)
         || call.caching.is_some()
         || call.sets_stream()
-        || call.hops.iter().any(needs_whole)
+        || call.targets.iter().any(needs_whole)
 }
 
 /// The provider's answer, with our headers beside its own and the record riding in the body.
@@ -172,15 +176,15 @@ fn pass_on(
     call: &Call,
     identity: &Identity,
     mut record: Record,
-    mut answered: Answered,
-    keeping: Option<Box<Keeping>>,
+    mut answered: UpstreamResponse,
+    keeping: Option<Box<FillGuard>>,
 ) -> Response {
-    let keeper = keeping.and_then(|keeping| Keeper::new(keeping, call, &answered));
+    let keeper = keeping.and_then(|keeping| CacheRecorder::new(keeping, call, &answered));
     let status = answered.head.status;
     record.answered(status, answered.kind);
     headers::complete(&mut answered.head.headers, call, identity, &record, status);
     let headers = std::mem::take(&mut answered.head.headers);
-    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call, keeper)));
+    let mut response = Response::new(Body::new(MeteredBody::new(answered, &headers, record, call, keeper)));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
@@ -194,7 +198,7 @@ fn refusal(call: &Call, mut record: Record, mut problem: Problem) -> Problem {
 }
 
 /// What the caller learns when the provider did not give an answer that can be passed on.
-fn failure(call: &Call, mut record: Record, failed: &Failed) -> Problem {
+fn failure(call: &Call, mut record: Record, failed: &AttemptError) -> Problem {
     if let Some(problem) = &failed.callers_fault {
         return refusal(call, record, Problem::clone(problem));
     }

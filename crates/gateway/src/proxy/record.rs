@@ -18,11 +18,12 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
 use super::ask::Origin;
-use super::body::Passing;
-use super::call::{Call, Hop};
-use super::reshape::Naming;
+use super::body::StreamedCopy;
+use super::call::{Call, RouteTarget};
+use super::response_format::FallbackIds;
 use super::target::Target;
-use super::upstream::Failed;
+use super::target_health::TargetKey;
+use super::upstream::AttemptError;
 use crate::app::App;
 use crate::auth::{Identity, OrgFacts, Who};
 use crate::budgets::Reservation;
@@ -82,7 +83,7 @@ pub struct Record {
 enum RequestCopy {
     None,
     Whole(Bytes),
-    Filling(Arc<Mutex<Passing>>),
+    Filling(Arc<Mutex<StreamedCopy>>),
 }
 
 /// How a request ended.
@@ -197,8 +198,8 @@ impl Record {
     }
 
     /// What an answer is called that has no name of its own.
-    pub fn naming(&self) -> Naming {
-        Naming { name: format!("gw-{}", self.id), created: self.created_at.0 / 1_000 }
+    pub fn fallback_ids(&self) -> FallbackIds {
+        FallbackIds { name: format!("gw-{}", self.id), created: self.created_at.0 / 1_000 }
     }
 
     /// When the attempt under way has taken too long, or all of them together.
@@ -220,9 +221,9 @@ impl Record {
     }
 
     /// Where a body that is streamed on leaves its copy.
-    pub fn shares_request_copy(&mut self) -> Arc<Mutex<Passing>> {
+    pub fn shares_request_copy(&mut self) -> Arc<Mutex<StreamedCopy>> {
         let room = if self.keep_bodies { BODY_LIMIT } else { 0 };
-        let copy = Arc::new(Mutex::new(Passing::with_room(room)));
+        let copy = Arc::new(Mutex::new(StreamedCopy::with_room(room)));
         self.request = RequestCopy::Filling(Arc::clone(&copy));
         copy
     }
@@ -237,7 +238,7 @@ impl Record {
     }
 
     /// The attempt came to nothing, and another follows.
-    pub fn attempt_failed(&mut self, failed: &Failed) {
+    pub fn attempt_failed(&mut self, failed: &AttemptError) {
         let latency = self.attempt_began.map_or(0, millis);
         self.attempt_open = false;
         if let Some(attempt) = self.attempts.last_mut() {
@@ -248,11 +249,11 @@ impl Record {
     }
 
     /// A target that was not tried, and why.
-    pub fn passed_over(&mut self, hop: &Hop, why: &str) {
+    pub fn passed_over(&mut self, hop: &RouteTarget, why: &str) {
         self.push_attempt(hop, Some(why.to_owned()));
     }
 
-    fn push_attempt(&mut self, hop: &Hop, error: Option<String>) {
+    fn push_attempt(&mut self, hop: &RouteTarget, error: Option<String>) {
         self.attempts.push(Attempt {
             provider: hop.target.name.clone(),
             model: hop.model.as_deref().map(short),
@@ -339,17 +340,15 @@ impl Record {
 
     /// The stream broke after it had begun.
     pub fn broke(mut self, code: &'static str, message: &str) {
-        self.app.proxy.health.failed(
-            self.org.id,
-            &self.target.name,
-            self.model.as_deref(),
+        self.app.proxy.health.record_failure(
+            TargetKey { org: self.org.id, provider: &self.target.name, model: self.model.as_deref() },
             self.app.services.clock.now(),
         );
         self.close(&End::Broken { code, message });
     }
 
     /// There was no answer to pass on. The record stays readable for the error's body.
-    pub fn failed(&mut self, status: StatusCode, code: &'static str, failed: &Failed) {
+    pub fn failed(&mut self, status: StatusCode, code: &'static str, failed: &AttemptError) {
         self.status = status;
         if self.attempt_open
             && let Some(attempt) = self.attempts.last_mut()

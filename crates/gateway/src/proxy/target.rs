@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use gateway_core::llm::Shape;
 use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
-use gateway_core::route::{mix, pick};
+use gateway_core::route::{pick_weighted, splitmix64};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::{ExposeSecret, SecretString};
@@ -49,7 +49,7 @@ pub struct Credential {
 
 impl Credential {
     pub fn new(label: &str, weight: u32, secret: SecretString) -> Self {
-        let name = label.bytes().fold(0, |name, byte| mix(name ^ u64::from(byte)));
+        let name = label.bytes().fold(0, |name, byte| splitmix64(name ^ u64::from(byte)));
         Self { secret, weight, name, rests_until: AtomicI64::new(0) }
     }
 
@@ -110,7 +110,7 @@ impl Target {
             let Credential { name, weight, .. } = &self.credentials[*place];
             (*name, *weight)
         });
-        match pick(candidates, seed) {
+        match pick_weighted(candidates, seed) {
             Some(place) => Some(ready[place]),
             None if tried.is_empty() => untried().min_by_key(|place| rest(*place)),
             None => None,

@@ -1,5 +1,5 @@
-//! How the targets of each organization have been doing of late: whether a breaker is open, and how soon answers
-//! begin. Kept in memory only, for targets that have failed or stand in a chain.
+//! Health of the targets of each organization: circuit breakers, recent latencies, and the targets that sessions are
+//! pinned to. Kept in memory, for targets that have failed or are part of a route with several targets.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,25 +12,34 @@ use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 
 const SHARDS: usize = 16;
-const PER_SHARD: usize = 4_096;
-/// A measurement counts for so long; then the target is measured anew.
-const MEASURED_MS: i64 = 10 * 60_000;
-/// How much the newest measurement says against all before it.
-const NEWEST: f64 = 0.3;
-/// A session stays with the target that was the fastest for so long after its last request.
-const SESSION_MS: i64 = 30 * 60_000;
+const MAX_PER_SHARD: usize = 4_096;
+/// A latency older than this is ignored, so that the target is measured again.
+const LATENCY_TTL: Duration = Duration::from_secs(10 * 60);
+/// Weight of the newest latency in the moving average.
+const LATENCY_WEIGHT: f64 = 0.3;
+/// How long a session stays pinned to its target after its last request.
+const PIN_TTL: Duration = Duration::from_secs(30 * 60);
 
-#[derive(Default)]
-pub struct TargetHealth {
-    hasher: RandomState,
-    /// Targets that are known here; none is the usual case, and costs nothing.
-    known: AtomicUsize,
-    targets: [Mutex<HashMap<u64, Pulse>>; SHARDS],
-    sessions: Mutex<HashMap<u64, Stay>>,
+/// A model of a provider, as one organization sees it.
+#[derive(Debug, Clone, Copy, Hash)]
+pub struct TargetKey<'a> {
+    pub org: OrgId,
+    pub provider: &'a str,
+    pub model: Option<&'a str>,
 }
 
 #[derive(Default)]
-struct Pulse {
+pub struct TargetHealth {
+    /// Its keys are random, so that callers cannot provoke collisions between targets.
+    hasher: RandomState,
+    /// The number of tracked targets. Usually zero, which lets most requests skip the lock.
+    tracked: AtomicUsize,
+    targets: [Mutex<HashMap<u64, TrackedTarget>>; SHARDS],
+    sessions: Mutex<HashMap<u64, SessionPin>>,
+}
+
+#[derive(Default)]
+struct TrackedTarget {
     breaker: Breaker,
     latency: Option<Latency>,
 }
@@ -38,170 +47,168 @@ struct Pulse {
 #[derive(Clone, Copy)]
 struct Latency {
     ms: f64,
-    at: i64,
+    measured_at: Timestamp,
 }
 
-/// Where a session was served last.
-struct Stay {
+impl Latency {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        now.0 - self.measured_at.0 < millis(LATENCY_TTL)
+    }
+}
+
+struct SessionPin {
     target: u64,
-    until: i64,
+    expires_at: Timestamp,
 }
 
 impl TargetHealth {
-    /// May a call go to this target?
-    pub fn ask(&self, org: OrgId, provider: &str, model: Option<&str>, now: Timestamp) -> Permit {
-        let place = self.place(org, provider, model);
-        self.shard(place).get_mut(&place).map_or(Permit::Go, |pulse| pulse.breaker.ask(now.0))
+    /// Asks the circuit breaker whether a call is allowed.
+    pub fn permit(&self, key: TargetKey<'_>, now: Timestamp) -> Permit {
+        let hash = self.hash(key);
+        self.shard(hash).get_mut(&hash).map_or(Permit::Allow, |target| target.breaker.permit(now.0))
     }
 
-    pub fn failed(&self, org: OrgId, provider: &str, model: Option<&str>, now: Timestamp) {
-        self.saw(self.place(org, provider, model), true, now, |pulse| pulse.breaker.saw(false, now.0));
+    pub fn record_failure(&self, key: TargetKey<'_>, now: Timestamp) {
+        self.update(self.hash(key), true, now, |target| target.breaker.record(false, now.0));
     }
 
-    /// It refused a request for what was wrong with that request: no success, but the end of a probe.
-    pub fn lives(&self, org: OrgId, provider: &str, model: Option<&str>, now: Timestamp) {
-        if self.known.load(Ordering::Relaxed) == 0 {
+    /// The target rejected a request because of the request itself. That is not a success, but it ends a probe.
+    pub fn record_alive(&self, key: TargetKey<'_>, now: Timestamp) {
+        if self.tracked.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.saw(self.place(org, provider, model), false, now, |pulse| {
-            if pulse.breaker.is_open() {
-                pulse.breaker.saw(true, now.0);
+        self.update(self.hash(key), false, now, |target| {
+            if target.breaker.is_open() {
+                target.breaker.record(true, now.0);
             }
         });
     }
 
-    /// An answer began well. `keep`: remember it even of a target of which nothing is known yet.
-    pub fn answered(
-        &self,
-        org: OrgId,
-        provider: &str,
-        model: Option<&str>,
-        now: Timestamp,
-        took: Duration,
-        keep: bool,
-    ) {
-        if !keep && self.known.load(Ordering::Relaxed) == 0 {
+    /// A response started well after `latency`. `track`: start to track the target if it is not tracked yet.
+    pub fn record_success(&self, key: TargetKey<'_>, now: Timestamp, latency: Duration, track: bool) {
+        if !track && self.tracked.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.saw(self.place(org, provider, model), keep, now, |pulse| {
-            pulse.breaker.saw(true, now.0);
-            let ms = took.as_secs_f64() * 1_000.0;
-            let before = pulse.latency.filter(|latency| now.0 - latency.at < MEASURED_MS);
-            let ms = before.map_or(ms, |before| before.ms + (ms - before.ms) * NEWEST);
-            pulse.latency = Some(Latency { ms, at: now.0 });
+        self.update(self.hash(key), track, now, |target| {
+            target.breaker.record(true, now.0);
+            let ms = latency.as_secs_f64() * 1_000.0;
+            let previous = target.latency.filter(|latency| latency.is_fresh(now));
+            let ms = previous.map_or(ms, |previous| previous.ms + (ms - previous.ms) * LATENCY_WEIGHT);
+            target.latency = Some(Latency { ms, measured_at: now });
         });
     }
 
-    /// Milliseconds until answers begin, of late.
-    pub fn latency(&self, org: OrgId, provider: &str, model: Option<&str>, now: Timestamp) -> Option<f64> {
-        let place = self.place(org, provider, model);
-        let latency = self.shard(place).get(&place)?.latency?;
-        (now.0 - latency.at < MEASURED_MS).then_some(latency.ms)
+    /// The recent time to the start of a response, in milliseconds.
+    pub fn latency(&self, key: TargetKey<'_>, now: Timestamp) -> Option<f64> {
+        let hash = self.hash(key);
+        let latency = self.shard(hash).get(&hash)?.latency?;
+        latency.is_fresh(now).then_some(latency.ms)
     }
 
-    /// Is this where the session was served last?
-    pub fn stays(
-        &self,
-        org: OrgId,
-        session: &str,
-        provider: &str,
-        model: Option<&str>,
-        now: Timestamp,
-    ) -> bool {
-        let (session, place) = (self.hasher.hash_one((org, session)), self.place(org, provider, model));
+    /// Returns true if the session's last request was served by this target.
+    pub fn is_pinned(&self, session: &str, key: TargetKey<'_>, now: Timestamp) -> bool {
+        let (session, target) = (self.hasher.hash_one((key.org, session)), self.hash(key));
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.get(&session).is_some_and(|stay| stay.target == place && stay.until > now.0)
+        sessions.get(&session).is_some_and(|pin| pin.target == target && pin.expires_at > now)
     }
 
-    pub fn served(&self, org: OrgId, session: &str, provider: &str, model: Option<&str>, now: Timestamp) {
-        let (session, target) = (self.hasher.hash_one((org, session)), self.place(org, provider, model));
+    pub fn pin_session(&self, session: &str, key: TargetKey<'_>, now: Timestamp) {
+        let (session, target) = (self.hasher.hash_one((key.org, session)), self.hash(key));
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if sessions.len() >= SHARDS * PER_SHARD {
-            sessions.retain(|_, stay| stay.until > now.0);
+        if sessions.len() >= SHARDS * MAX_PER_SHARD {
+            sessions.retain(|_, pin| pin.expires_at > now);
         }
-        if sessions.len() < SHARDS * PER_SHARD {
-            sessions.insert(session, Stay { target, until: now.0 + SESSION_MS });
+        if sessions.len() < SHARDS * MAX_PER_SHARD {
+            sessions.insert(session, SessionPin { target, expires_at: now.plus(millis(PIN_TTL)) });
         }
     }
 
-    fn saw(&self, place: u64, keep: bool, now: Timestamp, note: impl FnOnce(&mut Pulse)) {
-        let mut shard = self.shard(place);
-        if let Some(pulse) = shard.get_mut(&place) {
-            return note(pulse);
+    /// Applies `change` to the tracked target. An untracked one is ignored unless `track` is set.
+    fn update(&self, hash: u64, track: bool, now: Timestamp, change: impl FnOnce(&mut TrackedTarget)) {
+        let mut shard = self.shard(hash);
+        if let Some(target) = shard.get_mut(&hash) {
+            return change(target);
         }
-        if !keep {
+        if !track {
             return;
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             let before = shard.len();
-            let fresh = |latency: Option<Latency>| latency.is_some_and(|at| now.0 - at.at < MEASURED_MS);
-            shard.retain(|_, pulse| !pulse.breaker.is_idle(now.0) || fresh(pulse.latency));
-            self.known.fetch_sub(before - shard.len(), Ordering::Relaxed);
+            shard.retain(|_, target| {
+                !target.breaker.is_idle(now.0) || target.latency.is_some_and(|latency| latency.is_fresh(now))
+            });
+            self.tracked.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
-        if shard.len() < PER_SHARD {
-            self.known.fetch_add(1, Ordering::Relaxed);
-            note(shard.entry(place).or_default());
+        if shard.len() < MAX_PER_SHARD {
+            self.tracked.fetch_add(1, Ordering::Relaxed);
+            change(shard.entry(hash).or_default());
         }
     }
 
-    /// A target by its hash. The hasher's keys are random: nobody can make two targets meet.
-    fn place(&self, org: OrgId, provider: &str, model: Option<&str>) -> u64 {
-        self.hasher.hash_one((org, provider, model))
+    fn hash(&self, key: TargetKey<'_>) -> u64 {
+        self.hasher.hash_one(key)
     }
 
-    fn shard(&self, place: u64) -> MutexGuard<'_, HashMap<u64, Pulse>> {
-        let shard = usize::try_from(place % SHARDS as u64).unwrap_or(0);
+    fn shard(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, TrackedTarget>> {
+        let shard = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
         self.targets[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn org(number: u128) -> OrgId {
-        OrgId(uuid::Uuid::from_u128(number))
+    const NOW: Timestamp = Timestamp(1_000);
+
+    fn key<'a>(org: u128, provider: &'a str, model: Option<&'a str>) -> TargetKey<'a> {
+        TargetKey { org: OrgId(uuid::Uuid::from_u128(org)), provider, model }
     }
 
     #[test]
     fn a_breaker_is_of_one_organization_provider_and_model() {
-        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
-        (0..5).for_each(|_| pulses.failed(org(1), "openai", Some("m"), now));
-        assert_eq!(pulses.ask(org(1), "openai", Some("m"), now), Permit::Stay);
-        assert_eq!(pulses.ask(org(2), "openai", Some("m"), now), Permit::Go);
-        assert_eq!(pulses.ask(org(1), "openai", Some("n"), now), Permit::Go);
-        assert_eq!(pulses.ask(org(1), "groq", Some("m"), now), Permit::Go);
+        let health = TargetHealth::default();
+        (0..5).for_each(|_| health.record_failure(key(1, "openai", Some("m")), NOW));
+        assert_eq!(health.permit(key(1, "openai", Some("m")), NOW), Permit::Deny);
+        assert_eq!(health.permit(key(2, "openai", Some("m")), NOW), Permit::Allow);
+        assert_eq!(health.permit(key(1, "openai", Some("n")), NOW), Permit::Allow);
+        assert_eq!(health.permit(key(1, "groq", Some("m")), NOW), Permit::Allow);
     }
 
     #[test]
-    fn latency_follows_the_newest_and_is_forgotten() {
-        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
-        let saw = |ms, keep| {
-            pulses.answered(org(1), "a", None, now, Duration::from_millis(ms), keep);
-            pulses.latency(org(1), "a", None, now)
+    fn latency_is_a_moving_average_that_expires() {
+        let (health, target) = (TargetHealth::default(), key(1, "a", None));
+        let latency_after = |ms, track| {
+            health.record_success(target, NOW, Duration::from_millis(ms), track);
+            health.latency(target, NOW)
         };
-        assert_eq!(saw(100, false), None);
-        assert_eq!(saw(100, true), Some(100.0));
-        assert_eq!(saw(200, false), Some(130.0));
-        assert_eq!(pulses.latency(org(1), "a", None, now.plus(MEASURED_MS)), None);
+        assert_eq!(latency_after(100, false), None);
+        assert_eq!(latency_after(100, true), Some(100.0));
+        assert_eq!(latency_after(200, false), Some(130.0));
+        assert_eq!(health.latency(target, NOW.plus(millis(LATENCY_TTL))), None);
     }
 
     #[test]
-    fn a_session_stays_for_a_while() {
-        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
-        pulses.served(org(1), "s", "a", None, now);
-        let stays = |org, provider, at| pulses.stays(org, "s", provider, None, at);
-        assert!(stays(org(1), "a", now) && !stays(org(2), "a", now) && !stays(org(1), "b", now));
-        assert!(!stays(org(1), "a", now.plus(SESSION_MS)));
+    fn a_session_is_pinned_until_the_pin_expires() {
+        let health = TargetHealth::default();
+        health.pin_session("s", key(1, "a", None), NOW);
+        let is_pinned = |org, provider, at| health.is_pinned("s", key(org, provider, None), at);
+        assert!(is_pinned(1, "a", NOW) && !is_pinned(2, "a", NOW) && !is_pinned(1, "b", NOW));
+        assert!(!is_pinned(1, "a", NOW.plus(millis(PIN_TTL))));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let (pulses, now) = (TargetHealth::default(), Timestamp(1_000));
-        (0..100_000u32).for_each(|model| pulses.failed(org(1), "a", Some(&model.to_string()), now));
-        assert!(pulses.known.load(Ordering::Relaxed) <= SHARDS * PER_SHARD);
-        let later = now.plus(MEASURED_MS);
-        (0..100_000u32).for_each(|model| pulses.failed(org(2), "a", Some(&model.to_string()), later));
-        assert_eq!(pulses.ask(org(1), "a", Some("1"), later), Permit::Go);
+        let health = TargetHealth::default();
+        let fail = |org, model: u32, now| health.record_failure(key(org, "a", Some(&model.to_string())), now);
+        (0..100_000).for_each(|model| fail(1, model, NOW));
+        assert!(health.tracked.load(Ordering::Relaxed) <= SHARDS * MAX_PER_SHARD);
+        let later = NOW.plus(millis(LATENCY_TTL));
+        (0..100_000).for_each(|model| fail(2, model, later));
+        assert_eq!(health.permit(key(1, "a", Some("1")), later), Permit::Allow);
     }
 }

@@ -10,7 +10,7 @@ use gateway_core::llm::translate::{
 use gateway_core::llm::{ClientShape, Shape};
 use http::StatusCode;
 
-use super::call::{Call, Hop};
+use super::call::{Call, RouteTarget};
 use super::target::Target;
 use crate::problem::{ApiResult, Problem};
 
@@ -58,7 +58,7 @@ pub fn is_possible(call: &Call, target: &Target) -> bool {
 }
 
 /// What is sent to the hop of the attempt under way.
-pub fn request(call: &Call, hop: &Hop, body: &[u8]) -> ApiResult<(Translation, Bytes)> {
+pub fn request(call: &Call, hop: &RouteTarget, body: &[u8]) -> ApiResult<(Translation, Bytes)> {
     let (target, model) = (&hop.target, hop.model.as_deref());
     let nowhere = || Problem::bad_request(format!("{} has no endpoint that takes this request", target.name));
     let path = || path(call, target, model).ok_or_else(nowhere);

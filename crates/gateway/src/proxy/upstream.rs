@@ -17,15 +17,15 @@ use http_body_util::BodyExt as _;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::Worker;
-use super::body::{Outbound, Unsendable};
+use super::body::{Outbound, RequestBodyError};
 use super::call::Call;
 use super::clients::{Clients, Refused, SendError, literal_is_allowed};
 use super::headers;
-use super::hold::kind_of;
 use super::pool::Answer;
-use super::reshape::Collected;
+use super::response_body::Source;
+use super::response_format::Collected;
 use super::target::{Credential, Target};
-use super::tee::Source;
+use super::validate::kind_of;
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -35,7 +35,7 @@ const ERROR_BYTES: usize = 16 << 10;
 const ERROR_TIME: Duration = Duration::from_secs(5);
 
 /// An answer that can be passed on.
-pub struct Answered {
+pub struct UpstreamResponse {
     pub head: http::response::Parts,
     pub source: Source,
     /// How the provider framed it.
@@ -46,7 +46,7 @@ pub struct Answered {
     pub collected: Option<Collected>,
 }
 
-impl Answered {
+impl UpstreamResponse {
     pub fn new(head: http::response::Parts, source: Source) -> Self {
         let kind = kind_of(&head.headers);
         Self { head, source, kind, translator: None, collected: None }
@@ -54,33 +54,33 @@ impl Answered {
 
     /// Tells an answer that is a failure, and would be another's success, from one that is none. It can be passed on
     /// all the same.
-    pub fn or_failed(self, now: Timestamp) -> Result<Self, Failed> {
+    pub fn or_failed(self, now: Timestamp) -> Result<Self, AttemptError> {
         let code = self.head.status.as_u16();
         if classify(Outcome::Status { code }).is_none() {
             return Ok(self);
         }
         let retry_after = asked_wait(&self.head.headers, now);
-        let failed = Failed::answered(code, format!("it answered {code}"));
-        Err(Failed { retry_after, answer: Some(Box::new(self)), ..failed })
+        let failed = AttemptError::answered(code, format!("it answered {code}"));
+        Err(AttemptError { retry_after, answer: Some(Box::new(self)), ..failed })
     }
 }
 
 /// No answer, or none that one would choose.
-pub struct Failed {
+pub struct AttemptError {
     pub message: String,
     pub outcome: Outcome,
     pub status: Option<u16>,
     /// How long the provider wants to be left alone.
     pub retry_after: Option<Duration>,
     /// What it answered, where that can be passed on.
-    pub answer: Option<Box<Answered>>,
+    pub answer: Option<Box<UpstreamResponse>>,
     /// The call failed because of the caller's own body.
     pub callers_fault: Option<Box<Problem>>,
     /// It took exception to what we ourselves had put into the body.
     pub usage_refused: bool,
 }
 
-impl Failed {
+impl AttemptError {
     pub fn of(outcome: Outcome, message: impl Into<String>) -> Self {
         let status = match outcome {
             Outcome::Status { code } => Some(code),
@@ -132,7 +132,7 @@ pub async fn attempt(
     head: &Parts,
     body: Outbound,
     limit: Duration,
-) -> Result<Answered, Failed> {
+) -> Result<UpstreamResponse, AttemptError> {
     let ends_at = tokio::time::Instant::now() + limit;
     let response = send(app, worker, call, head, body, limit).await?;
     let patience = ends_at.saturating_duration_since(tokio::time::Instant::now()).min(ERROR_TIME);
@@ -140,17 +140,17 @@ pub async fn attempt(
     let now = app.services.clock.now();
     if head.status.is_server_error() {
         let retry_after = asked_wait(&head.headers, now);
-        return Err(Failed { retry_after, ..server_error(head.status, incoming, patience).await });
+        return Err(AttemptError { retry_after, ..server_error(head.status, incoming, patience).await });
     }
     if head.status != StatusCode::BAD_REQUEST || !call.hide_usage {
-        return Answered::new(head, Source::Upstream(incoming)).or_failed(now);
+        return UpstreamResponse::new(head, Source::Upstream(incoming)).or_failed(now);
     }
     // A strict provider may not know the field that we added. It says so then.
     let said = excerpt(&mut incoming, ERROR_BYTES, patience).await;
     let usage_refused = memchr::memmem::find(&said, b"stream_options").is_some();
     let pieces = Some(said).filter(|said| !said.is_empty()).into_iter().collect();
-    let answered = Answered::new(head, Source::Begun(pieces, incoming));
-    answered.or_failed(now).map_err(|failed| Failed { usage_refused, ..failed })
+    let answered = UpstreamResponse::new(head, Source::Begun(pieces, incoming));
+    answered.or_failed(now).map_err(|failed| AttemptError { usage_refused, ..failed })
 }
 
 fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
@@ -165,12 +165,12 @@ async fn send(
     head: &Parts,
     body: Outbound,
     limit: Duration,
-) -> Result<Response<Answer>, Failed> {
+) -> Result<Response<Answer>, AttemptError> {
     let target = call.target();
-    let base = target.base.as_ref().ok_or_else(|| Failed::unreachable("it has no address"))?;
+    let base = target.base.as_ref().ok_or_else(|| AttemptError::unreachable("it has no address"))?;
     let path = call.path(head);
     let path = headers::without_own_keys(&path);
-    let uri = base.join(&path).map_err(|_| Failed::unreachable("the request's path cannot be sent"))?;
+    let uri = base.join(&path).map_err(|_| AttemptError::unreachable("the request's path cannot be sent"))?;
     let mut outbound = headers::outbound(app, call, head);
     if let Some(secret) = call.secret().filter(|secret| signs_with(target, secret))
         && !headers::has_callers_credential(app, call, &head.headers)
@@ -189,7 +189,7 @@ pub async fn send_outside(
     app: &App,
     request: Request<Bytes>,
     timeout: Duration,
-) -> Result<Response<Answer>, Failed> {
+) -> Result<Response<Answer>, AttemptError> {
     exchange(app, &app.proxy.worker.clients, true, request.map(Outbound::whole), timeout).await
 }
 
@@ -200,22 +200,22 @@ async fn exchange(
     tenants: bool,
     request: Request<Outbound>,
     timeout: Duration,
-) -> Result<Response<Answer>, Failed> {
+) -> Result<Response<Answer>, AttemptError> {
     let guarded = tenants && !app.services.config.egress_private;
     if guarded && !literal_is_allowed(request.uri()) {
-        return Err(Failed::unreachable("its address is private or local, which is refused"));
+        return Err(AttemptError::unreachable("its address is private or local, which is refused"));
     }
     match tokio::time::timeout(timeout, clients.send(request, guarded)).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(explain(&error)),
-        Err(_) => Err(Failed::timeout(format!("no answer within {} ms", timeout.as_millis()))),
+        Err(_) => Err(AttemptError::timeout(format!("no answer within {} ms", timeout.as_millis()))),
     }
 }
 
 /// One tiny call that shows whether the target can be reached and takes the stored credentials: the status that it
 /// answered to the last of them, or why one was not taken. Providers that list their models are asked for the list;
 /// others for anything at all.
-pub async fn probe(app: &App, target: &Target) -> Result<StatusCode, Failed> {
+pub async fn probe(app: &App, target: &Target) -> Result<StatusCode, AttemptError> {
     if target.is_sandbox() {
         return Ok(StatusCode::OK);
     }
@@ -230,10 +230,10 @@ async fn probe_with(
     app: &App,
     target: &Target,
     credential: Option<&Credential>,
-) -> Result<StatusCode, Failed> {
-    let base = target.base.as_ref().ok_or_else(|| Failed::unreachable("it has no address"))?;
+) -> Result<StatusCode, AttemptError> {
+    let base = target.base.as_ref().ok_or_else(|| AttemptError::unreachable("it has no address"))?;
     let path = target.kind.models_path.filter(|path| !path.contains('{')).unwrap_or("/");
-    let uri = base.join(path).map_err(|_| Failed::unreachable("its address cannot be used"))?;
+    let uri = base.join(path).map_err(|_| AttemptError::unreachable("its address cannot be used"))?;
     let secret = credential.map(|credential| &credential.secret);
     let mut headers = HeaderMap::new();
     headers.extend(target.headers.iter().cloned());
@@ -260,8 +260,8 @@ fn sign(
     uri: &Uri,
     body: &Outbound,
     headers: &mut HeaderMap,
-) -> Result<(), Failed> {
-    let unsigned = || Failed::unreachable("the request could not be signed");
+) -> Result<(), AttemptError> {
+    let unsigned = || AttemptError::unreachable("the request could not be signed");
     let Auth::SigV4 { service } = target.auth else { return Ok(()) };
     let credentials = Credentials::parse(secret.expose_secret()).ok_or_else(unsigned)?;
     let host = uri.authority().map(http::uri::Authority::as_str).ok_or_else(unsigned)?;
@@ -285,14 +285,14 @@ fn sign(
     Ok(())
 }
 
-async fn server_error(status: StatusCode, mut body: Answer, patience: Duration) -> Failed {
+async fn server_error(status: StatusCode, mut body: Answer, patience: Duration) -> AttemptError {
     let said = excerpt(&mut body, ERROR_BYTES, patience).await;
     let text: String = String::from_utf8_lossy(&said).chars().take(500).collect();
     let message = match text.trim() {
         "" => format!("it answered {}", status.as_u16()),
         text => format!("it answered {}: {text}", status.as_u16()),
     };
-    Failed::answered(status.as_u16(), message)
+    AttemptError::answered(status.as_u16(), message)
 }
 
 /// The beginning of a body, without waiting long for it: the pieces until there is enough, each of them whole.
@@ -311,9 +311,9 @@ pub async fn excerpt(body: &mut Answer, enough: usize, patience: Duration) -> By
     seen.into()
 }
 
-fn explain(error: &SendError) -> Failed {
+fn explain(error: &SendError) -> AttemptError {
     if let SendError::Certificates(_) = error {
-        return Failed::unreachable(error.to_string());
+        return AttemptError::unreachable(error.to_string());
     }
     let mut causes = Vec::new();
     let mut source: Option<&dyn std::error::Error> = Some(error);
@@ -321,13 +321,16 @@ fn explain(error: &SendError) -> Failed {
         causes.push(cause);
         source = cause.source();
     }
-    if let Some(Unsendable(problem)) = causes.iter().find_map(|cause| cause.downcast_ref()) {
+    if let Some(RequestBodyError(problem)) = causes.iter().find_map(|cause| cause.downcast_ref()) {
         let fault = Some(Box::new(problem.clone()));
-        return Failed { callers_fault: fault, ..Failed::of(Outcome::Reset, problem.message.clone()) };
+        return AttemptError {
+            callers_fault: fault,
+            ..AttemptError::of(Outcome::Reset, problem.message.clone())
+        };
     }
     let root = causes.last().map_or_else(String::new, ToString::to_string);
     if causes.iter().any(|cause| cause.downcast_ref::<Refused>().is_some()) {
-        return Failed::unreachable("its name leads to a private or local address, which is refused");
+        return AttemptError::unreachable("its name leads to a private or local address, which is refused");
     }
     if error.is_connect() {
         let timed_out = causes
@@ -335,7 +338,7 @@ fn explain(error: &SendError) -> Failed {
             .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
             .any(|io| io.kind() == std::io::ErrorKind::TimedOut);
         let message = format!("cannot connect: {root}");
-        return if timed_out { Failed::timeout(message) } else { Failed::unreachable(message) };
+        return if timed_out { AttemptError::timeout(message) } else { AttemptError::unreachable(message) };
     }
-    Failed::of(Outcome::Reset, format!("the connection broke before an answer came: {root}"))
+    AttemptError::of(Outcome::Reset, format!("the connection broke before an answer came: {root}"))
 }

@@ -1,5 +1,5 @@
 //! From target to target: what is tried when an attempt fails. Where a request may go is found in `plan`; who is at
-//! fault and what that means is decided in `core::llm::failure`; this is only the walk.
+//! fault and what that means is decided in `core::llm::failure`; this is only the attempts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use gateway_core::breaker::Permit;
 use gateway_core::llm;
 use gateway_core::llm::failure::{Failure, Fault, classify};
 use gateway_core::llm::paths::Operation;
-use gateway_core::route::{Route, mix, pause};
+use gateway_core::route::{RouteStrategy, backoff, splitmix64};
 use http::request::Parts;
 
 use super::Worker;
 use super::body::Payload;
 use super::call::Call;
-use super::hold::hold;
 use super::plan::seed;
 use super::record::Record;
-use super::upstream::{self, Answered, Failed};
-use super::{headers, local, reshape};
+use super::target_health::TargetKey;
+use super::upstream::{self, AttemptError, UpstreamResponse};
+use super::validate::buffer_until_valid;
+use super::{headers, response_format, sandbox};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::Problem;
@@ -32,7 +33,7 @@ const LIMITED_MS: i64 = 10_000;
 const LONGEST_REST_MS: i64 = 60 * 60_000;
 
 /// Tries one target after the other until one gives an answer, or there is nothing left to try.
-pub async fn walk(
+pub async fn try_targets(
     app: &Arc<App>,
     worker: &Worker,
     identity: &Identity,
@@ -40,8 +41,8 @@ pub async fn walk(
     head: &Parts,
     mut payload: Payload,
     record: &mut Record,
-) -> Result<Answered, Failed> {
-    let mut walk = Walk {
+) -> Result<UpstreamResponse, AttemptError> {
+    let mut attempts = AttemptLoop {
         ends_at: record.started() + app.services.config.proxy_timeout,
         seed: seed(identity, call, record.id()),
         app,
@@ -50,22 +51,22 @@ pub async fn walk(
         head,
         is_bound: payload.kept().is_some_and(|body| carries_state(call.operation, body)),
     };
-    if walk.is_bound {
-        let first = call.hops[0].target.name.clone();
-        call.hops.retain(|hop| hop.target.name == first);
+    if attempts.is_bound {
+        let first = call.targets[0].target.name.clone();
+        call.targets.retain(|hop| hop.target.name == first);
     }
-    let end = call.hops.len() - 1;
+    let end = call.targets.len() - 1;
     // Those that have been failing come last: never in the way of the others, but better than nothing.
     let mut failing = Vec::new();
     for at in 0..end {
         call.enter(at);
-        if !walk.is_closed(call) {
+        if !attempts.breaker_allows(call) {
             record.passed_over(call.hop(), "passed over: it has been failing (circuit open)");
             failing.push(at);
             continue;
         }
-        match walk.at_target(call, &mut payload, record, false).await {
-            Err(failed) if walk.goes_on(call, &failed) => record.attempt_failed(&failed),
+        match attempts.at_target(call, &mut payload, record, false).await {
+            Err(failed) if attempts.goes_on(call, &failed) => record.attempt_failed(&failed),
             ended => return ended,
         }
     }
@@ -73,8 +74,8 @@ pub async fn walk(
     loop {
         call.enter(at);
         let next = failing.next();
-        match (walk.at_target(call, &mut payload, record, next.is_none()).await, next) {
-            (Err(failed), Some(next)) if walk.goes_on(call, &failed) => {
+        match (attempts.at_target(call, &mut payload, record, next.is_none()).await, next) {
+            (Err(failed), Some(next)) if attempts.goes_on(call, &failed) => {
                 record.attempt_failed(&failed);
                 at = next;
             }
@@ -84,7 +85,7 @@ pub async fn walk(
 }
 
 /// What stays the same from attempt to attempt.
-struct Walk<'a> {
+struct AttemptLoop<'a> {
     app: &'a Arc<App>,
     worker: &'a Worker,
     identity: &'a Identity,
@@ -95,7 +96,7 @@ struct Walk<'a> {
     is_bound: bool,
 }
 
-impl Walk<'_> {
+impl AttemptLoop<'_> {
     /// One target: its credentials and retries. An error's attempt is left open, for whoever decides what follows.
     async fn at_target(
         &mut self,
@@ -103,7 +104,7 @@ impl Walk<'_> {
         payload: &mut Payload,
         record: &mut Record,
         is_last: bool,
-    ) -> Result<Answered, Failed> {
+    ) -> Result<UpstreamResponse, AttemptError> {
         let mut tried = Vec::new();
         let mut again = 0;
         call.credential = self.credential(call, &tried);
@@ -126,7 +127,7 @@ impl Walk<'_> {
             self.went_wrong(call, &failed, judged);
             let limited = failed.status == Some(429);
             let of_credential = judged.fault == Fault::Credential || limited;
-            // Asked again: others may have found out meanwhile that a credential cannot be used.
+            // Asked again: others may have found out read_while that a credential cannot be used.
             if let Some(other) = self.other_credential(call, &tried).filter(|_| of_credential)
                 && self.time_is_left()
             {
@@ -171,31 +172,31 @@ impl Walk<'_> {
         payload: &mut Payload,
         record: &Record,
         more: bool,
-    ) -> Result<Answered, Failed> {
+    ) -> Result<UpstreamResponse, AttemptError> {
         let limit = call.timeout.min(self.ends_at.saturating_duration_since(Instant::now()));
         let ends_at = tokio::time::Instant::now() + limit;
         let body = match payload.outbound(call) {
             Ok(Some(body)) => body,
-            Ok(None) => return Err(Failed::timeout("the request has been sent already")),
+            Ok(None) => return Err(AttemptError::timeout("the request has been sent already")),
             Err(problem) => return Err(untranslatable(call, problem)),
         };
         let answered = if call.target().is_sandbox() {
-            local::answer(call, self.head, body, limit, self.app.services.clock.now()).await?
+            sandbox::respond(call, self.head, body, limit, self.app.services.clock.now()).await?
         } else {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
         let answered = if more {
-            hold(answered, call.target().shape, call.format().is_some(), ends_at).await?
+            buffer_until_valid(answered, call.target().shape, call.format().is_some(), ends_at).await?
         } else {
             answered
         };
-        if reshape::is_idle(call) {
+        if response_format::is_passthrough(call) {
             return Ok(answered);
         }
-        reshape::reshape(call, answered, &record.naming(), ends_at).await
+        response_format::convert(call, answered, &record.fallback_ids(), ends_at).await
     }
 
-    fn judge(&self, call: &Call, failed: &Failed) -> Failure {
+    fn judge(&self, call: &Call, failed: &AttemptError) -> Failure {
         let stop = Failure { fault: Fault::Caller, retry: false, next: false };
         if failed.callers_fault.is_some() {
             return stop;
@@ -212,36 +213,38 @@ impl Walk<'_> {
         headers::has_callers_credential(self.app, call, &self.head.headers)
     }
 
-    fn is_closed(&self, call: &Call) -> bool {
+    fn key<'c>(&self, call: &'c Call) -> TargetKey<'c> {
+        TargetKey { org: self.identity.org.id, provider: &call.target().name, model: call.model() }
+    }
+
+    fn breaker_allows(&self, call: &Call) -> bool {
         let now = self.app.services.clock.now();
-        self.app.proxy.health.ask(self.identity.org.id, &call.target().name, call.model(), now)
-            != Permit::Stay
+        self.app.proxy.health.permit(self.key(call), now) != Permit::Deny
     }
 
     fn went_well(&self, call: &Call, record: &Record) {
-        let (org, now, in_chain) = (self.identity.org.id, self.app.services.clock.now(), call.hops.len() > 1);
+        let (now, in_chain) = (self.app.services.clock.now(), call.targets.len() > 1);
         let took = record.attempt_began().map(|began| began.elapsed()).unwrap_or_default();
-        let name = &call.target().name;
-        self.app.proxy.health.answered(org, name, call.model(), now, took, in_chain);
+        self.app.proxy.health.record_success(self.key(call), now, took, in_chain);
         if call.usage_refused {
             // One refusal is enough: the next stream need not be sent twice.
             call.target().refuses_usage.store(true, std::sync::atomic::Ordering::Relaxed);
         }
         if in_chain
-            && call.route == Route::Fastest
+            && call.route == RouteStrategy::Fastest
             && let Some(session) = &call.session
         {
-            self.app.proxy.health.served(org, session, name, call.model(), now);
+            self.app.proxy.health.pin_session(session, self.key(call), now);
         }
     }
 
-    fn went_wrong(&self, call: &Call, failed: &Failed, judged: Failure) {
-        let (org, now, name) = (self.identity.org.id, self.app.services.clock.now(), &call.target().name);
+    fn went_wrong(&self, call: &Call, failed: &AttemptError, judged: Failure) {
+        let now = self.app.services.clock.now();
         match judged.fault {
-            Fault::Target => self.app.proxy.health.failed(org, name, call.model(), now),
+            Fault::Target => self.app.proxy.health.record_failure(self.key(call), now),
             // It answered; what was never sent says nothing of it.
             Fault::Caller | Fault::Credential if failed.status.is_some() => {
-                self.app.proxy.health.lives(org, name, call.model(), now);
+                self.app.proxy.health.record_alive(self.key(call), now);
             }
             Fault::Caller | Fault::Credential => {}
         }
@@ -263,7 +266,7 @@ impl Walk<'_> {
     }
 
     /// Is it worth while to try another target?
-    fn goes_on(&self, call: &Call, failed: &Failed) -> bool {
+    fn goes_on(&self, call: &Call, failed: &AttemptError) -> bool {
         self.judge(call, failed).next && self.time_is_left()
     }
 
@@ -274,18 +277,18 @@ impl Walk<'_> {
 
 /// What cannot be said to the target that the caller named is the caller's affair; what cannot be said to another
 /// one leaves that one out.
-fn untranslatable(call: &Call, problem: Problem) -> Failed {
+fn untranslatable(call: &Call, problem: Problem) -> AttemptError {
     let why = format!("the request cannot be translated: {}", problem.message);
-    let failed = Failed::of(llm::failure::Outcome::Untranslatable, why);
-    let is_named = call.hop().target.name == call.provider || call.hops.len() == 1;
-    Failed { callers_fault: is_named.then(|| Box::new(problem)), ..failed }
+    let failed = AttemptError::of(llm::failure::Outcome::Untranslatable, why);
+    let is_named = call.hop().target.name == call.provider || call.targets.len() == 1;
+    AttemptError { callers_fault: is_named.then(|| Box::new(problem)), ..failed }
 }
 
 /// How long to wait before the next attempt at the same target.
-fn wait(again: u32, failed: &Failed, id: i64) -> Duration {
+fn wait(again: u32, failed: &AttemptError, id: i64) -> Duration {
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    let chance = (mix(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
-    pause(again, chance).max(failed.retry_after.unwrap_or_default())
+    let chance = (splitmix64(id.cast_unsigned() ^ u64::from(again)) >> 11) as f64 / (1u64 << 53) as f64;
+    backoff(again, chance).max(failed.retry_after.unwrap_or_default())
 }
 
 /// Does the body refer to something that only the account that made it has?

@@ -26,9 +26,9 @@ use super::ask::{self, About, Question};
 use super::call::Call;
 use super::headers;
 use super::record::Record;
-use super::reshape::Collected;
-use super::tee::{Source, Tee};
-use super::upstream::Answered;
+use super::response_body::{MeteredBody, Source};
+use super::response_format::Collected;
+use super::upstream::UpstreamResponse;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cache::{Answer, Ask, Entry, Hit, Lead, Lookup, Mode, Probe};
@@ -53,18 +53,18 @@ pub struct Caching {
 pub enum Found {
     Hit(Hit),
     /// The answer is to be kept, and perhaps others wait for it.
-    Lead(Box<Keeping>),
+    Lead(Box<FillGuard>),
     /// Such a request is answered by the provider each time.
     Nothing,
 }
 
 /// The right to fill an entry.
-pub struct Keeping {
+pub struct FillGuard {
     lead: Lead,
     probe: Option<Probe>,
 }
 
-impl Keeping {
+impl FillGuard {
     /// The name of the entry.
     pub fn key(&self) -> Key {
         self.lead.key()
@@ -72,7 +72,7 @@ impl Keeping {
 }
 
 /// Looks the request up. Waits for the same request of somebody else, if there is one under way.
-pub async fn look(
+pub async fn lookup(
     app: &Arc<App>,
     identity: &Identity,
     call: &Call,
@@ -85,9 +85,9 @@ pub async fn look(
         return Found::Nothing;
     }
     let bases: Vec<Option<String>> =
-        call.hops.iter().map(|hop| hop.target.base.as_ref().map(ToString::to_string)).collect();
+        call.targets.iter().map(|hop| hop.target.base.as_ref().map(ToString::to_string)).collect();
     let targets: Vec<KeyTarget<'_>> = call
-        .hops
+        .targets
         .iter()
         .zip(&bases)
         .map(|(hop, base)| KeyTarget {
@@ -122,18 +122,18 @@ pub async fn look(
         Lookup::Lead(lead) => lead,
     };
     if caching.mode != Mode::Semantic {
-        return Found::Lead(Box::new(Keeping { lead, probe: None }));
+        return Found::Lead(Box::new(FillGuard { lead, probe: None }));
     }
     let Some(split) = split(call.operation, body) else {
-        return Found::Lead(Box::new(Keeping { lead, probe: None }));
+        return Found::Lead(Box::new(FillGuard { lead, probe: None }));
     };
     let Some((model, vector)) = embedding(app, identity, &split.text).await else {
-        return Found::Lead(Box::new(Keeping { lead, probe: None }));
+        return Found::Lead(Box::new(FillGuard { lead, probe: None }));
     };
     let probe = Probe { rest: rest_key(&parts, &split), model, vector, text: split.text };
     match lead.similar(&probe, caching.threshold) {
         Lookup::Hit(hit) => Found::Hit(hit),
-        Lookup::Lead(lead) => Found::Lead(Box::new(Keeping { lead, probe: Some(probe) })),
+        Lookup::Lead(lead) => Found::Lead(Box::new(FillGuard { lead, probe: Some(probe) })),
     }
 }
 
@@ -188,7 +188,7 @@ pub fn pieces(call: &Call, entry: &Entry) -> Option<VecDeque<Bytes>> {
 }
 
 /// Answers from the cache.
-pub fn give(
+pub fn respond_from_cache(
     app: &App,
     call: &Call,
     identity: &Identity,
@@ -206,20 +206,20 @@ pub fn give(
     headers.insert(AGE, entry.age_seconds(app.services.clock.now()).into());
     record.found(entry.status, &entry.provider, entry.model.as_deref(), entry.usage.as_ref());
     headers::complete_found(&mut headers, identity, &record);
-    let answered = Answered {
+    let answered = UpstreamResponse {
         kind: Kind::Opaque,
         collected: Some(Collected { raw: entry.body.clone(), body: entry.body.clone() }),
-        ..Answered::new(http::Response::new(()).into_parts().0, Source::Pieces(pieces))
+        ..UpstreamResponse::new(http::Response::new(()).into_parts().0, Source::Pieces(pieces))
     };
-    let mut response = Response::new(Body::new(Tee::new(answered, &headers, record, call, None)));
+    let mut response = Response::new(Body::new(MeteredBody::new(answered, &headers, record, call, None)));
     *response.status_mut() = entry.status;
     *response.headers_mut() = headers;
     response
 }
 
 /// What is kept of an answer while it passes.
-pub struct Keeper {
-    keeping: Box<Keeping>,
+pub struct CacheRecorder {
+    keeping: Box<FillGuard>,
     status: StatusCode,
     headers: HeaderMap,
     operation: Operation,
@@ -236,9 +236,9 @@ enum Copy {
     Lost,
 }
 
-impl Keeper {
+impl CacheRecorder {
     /// None, with all who wait let go, when the answer is none to be kept.
-    pub fn new(keeping: Box<Keeping>, call: &Call, answered: &Answered) -> Option<Self> {
+    pub fn new(keeping: Box<FillGuard>, call: &Call, answered: &UpstreamResponse) -> Option<Self> {
         let status = answered.head.status;
         let copy = match (&answered.collected, answered.kind) {
             _ if status != StatusCode::OK => None,
@@ -290,7 +290,7 @@ impl Keeper {
             Copy::Stream(folder) => folder.finish().ok().map(Bytes::from),
             Copy::Lost => None,
         };
-        let Keeping { lead, probe } = *self.keeping;
+        let FillGuard { lead, probe } = *self.keeping;
         match body.filter(|body| storable(self.operation, self.status.as_u16(), body)) {
             None => lead.failed(),
             Some(body) => {
@@ -314,7 +314,7 @@ impl Keeper {
 }
 
 /// The call came to nothing: nobody waits for it any longer.
-pub fn failed(keeping: Option<Box<Keeping>>) {
+pub fn failed(keeping: Option<Box<FillGuard>>) {
     if let Some(keeping) = keeping {
         keeping.lead.failed();
     }

@@ -19,11 +19,11 @@ use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::cached::Keeper;
+use super::cache_stage::CacheRecorder;
 use super::call::Call;
 use super::pool::Answer;
 use super::record::Record;
-use super::upstream::Answered;
+use super::upstream::UpstreamResponse;
 
 /// A stream that is silent for this long has died.
 pub const SILENCE: Duration = Duration::from_secs(120);
@@ -82,7 +82,7 @@ fn length(pieces: &VecDeque<Bytes>) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
-pub struct Tee {
+pub struct MeteredBody {
     source: Source,
     /// Gone once it is closed.
     record: Option<Box<Record>>,
@@ -91,7 +91,7 @@ pub struct Tee {
     /// The record has seen it all already.
     is_metered: bool,
     /// Copies the answer for the cache.
-    keeper: Option<Box<Keeper>>,
+    keeper: Option<Box<CacheRecorder>>,
     /// Withholds the usage chunk that only we asked for.
     hider: Option<Box<Hider>>,
     /// Pieces that wait to be handed on.
@@ -107,15 +107,15 @@ pub struct Tee {
     error: Option<BoxError>,
 }
 
-impl Tee {
+impl MeteredBody {
     pub fn new(
-        answered: Answered,
+        answered: UpstreamResponse,
         headers: &HeaderMap,
         mut record: Record,
         call: &Call,
-        keeper: Option<Keeper>,
+        keeper: Option<CacheRecorder>,
     ) -> Self {
-        let Answered { head: _, source, kind: _, translator, collected } = answered;
+        let UpstreamResponse { head: _, source, kind: _, translator, collected } = answered;
         let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
         let is_sse = content_type.starts_with(b"text/event-stream");
         if let Some(collected) = &collected {
@@ -262,7 +262,7 @@ fn flush_first<T>(context: &Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-impl Body for Tee {
+impl Body for MeteredBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -15,8 +15,8 @@ use hyper::body::Body as _;
 use tokio::time::Instant;
 
 use super::pool::Answer;
-use super::tee::{SILENCE, Source};
-use super::upstream::{Answered, Failed};
+use super::response_body::{SILENCE, Source};
+use super::upstream::{AttemptError, UpstreamResponse};
 
 /// A stream that has said nothing of meaning by then is passed on.
 const STREAM_BYTES: usize = 64 << 10;
@@ -32,15 +32,15 @@ pub fn kind_of(headers: &HeaderMap) -> Kind {
 }
 
 /// The answer, once its beginning is known to be good. `is_known`: a stream of this kind has words and an end.
-pub async fn hold(
-    answered: Answered,
+pub async fn buffer_until_valid(
+    answered: UpstreamResponse,
     shape: Shape,
     is_known: bool,
     ends_at: Instant,
-) -> Result<Answered, Failed> {
+) -> Result<UpstreamResponse, AttemptError> {
     let kind = kind_of(&answered.head.headers);
-    let Answered { head, source, .. } = answered;
-    let Source::Upstream(mut incoming) = source else { return Ok(Answered::new(head, source)) };
+    let UpstreamResponse { head, source, .. } = answered;
+    let Source::Upstream(mut incoming) = source else { return Ok(UpstreamResponse::new(head, source)) };
     let mut meter = Meter::of_soundness(shape, kind);
     let mut held = VecDeque::new();
     let enough = match kind {
@@ -52,7 +52,7 @@ pub async fn hold(
     while length < enough {
         let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
             check_end(&mut meter, kind, length, is_known)?;
-            return Ok(Answered::new(head, Source::Pieces(held)));
+            return Ok(UpstreamResponse::new(head, Source::Pieces(held)));
         };
         meter.feed(&piece);
         length += piece.len();
@@ -61,21 +61,21 @@ pub async fn hold(
             break;
         }
     }
-    Ok(Answered::new(head, Source::Begun(held, incoming)))
+    Ok(UpstreamResponse::new(head, Source::Begun(held, incoming)))
 }
 
 /// The next piece; None at the end.
-pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, Failed> {
+pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, AttemptError> {
     loop {
         if incoming.is_end_stream() {
             return Ok(None);
         }
         let due = ends_at.min(Instant::now() + SILENCE);
         match tokio::time::timeout_at(due, incoming.frame()).await {
-            Err(_) => return Err(Failed::timeout("its answer did not come in time")),
+            Err(_) => return Err(AttemptError::timeout("its answer did not come in time")),
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
-                return Err(Failed::of(Outcome::Reset, format!("its answer broke off: {error}")));
+                return Err(AttemptError::of(Outcome::Reset, format!("its answer broke off: {error}")));
             }
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data()
@@ -89,26 +89,26 @@ pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Optio
 }
 
 /// Has the stream said something that can be passed on?
-fn begins_well(meter: &Meter) -> Result<bool, Failed> {
+fn begins_well(meter: &Meter) -> Result<bool, AttemptError> {
     let metered = meter.so_far();
     match metered.in_band_error {
-        Some(error) => Err(Failed::of(Outcome::StreamError, error)),
+        Some(error) => Err(AttemptError::of(Outcome::StreamError, error)),
         None => Ok(metered.output_chars > 0 || metered.finish_reason.is_some() || metered.saw_end),
     }
 }
 
-fn check_end(meter: &mut Meter, kind: Kind, length: usize, is_known: bool) -> Result<(), Failed> {
+fn check_end(meter: &mut Meter, kind: Kind, length: usize, is_known: bool) -> Result<(), AttemptError> {
     let metered = meter.finish();
     if let Some(error) = metered.in_band_error {
-        return Err(Failed::of(Outcome::StreamError, error));
+        return Err(AttemptError::of(Outcome::StreamError, error));
     }
     let says_nothing = metered.output_chars == 0 && metered.finish_reason.is_none() && !metered.saw_end;
     match kind {
         Kind::Sse | Kind::EventStream if length == 0 || (is_known && says_nothing) => {
-            Err(Failed::of(Outcome::Garbage, "its stream ended before it began"))
+            Err(AttemptError::of(Outcome::Garbage, "its stream ended before it began"))
         }
         Kind::Json if length > 0 && !metered.saw_end => {
-            Err(Failed::of(Outcome::Garbage, "its answer is no complete JSON"))
+            Err(AttemptError::of(Outcome::Garbage, "its answer is no complete JSON"))
         }
         _ => Ok(()),
     }

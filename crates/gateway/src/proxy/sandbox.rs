@@ -10,16 +10,16 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::body::Outbound;
 use super::call::Call;
-use super::tee::Source;
-use super::upstream::{Answered, Failed};
+use super::response_body::Source;
+use super::upstream::{AttemptError, UpstreamResponse};
 
-pub async fn answer(
+pub async fn respond(
     call: &Call,
     head: &Parts,
     body: Outbound,
     limit: Duration,
     now: Timestamp,
-) -> Result<Answered, Failed> {
+) -> Result<UpstreamResponse, AttemptError> {
     let bytes = body.bytes().unwrap_or_default();
     let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let directives = Directives::from_headers(named);
@@ -30,7 +30,7 @@ pub async fn answer(
         if reply.delay > limit {
             tokio::time::sleep(limit).await;
             let message = format!("no answer within {} ms", limit.as_millis());
-            return Err(Failed::timeout(message));
+            return Err(AttemptError::timeout(message));
         }
         tokio::time::sleep(reply.delay).await;
     }
@@ -38,7 +38,7 @@ pub async fn answer(
     if status.is_server_error() {
         let message = format!("it answered {} as asked", status.as_u16());
         let retry_after = reply.retry_after.map(Duration::from_secs);
-        return Err(Failed { retry_after, ..Failed::answered(status.as_u16(), message) });
+        return Err(AttemptError { retry_after, ..AttemptError::answered(status.as_u16(), message) });
     }
     let mut response = Response::new(());
     *response.status_mut() = status;
@@ -50,5 +50,5 @@ pub async fn answer(
         sandbox::Body::Json(body) => Source::whole(body.into()),
         sandbox::Body::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
     };
-    Answered::new(response.into_parts().0, source).or_failed(now)
+    UpstreamResponse::new(response.into_parts().0, source).or_failed(now)
 }
