@@ -54,7 +54,7 @@ pub async fn find(tx: &mut Tx, org: OrgId, id: AppId) -> Result<Option<App>, Sto
 }
 
 /// The application, held until the transaction ends, so that two changes at once do not undo each other.
-pub async fn find_for_change(tx: &mut Tx, org: OrgId, id: AppId) -> Result<Option<App>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: AppId) -> Result<Option<App>, StoreError> {
     tx.exec("UPDATE apps SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
     find(tx, org, id).await
 }

@@ -13,7 +13,7 @@ use crate::{Db, StoreError, Tx};
 
 /// A limit that was reached in the period that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Notice {
+pub struct LimitNotice {
     pub budget: BudgetId,
     pub starts_at: Timestamp,
     pub kind: Kind,
@@ -74,7 +74,7 @@ pub async fn set_keys(tx: &mut Tx, budget: &Budget) -> Result<(), StoreError> {
 }
 
 /// A key was rotated: budgets that count the old one count the new one too. True when there are any.
-pub async fn follow_rotation(tx: &mut Tx, old: KeyId, new: KeyId) -> Result<bool, StoreError> {
+pub async fn add_rotated_key(tx: &mut Tx, old: KeyId, new: KeyId) -> Result<bool, StoreError> {
     let sql =
         "INSERT INTO budget_keys (budget_id, key_id) SELECT budget_id, $2 FROM budget_keys WHERE key_id = $1";
     Ok(tx.exec(sql, args![old, new]).await? > 0)
@@ -90,7 +90,7 @@ pub async fn count(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
 }
 
 /// The budget, held until the transaction ends.
-pub async fn find_for_change(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Option<Budget>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Option<Budget>, StoreError> {
     tx.exec("UPDATE budgets SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
     let row = tx
         .opt(
@@ -114,17 +114,17 @@ pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Budget>, Sto
 }
 
 /// All of them.
-pub async fn all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
+pub async fn list_all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
     fetch(db, org, None, i64::MAX).await
 }
 
 /// Has the organization any?
-pub async fn any(db: &Db, org: OrgId) -> Result<bool, StoreError> {
+pub async fn exist(db: &Db, org: OrgId) -> Result<bool, StoreError> {
     Ok(db.opt("SELECT 1 AS one FROM budgets WHERE org_id = $1 LIMIT 1", args![org]).await?.is_some())
 }
 
 /// The organizations that have budgets.
-pub async fn orgs(db: &Db) -> Result<Vec<OrgId>, StoreError> {
+pub async fn list_orgs(db: &Db) -> Result<Vec<OrgId>, StoreError> {
     let rows = db.all("SELECT DISTINCT org_id FROM budgets ORDER BY org_id", Vec::new()).await?;
     rows.iter().map(|row| row.get("org_id")).collect()
 }
@@ -157,7 +157,11 @@ async fn fetch(db: &Db, org: OrgId, before: Option<String>, limit: i64) -> Resul
 }
 
 /// The limits that were told of in periods that began at this time or later.
-pub async fn notices(db: &Db, org: OrgId, since: Timestamp) -> Result<Vec<(Notice, String)>, StoreError> {
+pub async fn list_notices(
+    db: &Db,
+    org: OrgId,
+    since: Timestamp,
+) -> Result<Vec<(LimitNotice, String)>, StoreError> {
     let rows = db
         .all(
             "SELECT n.budget_id, n.period, n.starts_at, n.kind FROM budget_notices n \
@@ -169,15 +173,21 @@ pub async fn notices(db: &Db, org: OrgId, since: Timestamp) -> Result<Vec<(Notic
         .map(|row| {
             let kind: String = row.get("kind")?;
             let kind = if kind == Kind::Warning.as_str() { Kind::Warning } else { Kind::Exceeded };
-            let notice = Notice { budget: row.get("budget_id")?, starts_at: row.get("starts_at")?, kind };
+            let notice =
+                LimitNotice { budget: row.get("budget_id")?, starts_at: row.get("starts_at")?, kind };
             Ok((notice, row.get("period")?))
         })
         .collect()
 }
 
 /// Notes that a limit was reached. False when that was noted before, or the budget is gone.
-pub async fn note(tx: &mut Tx, org: OrgId, notice: &Notice, period: &str) -> Result<bool, StoreError> {
-    let Notice { budget, starts_at, kind } = notice;
+pub async fn record_notice(
+    tx: &mut Tx,
+    org: OrgId,
+    notice: &LimitNotice,
+    period: &str,
+) -> Result<bool, StoreError> {
+    let LimitNotice { budget, starts_at, kind } = notice;
     let added = tx
         .exec(
             "INSERT INTO budget_notices (budget_id, period, starts_at, kind) \

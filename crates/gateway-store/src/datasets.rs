@@ -30,7 +30,7 @@ pub struct Dataset {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
+pub struct DatasetVersion {
     pub version: i64,
     pub case_count: i64,
     pub note: Option<String>,
@@ -111,7 +111,7 @@ pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Dataset>, St
 }
 
 /// The dataset, held until the transaction ends: what others want to change of it waits.
-pub async fn hold(tx: &mut Tx, org: OrgId, id: DatasetId) -> Result<Option<Dataset>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: DatasetId) -> Result<Option<Dataset>, StoreError> {
     let sql = format!("UPDATE datasets SET id = id WHERE org_id = $1 AND id = $2 RETURNING {COLUMNS}");
     let row = tx.opt(AssertSqlSafe(sql), args![org, id]).await?;
     row.as_ref().map(read).transpose()
@@ -124,8 +124,8 @@ pub async fn freeze(
     note: Option<&str>,
     by: &str,
     now: Timestamp,
-) -> Result<Version, StoreError> {
-    let version = Version {
+) -> Result<DatasetVersion, StoreError> {
+    let version = DatasetVersion {
         version: held.current_version + 1,
         case_count: held.case_count,
         note: note.map(Into::into),
@@ -147,7 +147,12 @@ pub async fn freeze(
 }
 
 /// Newest first; the cursor is a number.
-pub async fn versions(db: &Db, org: OrgId, id: DatasetId, page: &Page) -> Result<Paged<Version>, StoreError> {
+pub async fn list_versions(
+    db: &Db,
+    org: OrgId,
+    id: DatasetId,
+    page: &Page,
+) -> Result<Paged<DatasetVersion>, StoreError> {
     let before = page.before.as_deref().and_then(|before| before.parse::<i64>().ok());
     let rows = db
         .all(
@@ -161,7 +166,12 @@ pub async fn versions(db: &Db, org: OrgId, id: DatasetId, page: &Page) -> Result
     Ok(page.cut(versions, |version| version.version.to_string()))
 }
 
-pub async fn version(db: &Db, org: OrgId, id: DatasetId, number: i64) -> Result<Option<Version>, StoreError> {
+pub async fn find_version(
+    db: &Db,
+    org: OrgId,
+    id: DatasetId,
+    number: i64,
+) -> Result<Option<DatasetVersion>, StoreError> {
     let row = db
         .opt(
             "SELECT v.version, v.case_count, v.note, v.created_by, v.created_at FROM dataset_versions v \
@@ -188,7 +198,7 @@ pub async fn add_cases(
 }
 
 /// Replaces the content of a case of the working copy. The dataset is held, and the case is one that `case` found.
-pub async fn change_case(
+pub async fn update_case(
     tx: &mut Tx,
     held: &Dataset,
     case: &Case,
@@ -247,7 +257,12 @@ async fn end_state(tx: &mut Tx, held: &Dataset, id: CaseId) -> Result<bool, Stor
 }
 
 /// Notes that the cases of a held dataset were changed, and by how many there are now more (or fewer).
-pub async fn changed(tx: &mut Tx, held: &Dataset, more: i64, now: Timestamp) -> Result<(), StoreError> {
+pub async fn update_case_count(
+    tx: &mut Tx,
+    held: &Dataset,
+    more: i64,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     tx.exec(
         "UPDATE datasets SET case_count = case_count + $2, updated_at = $3 WHERE id = $1",
         args![held.id, more, now],
@@ -257,8 +272,8 @@ pub async fn changed(tx: &mut Tx, held: &Dataset, more: i64, now: Timestamp) -> 
 }
 
 /// After many cases were added at once: has the database notice how many there are now.
-pub async fn settle(db: &Db) -> Result<(), StoreError> {
-    db.look_again_at("dataset_cases").await
+pub async fn analyze_cases(db: &Db) -> Result<(), StoreError> {
+    db.analyze("dataset_cases").await
 }
 
 /// Where a list of cases begins, as an id: a bound that is always there lets the index find the page, however far down.
@@ -267,7 +282,7 @@ const BEHIND_ALL: &str = "z";
 const CASE_COLUMNS: &str = "c.id, c.input, c.expected, c.metadata, c.created_at, c.updated_at";
 
 /// A case of the working copy of a dataset that is held.
-pub async fn case(tx: &mut Tx, held: &Dataset, id: CaseId) -> Result<Option<Case>, StoreError> {
+pub async fn find_case(tx: &mut Tx, held: &Dataset, id: CaseId) -> Result<Option<Case>, StoreError> {
     let sql = format!(
         "SELECT {CASE_COLUMNS} FROM dataset_cases c \
          WHERE c.dataset_id = $1 AND c.id = $2 AND c.until_version IS NULL"
@@ -277,7 +292,7 @@ pub async fn case(tx: &mut Tx, held: &Dataset, id: CaseId) -> Result<Option<Case
 }
 
 /// Newest first, for lists.
-pub async fn cases(
+pub async fn list_cases(
     db: &Db,
     org: OrgId,
     id: DatasetId,
@@ -378,8 +393,8 @@ fn read(row: &Row) -> Result<Dataset, StoreError> {
     })
 }
 
-fn read_version(row: &Row) -> Result<Version, StoreError> {
-    Ok(Version {
+fn read_version(row: &Row) -> Result<DatasetVersion, StoreError> {
+    Ok(DatasetVersion {
         version: row.get("version")?,
         case_count: row.get("case_count")?,
         note: row.get("note")?,

@@ -68,7 +68,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// The condition that a column is one of the texts in a parameter, which is a JSON list of them.
-    pub(crate) fn one_of(self, column: &str, parameter: usize) -> String {
+    pub(crate) fn in_texts(self, column: &str, parameter: usize) -> String {
         match self {
             Self::Sqlite => format!("{column} IN (SELECT value FROM json_each(${parameter}))"),
             Self::Postgres => {
@@ -112,7 +112,7 @@ impl Db {
     }
 
     /// The same database over connections of its own. Those of SQLite are threads, which take after the one that opens them.
-    pub async fn again(&self) -> Result<Self, StoreError> {
+    pub async fn reopen(&self) -> Result<Self, StoreError> {
         match &self.0 {
             Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
             Pool::Sqlite { write, turn, .. } => {
@@ -180,7 +180,7 @@ impl Db {
 
     /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
     /// small one and sorts all of it where it should go by an index. SQLite goes by the index anyway.
-    pub(crate) async fn look_again_at(&self, table: &'static str) -> Result<(), StoreError> {
+    pub(crate) async fn analyze(&self, table: &'static str) -> Result<(), StoreError> {
         if self.dialect() == Dialect::Sqlite {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use sqlx::AssertSqlSafe;
 use crate::row::{args, json};
 use crate::{Db, StoreError, Tx};
 
-pub use log::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, find, list, retry, retry_all};
+pub use log::{Delivery, DeliveryAttempt, DeliveryFilter, DeliveryStatus, find, list, retry, retry_all};
 
 /// A delivery that is sent again and again by hand forgets its oldest attempts.
 const MOST_ATTEMPTS: usize = 100;
@@ -35,30 +35,30 @@ pub struct NewDelivery<'a> {
 
 /// A delivery that is this node's to attempt, as long as its lease lasts.
 #[derive(Debug, Clone)]
-pub struct Due {
+pub struct ClaimedDelivery {
     pub id: DeliveryId,
     pub org_id: OrgId,
     pub webhook_id: WebhookId,
     pub event_id: EventId,
     pub payload: String,
     /// Attempts that were made before, and how many of them in this round.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<DeliveryAttempt>,
     pub tries: usize,
 }
 
 /// How an attempt ended, and what follows.
 #[derive(Debug, Clone)]
-pub struct Finished {
-    pub attempt: Attempt,
-    pub next: Next,
+pub struct AttemptResult {
+    pub attempt: DeliveryAttempt,
+    pub next: NextStep,
     /// Why the webhook is to be switched off.
     pub deactivate: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     Delivered,
-    Again(Timestamp),
+    RetryAt(Timestamp),
     Failed,
 }
 
@@ -110,7 +110,7 @@ pub async fn insert(tx: &mut Tx, new: NewDelivery<'_>) -> Result<(), StoreError>
 }
 
 /// Webhooks that have a delivery to be attempted now, each with its organization.
-pub async fn receivers_due(db: &Db, now: Timestamp) -> Result<Vec<(OrgId, WebhookId)>, StoreError> {
+pub async fn list_due_webhooks(db: &Db, now: Timestamp) -> Result<Vec<(OrgId, WebhookId)>, StoreError> {
     let rows = db
         .all(
             "SELECT w.org_id, w.id FROM webhooks w WHERE (w.active = 1 AND EXISTS (SELECT 1 FROM deliveries d \
@@ -132,7 +132,7 @@ pub async fn claim(
     lease: &str,
     now: Timestamp,
     until: Timestamp,
-) -> Result<Vec<Due>, StoreError> {
+) -> Result<Vec<ClaimedDelivery>, StoreError> {
     let mut tx = db.begin().await?;
     let sql = format!(
         "UPDATE deliveries SET lease = $3, leased_until = $4 WHERE id IN (SELECT d.id FROM deliveries d \
@@ -146,7 +146,7 @@ pub async fn claim(
     tx.commit().await?;
     rows.iter()
         .map(|row| {
-            Ok(Due {
+            Ok(ClaimedDelivery {
                 id: row.get("id")?,
                 org_id: row.get("org_id")?,
                 webhook_id: row.get("webhook_id")?,
@@ -160,15 +160,20 @@ pub async fn claim(
 }
 
 /// Notes an attempt and what follows from it. False when the delivery is gone, or another node's by now.
-pub async fn finish(db: &Db, due: &Due, lease: &str, finished: &Finished) -> Result<bool, StoreError> {
-    let Finished { attempt, next, deactivate } = finished;
+pub async fn record_attempt(
+    db: &Db,
+    due: &ClaimedDelivery,
+    lease: &str,
+    finished: &AttemptResult,
+) -> Result<bool, StoreError> {
+    let AttemptResult { attempt, next, deactivate } = finished;
     let (status, next_at) = match next {
-        Next::Delivered => (DeliveryStatus::Delivered, None),
-        Next::Again(at) => (DeliveryStatus::Pending, Some(*at)),
-        Next::Failed => (DeliveryStatus::Failed, None),
+        NextStep::Delivered => (DeliveryStatus::Delivered, None),
+        NextStep::RetryAt(at) => (DeliveryStatus::Pending, Some(*at)),
+        NextStep::Failed => (DeliveryStatus::Failed, None),
     };
     let surplus = (due.attempts.len() + 1).saturating_sub(MOST_ATTEMPTS);
-    let attempts: Vec<&Attempt> = due.attempts.iter().skip(surplus).chain([attempt]).collect();
+    let attempts: Vec<&DeliveryAttempt> = due.attempts.iter().skip(surplus).chain([attempt]).collect();
     let mut tx = db.begin().await?;
     let ours = tx
         .exec(
@@ -180,7 +185,7 @@ pub async fn finish(db: &Db, due: &Due, lease: &str, finished: &Finished) -> Res
     if ours == 0 {
         return Ok(false);
     }
-    if *next == Next::Delivered {
+    if *next == NextStep::Delivered {
         tx.exec(
             "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL",
             args![due.webhook_id],

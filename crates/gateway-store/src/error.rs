@@ -7,7 +7,7 @@ pub enum StoreError {
     Duplicate,
     /// The statement names a row that is not there.
     #[error("refers to something that does not exist")]
-    Dangling,
+    MissingReference,
     /// The database cannot be reached; the same call may succeed later.
     #[error("the database is not available: {0}")]
     Unavailable(String),
@@ -30,7 +30,7 @@ impl From<sqlx::Error> for StoreError {
         match &error {
             sqlx::Error::Database(db) => match db.kind() {
                 ErrorKind::UniqueViolation => StoreError::Duplicate,
-                ErrorKind::ForeignKeyViolation => StoreError::Dangling,
+                ErrorKind::ForeignKeyViolation => StoreError::MissingReference,
                 // 57P0x: the server is shutting down or starting; 53300: it has no connection left.
                 _ if matches!(db.code().as_deref(), Some("57P01" | "57P02" | "57P03" | "53300")) => {
                     StoreError::Unavailable(db.message().to_owned())

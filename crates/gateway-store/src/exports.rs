@@ -14,8 +14,8 @@ use crate::{Db, StoreError, Tx};
 
 pub(crate) use queue::enqueue;
 pub use queue::{
-    Owed, Progress, Turn, claim, discard_waiting, due, enqueue_verdicts, failed, progressed, release,
-    release_all, sweep, waiting, wants_verdicts,
+    BatchResult, ExportClaim, QueuedItem, claim, discard_queue, enqueue_verdicts, has_verdict_export,
+    list_due, queued, record_batch, record_failure, release, release_all, sweep,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +149,7 @@ pub async fn find(logs: &Db, org: OrgId, id: ExportId) -> Result<Option<(Export,
 }
 
 /// The export, held until the transaction ends, so that two changes at once do not undo each other.
-pub async fn find_for_change(tx: &mut Tx, org: OrgId, id: ExportId) -> Result<Option<Export>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: ExportId) -> Result<Option<Export>, StoreError> {
     tx.exec("UPDATE exports SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
     let row = tx.opt(select!("e.org_id = $1 AND e.id = $2"), args![org, id]).await?;
     row.as_ref().map(read).transpose()
@@ -183,7 +183,7 @@ pub async fn delete(tx: &mut Tx, org: OrgId, id: ExportId) -> Result<bool, Store
 }
 
 /// The exports of an organization that is gone.
-pub async fn delete_all_of(tx: &mut Tx, org: OrgId) -> Result<(), StoreError> {
+pub async fn delete_by_org(tx: &mut Tx, org: OrgId) -> Result<(), StoreError> {
     tx.exec(
         "DELETE FROM export_queue WHERE export_id IN (SELECT id FROM exports WHERE org_id = $1)",
         args![org],

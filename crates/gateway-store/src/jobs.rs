@@ -22,7 +22,7 @@ pub struct NewJob<'a> {
     pub org: OrgId,
     pub name: &'a str,
     /// With it, nothing is added while another job of the same name and key is there.
-    pub only_one: Option<&'a str>,
+    pub dedup_key: Option<&'a str>,
     pub payload: &'a str,
     pub due_at: Timestamp,
     pub now: Timestamp,
@@ -30,7 +30,7 @@ pub struct NewJob<'a> {
 
 /// A job that the caller now holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedJob {
     pub id: JobId,
     pub org: OrgId,
     pub payload: String,
@@ -45,14 +45,14 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob<'_>) -> Result<bool, StoreError> 
         .exec(
             "INSERT INTO jobs (id, org_id, name, only_one, payload, attempts, due_at, created_at) \
              VALUES ($1, $2, $3, $4, $5, 0, $6, $7) ON CONFLICT DO NOTHING",
-            args![job.id, job.org, job.name, job.only_one, job.payload, job.due_at, job.now],
+            args![job.id, job.org, job.name, job.dedup_key, job.payload, job.due_at, job.now],
         )
         .await?;
     Ok(added == 1)
 }
 
 /// The same while fewer than `bound` jobs of that name wait or run; none when there are as many.
-pub async fn enqueue_within(tx: &mut Tx, job: &NewJob<'_>, bound: i64) -> Result<Option<bool>, StoreError> {
+pub async fn enqueue_bounded(tx: &mut Tx, job: &NewJob<'_>, bound: i64) -> Result<Option<bool>, StoreError> {
     if tx.dialect() == Dialect::Postgres {
         // Nobody else counts until this is committed. It is taken last in every transaction, so none waits in a circle.
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![BOUND_LOCK]).await?;
@@ -76,7 +76,7 @@ pub async fn claim(
     holder: &str,
     now: Timestamp,
     lease_until: Timestamp,
-) -> Result<Option<Claimed>, StoreError> {
+) -> Result<Option<ClaimedJob>, StoreError> {
     let mut tx = db.begin().await?;
     let skip = match tx.dialect() {
         Dialect::Sqlite => "",
@@ -138,8 +138,8 @@ pub async fn count(db: &Db, name: &str) -> Result<i64, StoreError> {
     row.map_or(Ok(0), |row| row.get("found"))
 }
 
-fn read(row: &Row) -> Result<Claimed, StoreError> {
-    Ok(Claimed {
+fn read(row: &Row) -> Result<ClaimedJob, StoreError> {
+    Ok(ClaimedJob {
         id: row.get("id")?,
         org: row.get("org_id")?,
         payload: row.get("payload")?,

@@ -86,7 +86,7 @@ pub async fn find(db: &Db, org: OrgId, id: KeyId) -> Result<Option<Key>, StoreEr
 }
 
 /// The key with its hash, read inside a change of it.
-pub async fn find_for_change(
+pub async fn find_for_update(
     tx: &mut Tx,
     org: OrgId,
     id: KeyId,

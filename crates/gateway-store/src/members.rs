@@ -74,7 +74,7 @@ pub async fn find(tx: &mut Tx, org: OrgId, user: UserId) -> Result<Option<Member
     row.as_ref().map(read).transpose()
 }
 
-pub async fn owners(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
+pub async fn count_owners(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     let row = tx
         .opt(
             "SELECT COUNT(*) AS owners FROM memberships WHERE org_id = $1 AND role = $2",
@@ -101,9 +101,9 @@ pub async fn remove(tx: &mut Tx, org: OrgId, user: UserId) -> Result<(), StoreEr
 }
 
 /// An invitation of an address that has no account yet. A second one to the same address replaces the first.
-pub async fn invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<(), StoreError> {
+pub async fn insert_invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<(), StoreError> {
     let Invite { id, org_id, email, role, created_at, expires_at } = invite;
-    withdraw_invite(tx, *org_id, email).await?;
+    delete_invite(tx, *org_id, email).await?;
     tx.exec(
         "INSERT INTO invites (id, org_id, email, role, token_hash, created_at, expires_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -114,12 +114,12 @@ pub async fn invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<()
 }
 
 /// Whoever is a member needs no invitation any more.
-pub async fn withdraw_invite(tx: &mut Tx, org: OrgId, email: &str) -> Result<(), StoreError> {
+pub async fn delete_invite(tx: &mut Tx, org: OrgId, email: &str) -> Result<(), StoreError> {
     tx.exec("DELETE FROM invites WHERE org_id = $1 AND email = $2", args![org, email]).await.map(|_| ())
 }
 
 /// Uses an invitation up: it is gone afterwards, so that it admits one person only.
-pub async fn take_invite(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>, StoreError> {
+pub async fn consume_invite(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>, StoreError> {
     let row = tx
         .opt(
             "DELETE FROM invites WHERE token_hash = $1 \
@@ -131,7 +131,7 @@ pub async fn take_invite(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>
 }
 
 /// Open invitations of an organization, newest first.
-pub async fn invites(db: &Db, org: OrgId, now: Timestamp) -> Result<Vec<Invite>, StoreError> {
+pub async fn list_invites(db: &Db, org: OrgId, now: Timestamp) -> Result<Vec<Invite>, StoreError> {
     let rows = db
         .all(
             "SELECT id, org_id, email, role, created_at, expires_at FROM invites \

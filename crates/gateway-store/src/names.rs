@@ -8,7 +8,7 @@ use crate::row::args;
 use crate::{Db, StoreError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub enum NamedResource {
     Keys,
     Apps,
     Teams,
@@ -17,12 +17,16 @@ pub enum Named {
 }
 
 /// The names of all of an organization's things of one kind, by id.
-pub async fn names(db: &Db, org: OrgId, of: Named) -> Result<HashMap<String, String>, StoreError> {
+pub async fn names_by_id(
+    db: &Db,
+    org: OrgId,
+    of: NamedResource,
+) -> Result<HashMap<String, String>, StoreError> {
     let sql = match of {
-        Named::Keys => "SELECT id, name FROM api_keys WHERE org_id = $1",
-        Named::Apps => "SELECT id, name FROM apps WHERE org_id = $1",
-        Named::Teams => "SELECT id, name FROM teams WHERE org_id = $1",
-        Named::Members => {
+        NamedResource::Keys => "SELECT id, name FROM api_keys WHERE org_id = $1",
+        NamedResource::Apps => "SELECT id, name FROM apps WHERE org_id = $1",
+        NamedResource::Teams => "SELECT id, name FROM teams WHERE org_id = $1",
+        NamedResource::Members => {
             "SELECT u.id, u.email AS name FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.org_id = $1"
         }
     };

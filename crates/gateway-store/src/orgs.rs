@@ -37,7 +37,7 @@ pub async fn find(db: &Db, org: OrgId) -> Result<Option<Org>, StoreError> {
     row.as_ref().map(read).transpose()
 }
 
-pub async fn find_for_change(tx: &mut Tx, org: OrgId) -> Result<Option<Org>, StoreError> {
+pub async fn find_in_tx(tx: &mut Tx, org: OrgId) -> Result<Option<Org>, StoreError> {
     let row = tx
         .opt("SELECT id, slug, name, plan, settings, created_at FROM orgs WHERE id = $1", args![org])
         .await?;
@@ -45,7 +45,7 @@ pub async fn find_for_change(tx: &mut Tx, org: OrgId) -> Result<Option<Org>, Sto
 }
 
 /// The organizations that a user belongs to, oldest membership first, each with the user's role.
-pub async fn of_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreError> {
+pub async fn list_by_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreError> {
     let rows = db
         .all(
             "SELECT o.id, o.slug, o.name, o.plan, o.settings, o.created_at, m.role FROM memberships m \
@@ -57,7 +57,7 @@ pub async fn of_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreErr
 }
 
 /// The same in pages, newest organization first.
-pub async fn page_of_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(Org, Role)>, StoreError> {
+pub async fn page_by_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(Org, Role)>, StoreError> {
     let rows = db
         .all(
             "SELECT o.id, o.slug, o.name, o.plan, o.settings, o.created_at, m.role FROM memberships m \
@@ -72,7 +72,7 @@ pub async fn page_of_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(O
 }
 
 /// The list of a caller who knows one organization only, as a key does.
-pub async fn page_of_one(
+pub async fn page_of_single_org(
     db: &Db,
     org: OrgId,
     role: Role,
@@ -86,7 +86,7 @@ pub async fn page_of_one(
 
 /// Holds the organization's row until the transaction ends, so that checks that look at several rows (the last
 /// owner) cannot interleave. False when the organization is gone.
-pub async fn lock(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
+pub async fn lock_for_update(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
     Ok(tx.exec("UPDATE orgs SET id = id WHERE id = $1", args![org]).await? == 1)
 }
 

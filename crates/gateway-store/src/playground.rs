@@ -13,7 +13,7 @@ use crate::{Db, StoreError, Tx};
 const KEPT: i64 = 1_000;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Play {
+pub struct PlaygroundRun {
     pub id: PlayId,
     pub comparison_id: Option<PlayId>,
     /// In its comparison.
@@ -38,8 +38,8 @@ const COLUMNS: &str = "id, comparison_id, position, provider, model, params, mes
     usage, cost_usd, latency_ms, log_id, error, created_at";
 
 /// Keeps what was tried; the oldest of what the owner has too much of goes.
-pub async fn insert(tx: &mut Tx, org: OrgId, owner: &str, play: &Play) -> Result<(), StoreError> {
-    let Play {
+pub async fn insert(tx: &mut Tx, org: OrgId, owner: &str, play: &PlaygroundRun) -> Result<(), StoreError> {
+    let PlaygroundRun {
         id,
         comparison_id,
         position,
@@ -94,7 +94,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, owner: &str, play: &Play) -> Result
 }
 
 /// The runs that were answered, newest first.
-pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged<Play>, StoreError> {
+pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged<PlaygroundRun>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM playground_runs WHERE org_id = $1 AND owner = $2 AND error IS NULL \
          AND ($3 IS NULL OR id < $3) ORDER BY id DESC LIMIT $4"
@@ -103,26 +103,31 @@ pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged
     Ok(page.cut(read_all(&rows)?, |play| play.id.to_string()))
 }
 
-pub async fn find(db: &Db, org: OrgId, owner: &str, id: PlayId) -> Result<Option<Play>, StoreError> {
+pub async fn find(db: &Db, org: OrgId, owner: &str, id: PlayId) -> Result<Option<PlaygroundRun>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM playground_runs WHERE org_id = $1 AND owner = $2 AND id = $3");
     db.opt(AssertSqlSafe(sql), args![org, owner, id]).await?.as_ref().map(read).transpose()
 }
 
 /// What a comparison tried, in the order asked; empty when there is no such comparison.
-pub async fn comparison(db: &Db, org: OrgId, owner: &str, id: PlayId) -> Result<Vec<Play>, StoreError> {
+pub async fn list_comparison(
+    db: &Db,
+    org: OrgId,
+    owner: &str,
+    id: PlayId,
+) -> Result<Vec<PlaygroundRun>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM playground_runs WHERE org_id = $1 AND owner = $2 AND comparison_id = $3 ORDER BY position"
     );
     read_all(&db.all(AssertSqlSafe(sql), args![org, owner, id]).await?)
 }
 
-fn read_all(rows: &[Row]) -> Result<Vec<Play>, StoreError> {
+fn read_all(rows: &[Row]) -> Result<Vec<PlaygroundRun>, StoreError> {
     rows.iter().map(read).collect()
 }
 
-fn read(row: &Row) -> Result<Play, StoreError> {
+fn read(row: &Row) -> Result<PlaygroundRun, StoreError> {
     let error: Option<String> = row.get("error")?;
-    Ok(Play {
+    Ok(PlaygroundRun {
         id: row.get("id")?,
         comparison_id: row.get("comparison_id")?,
         position: row.get("position")?,

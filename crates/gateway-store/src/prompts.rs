@@ -27,7 +27,7 @@ pub struct Prompt {
 
 /// What a prompt is called inside its organization.
 #[derive(Debug, Clone, Copy)]
-pub struct Name<'a> {
+pub struct PromptName<'a> {
     pub namespace: &'a str,
     pub slug: &'a str,
 }
@@ -45,10 +45,10 @@ pub async fn insert(tx: &mut Tx, org: OrgId, prompt: &Prompt) -> Result<(), Stor
 
 /// The next version's number, of a prompt that is now held until the transaction ends: id, number, time of making.
 /// None when the prompt is not there.
-pub async fn take_number(
+pub async fn next_version(
     tx: &mut Tx,
     org: OrgId,
-    name: Name<'_>,
+    name: PromptName<'_>,
 ) -> Result<Option<(PromptId, i64, Timestamp)>, StoreError> {
     let row = tx
         .opt(
@@ -78,7 +78,7 @@ pub async fn insert_version(
 }
 
 /// False when the prompt is not there. All its versions go with it.
-pub async fn delete(tx: &mut Tx, org: OrgId, name: Name<'_>) -> Result<bool, StoreError> {
+pub async fn delete(tx: &mut Tx, org: OrgId, name: PromptName<'_>) -> Result<bool, StoreError> {
     let deleted = tx
         .exec(
             "DELETE FROM prompts WHERE org_id = $1 AND namespace = $2 AND slug = $3",
@@ -95,7 +95,7 @@ const COLUMNS: &str = "p.id, p.namespace, p.slug, v.version, v.content, v.create
 pub async fn find(
     db: &Db,
     org: OrgId,
-    name: Name<'_>,
+    name: PromptName<'_>,
     version: Option<i64>,
 ) -> Result<Option<Prompt>, StoreError> {
     let sql = format!(
@@ -124,7 +124,12 @@ pub async fn list(
 }
 
 /// The versions of a prompt, newest first; the cursor is a number. Empty when the prompt is not there.
-pub async fn versions(db: &Db, org: OrgId, name: Name<'_>, page: &Page) -> Result<Paged<Prompt>, StoreError> {
+pub async fn list_versions(
+    db: &Db,
+    org: OrgId,
+    name: PromptName<'_>,
+    page: &Page,
+) -> Result<Paged<Prompt>, StoreError> {
     let before = page.before.as_deref().and_then(|before| before.parse::<i64>().ok());
     let sql = format!(
         "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \

@@ -91,7 +91,7 @@ pub async fn list(db: &Db, org: OrgId) -> Result<Vec<Provider>, StoreError> {
 }
 
 /// The newest first, in pages.
-pub async fn page(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Provider>, StoreError> {
+pub async fn list_page(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Provider>, StoreError> {
     let (time, name) = page.before_in_time();
     let rows = db
         .all(
@@ -107,7 +107,7 @@ pub async fn page(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Provider>, S
 }
 
 /// The credential, held until the transaction ends, so that two changes at once do not undo each other.
-pub async fn find_for_change(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
     tx.exec("UPDATE provider_credentials SET name = name WHERE org_id = $1 AND name = $2", args![org, name])
         .await?;
     let row = tx

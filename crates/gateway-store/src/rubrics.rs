@@ -27,7 +27,7 @@ pub async fn find(db: &Db, org: OrgId) -> Result<Option<StoredRubric>, StoreErro
 }
 
 /// The organization's rubric, held until the transaction ends; `seed` becomes it when there is none.
-pub async fn hold(
+pub async fn find_or_insert_for_update(
     tx: &mut Tx,
     org: OrgId,
     new_id: RubricId,
@@ -71,7 +71,11 @@ pub async fn hold(
 }
 
 /// The rubric with this id, held; none when it is not this organization's.
-pub async fn hold_by_id(tx: &mut Tx, org: OrgId, id: RubricId) -> Result<Option<StoredRubric>, StoreError> {
+pub async fn find_for_update(
+    tx: &mut Tx,
+    org: OrgId,
+    id: RubricId,
+) -> Result<Option<StoredRubric>, StoreError> {
     let sql = format!("UPDATE rubrics SET id = id WHERE org_id = $1 AND id = $2 RETURNING {COLUMNS}");
     tx.opt(sqlx::AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
 }

@@ -28,22 +28,22 @@ pub async fn schema_version(db: &Db) -> Result<i64, StoreError> {
 
 /// What a later release did to the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Later {
+pub enum FutureMigration {
     /// It only added: a table, and columns to tables that every request needs.
-    Added,
+    Additive,
     /// It took away what this release needs.
-    TookAway,
+    Breaking,
 }
 
 /// Migrates the database as a later release would; answers the version that it now claims.
-pub async fn migrate_further(db: &Db, what: Later) -> Result<i64, StoreError> {
+pub async fn apply_future_migration(db: &Db, what: FutureMigration) -> Result<i64, StoreError> {
     let before = schema_version(db).await?;
     let version = before + 1;
     let mut tx = db.begin().await?;
     if tx.dialect() == Dialect::Postgres {
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![migrate::LOCK]).await?;
     }
-    if what == Later::Added {
+    if what == FutureMigration::Additive {
         let mut sql = String::from("CREATE TABLE later_things (id TEXT PRIMARY KEY);");
         for table in ["api_keys", "orgs", "jobs", "deliveries"] {
             let _ = write!(sql, "ALTER TABLE {table} ADD COLUMN later TEXT;");
@@ -58,7 +58,7 @@ pub async fn migrate_further(db: &Db, what: Later) -> Result<i64, StoreError> {
         args![version, "from the future", 0_i64],
     )
     .await?;
-    let oldest = if what == Later::Added { before } else { version };
+    let oldest = if what == FutureMigration::Additive { before } else { version };
     tx.exec("UPDATE schema_support SET oldest = $1 WHERE part = 'schema_versions'", args![oldest]).await?;
     tx.commit().await?;
     Ok(version)

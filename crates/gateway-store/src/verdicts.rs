@@ -67,7 +67,7 @@ pub async fn sweep(
     overrides: &[(OrgId, u32)],
 ) -> Result<u64, StoreError> {
     let own: Vec<String> = overrides.iter().map(|(org, _)| org.to_string()).collect();
-    let (all, one) = (format!("NOT ({})", db.dialect().one_of("org_id", 1)), "org_id = $1".to_owned());
+    let (all, one) = (format!("NOT ({})", db.dialect().in_texts("org_id", 1)), "org_id = $1".to_owned());
     let everybody = (all, serde_json::to_string(&own).unwrap_or_default(), days);
     let each = overrides.iter().map(|(org, days)| (one.clone(), org.to_string(), *days));
     let mut removed = 0;

@@ -109,7 +109,7 @@ pub async fn find(db: &Db, org: OrgId, id: WebhookId) -> Result<Option<Webhook>,
 }
 
 /// The webhook, held until the transaction ends, so that two changes at once do not undo each other.
-pub async fn find_for_change(tx: &mut Tx, org: OrgId, id: WebhookId) -> Result<Option<Webhook>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: WebhookId) -> Result<Option<Webhook>, StoreError> {
     tx.exec("UPDATE webhooks SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
     let row = tx.opt(select!("org_id = $1 AND id = $2"), args![org, id]).await?;
     row.as_ref().map(read).transpose()

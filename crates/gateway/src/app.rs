@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
 use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::cluster::{invalidations, node_ids};
 use gateway_store::db::Dialect;
-use gateway_store::nodes::{changes, ids};
-use gateway_store::shared::Shared;
+use gateway_store::redis::RedisClient;
 use gateway_store::{Db, accounts, keys, orgs};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::Handle;
@@ -81,8 +81,8 @@ impl App {
         let (node, place) = match db.dialect() {
             Dialect::Sqlite => (i64::from(random[0]), None),
             Dialect::Postgres => {
-                let node = ids::claim(&db, &nodes.name).await?.ok_or(StartError::TooManyNodes)?;
-                (node, Some(changes::begin(&db).await?))
+                let node = node_ids::claim(&db, &nodes.name).await?.ok_or(StartError::TooManyNodes)?;
+                (node, Some(invalidations::start_position(&db).await?))
             }
         };
         let redis = open_redis(&config)?;
@@ -183,8 +183,8 @@ async fn housekeeping(app: Arc<App>) {
     }
 }
 
-fn open_redis(config: &Config) -> Result<Option<Arc<Shared>>, StartError> {
-    let open = |url: &SecretString| Shared::new(url.expose_secret()).map(Arc::new);
+fn open_redis(config: &Config) -> Result<Option<Arc<RedisClient>>, StartError> {
+    let open = |url: &SecretString| RedisClient::new(url.expose_secret()).map(Arc::new);
     config
         .redis_url
         .as_ref()
@@ -196,10 +196,10 @@ fn open_redis(config: &Config) -> Result<Option<Arc<Shared>>, StartError> {
 fn open_cache(
     config: &Config,
     clock: &Clock,
-    redis: Option<&Arc<Shared>>,
+    redis: Option<&Arc<RedisClient>>,
     process: u64,
 ) -> Result<Arc<Cache>, StartError> {
-    let second = |shared: &Arc<Shared>| {
+    let second = |shared: &Arc<RedisClient>| {
         let vault = Vault::derived(&config.master_key, "cache")?;
         Some(Second::new(Arc::clone(shared), vault, format!("{process:016x}")))
     };

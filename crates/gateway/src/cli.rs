@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
-use gateway_store::nodes::changes::{self, Change};
+use gateway_store::cluster::invalidations::{self, Invalidation};
 use gateway_store::{Db, Part, StoreError, orgs};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
@@ -202,7 +202,7 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
     let mut tx = db.begin().await?;
     let changed = orgs::set_plan(&mut tx, slug, plan, Clock::default().now()).await?;
     if let Some(org) = changed {
-        changes::note(&mut tx, &Change::AllOf(org)).await?;
+        invalidations::record(&mut tx, &Invalidation::OrgAll(org)).await?;
     }
     tx.commit().await?;
     db.close().await;

@@ -181,7 +181,7 @@ impl From<StoreError> for Problem {
             StoreError::Duplicate => {
                 Self::conflict("a resource with the same unique fields already exists in this organization")
             }
-            StoreError::Dangling => {
+            StoreError::MissingReference => {
                 Self::conflict("a resource that the request refers to was deleted in the meantime")
             }
             error => Self::internal(error),

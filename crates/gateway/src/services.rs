@@ -84,6 +84,6 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
 /// Opens the log database from a low-priority thread, so that its connection threads inherit the priority.
 pub async fn open_low_priority(runtime: &LowPriorityRuntime, logs: &Db) -> Result<Db, StoreError> {
     let logs = logs.clone();
-    let opened = runtime.handle.spawn(async move { logs.again().await }).await;
+    let opened = runtime.handle.spawn(async move { logs.reopen().await }).await;
     opened.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
 }

@@ -39,7 +39,7 @@ pub struct Delivery {
     pub event_id: EventId,
     pub event_type: String,
     pub status: DeliveryStatus,
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<DeliveryAttempt>,
     pub next_attempt_at: Option<Timestamp>,
     /// The body as it is sent.
     pub payload: String,
@@ -47,7 +47,7 @@ pub struct Delivery {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct DeliveryAttempt {
     pub at: Timestamp,
     /// None: no answer came.
     pub status_code: Option<u16>,
@@ -161,7 +161,7 @@ pub async fn retry_all(
         let put_back = format!(
             "UPDATE deliveries SET status = 'pending', tries = 0, forced = 1, next_attempt_at = $2 \
              WHERE org_id = $1 AND {}",
-            db.dialect().one_of("id", 3)
+            db.dialect().in_texts("id", 3)
         );
         total += db.exec(AssertSqlSafe(put_back), args![org, now, json(&ids)]).await?;
     }

@@ -4,12 +4,13 @@ mod results;
 mod runs;
 
 pub use results::{
-    Flip, NewResult, ResultRow, Tally, add_live, compare, judged_live, list as list_results, of_run, on_rows,
-    tally,
+    EvalResult, NewEvalResult, VerdictCounts, VerdictFlip, compare_runs, count_verdicts, insert_live_results,
+    list as list_results, list_run_results, live_judged_ids, results_for_export,
 };
 pub use runs::{
-    Item, ItemError, NewRun, Outcome, Run, RunFilter, Status, add_cases, add_rows, begin, cancel, count_open,
-    end, find as find_run, insert as insert_run, item_errors, list as list_runs, pending, record,
+    ItemOutcome, NewRun, Run, RunFilter, RunItem, RunItemError, RunStatus, add_case_items, add_log_items,
+    cancel_run, count_unfinished, find as find_run, finish_run, insert as insert_run, item_errors,
+    list as list_runs, pending_items, record_outcomes, start_run,
 };
 
 use gateway_core::evaluators::Kind;
@@ -38,7 +39,7 @@ pub struct Eval {
 
 /// A definition that judges new log rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Live {
+pub struct LiveEval {
     pub id: i64,
     pub org_id: OrgId,
     pub sample_rate: f64,
@@ -71,7 +72,7 @@ pub async fn insert(tx: &mut Tx, eval: &Eval) -> Result<(), StoreError> {
 }
 
 /// Holds the definition until the transaction ends.
-pub async fn hold(tx: &mut Tx, org: OrgId, id: i64) -> Result<Option<Eval>, StoreError> {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: i64) -> Result<Option<Eval>, StoreError> {
     let sql = format!("UPDATE evals SET id = id WHERE org_id = $1 AND id = $2 RETURNING {COLUMNS}");
     tx.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
 }
@@ -128,12 +129,16 @@ pub async fn list(
 }
 
 /// The definitions of all organizations that judge new rows.
-pub async fn live(db: &Db) -> Result<Vec<Live>, StoreError> {
+pub async fn list_live(db: &Db) -> Result<Vec<LiveEval>, StoreError> {
     let sql = "SELECT id, org_id, sample_rate FROM evals WHERE enabled = 1 AND sample_rate > 0";
     let rows = db.all(sql, Vec::new()).await?;
     rows.iter()
         .map(|row| {
-            Ok(Live { id: row.get("id")?, org_id: row.get("org_id")?, sample_rate: row.get("sample_rate")? })
+            Ok(LiveEval {
+                id: row.get("id")?,
+                org_id: row.get("org_id")?,
+                sample_rate: row.get("sample_rate")?,
+            })
         })
         .collect()
 }

@@ -9,13 +9,13 @@ use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use super::number;
-use crate::logs::bulk::{Bulk, among, numbers};
+use crate::logs::bulk::{Bulk, id_list, in_ids};
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct ResultRow {
+pub struct EvalResult {
     pub id: i64,
     pub eval_id: i64,
     pub run_id: Option<i64>,
@@ -28,7 +28,7 @@ pub struct ResultRow {
 }
 
 #[derive(Debug, Clone)]
-pub struct NewResult {
+pub struct NewEvalResult {
     pub id: i64,
     /// In its run; of no meaning for live traffic.
     pub position: i64,
@@ -41,14 +41,14 @@ pub struct NewResult {
 
 /// How many verdicts were good, and how many were not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct VerdictCounts {
     pub passed: i64,
     pub failed: i64,
 }
 
 /// Something that two runs judged differently.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flip {
+pub struct VerdictFlip {
     pub log_id: Option<i64>,
     pub case_id: Option<String>,
     /// The verdict of the first run; the second's is the opposite.
@@ -72,11 +72,11 @@ pub(super) async fn insert(
     org: OrgId,
     eval: i64,
     run: Option<i64>,
-    results: Vec<NewResult>,
+    results: Vec<NewEvalResult>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let line = |result: NewResult| {
-        let NewResult { id, position, log_id, case_id, score, passed, details } = result;
+    let line = |result: NewEvalResult| {
+        let NewEvalResult { id, position, log_id, case_id, score, passed, details } = result;
         let position = run.map(|_| position);
         args![id, org, eval, run, position, log_id, case_id, score, passed, details.replace('\0', " "), now]
     };
@@ -84,34 +84,38 @@ pub(super) async fn insert(
 }
 
 /// Adds verdicts on live traffic.
-pub async fn add_live(
+pub async fn insert_live_results(
     tx: &mut Tx,
     org: OrgId,
     eval: i64,
-    results: Vec<NewResult>,
+    results: Vec<NewEvalResult>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     insert(tx, org, eval, None, results, now).await
 }
 
 /// Which of these rows of live traffic the definition has judged.
-pub async fn judged_live(db: &Db, eval: i64, log_ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
+pub async fn live_judged_ids(db: &Db, eval: i64, log_ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
     let sql = format!(
         "SELECT log_id FROM eval_results WHERE eval_id = $1 AND run_id IS NULL AND {}",
-        among(db.dialect(), "log_id", 2)
+        in_ids(db.dialect(), "log_id", 2)
     );
-    let rows = db.all(AssertSqlSafe(sql), args![eval, numbers(log_ids.iter().copied())]).await?;
+    let rows = db.all(AssertSqlSafe(sql), args![eval, id_list(log_ids.iter().copied())]).await?;
     rows.iter().map(|row| row.get("log_id")).collect()
 }
 
 /// Verdicts on log rows by their ids, each with its row, as exports tell them.
-pub async fn on_rows(db: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<(i64, EvaluationResult)>, StoreError> {
+pub async fn results_for_export(
+    db: &Db,
+    org: OrgId,
+    ids: &[i64],
+) -> Result<Vec<(i64, EvaluationResult)>, StoreError> {
     let sql = format!(
         "SELECT r.id, r.log_id, r.score, r.passed, r.details, r.created_at, e.name FROM eval_results r \
          JOIN evals e ON e.id = r.eval_id WHERE r.org_id = $1 AND r.log_id IS NOT NULL AND {} ORDER BY r.id",
-        among(db.dialect(), "r.id", 2)
+        in_ids(db.dialect(), "r.id", 2)
     );
-    let rows = db.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
+    let rows = db.all(AssertSqlSafe(sql), args![org, id_list(ids.iter().copied())]).await?;
     rows.iter()
         .map(|row| {
             let result = EvaluationResult {
@@ -130,7 +134,7 @@ pub async fn on_rows(db: &Db, org: OrgId, ids: &[i64]) -> Result<Vec<(i64, Evalu
 const COLUMNS: &str = "id, eval_id, run_id, log_id, case_id, score, passed, details, created_at";
 
 /// Of a definition, newest first; the cursor is a number.
-pub async fn list(db: &Db, org: OrgId, eval: i64, page: &Page) -> Result<Paged<ResultRow>, StoreError> {
+pub async fn list(db: &Db, org: OrgId, eval: i64, page: &Page) -> Result<Paged<EvalResult>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM eval_results WHERE eval_id = $2 AND org_id = $1 AND ($3 IS NULL OR id < $3) \
          ORDER BY id DESC LIMIT $4"
@@ -139,7 +143,12 @@ pub async fn list(db: &Db, org: OrgId, eval: i64, page: &Page) -> Result<Paged<R
 }
 
 /// Of a run, newest first; the cursor is a number.
-pub async fn of_run(db: &Db, org: OrgId, run: i64, page: &Page) -> Result<Paged<ResultRow>, StoreError> {
+pub async fn list_run_results(
+    db: &Db,
+    org: OrgId,
+    run: i64,
+    page: &Page,
+) -> Result<Paged<EvalResult>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM eval_results WHERE run_id = $2 AND org_id = $1 AND ($3 IS NULL OR id < $3) \
          ORDER BY id DESC LIMIT $4"
@@ -148,7 +157,7 @@ pub async fn of_run(db: &Db, org: OrgId, run: i64, page: &Page) -> Result<Paged<
 }
 
 /// Of everything that the organization had judged.
-pub async fn tally(db: &Db, org: OrgId) -> Result<Tally, StoreError> {
+pub async fn count_verdicts(db: &Db, org: OrgId) -> Result<VerdictCounts, StoreError> {
     let row = db
         .opt(
             "SELECT (SELECT COUNT(*) FROM eval_results WHERE org_id = $1 AND passed = 1) AS passed, \
@@ -156,19 +165,19 @@ pub async fn tally(db: &Db, org: OrgId) -> Result<Tally, StoreError> {
             args![org],
         )
         .await?;
-    row.map_or(Ok(Tally::default()), |row| {
-        Ok(Tally { passed: row.get("passed")?, failed: row.get("failed")? })
+    row.map_or(Ok(VerdictCounts::default()), |row| {
+        Ok(VerdictCounts { passed: row.get("passed")?, failed: row.get("failed")? })
     })
 }
 
 /// How many things both runs judged, and the first of those on which they differ, in the order of the first run.
-pub async fn compare(
+pub async fn compare_runs(
     db: &Db,
     org: OrgId,
     run: i64,
     other: i64,
     limit: i64,
-) -> Result<(i64, Vec<Flip>), StoreError> {
+) -> Result<(i64, Vec<VerdictFlip>), StoreError> {
     let on = |same: &str| {
         format!(
             "SELECT a.position, a.log_id, a.case_id, a.passed, a.score, b.passed AS other_passed, b.score AS other_score \
@@ -189,7 +198,7 @@ pub async fn compare(
     let flips = rows
         .iter()
         .map(|row| {
-            Ok(Flip {
+            Ok(VerdictFlip {
                 log_id: row.get("log_id")?,
                 case_id: row.get("case_id")?,
                 passed: row.get("passed")?,
@@ -201,11 +210,11 @@ pub async fn compare(
     Ok((both.map_or(Ok(0), |row| row.get("found"))?, flips))
 }
 
-fn paged(rows: &[Row], page: &Page) -> Result<Paged<ResultRow>, StoreError> {
+fn paged(rows: &[Row], page: &Page) -> Result<Paged<EvalResult>, StoreError> {
     let results = rows
         .iter()
         .map(|row| {
-            Ok(ResultRow {
+            Ok(EvalResult {
                 id: row.get("id")?,
                 eval_id: row.get("eval_id")?,
                 run_id: row.get("run_id")?,

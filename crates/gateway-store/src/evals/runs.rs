@@ -9,15 +9,15 @@ use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
 use super::number;
-use super::results::{NewResult, insert as insert_results};
+use super::results::{NewEvalResult, insert as insert_results};
 use crate::datasets::Edition;
-use crate::logs::bulk::{Bulk, among, numbers};
+use crate::logs::bulk::{Bulk, id_list, in_ids};
 use crate::page::{Page, Paged};
 use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum RunStatus {
     Queued,
     Running,
     Completed,
@@ -25,7 +25,7 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl RunStatus {
     pub const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
 
     pub fn as_str(self) -> &'static str {
@@ -56,7 +56,7 @@ pub struct Run {
     pub dataset_id: Option<DatasetId>,
     pub dataset_version: Option<i64>,
     pub begun_by: String,
-    pub status: Status,
+    pub status: RunStatus,
     pub total: i64,
     pub passed: i64,
     pub failed: i64,
@@ -85,7 +85,7 @@ pub struct NewRun<'a> {
 
 /// One thing to judge.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct RunItem {
     pub position: i64,
     pub log_id: Option<i64>,
     pub case_id: Option<String>,
@@ -99,10 +99,10 @@ pub struct Item {
 
 /// What became of an item.
 #[derive(Debug, Clone)]
-pub enum Outcome {
-    Judged(NewResult),
+pub enum ItemOutcome {
+    Judged(NewEvalResult),
     /// It may work another time.
-    Again {
+    Retry {
         position: i64,
         error: String,
     },
@@ -115,7 +115,7 @@ pub enum Outcome {
 
 /// An item that could not be judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ItemError {
+pub struct RunItemError {
     pub position: i64,
     pub log_id: Option<i64>,
     pub case_id: Option<String>,
@@ -126,7 +126,7 @@ pub struct ItemError {
 pub struct RunFilter {
     pub eval_id: Option<i64>,
     pub dataset_id: Option<DatasetId>,
-    pub status: Option<Status>,
+    pub status: Option<RunStatus>,
 }
 
 const COLUMNS: &str = "id, org_id, eval_id, dataset_id, dataset_version, begun_by, status, total, passed, failed, errors, \
@@ -165,14 +165,19 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
 });
 
 /// Gives a new run these log rows to judge.
-pub async fn add_rows(tx: &mut Tx, run: i64, log_ids: &[i64]) -> Result<(), StoreError> {
+pub async fn add_log_items(tx: &mut Tx, run: i64, log_ids: &[i64]) -> Result<(), StoreError> {
     let lines: Vec<_> = (0_i64..).zip(log_ids).map(|(position, log)| args![run, position, *log]).collect();
     ROWS.run(tx, lines.into_iter()).await?;
     note_total(tx, run).await
 }
 
 /// Gives a new run the cases of a dataset, copied as they are now, since the working copy goes on changing.
-pub async fn add_cases(tx: &mut Tx, run: i64, dataset: DatasetId, of: Edition) -> Result<(), StoreError> {
+pub async fn add_case_items(
+    tx: &mut Tx,
+    run: i64,
+    dataset: DatasetId,
+    of: Edition,
+) -> Result<(), StoreError> {
     let sql = format!(
         "INSERT INTO eval_run_items (run_id, position, case_id, input, expected, metadata, state, attempts) \
          SELECT $1, ROW_NUMBER() OVER (ORDER BY c.id) - 1, c.id, c.input, c.expected, c.metadata, 'pending', 0 \
@@ -193,7 +198,7 @@ async fn note_total(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
 }
 
 /// How many runs of the organization are not at their end.
-pub async fn count_open(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
+pub async fn count_unfinished(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     let sql = "SELECT COUNT(*) AS found FROM eval_runs WHERE org_id = $1 AND finished_at IS NULL";
     tx.opt(sql, args![org]).await?.map_or(Ok(0), |row| row.get("found"))
 }
@@ -211,14 +216,14 @@ pub async fn list(db: &Db, org: OrgId, filter: &RunFilter, page: &Page) -> Resul
          ORDER BY id DESC LIMIT $6"
     );
     let RunFilter { eval_id, dataset_id, status } = filter;
-    let values = args![org, *eval_id, *dataset_id, status.map(Status::as_str), number(page), page.fetch()];
+    let values = args![org, *eval_id, *dataset_id, status.map(RunStatus::as_str), number(page), page.fetch()];
     let runs =
         db.all(AssertSqlSafe(sql), values).await?.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(runs, |run| run.id.to_string()))
 }
 
 /// The run is under way. None when it is gone or at its end.
-pub async fn begin(db: &Db, org: OrgId, id: i64, now: Timestamp) -> Result<Option<Run>, StoreError> {
+pub async fn start_run(db: &Db, org: OrgId, id: i64, now: Timestamp) -> Result<Option<Run>, StoreError> {
     let sql = format!(
         "UPDATE eval_runs SET status = 'running', started_at = COALESCE(started_at, $3) \
          WHERE org_id = $1 AND id = $2 AND finished_at IS NULL RETURNING {COLUMNS}"
@@ -230,7 +235,7 @@ pub async fn begin(db: &Db, org: OrgId, id: i64, now: Timestamp) -> Result<Optio
 }
 
 /// The items that wait, those that failed least often first.
-pub async fn pending(db: &Db, run: i64, limit: i64) -> Result<Vec<Item>, StoreError> {
+pub async fn pending_items(db: &Db, run: i64, limit: i64) -> Result<Vec<RunItem>, StoreError> {
     let rows = db
         .all(
             "SELECT position, log_id, case_id, input, expected, metadata, attempts FROM eval_run_items \
@@ -245,7 +250,7 @@ pub async fn pending(db: &Db, run: i64, limit: i64) -> Result<Vec<Item>, StoreEr
     };
     rows.iter()
         .map(|row| {
-            Ok(Item {
+            Ok(RunItem {
                 position: row.get("position")?,
                 log_id: row.get("log_id")?,
                 case_id: row.get("case_id")?,
@@ -259,10 +264,10 @@ pub async fn pending(db: &Db, run: i64, limit: i64) -> Result<Vec<Item>, StoreEr
 }
 
 /// Notes what became of some items; an item that was judged before stays as it was. False when the run is at its end.
-pub async fn record(
+pub async fn record_outcomes(
     tx: &mut Tx,
     run: &Run,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ItemOutcome>,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let open = tx
@@ -274,12 +279,12 @@ pub async fn record(
     let mut judged = Vec::new();
     for outcome in outcomes {
         let (position, error, state) = match outcome {
-            Outcome::Judged(result) => {
+            ItemOutcome::Judged(result) => {
                 judged.push(result);
                 continue;
             }
-            Outcome::Again { position, error } => (position, error, "pending"),
-            Outcome::Error { position, error } => (position, error, "error"),
+            ItemOutcome::Retry { position, error } => (position, error, "pending"),
+            ItemOutcome::Error { position, error } => (position, error, "error"),
         };
         tx.exec(
             "UPDATE eval_run_items SET state = $3, attempts = attempts + 1, error = $4 \
@@ -291,9 +296,9 @@ pub async fn record(
     let sql = format!(
         "UPDATE eval_run_items SET state = 'judged', error = NULL, input = NULL, expected = NULL, metadata = NULL \
          WHERE run_id = $1 AND {}",
-        among(tx.dialect(), "position", 2)
+        in_ids(tx.dialect(), "position", 2)
     );
-    tx.exec(AssertSqlSafe(sql), args![run.id, numbers(judged.iter().map(|result| result.position))]).await?;
+    tx.exec(AssertSqlSafe(sql), args![run.id, id_list(judged.iter().map(|result| result.position))]).await?;
     insert_results(tx, run.org_id, run.eval_id, Some(run.id), judged, now).await?;
     count(tx, run.id).await?;
     Ok(true)
@@ -312,11 +317,11 @@ async fn count(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
 }
 
 /// Ends a run that is not at its end yet.
-pub async fn end(
+pub async fn finish_run(
     db: &Db,
     org: OrgId,
     id: i64,
-    status: Status,
+    status: RunStatus,
     error: Option<&str>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
@@ -330,7 +335,7 @@ pub async fn end(
 }
 
 /// Ends a run before its time. False when it was at its end already.
-pub async fn cancel(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+pub async fn cancel_run(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Result<bool, StoreError> {
     let cancelled = tx
         .exec(
             "UPDATE eval_runs SET status = 'cancelled', finished_at = $3 \
@@ -342,7 +347,7 @@ pub async fn cancel(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Result<
 }
 
 /// The items that were given up, and why.
-pub async fn item_errors(db: &Db, org: OrgId, run: i64, limit: i64) -> Result<Vec<ItemError>, StoreError> {
+pub async fn item_errors(db: &Db, org: OrgId, run: i64, limit: i64) -> Result<Vec<RunItemError>, StoreError> {
     let rows = db
         .all(
             "SELECT i.position, i.log_id, i.case_id, i.error FROM eval_runs r JOIN eval_run_items i ON i.run_id = r.id \
@@ -352,7 +357,7 @@ pub async fn item_errors(db: &Db, org: OrgId, run: i64, limit: i64) -> Result<Ve
         .await?;
     rows.iter()
         .map(|row| {
-            Ok(ItemError {
+            Ok(RunItemError {
                 position: row.get("position")?,
                 log_id: row.get("log_id")?,
                 case_id: row.get("case_id")?,
@@ -372,7 +377,7 @@ fn read(row: &Row) -> Result<Run, StoreError> {
         dataset_id: row.get("dataset_id")?,
         dataset_version: row.get("dataset_version")?,
         begun_by: row.get("begun_by")?,
-        status: Status::parse(&status)
+        status: RunStatus::parse(&status)
             .ok_or_else(|| StoreError::Other(format!("column status holds the unknown value {status:?}")))?,
         total: row.get("total")?,
         passed: row.get("passed")?,

@@ -12,7 +12,7 @@ use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use super::{Export, read, read_sources};
-use crate::logs::bulk::{Bulk, among, numbers};
+use crate::logs::bulk::{Bulk, id_list, in_ids};
 use crate::row::{args, json};
 use crate::{Db, StoreError, Tx};
 
@@ -28,7 +28,7 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
     orgs.dedup();
     let sql = format!(
         "SELECT id, org_id, sources, periods FROM exports WHERE {}",
-        tx.dialect().one_of("org_id", 1)
+        tx.dialect().in_texts("org_id", 1)
     );
     let found = tx.all(AssertSqlSafe(sql), args![json(&orgs)]).await?;
     if found.is_empty() {
@@ -59,7 +59,7 @@ static VERDICTS: LazyLock<Bulk> = LazyLock::new(|| {
 });
 
 /// Is there an export that verdicts which are made now go to?
-pub async fn wants_verdicts(logs: &Db, org: OrgId) -> Result<bool, StoreError> {
+pub async fn has_verdict_export(logs: &Db, org: OrgId) -> Result<bool, StoreError> {
     let sql = "SELECT 1 AS one FROM exports WHERE org_id = $1 AND kind = 'otlp' AND enabled = 1 LIMIT 1";
     Ok(logs.opt(sql, args![org]).await?.is_some())
 }
@@ -87,7 +87,7 @@ pub async fn enqueue_verdicts(
 }
 
 /// Enabled exports that have something to deliver now and are no other node's, each with its organization.
-pub async fn due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<(OrgId, ExportId)>, StoreError> {
+pub async fn list_due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<(OrgId, ExportId)>, StoreError> {
     let rows = logs
         .all(
             "SELECT e.org_id, e.id FROM exports e WHERE e.enabled = 1 AND e.retry_at <= $2 \
@@ -101,7 +101,7 @@ pub async fn due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<(OrgId, E
 
 /// An export that is this node's to deliver, as long as the lease lasts.
 #[derive(Debug, Clone)]
-pub struct Turn {
+pub struct ExportClaim {
     pub export: Export,
     /// Failures in a row so far.
     pub tries: i64,
@@ -116,7 +116,7 @@ pub async fn claim(
     lease: &str,
     now: Timestamp,
     until: Timestamp,
-) -> Result<Option<Turn>, StoreError> {
+) -> Result<Option<ExportClaim>, StoreError> {
     let mut tx = logs.begin().await?;
     let row = tx
         .opt(
@@ -128,13 +128,13 @@ pub async fn claim(
         )
         .await?;
     tx.commit().await?;
-    row.map(|row| Ok(Turn { export: read(&row)?, tries: row.get("tries")?, batch: row.get("batch")? }))
+    row.map(|row| Ok(ExportClaim { export: read(&row)?, tries: row.get("tries")?, batch: row.get("batch")? }))
         .transpose()
 }
 
 /// What a destination is owed.
 #[derive(Debug, Clone)]
-pub struct Owed {
+pub struct QueuedItem {
     pub log_id: i64,
     /// None: the row itself; else a verdict on it.
     pub verdict: Option<EvaluationResult>,
@@ -143,7 +143,7 @@ pub struct Owed {
 }
 
 /// What waits for an export, in order of the rows, up to a number.
-pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<Owed>, StoreError> {
+pub async fn queued(logs: &Db, id: ExportId, most: i64) -> Result<Vec<QueuedItem>, StoreError> {
     let rows = logs
         .all(
             "SELECT q.log_id, q.content, (SELECT CAST(LENGTH(b.request) + LENGTH(b.response) AS BIGINT) FROM log_bodies b \
@@ -158,16 +158,16 @@ pub async fn waiting(logs: &Db, id: ExportId, most: i64) -> Result<Vec<Owed>, St
             let verdict = content.map(|text| serde_json::from_str(&text)).transpose();
             let verdict = verdict.map_err(|error| StoreError::Other(error.to_string()))?;
             let size = if verdict.is_none() { row.get::<Option<i64>>("size")?.unwrap_or(0) } else { 0 };
-            Ok(Owed { log_id: row.get("log_id")?, verdict, size })
+            Ok(QueuedItem { log_id: row.get("log_id")?, verdict, size })
         })
         .collect()
 }
 
 /// What has become of a batch.
 #[derive(Debug, Clone, Default)]
-pub struct Progress<'a> {
+pub struct BatchResult<'a> {
     /// Off the queue, delivered or not.
-    pub done: &'a [Owed],
+    pub done: &'a [QueuedItem],
     pub delivered: i64,
     pub dropped: i64,
     /// What the destination had to say against it.
@@ -176,18 +176,18 @@ pub struct Progress<'a> {
 }
 
 /// Takes things off the queue and notes how it went. An export that has gone meanwhile is no error.
-pub async fn progressed(
+pub async fn record_batch(
     logs: &Db,
     id: ExportId,
-    progress: &Progress<'_>,
+    progress: &BatchResult<'_>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let Progress { done, delivered, dropped, error, next_batch } = progress;
+    let BatchResult { done, delivered, dropped, error, next_batch } = progress;
     let mut tx = logs.begin().await?;
-    let rows = numbers(done.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id));
+    let rows = id_list(done.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id));
     let sql = format!(
         "DELETE FROM export_queue WHERE export_id = $1 AND {} AND verdict = ''",
-        among(tx.dialect(), "log_id", 2)
+        in_ids(tx.dialect(), "log_id", 2)
     );
     tx.exec(AssertSqlSafe(sql), args![id, rows]).await?;
     let (judged, verdicts): (Vec<i64>, Vec<&str>) =
@@ -195,10 +195,10 @@ pub async fn progressed(
     if !verdicts.is_empty() {
         let sql = format!(
             "DELETE FROM export_queue WHERE export_id = $1 AND {} AND {}",
-            among(tx.dialect(), "log_id", 2),
-            tx.dialect().one_of("verdict", 3)
+            in_ids(tx.dialect(), "log_id", 2),
+            tx.dialect().in_texts("verdict", 3)
         );
-        tx.exec(AssertSqlSafe(sql), args![id, numbers(judged), json(&verdicts)]).await?;
+        tx.exec(AssertSqlSafe(sql), args![id, id_list(judged), json(&verdicts)]).await?;
     }
     tx.exec(
         "UPDATE exports SET delivered = delivered + $2, dropped = dropped + $3, last_error = $4, tries = 0, retry_at = 0, \
@@ -210,7 +210,7 @@ pub async fn progressed(
 }
 
 /// Notes a failure and when to try again. What waits goes on waiting.
-pub async fn failed(
+pub async fn record_failure(
     logs: &Db,
     id: ExportId,
     lease: &str,
@@ -234,7 +234,7 @@ pub async fn release(logs: &Db, id: ExportId, lease: &str) -> Result<(), StoreEr
 }
 
 /// Forgets what waits for an export whose organization may not export any more.
-pub async fn discard_waiting(logs: &Db, id: ExportId, why: &str) -> Result<(), StoreError> {
+pub async fn discard_queue(logs: &Db, id: ExportId, why: &str) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
     tx.exec("UPDATE exports SET last_error = $2 WHERE id = $1", args![id, why]).await?;

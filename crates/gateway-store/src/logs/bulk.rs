@@ -102,7 +102,7 @@ fn of_lists(head: &str, row: &str, tail: &str, lists: &[List]) -> String {
 }
 
 /// The condition that a column is one of the numbers in a parameter made by `numbers`.
-pub(crate) fn among(dialect: Dialect, column: &str, parameter: usize) -> String {
+pub(crate) fn in_ids(dialect: Dialect, column: &str, parameter: usize) -> String {
     match dialect {
         Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each('[' || ${parameter} || ']'))"),
         Dialect::Postgres => {
@@ -112,7 +112,7 @@ pub(crate) fn among(dialect: Dialect, column: &str, parameter: usize) -> String 
 }
 
 /// Numbers as one parameter.
-pub(crate) fn numbers(values: impl IntoIterator<Item = i64>) -> String {
+pub(crate) fn id_list(values: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();
     for value in values {
         if !text.is_empty() {

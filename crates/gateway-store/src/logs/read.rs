@@ -11,9 +11,9 @@ use gateway_core::totals::cost_decimal;
 use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{among, numbers};
-use super::hours::Hours;
-use super::words;
+use super::bulk::{id_list, in_ids};
+use super::fulltext;
+use super::hour_index::HourIndex;
 use super::write::{level_name, source_name};
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
@@ -22,19 +22,19 @@ use crate::{Db, StoreError};
 
 /// A stored row. Its bodies are empty unless one row was asked for.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct LogEntry {
     pub row: LogRow,
     pub preview: Option<String>,
 }
 
-impl From<Entry> for LogView {
-    fn from(entry: Entry) -> Self {
+impl From<LogEntry> for LogView {
+    fn from(entry: LogEntry) -> Self {
         Self::new(&entry.row, entry.preview)
     }
 }
 
-impl From<Entry> for LogDetail {
-    fn from(entry: Entry) -> Self {
+impl From<LogEntry> for LogDetail {
+    fn from(entry: LogEntry) -> Self {
         Self::new(&entry.row, entry.preview)
     }
 }
@@ -104,9 +104,9 @@ pub async fn list(
     org: OrgId,
     filter: &LogFilter,
     page: &Page,
-) -> Result<Paged<Entry>, StoreError> {
+) -> Result<Paged<LogEntry>, StoreError> {
     let before = page.before.as_deref().and_then(|id| id.parse::<i64>().ok());
-    let entries = match Hours::of(logs, org, filter, before).await? {
+    let entries = match HourIndex::new(logs, org, filter, before).await? {
         None => fetch(logs, org, filter, before, "DESC", page.fetch()).await?,
         Some(hours) => fetch_by_hours(logs, org, filter, before, hours, page.fetch()).await?,
     };
@@ -119,12 +119,12 @@ pub async fn list_after(
     org: OrgId,
     filter: &LogFilter,
     limit: i64,
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<LogEntry>, StoreError> {
     fetch(logs, org, filter, None, "ASC", limit).await
 }
 
 /// One row with its bodies.
-pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, StoreError> {
+pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<LogEntry>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.id = $2 AND r.org_id = $1");
     let Some(row) = logs.opt(AssertSqlSafe(sql), args![org, id]).await? else { return Ok(None) };
     let mut entry = read(&row)?;
@@ -137,15 +137,15 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<Entry>, Store
 }
 
 /// Rows by their ids, in order, as far as they are still there.
-pub async fn of_ids(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
-    let list = numbers(ids.iter().copied());
-    let these = among(logs.dialect(), "r.id", 2);
+pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
+    let list = id_list(ids.iter().copied());
+    let these = in_ids(logs.dialect(), "r.id", 2);
     let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1 AND {these} ORDER BY r.id");
     let found = logs.all(AssertSqlSafe(sql), args![org, list.as_str()]).await?;
     let mut rows = found.iter().map(|row| read(row).map(|entry| entry.row)).collect::<Result<Vec<_>, _>>()?;
     if bodies {
         let sql =
-            format!("SELECT id, request, response FROM log_bodies WHERE {}", among(logs.dialect(), "id", 1));
+            format!("SELECT id, request, response FROM log_bodies WHERE {}", in_ids(logs.dialect(), "id", 1));
         let mut kept = HashMap::new();
         for row in logs.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
             kept.insert(row.get::<i64>("id")?, (row.get("request")?, row.get("response")?));
@@ -158,10 +158,10 @@ pub async fn of_ids(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<
 }
 
 /// Which of these rows are there.
-pub async fn known(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
+pub async fn existing_ids(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
     let sql =
-        format!("SELECT r.id FROM log_rows r WHERE r.org_id = $1 AND {}", among(logs.dialect(), "r.id", 2));
-    let rows = logs.all(AssertSqlSafe(sql), args![org, numbers(ids.iter().copied())]).await?;
+        format!("SELECT r.id FROM log_rows r WHERE r.org_id = $1 AND {}", in_ids(logs.dialect(), "r.id", 2));
+    let rows = logs.all(AssertSqlSafe(sql), args![org, id_list(ids.iter().copied())]).await?;
     rows.iter().map(|row| row.get("id")).collect()
 }
 
@@ -176,9 +176,9 @@ async fn fetch_by_hours(
     org: OrgId,
     filter: &LogFilter,
     before: Option<i64>,
-    mut hours: Hours,
+    mut hours: HourIndex,
     limit: i64,
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<LogEntry>, StoreError> {
     let mut entries = Vec::new();
     loop {
         let ranges = hours.next(logs).await?;
@@ -205,7 +205,7 @@ async fn fetch(
     before: Option<i64>,
     direction: &str,
     limit: i64,
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<LogEntry>, StoreError> {
     let LogFilter {
         provider,
         model,
@@ -276,10 +276,10 @@ fn beginning(dialect: Dialect, org: OrgId, wanted: &[String]) -> (String, Vec<Ar
         }
     };
     let sql = format!("SELECT {COLUMNS} FROM {join} AND r.org_id = $1");
-    (sql, args![org, words::search(dialect, org, wanted)])
+    (sql, args![org, fulltext::search(dialect, org, wanted)])
 }
 
-fn read(row: &Row) -> Result<Entry, StoreError> {
+fn read(row: &Row) -> Result<LogEntry, StoreError> {
     let tokens = match row.get::<Option<i64>>("prompt_tokens")? {
         None => None,
         Some(prompt) => Some(Tokens {
@@ -331,7 +331,7 @@ fn read(row: &Row) -> Result<Entry, StoreError> {
         response: Vec::new(),
         response_is_stream: row.get("response_is_stream")?,
     };
-    Ok(Entry { row: log, preview: row.get("preview")? })
+    Ok(LogEntry { row: log, preview: row.get("preview")? })
 }
 
 fn stored(row: &Row, column: &'static str) -> Result<Stored, StoreError> {

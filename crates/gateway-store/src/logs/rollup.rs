@@ -12,7 +12,7 @@ use gateway_core::time::{DAY, HOUR};
 use gateway_core::totals::{Totals, digest};
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{Bulk, among, numbers};
+use super::bulk::{Bulk, id_list, in_ids};
 use super::write::{clean, source_name};
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
@@ -40,7 +40,7 @@ impl Cube {
     const EACH: [Self; 6] = [Self::All, Self::Models, Self::Keys, Self::Whole, Self::Users, Self::UsersWhole];
 
     /// The cubes that rows belong to.
-    fn of(rows: &Alike<'_>) -> impl Iterator<Item = Self> + use<> {
+    fn of(rows: &RollupKey<'_>) -> impl Iterator<Item = Self> + use<> {
         Self::EACH.into_iter().chain(rows.prompt.map(|_| Self::Prompts))
     }
 
@@ -71,7 +71,7 @@ struct Dims {
 }
 
 impl Dims {
-    fn of(rows: &Alike<'_>, cube: Cube) -> Self {
+    fn of(rows: &RollupKey<'_>, cube: Cube) -> Self {
         let models = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let keys = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let users = matches!(cube, Cube::Users | Cube::UsersWhole);
@@ -121,7 +121,7 @@ impl Dims {
 /// Rows of one hour that no cube tells apart. A batch has few kinds of them, so that its rows are added up by kind
 /// before anything else is done with them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Alike<'a> {
+struct RollupKey<'a> {
     hour: i64,
     org: OrgId,
     provider: &'a str,
@@ -135,7 +135,7 @@ struct Alike<'a> {
     is_outside: bool,
 }
 
-impl<'a> Alike<'a> {
+impl<'a> RollupKey<'a> {
     fn of(row: &'a LogRow) -> Self {
         Self {
             hour: log_id_time(row.id).0.div_euclid(HOUR) * HOUR,
@@ -155,9 +155,9 @@ impl<'a> Alike<'a> {
 
 /// Adds new rows to every roll-up that they belong to. The caller holds the lock that keeps others out.
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let mut kinds: HashMap<Alike<'_>, Totals, Fast> = HashMap::default();
+    let mut kinds: HashMap<RollupKey<'_>, Totals, Fast> = HashMap::default();
     for row in rows {
-        kinds.entry(Alike::of(row)).or_default().count(row);
+        kinds.entry(RollupKey::of(row)).or_default().count(row);
     }
     let mut dims: HashMap<Dims, i64, Fast> = HashMap::default();
     let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
@@ -207,13 +207,13 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
     let sql = format!(
         "SELECT dim_id, totals FROM {} WHERE at = $1 AND {}",
         grain.table(),
-        among(tx.dialect(), "dim_id", 2)
+        in_ids(tx.dialect(), "dim_id", 2)
     );
     let mut known = BTreeSet::new();
     let times: BTreeSet<i64> = new.keys().map(|(at, _)| *at).collect();
     for at in times {
         let ids = new.range((at, i64::MIN)..=(at, i64::MAX)).map(|((_, id), _)| *id);
-        let list = numbers(ids);
+        let list = id_list(ids);
         for row in tx.all(AssertSqlSafe(sql.clone()), args![at, list]).await? {
             let id = row.get("dim_id")?;
             known.insert(id);

@@ -11,7 +11,7 @@ use gateway_core::totals::{Totals, digest, known_cost};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{Bulk, among, numbers};
+use super::bulk::{Bulk, id_list, in_ids};
 use super::write::clean;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
@@ -212,9 +212,9 @@ impl Known {
         let sql = format!(
             "SELECT {COLUMNS} FROM log_sessions s WHERE {} AND s.owner IS NOT NULL AND s.last_seen_at > $2 \
              AND s.started_at < $3",
-            among(tx.dialect(), "s.owner", 1)
+            in_ids(tx.dialect(), "s.owner", 1)
         );
-        for row in tx.all(AssertSqlSafe(sql), args![numbers(owners), from, to]).await? {
+        for row in tx.all(AssertSqlSafe(sql), args![id_list(owners), from, to]).await? {
             self.put(read(&row)?);
         }
         Ok(())

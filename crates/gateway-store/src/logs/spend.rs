@@ -20,7 +20,7 @@ pub struct DaySpend {
 }
 
 /// What the whole organization spent since a day began.
-pub async fn spend_of_all(logs: &Db, org: OrgId, since: Timestamp) -> Result<Vec<DaySpend>, StoreError> {
+pub async fn org_daily_spend(logs: &Db, org: OrgId, since: Timestamp) -> Result<Vec<DaySpend>, StoreError> {
     let rows = logs
         .all(
             "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
@@ -32,7 +32,7 @@ pub async fn spend_of_all(logs: &Db, org: OrgId, since: Timestamp) -> Result<Vec
 }
 
 /// What these keys, applications and teams spent since a day began. Ids of one kind are never those of another.
-pub async fn spend_of(
+pub async fn daily_spend(
     logs: &Db,
     org: OrgId,
     since: Timestamp,

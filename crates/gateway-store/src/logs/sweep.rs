@@ -11,7 +11,7 @@ use gateway_core::logs::first_log_id;
 use gateway_core::time::{DAY, Timestamp};
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{among, numbers};
+use super::bulk::{id_list, in_ids};
 use super::partitions::{self, Day};
 use super::rollup::Grain;
 use crate::db::Dialect;
@@ -89,7 +89,7 @@ async fn remove_slice(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreEr
     if old.is_empty() {
         return Ok(0);
     }
-    let list = numbers(old.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?);
+    let list = id_list(old.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?);
     let words = match logs.dialect() {
         Dialect::Sqlite => "rowid",
         Dialect::Postgres => "id",
@@ -99,7 +99,7 @@ async fn remove_slice(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreEr
     for (table, column) in
         [("log_unindexed", "id"), ("log_words", words), ("log_bodies", "id"), ("log_rows", "id")]
     {
-        let sql = format!("DELETE FROM {table} WHERE {}", among(tx.dialect(), column, 1));
+        let sql = format!("DELETE FROM {table} WHERE {}", in_ids(tx.dialect(), column, 1));
         removed = tx.exec(AssertSqlSafe(sql), args![list.as_str()]).await?;
     }
     tx.commit().await?;

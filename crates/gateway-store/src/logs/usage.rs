@@ -27,7 +27,7 @@ pub struct UsageFilter {
 
 /// What usage is told apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum UsageGroup {
     Provider,
     Model,
     Key,
@@ -39,7 +39,7 @@ pub enum Group {
     Prompt,
 }
 
-impl Group {
+impl UsageGroup {
     fn column(self) -> &'static str {
         match self {
             Self::Provider => "provider",
@@ -56,14 +56,14 @@ impl Group {
 
 /// From, inclusive, and to, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct TimeRange {
     pub from: Timestamp,
     pub to: Timestamp,
 }
 
-impl Span {
+impl TimeRange {
     /// All that there is.
-    pub fn ever() -> Self {
+    pub fn all_time() -> Self {
         Self { from: Timestamp(LOG_EPOCH.div_euclid(DAY) * DAY), to: Timestamp(LOG_EPOCH + 30_000 * DAY) }
     }
 }
@@ -82,9 +82,9 @@ pub async fn usage(
     logs: &Db,
     org: OrgId,
     filter: &UsageFilter,
-    span: Span,
+    span: TimeRange,
     interval: Option<Interval>,
-    group: Option<Group>,
+    group: Option<UsageGroup>,
 ) -> Result<Vec<Usage>, StoreError> {
     let cube = smallest_cube(filter, group);
     let bucket = |at: i64| interval.map_or(span.from.0, |interval| interval.start_of(Timestamp(at)).0);
@@ -141,7 +141,7 @@ pub struct ModelUsage {
     pub totals: Totals,
 }
 
-pub async fn by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<ModelUsage>, StoreError> {
+pub async fn usage_by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<ModelUsage>, StoreError> {
     let sql = format!(
         "SELECT d.provider, d.model, d.status, (SELECT string_agg(u.totals, ';') FROM usage_days u \
          WHERE u.dim_id = d.id) AS packed FROM usage_dims d WHERE d.org_id = $1 AND d.cube = {} \
@@ -197,16 +197,17 @@ pub async fn user_seen(
     Ok(Some((first, log_id_time(last))))
 }
 
-fn smallest_cube(filter: &UsageFilter, group: Option<Group>) -> Cube {
+fn smallest_cube(filter: &UsageFilter, group: Option<UsageGroup>) -> Cube {
     let UsageFilter { provider, model, key_id, app_id, team_id, user } = filter;
-    let models =
-        provider.is_some() || model.is_some() || matches!(group, Some(Group::Provider | Group::Model));
+    let models = provider.is_some()
+        || model.is_some()
+        || matches!(group, Some(UsageGroup::Provider | UsageGroup::Model));
     let keys = key_id.is_some()
         || app_id.is_some()
         || team_id.is_some()
-        || matches!(group, Some(Group::Key | Group::App | Group::Team));
-    let users = user.is_some() || group == Some(Group::User);
-    if group == Some(Group::Prompt) {
+        || matches!(group, Some(UsageGroup::Key | UsageGroup::App | UsageGroup::Team));
+    let users = user.is_some() || group == Some(UsageGroup::User);
+    if group == Some(UsageGroup::Prompt) {
         return Cube::Prompts;
     }
     match (users, models, keys) {
@@ -226,7 +227,7 @@ enum Part {
 }
 
 /// Cuts a span into the largest pieces that there are sums for.
-fn parts(span: Span, interval: Option<Interval>, hours: Grain) -> Vec<(Part, Span)> {
+fn parts(span: TimeRange, interval: Option<Interval>, hours: Grain) -> Vec<(Part, TimeRange)> {
     let (from, to) = (span.from.0, span.to.0);
     let up =
         |at: i64, unit: i64| at.div_euclid(unit) * unit + if at.rem_euclid(unit) == 0 { 0 } else { unit };
@@ -234,7 +235,7 @@ fn parts(span: Span, interval: Option<Interval>, hours: Grain) -> Vec<(Part, Spa
     let mut parts = Vec::new();
     let mut push = |part: Part, from: i64, to: i64| {
         if from < to {
-            parts.push((part, Span { from: Timestamp(from), to: Timestamp(to) }));
+            parts.push((part, TimeRange { from: Timestamp(from), to: Timestamp(to) }));
         }
     };
     let (first, last) = (up(from, HOUR), down(to, HOUR));
@@ -285,8 +286,8 @@ fn row_totals(row: &Row) -> Result<Totals, StoreError> {
 fn rolled_statement(
     org: OrgId,
     filter: &UsageFilter,
-    span: Span,
-    group: Option<Group>,
+    span: TimeRange,
+    group: Option<UsageGroup>,
     cube: Cube,
     grain: Grain,
 ) -> (String, Vec<Arg>) {
@@ -306,9 +307,9 @@ fn rolled_statement(
 fn rows_statement(
     org: OrgId,
     filter: &UsageFilter,
-    span: Span,
+    span: TimeRange,
     interval: Option<Interval>,
-    group: Option<Group>,
+    group: Option<UsageGroup>,
 ) -> (String, Vec<Arg>) {
     let at = match interval {
         None => format!("CAST({} AS BIGINT)", span.from.0),
@@ -321,7 +322,7 @@ fn rows_statement(
     let grouping = grouping("u", group);
     let mut values = args![org, first_log_id(span.from), first_log_id(span.to)];
     let mut conditions = conditions("u", filter, &mut values);
-    if group == Some(Group::Prompt) {
+    if group == Some(UsageGroup::Prompt) {
         conditions.push_str(" AND u.prompt IS NOT NULL");
     }
     let sql = format!(
@@ -331,7 +332,7 @@ fn rows_statement(
     (sql, values)
 }
 
-fn grouping(table: &str, group: Option<Group>) -> String {
+fn grouping(table: &str, group: Option<UsageGroup>) -> String {
     group.map_or("CAST(NULL AS TEXT)".into(), |group| format!("CAST({table}.{} AS TEXT)", group.column()))
 }
 
@@ -359,7 +360,7 @@ mod tests {
     use super::*;
 
     fn cut(from: &str, to: &str, interval: Option<Interval>) -> Vec<String> {
-        let span = Span { from: from.parse().unwrap(), to: to.parse().unwrap() };
+        let span = TimeRange { from: from.parse().unwrap(), to: to.parse().unwrap() };
         let parts = parts(span, interval, Grain::Hours);
         assert_eq!(parts.first().map(|(_, part)| part.from), Some(span.from));
         assert_eq!(parts.last().map(|(_, part)| part.to), Some(span.to));

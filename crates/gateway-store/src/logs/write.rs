@@ -9,8 +9,8 @@ use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens};
 use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{Bulk, among, numbers};
-use super::{arrivals, partitions, rollup, sessions, words};
+use super::bulk::{Bulk, id_list, in_ids};
+use super::{fulltext, otel_ids, partitions, rollup, sessions};
 use crate::db::Dialect;
 use crate::row::{Arg, args, json};
 use crate::{Db, StoreError, Tx, exports};
@@ -23,19 +23,19 @@ const PREVIEW_CHARACTERS: usize = 200;
 /// Longer texts than any honest model or user name has are cut.
 const LONGEST_TEXT: usize = 1024;
 /// Up to this many rows at a time are searchable at once. More come only under load, when `index_pending` catches up.
-pub const INDEXED_AT_ONCE: usize = 128;
+pub const MAX_INLINE_INDEXED: usize = 128;
 
 /// Stores the rows that are not there yet; answers their ids.
 pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreError> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    partitions::ensure(logs, rows.iter().flat_map(arrivals::possible_ids)).await?;
+    partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
     let mut tx = logs.begin().await?;
     if tx.dialect() == Dialect::Postgres {
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     }
-    let rows = arrivals::settle(&mut tx, rows).await?;
+    let rows = otel_ids::assign_ids(&mut tx, rows).await?;
     let fresh = not_there_yet(&mut tx, &rows).await?;
     if fresh.is_empty() {
         return Ok(Vec::new());
@@ -47,10 +47,10 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
     BODIES
         .run(&mut tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()]))
         .await?;
-    if fresh.len() <= INDEXED_AT_ONCE {
-        words::add(&mut tx, &bodies).await?;
+    if fresh.len() <= MAX_INLINE_INDEXED {
+        fulltext::insert(&mut tx, &bodies).await?;
     } else {
-        words::put_off(&mut tx, bodies.iter().map(|row| row.id)).await?;
+        fulltext::defer(&mut tx, bodies.iter().map(|row| row.id)).await?;
     }
     rollup::add(&mut tx, &fresh).await?;
     exports::enqueue(&mut tx, &fresh).await?;
@@ -60,8 +60,8 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
 
 /// The rows that are new, each once, in order of id.
 async fn not_there_yet<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<&'a LogRow>, StoreError> {
-    let sql = format!("SELECT id FROM log_rows WHERE {}", among(tx.dialect(), "id", 1));
-    let found = tx.all(AssertSqlSafe(sql), args![numbers(rows.iter().map(|row| row.id))]).await?;
+    let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
+    let found = tx.all(AssertSqlSafe(sql), args![id_list(rows.iter().map(|row| row.id))]).await?;
     let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
     let mut fresh: Vec<&LogRow> = rows.iter().filter(|row| known.insert(row.id)).collect();
     fresh.sort_unstable_by_key(|row| row.id);

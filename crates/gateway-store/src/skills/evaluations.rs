@@ -109,7 +109,7 @@ pub async fn list_evaluations(
 }
 
 /// What the gate looks at: who says what of this version. The transaction holds the skill.
-pub async fn ballots(tx: &mut Tx, skill: SkillId, version: i64) -> Result<Vec<Ballot>, StoreError> {
+pub async fn list_votes(tx: &mut Tx, skill: SkillId, version: i64) -> Result<Vec<Ballot>, StoreError> {
     let rows = tx
         .all(
             "SELECT DISTINCT skill_version, passed, source FROM evaluations WHERE skill_id = $1 AND skill_version = $2",

@@ -6,10 +6,12 @@ mod shelf;
 mod vectors;
 mod versions;
 
-pub use evaluations::{Evaluation, ballots, insert_evaluation, list_evaluations};
-pub use shelf::{OnShelf, ShelfFilter, Sort, count_adoption, find_on_shelf, list_shelf};
-pub use vectors::{Shelved, Vector, keep_vector, shelf_vectors, shelf_without_vector};
-pub use versions::{ToJudge, Version, find_version, list_versions, mark_judged, to_judge};
+pub use evaluations::{Evaluation, insert_evaluation, list_evaluations, list_votes};
+pub use shelf::{ShelfEntry, ShelfFilter, ShelfSort, find_on_shelf, list_shelf, record_adoption};
+pub use vectors::{SkillVector, UnembeddedSkill, insert_vector, shelf_missing_vectors, shelf_vectors};
+pub use versions::{
+    SkillVersion, UnjudgedVersion, find_version, list_versions, mark_judged, unjudged_versions,
+};
 
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::Source;
@@ -30,16 +32,16 @@ pub struct Skill {
     pub version: i64,
     pub published_version: Option<i64>,
     pub published_at: Option<Timestamp>,
-    pub adopted: Option<Adopted>,
+    pub adopted: Option<AdoptedFrom>,
     pub adoptions: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    pub latest: Option<Latest>,
+    pub latest: Option<LatestEvaluation>,
 }
 
 /// Where an adopted skill came from, and what the shelf has there now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Adopted {
+pub struct AdoptedFrom {
     pub skill: SkillId,
     pub version: i64,
     /// None: it was taken off the shelf.
@@ -48,7 +50,7 @@ pub struct Adopted {
 
 /// The newest verdict.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Latest {
+pub struct LatestEvaluation {
     pub score: f64,
     pub passed: bool,
     pub version: i64,
@@ -57,7 +59,7 @@ pub struct Latest {
 
 /// What a list may be narrowed to.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct SkillFilter {
     /// Public or private; none for both.
     pub public: Option<bool>,
     /// A part of the name.
@@ -92,13 +94,13 @@ pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool,
 
 /// Holds the skill's row until the transaction ends, so that nothing that depends on its version can change meanwhile.
 /// False when it is not there.
-pub async fn hold(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
+pub async fn lock_for_update(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
     Ok(tx.exec("UPDATE skills SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
 }
 
 /// The skill, inside a transaction that holds it.
-pub async fn find_held(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<Option<Skill>, StoreError> {
-    if !hold(tx, org, id).await? {
+pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<Option<Skill>, StoreError> {
+    if !lock_for_update(tx, org, id).await? {
         return Ok(None);
     }
     let sql = select("WHERE s.org_id = $1 AND s.id = $2");
@@ -111,7 +113,12 @@ pub async fn find(db: &Db, org: OrgId, id: SkillId) -> Result<Option<Skill>, Sto
 }
 
 /// Newest first.
-pub async fn list(db: &Db, org: OrgId, filter: &Filter, page: &Page) -> Result<Paged<Skill>, StoreError> {
+pub async fn list(
+    db: &Db,
+    org: OrgId,
+    filter: &SkillFilter,
+    page: &Page,
+) -> Result<Paged<Skill>, StoreError> {
     let visibility = match filter.public {
         None => "",
         Some(true) => " AND s.published_version IS NOT NULL",
@@ -200,7 +207,7 @@ fn select(rest: &str) -> String {
 
 fn read(row: &Row) -> Result<Skill, StoreError> {
     let adopted = match (row.get::<Option<SkillId>>("source_skill_id")?, row.get("source_version")?) {
-        (Some(skill), Some(version)) => Some(Adopted { skill, version, now: row.get("source_now")? }),
+        (Some(skill), Some(version)) => Some(AdoptedFrom { skill, version, now: row.get("source_now")? }),
         _ => None,
     };
     Ok(Skill {
@@ -229,9 +236,9 @@ fn read_source(row: &Row) -> Result<Source, StoreError> {
     })
 }
 
-fn read_latest(row: &Row) -> Result<Option<Latest>, StoreError> {
+fn read_latest(row: &Row) -> Result<Option<LatestEvaluation>, StoreError> {
     let Some(score) = row.get::<Option<f64>>("overall_score")? else { return Ok(None) };
-    Ok(Some(Latest {
+    Ok(Some(LatestEvaluation {
         score,
         passed: row.get("passed")?,
         version: row.get("skill_version")?,

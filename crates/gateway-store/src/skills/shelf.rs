@@ -6,13 +6,13 @@ use gateway_core::skills::Source;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
-use super::{Latest, containing, read_latest, read_source};
+use super::{LatestEvaluation, containing, read_latest, read_source};
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct OnShelf {
+pub struct ShelfEntry {
     pub id: SkillId,
     pub org_id: OrgId,
     /// The slug of the organization.
@@ -27,12 +27,12 @@ pub struct OnShelf {
     /// When this version was made.
     pub updated_at: Timestamp,
     /// The newest verdict on this version.
-    pub latest: Option<Latest>,
+    pub latest: Option<LatestEvaluation>,
     place: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum ShelfSort {
     Recent,
     Adoptions,
     Score,
@@ -45,17 +45,17 @@ pub struct ShelfFilter {
     pub description: Option<String>,
 }
 
-pub async fn find_on_shelf(db: &Db, id: SkillId) -> Result<Option<OnShelf>, StoreError> {
-    let sql = select(Sort::Recent, "WHERE id = $1");
+pub async fn find_on_shelf(db: &Db, id: SkillId) -> Result<Option<ShelfEntry>, StoreError> {
+    let sql = select(ShelfSort::Recent, "WHERE id = $1");
     db.opt(AssertSqlSafe(sql), args![id]).await?.as_ref().map(read).transpose()
 }
 
 pub async fn list_shelf(
     db: &Db,
     filter: &ShelfFilter,
-    sort: Sort,
+    sort: ShelfSort,
     page: &Page,
-) -> Result<Paged<OnShelf>, StoreError> {
+) -> Result<Paged<ShelfEntry>, StoreError> {
     let sql = select(
         sort,
         "WHERE ($1 IS NULL OR LOWER(name) LIKE LOWER($1) ESCAPE '\\') \
@@ -70,7 +70,7 @@ pub async fn list_shelf(
 }
 
 /// Counts an adoption and answers what was adopted, held until the transaction ends; none when it is not on the shelf.
-pub async fn count_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<OnShelf>, StoreError> {
+pub async fn record_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<ShelfEntry>, StoreError> {
     let counted = tx
         .exec(
             "UPDATE skills SET adoptions = adoptions + 1 WHERE id = $1 AND published_version IS NOT NULL",
@@ -80,16 +80,16 @@ pub async fn count_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<OnShelf>,
     if counted == 0 {
         return Ok(None);
     }
-    let sql = select(Sort::Recent, "WHERE id = $1");
+    let sql = select(ShelfSort::Recent, "WHERE id = $1");
     tx.opt(AssertSqlSafe(sql), args![id]).await?.as_ref().map(read).transpose()
 }
 
-fn select(sort: Sort, rest: &str) -> String {
+fn select(sort: ShelfSort, rest: &str) -> String {
     let place = match sort {
-        Sort::Recent => "s.published_at",
-        Sort::Adoptions => "s.adoptions",
+        ShelfSort::Recent => "s.published_at",
+        ShelfSort::Adoptions => "s.adoptions",
         // Unjudged ones come last. Only our own judge's score counts here: others' are the publisher's to give.
-        Sort::Score => {
+        ShelfSort::Score => {
             "CAST(COALESCE((SELECT i.overall_score FROM evaluations i WHERE i.id = (SELECT MAX(m.id) FROM evaluations m \
              WHERE m.skill_id = s.id AND m.skill_version = s.published_version AND m.source = 'internal')), -1) * 10000 \
              AS BIGINT)"
@@ -107,8 +107,8 @@ fn select(sort: Sort, rest: &str) -> String {
     )
 }
 
-fn read(row: &Row) -> Result<OnShelf, StoreError> {
-    Ok(OnShelf {
+fn read(row: &Row) -> Result<ShelfEntry, StoreError> {
+    Ok(ShelfEntry {
         id: row.get("id")?,
         org_id: row.get("org_id")?,
         publisher: row.get("publisher")?,

@@ -7,7 +7,7 @@ use crate::{Db, StoreError};
 
 /// One entry of the shelf as a vector.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Vector {
+pub struct SkillVector {
     pub skill: SkillId,
     pub version: i64,
     pub numbers: Vec<f32>,
@@ -15,14 +15,14 @@ pub struct Vector {
 
 /// One entry of the shelf whose vector is yet to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shelved {
+pub struct UnembeddedSkill {
     pub skill: SkillId,
     pub version: i64,
     pub name: String,
     pub raw_source: String,
 }
 
-pub async fn keep_vector(
+pub async fn insert_vector(
     db: &Db,
     skill: SkillId,
     version: i64,
@@ -47,7 +47,7 @@ pub async fn shelf_vectors(
     embedder: &str,
     without: SkillId,
     limit: i64,
-) -> Result<Vec<Vector>, StoreError> {
+) -> Result<Vec<SkillVector>, StoreError> {
     let rows = db
         .all(
             "SELECT s.id, s.published_version AS version, x.vector FROM skills s JOIN skill_vectors x \
@@ -60,13 +60,17 @@ pub async fn shelf_vectors(
         let bytes: Vec<u8> = row.get("vector")?;
         let (fours, _) = bytes.as_chunks::<4>();
         let numbers = fours.iter().map(|four| f32::from_le_bytes(*four)).collect();
-        Ok(Vector { skill: row.get("id")?, version: row.get("version")?, numbers })
+        Ok(SkillVector { skill: row.get("id")?, version: row.get("version")?, numbers })
     };
     rows.iter().map(read).collect()
 }
 
 /// Entries of the shelf that have no vector of this embedder yet, newest first.
-pub async fn shelf_without_vector(db: &Db, embedder: &str, limit: i64) -> Result<Vec<Shelved>, StoreError> {
+pub async fn shelf_missing_vectors(
+    db: &Db,
+    embedder: &str,
+    limit: i64,
+) -> Result<Vec<UnembeddedSkill>, StoreError> {
     let rows = db
         .all(
             "SELECT s.id, v.version, v.name, v.raw_source FROM skills s \
@@ -77,7 +81,7 @@ pub async fn shelf_without_vector(db: &Db, embedder: &str, limit: i64) -> Result
         )
         .await?;
     let read = |row: &Row| {
-        Ok(Shelved {
+        Ok(UnembeddedSkill {
             skill: row.get("id")?,
             version: row.get("version")?,
             name: row.get("name")?,

@@ -10,7 +10,7 @@ use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Version {
+pub struct SkillVersion {
     pub version: i64,
     pub source: Source,
     pub content_hash: String,
@@ -22,7 +22,7 @@ pub struct Version {
 
 /// A version that nobody of ours has judged yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToJudge {
+pub struct UnjudgedVersion {
     pub org: OrgId,
     pub skill: SkillId,
     pub version: i64,
@@ -51,7 +51,7 @@ pub async fn find_version(
     org: OrgId,
     skill: SkillId,
     version: i64,
-) -> Result<Option<Version>, StoreError> {
+) -> Result<Option<SkillVersion>, StoreError> {
     let row = db
         .opt(
             "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
@@ -69,7 +69,7 @@ pub async fn list_versions(
     org: OrgId,
     skill: SkillId,
     page: &Page,
-) -> Result<Paged<Version>, StoreError> {
+) -> Result<Paged<SkillVersion>, StoreError> {
     let before = page.before.as_ref().map(|before| before.parse::<i64>().unwrap_or(0));
     let rows = db
         .all(
@@ -85,7 +85,7 @@ pub async fn list_versions(
 }
 
 /// Versions without a verdict of ours for which no job of that name and key (`skill:version`) is there, newest first.
-pub async fn to_judge(db: &Db, job: &str, limit: i64) -> Result<Vec<ToJudge>, StoreError> {
+pub async fn unjudged_versions(db: &Db, job: &str, limit: i64) -> Result<Vec<UnjudgedVersion>, StoreError> {
     let rows = db
         .all(
             "SELECT s.org_id, v.skill_id, v.version FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
@@ -95,7 +95,11 @@ pub async fn to_judge(db: &Db, job: &str, limit: i64) -> Result<Vec<ToJudge>, St
         )
         .await?;
     let read = |row: &Row| {
-        Ok(ToJudge { org: row.get("org_id")?, skill: row.get("skill_id")?, version: row.get("version")? })
+        Ok(UnjudgedVersion {
+            org: row.get("org_id")?,
+            skill: row.get("skill_id")?,
+            version: row.get("version")?,
+        })
     };
     rows.iter().map(read).collect()
 }
@@ -109,8 +113,8 @@ pub async fn mark_judged(tx: &mut Tx, skill: SkillId, version: i64) -> Result<()
     .map(|_| ())
 }
 
-fn read(row: &Row) -> Result<Version, StoreError> {
-    Ok(Version {
+fn read(row: &Row) -> Result<SkillVersion, StoreError> {
+    Ok(SkillVersion {
         version: row.get("version")?,
         source: read_source(row)?,
         content_hash: row.get("content_hash")?,

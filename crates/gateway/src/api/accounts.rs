@@ -169,7 +169,7 @@ async fn login(
     let matches = app.passwords.verify(SecretString::from(request.password), stored).await.map_err(busy)?;
     let user = user.filter(|_| matches).ok_or_else(|| Problem::unauthorized("email or password is wrong"))?;
     let orgs: Vec<OrgWithRole> =
-        orgs::of_user(&app.services.db, user.id).await?.into_iter().map(Into::into).collect();
+        orgs::list_by_user(&app.services.db, user.id).await?.into_iter().map(Into::into).collect();
     let org = orgs
         .first()
         .cloned()
@@ -277,7 +277,7 @@ async fn found_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> ApiR
 async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> ApiResult<(orgs::Org, Role)> {
     let unknown =
         || Problem::field("invite_token", "is unknown, used up or expired; ask for a new invitation");
-    let invite = members::take_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
+    let invite = members::consume_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
     if app.services.clock.now() >= invite.expires_at {
         return Err(unknown());
     }
@@ -285,7 +285,7 @@ async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> ApiResult
         return Err(Problem::field("email", "must be the address that was invited"));
     }
     members::insert(tx, invite.org_id, user.id, invite.role, app.services.clock.now()).await?;
-    let org = orgs::find_for_change(tx, invite.org_id).await?.ok_or_else(unknown)?;
+    let org = orgs::find_in_tx(tx, invite.org_id).await?.ok_or_else(unknown)?;
     Ok((org, invite.role))
 }
 

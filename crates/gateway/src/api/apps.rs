@@ -16,7 +16,7 @@ use super::extract::{Body, PathParam, QueryParams, double_option};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const MAX_DESCRIPTION: usize = 4_000;
@@ -118,14 +118,14 @@ async fn update(
 ) -> ApiResult<Json<AppView>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    let mut changed = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let mut changed = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     changed.name = change.name.unwrap_or(changed.name);
     changed.description = change.description.unwrap_or(changed.description);
     changed.team_id = change.team_id.unwrap_or(changed.team_id);
     changed.config = change.config.map_or(changed.config, Value::Object);
     check(&mut tx, &changed).await?;
     apps::update(&mut tx, org, &changed).await?;
-    let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(changed.into()))
@@ -138,13 +138,13 @@ async fn delete(
 ) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    let gone = apps::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let gone = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     if !apps::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
     let event = Event::AppDelete(facts(&gone, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
-    let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())

@@ -15,7 +15,7 @@ use super::response::Json;
 use crate::app::App;
 use crate::auth::tokens::{Claims, LIFETIME};
 use crate::auth::{Identity, Who};
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -82,7 +82,7 @@ async fn list_orgs(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Js
 /// All organizations of a person; of a key, the one that it belongs to.
 pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> ApiResult<Vec<(orgs::Org, Role)>> {
     match &identity.who {
-        Who::User { id, .. } => Ok(orgs::of_user(&app.services.db, *id).await?),
+        Who::User { id, .. } => Ok(orgs::list_by_user(&app.services.db, *id).await?),
         Who::Key(_) | Who::Org => {
             let org = orgs::find(&app.services.db, identity.org.id).await?;
             Ok(org.map(|org| (org, identity.role)).into_iter().collect())
@@ -107,7 +107,7 @@ async fn switch_org(
     person: SessionUser,
     Body(request): Body<SwitchOrgRequest>,
 ) -> ApiResult<Json<SwitchOrgResponse>> {
-    let orgs = orgs::of_user(&app.services.db, person.id).await?;
+    let orgs = orgs::list_by_user(&app.services.db, person.id).await?;
     let found = orgs.into_iter().find(|(org, _)| org.id == request.org_id);
     let org: OrgWithRole =
         found.ok_or_else(|| Problem::forbidden("you are no member of that organization"))?.into();
@@ -123,7 +123,7 @@ struct LogoutResponse {
 async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
     let mut tx = app.services.db.begin().await?;
     accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
-    let told = nodes::tell(&mut tx, Change::Token(person.token)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Token(person.token)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(LogoutResponse { revoked: true }))

@@ -18,7 +18,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 /// More of them would be work for every request.
@@ -143,7 +143,7 @@ async fn create(
     let hard_limit = limit("hard_limit_usd", request.hard_limit_usd)?;
     check_limits(soft_limit, hard_limit)?;
     let mut tx = app.services.db.begin().await?;
-    orgs::lock(&mut tx, org).await?;
+    orgs::lock_for_update(&mut tx, org).await?;
     let (scope, keys) = find_scope(&mut tx, org, request.scope, request.scope_id.as_deref()).await?;
     if store::count(&mut tx, org).await? >= MOST_BUDGETS {
         return Err(Problem::conflict(format!("an organization has at most {MOST_BUDGETS} budgets")));
@@ -159,7 +159,7 @@ async fn create(
         created_at: now,
     };
     store::insert(&mut tx, org, &budget).await?;
-    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     let known = budgets::load(&app, org).await?;
@@ -190,8 +190,8 @@ async fn update(
     let soft = change.soft_limit_usd.map(|usd| limit("soft_limit_usd", usd)).transpose()?;
     let hard = change.hard_limit_usd.map(|usd| limit("hard_limit_usd", usd)).transpose()?;
     let mut tx = app.services.db.begin().await?;
-    orgs::lock(&mut tx, org).await?;
-    let mut budget = store::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    orgs::lock_for_update(&mut tx, org).await?;
+    let mut budget = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     budget.soft_limit = soft.unwrap_or(budget.soft_limit);
     budget.hard_limit = hard.unwrap_or(budget.hard_limit);
     budget.period = change.period.unwrap_or(budget.period);
@@ -208,7 +208,7 @@ async fn update(
     if moves {
         store::set_keys(&mut tx, &budget).await?;
     }
-    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     let known = budgets::load(&app, org).await?;
@@ -225,7 +225,7 @@ async fn delete(
     if !store::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())
@@ -273,7 +273,7 @@ async fn find_scope(
             found.map(|app| (Scope::App(app.id), Vec::new())).ok_or_else(missing)
         }
         ScopeName::Key => {
-            let found = keys::find_for_change(tx, org, parse(id)?).await?;
+            let found = keys::find_for_update(tx, org, parse(id)?).await?;
             found.map(|(key, _)| (Scope::Key(key.id), vec![key.id])).ok_or_else(missing)
         }
     }

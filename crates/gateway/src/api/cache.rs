@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::cache::Key;
-use gateway_store::shared::cache::Scope;
+use gateway_store::redis::cache::PurgeScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -11,7 +11,7 @@ use super::extract::QueryParams;
 use super::openapi::Area;
 use super::response::Json;
 use crate::cache::{NamespaceStats, Stats};
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -57,18 +57,20 @@ async fn purge(
         }
         (None, Some(key)) => {
             let key = Key::parse(&key);
-            Scope::Entry(key.ok_or_else(|| Problem::field("key", "must be 64 hex digits"))?)
+            PurgeScope::Entry(key.ok_or_else(|| Problem::field("key", "must be 64 hex digits"))?)
         }
-        (Some(namespace), None) => Scope::Namespace(namespace),
-        (None, None) => Scope::All,
+        (Some(namespace), None) => PurgeScope::Namespace(namespace),
+        (None, None) => PurgeScope::All,
     };
     let org = caller.org.id;
     let change = match &scope {
-        Scope::All => Change::Cached { org, namespace: None, entry: None },
-        Scope::Namespace(namespace) => {
-            Change::Cached { org, namespace: Some(namespace.clone()), entry: None }
+        PurgeScope::All => Invalidation::CacheEntries { org, namespace: None, entry: None },
+        PurgeScope::Namespace(namespace) => {
+            Invalidation::CacheEntries { org, namespace: Some(namespace.clone()), entry: None }
         }
-        Scope::Entry(key) => Change::Cached { org, namespace: None, entry: Some(key.to_string()) },
+        PurgeScope::Entry(key) => {
+            Invalidation::CacheEntries { org, namespace: None, entry: Some(key.to_string()) }
+        }
     };
     let entries = app.proxy.cache.purge(org, scope).await;
     // After the shared cache, from which another node could take an entry back.

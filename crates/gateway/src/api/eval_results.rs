@@ -173,7 +173,7 @@ async fn on_skill(
 ) -> ApiResult<EvaluationView> {
     let mut tx = app.services.db.begin().await?;
     // Held: the version that the verdict is written on is the current one when it is committed.
-    let skill = skills::find_held(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let skill = skills::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let outdated = input.skill_version.is_some_and(|version| version != skill.version)
         || input.content_hash.is_some_and(|hash| !hash.eq_ignore_ascii_case(&skill.content_hash));
     if outdated {

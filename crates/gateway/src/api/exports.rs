@@ -23,7 +23,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::sealed_place;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::outgoing::batch;
 use crate::problem::{ApiResult, Problem};
 
@@ -197,12 +197,12 @@ async fn update(
 ) -> ApiResult<Json<ExportConfig>> {
     let (org, now) = (caller.org.id, app.services.clock.now());
     let mut tx = app.services.logs.begin().await?;
-    let mut export = exports::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let mut export = exports::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     apply(&app, &mut export, fields, now)?;
     export.revision += 1;
     export.updated_at = now;
     exports::update(&mut tx, &export).await.map_err(name_taken)?;
-    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Exports).await?;
     tx.commit().await?;
     told.committed(&app);
     stored(&app, org, id).await.map(Json)
@@ -217,7 +217,7 @@ async fn delete(
     if !exports::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Exports).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())

@@ -18,7 +18,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Json};
 use crate::app::App;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -183,7 +183,7 @@ async fn update(
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, org, &key).await?;
-    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Key(hash)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(key.into()))
@@ -208,7 +208,7 @@ async fn revoke(
         let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
-    let told = nodes::tell(&mut tx, Change::Key(hash)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Key(hash)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(Revoked { revoked: true }))
@@ -253,12 +253,12 @@ async fn rotate(
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
     keys::update(&mut tx, org, &old).await?;
     keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
-    let has_budget = store_budgets::follow_rotation(&mut tx, old.id, fresh.key.id).await?;
+    let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, fresh.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
-    let mut told = vec![nodes::tell(&mut tx, Change::Key(hash)).await?];
+    let mut told = vec![nodes::tell(&mut tx, Invalidation::Key(hash)).await?];
     if has_budget {
-        told.push(nodes::tell(&mut tx, Change::Org(org)).await?);
+        told.push(nodes::tell(&mut tx, Invalidation::Org(org)).await?);
     }
     tx.commit().await?;
     for told in told {
@@ -317,7 +317,7 @@ pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -
 
 /// The key, held for a change by someone who may manage it.
 async fn managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> ApiResult<(Key, KeyHash)> {
-    let found = keys::find_for_change(tx, manager.identity.org.id, id).await?;
+    let found = keys::find_for_update(tx, manager.identity.org.id, id).await?;
     let (key, hash) = found.ok_or_else(Problem::not_found)?;
     manager.may_manage(key.created_by.as_deref())?;
     Ok((key, hash))

@@ -18,7 +18,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::auth::{Identity, Who};
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const INVITE_LIFETIME: i64 = 7 * DAY;
@@ -78,7 +78,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<MemberList>> {
     let found = members::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let invitations = members::invites(&app.services.db, caller.org.id, app.services.clock.now()).await?;
+    let invitations =
+        members::list_invites(&app.services.db, caller.org.id, app.services.clock.now()).await?;
     Ok(Json(MemberList {
         next_cursor: page::encode_cursor(found.next.as_deref()),
         members: found.rows.into_iter().map(Into::into).collect(),
@@ -129,7 +130,7 @@ async fn add(
         members::insert(&mut tx, org, user.id, role, now)
             .await
             .map_err(Problem::on_duplicate("they are a member of this organization already"))?;
-        members::withdraw_invite(&mut tx, org, &email).await?;
+        members::delete_invite(&mut tx, org, &email).await?;
         let member = members::find(&mut tx, org, user.id).await?.ok_or_else(Problem::not_found)?;
         Added::Member(member.into())
     } else {
@@ -142,11 +143,11 @@ async fn add(
             created_at: now,
             expires_at: now.plus(INVITE_LIFETIME),
         };
-        members::invite(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
+        members::insert_invite(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
         Added::Invited { invitation: invite.into(), invite_token }
     };
     let told = match &added {
-        Added::Member(member) => Some(nodes::tell(&mut tx, Change::Member(org, member.user_id)).await?),
+        Added::Member(member) => Some(nodes::tell(&mut tx, Invalidation::Member(org, member.user_id)).await?),
         Added::Invited { .. } => None,
     };
     tx.commit().await?;
@@ -179,7 +180,7 @@ async fn change_role(
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
-    let told = nodes::tell(&mut tx, Change::Member(org, user)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Member(org, user)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(member.into()))
@@ -204,7 +205,7 @@ async fn remove(
     members::remove(&mut tx, org, user).await?;
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
-    let told = nodes::tell(&mut tx, Change::Member(org, user)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Member(org, user)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())
@@ -223,12 +224,12 @@ pub(super) fn hash_invite_token(token: &str) -> String {
 
 /// Changes of membership in one organization happen one after another, so that the last owner is safe.
 async fn locked_member(tx: &mut Tx, org: OrgId, user: UserId) -> ApiResult<Member> {
-    orgs::lock(tx, org).await?;
+    orgs::lock_for_update(tx, org).await?;
     members::find(tx, org, user).await?.ok_or_else(Problem::not_found)
 }
 
 async fn keep_an_owner(tx: &mut Tx, org: OrgId, member: &Member) -> ApiResult<()> {
-    if member.role == Role::Owner && members::owners(tx, org).await? <= 1 {
+    if member.role == Role::Owner && members::count_owners(tx, org).await? <= 1 {
         return Err(Problem::conflict(
             "the last owner can be neither removed nor demoted; make another owner first",
         ));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use gateway_core::totals::{Totals, usd};
-use gateway_store::evals::{self, Tally};
+use gateway_store::evals::{self, VerdictCounts};
 use gateway_store::logs::{self, ModelUsage};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
@@ -65,12 +65,12 @@ struct Evals {
 }
 
 async fn snapshot(State(app): AppState, caller: Caller<Viewer>, wants: Wants) -> ApiResult<Answer> {
-    let usage = logs::by_model_and_status(&app.services.logs, caller.org.id).await?;
+    let usage = logs::usage_by_model_and_status(&app.services.logs, caller.org.id).await?;
     let mut all = Totals::default();
     for part in &usage {
         all.add(&part.totals);
     }
-    let evals = evals::tally(&app.services.db, caller.org.id).await?;
+    let evals = evals::count_verdicts(&app.services.db, caller.org.id).await?;
     let uptime_seconds = app.services.started.elapsed().as_secs();
     Ok(match wants {
         Wants::Json => Answer::Json(summed(&usage, &all, evals, uptime_seconds)),
@@ -80,7 +80,7 @@ async fn snapshot(State(app): AppState, caller: Caller<Viewer>, wants: Wants) ->
     })
 }
 
-fn summed(usage: &[ModelUsage], all: &Totals, evals: Tally, uptime_seconds: u64) -> Snapshot {
+fn summed(usage: &[ModelUsage], all: &Totals, evals: VerdictCounts, uptime_seconds: u64) -> Snapshot {
     let mut providers: BTreeMap<String, Counts> = BTreeMap::new();
     let mut models: BTreeMap<String, Counts> = BTreeMap::new();
     let mut status_codes: BTreeMap<String, i64> = BTreeMap::new();
@@ -117,7 +117,13 @@ fn average(all: &Totals) -> f64 {
 }
 
 /// The exposition format. OpenMetrics names a counter's family without `_total` and wants an end.
-fn text(usage: &[ModelUsage], all: &Totals, evals: Tally, uptime_seconds: u64, wants: Wants) -> String {
+fn text(
+    usage: &[ModelUsage],
+    all: &Totals,
+    evals: VerdictCounts,
+    uptime_seconds: u64,
+    wants: Wants,
+) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, lines: Vec<String>| {
         let counted = kind == "counter" && matches!(wants, Wants::Prometheus);

@@ -5,7 +5,7 @@ use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
-use gateway_store::shared::cache::Scope;
+use gateway_store::redis::cache::PurgeScope;
 use gateway_store::{StoreError, exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Who;
 use crate::config::PlanChanges;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -89,9 +89,9 @@ async fn list(
 ) -> ApiResult<Json<OrgList>> {
     let page = params.page()?;
     let found = match &caller.who {
-        Who::User { id, .. } => orgs::page_of_user(&app.services.db, *id, &page).await?,
+        Who::User { id, .. } => orgs::page_by_user(&app.services.db, *id, &page).await?,
         Who::Key(_) | Who::Org => {
-            orgs::page_of_one(&app.services.db, caller.org.id, caller.role, &page).await?
+            orgs::page_of_single_org(&app.services.db, caller.org.id, caller.role, &page).await?
         }
     };
     let next_cursor = page::encode_cursor(found.next.as_deref());
@@ -139,14 +139,14 @@ async fn update(
     }
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    if !orgs::lock(&mut tx, org).await? {
+    if !orgs::lock_for_update(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
-    let current = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    let current = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     let settings = change.settings.as_ref().map(|change| changed(current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
-    let updated = orgs::find_for_change(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
-    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json((updated, caller.role).into()))
@@ -169,10 +169,10 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Change::AllOf(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::OrgAll(org)).await?;
     tx.commit().await?;
     told.committed(&app);
-    app.proxy.cache.purge(org, Scope::All).await;
+    app.proxy.cache.purge(org, PurgeScope::All).await;
     // Exports are kept with the log rows. Should this fail, their next delivery finds the organization gone.
     if let Err(error) = delete_exports(&app, org).await {
         tracing::debug!(%error, "exports of a deleted organization stay until later");
@@ -182,8 +182,8 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
 
 async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {
     let mut tx = app.services.logs.begin().await?;
-    exports::delete_all_of(&mut tx, org).await?;
-    let told = nodes::tell(&mut tx, Change::Exports).await?;
+    exports::delete_by_org(&mut tx, org).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Exports).await?;
     tx.commit().await?;
     told.committed(app);
     Ok(())

@@ -6,7 +6,7 @@ use axum::extract::State;
 use gateway_core::ids::PromptId;
 use gateway_core::prompts::{Reference, Template, check_name, parse_version};
 use gateway_core::time::Timestamp;
-use gateway_store::prompts::{self, Name, Prompt};
+use gateway_store::prompts::{self, Prompt, PromptName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryP
 use super::openapi::Area;
 use super::page;
 use super::response::{Created, Deleted, Json};
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::prompts::unrendered;
 use crate::prompts::write::{add_prompt, add_version, check_content};
@@ -115,7 +115,7 @@ async fn create(
     check_name(&namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;
     check_content(&content)?;
-    let name = Name { namespace: &namespace, slug: &slug };
+    let name = PromptName { namespace: &namespace, slug: &slug };
     add_prompt(&app, &caller, name, content).await?.try_into().map(Created)
 }
 
@@ -171,7 +171,7 @@ async fn get(
     QueryParams(params): QueryParams<VersionParams>,
 ) -> ApiResult<Json<PromptView>> {
     let version = params.checked()?;
-    let name = Name { namespace: &namespace, slug: &slug };
+    let name = PromptName { namespace: &namespace, slug: &slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
@@ -183,7 +183,7 @@ async fn version(
     PathParam(Slug(slug)): PathParam<Slug>,
     PathParam(Version(version)): PathParam<Version>,
 ) -> ApiResult<Json<PromptView>> {
-    let name = Name { namespace: &namespace, slug: &slug };
+    let name = PromptName { namespace: &namespace, slug: &slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, Some(version)).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
@@ -207,7 +207,7 @@ async fn update(
         return Err(Problem::field("expected_version", "must be a whole number of at least 1"));
     }
     check_content(&change.content)?;
-    let name = Name { namespace: &namespace, slug: &slug };
+    let name = PromptName { namespace: &namespace, slug: &slug };
     let added = add_version(&app, &caller, name, change.content, change.expected_version).await?;
     added.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
@@ -219,12 +219,12 @@ async fn delete(
     PathParam(Slug(slug)): PathParam<Slug>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
-    let name = Name { namespace: &namespace, slug: &slug };
+    let name = PromptName { namespace: &namespace, slug: &slug };
     if !prompts::delete(&mut tx, caller.org.id, name).await? {
         return Err(Problem::not_found());
     }
     let org = caller.org.id;
-    let told = nodes::tell(&mut tx, Change::Prompt { org, namespace, slug }).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())
@@ -244,8 +244,8 @@ async fn versions(
     QueryParams(params): QueryParams<page::PageParams>,
 ) -> ApiResult<Json<VersionList>> {
     let page = params.numeric_page()?;
-    let name = Name { namespace: &namespace, slug: &slug };
-    let found = prompts::versions(&app.services.db, caller.org.id, name, &page).await?;
+    let name = PromptName { namespace: &namespace, slug: &slug };
+    let found = prompts::list_versions(&app.services.db, caller.org.id, name, &page).await?;
     // A prompt has a version at least, so the first page of none is that of no prompt.
     if found.rows.is_empty() && prompts::find(&app.services.db, caller.org.id, name, None).await?.is_none() {
         return Err(Problem::not_found());

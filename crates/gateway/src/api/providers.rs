@@ -19,7 +19,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::sealed_place;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::target::Base;
 use crate::proxy::upstream;
@@ -125,7 +125,7 @@ async fn list(
     caller: InOrg<Viewer>,
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<ProviderList>> {
-    let found = providers::page(&app.services.db, caller.org.id, &params.page()?).await?;
+    let found = providers::list_page(&app.services.db, caller.org.id, &params.page()?).await?;
     let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(ProviderList { providers: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -177,7 +177,7 @@ async fn create(
     providers::insert(&mut tx, caller.org.id, &provider).await.map_err(Problem::on_duplicate(
         "this organization has a provider of that name already; change it with PUT",
     ))?;
-    let told = nodes::tell(&mut tx, Change::Org(caller.org.id)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(caller.org.id)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Created(provider.into()))
@@ -207,11 +207,11 @@ async fn update(
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let mut provider =
-        providers::find_for_change(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
+        providers::find_for_update(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
-    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(provider.into()))
@@ -227,7 +227,7 @@ async fn delete(
     if !providers::delete(&mut tx, org, &name).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Change::Org(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())

@@ -145,7 +145,7 @@ async fn get(
     }))
 }
 
-async fn with_rows(app: &App, org: OrgId, id: &str) -> ApiResult<(Session, Vec<logs::Entry>)> {
+async fn with_rows(app: &App, org: OrgId, id: &str) -> ApiResult<(Session, Vec<logs::LogEntry>)> {
     let session = logs::find_session(&app.services.logs, org, id).await?.ok_or_else(Problem::not_found)?;
     let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
     let rows = logs::list_after(&app.services.logs, org, &filter, MOST_REQUESTS).await?;

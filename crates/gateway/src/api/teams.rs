@@ -16,7 +16,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const MAX_MEMBERS: usize = 1_000;
@@ -131,7 +131,7 @@ async fn delete(
         return Err(Problem::not_found());
     }
     // Keys know the team of their application.
-    let told = nodes::tell(&mut tx, Change::KeysOf(org)).await?;
+    let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())
@@ -140,7 +140,7 @@ async fn delete(
 async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId]>) -> ApiResult<()> {
     let Some(users) = users else { return Ok(()) };
     // Somebody who is being removed at the same time must not come in behind that.
-    orgs::lock(tx, org).await?;
+    orgs::lock_for_update(tx, org).await?;
     if users.len() > MAX_MEMBERS {
         return Err(Problem::field("member_ids", format!("at most {MAX_MEMBERS} members")));
     }

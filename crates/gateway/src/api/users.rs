@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use gateway_core::time::Timestamp;
-use gateway_store::logs::{self, Group, Span, UsageFilter};
-use gateway_store::names::{Named, names};
+use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup};
+use gateway_store::names::{NamedResource, names_by_id};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -57,12 +57,15 @@ async fn summary(
 ) -> ApiResult<Json<UserSummary>> {
     let org = caller.org.id;
     let seen = logs::user_seen(&app.services.logs, org, &user).await?;
-    if seen.is_none() && !names(&app.services.db, org, Named::Members).await?.contains_key(&user) {
+    if seen.is_none()
+        && !names_by_id(&app.services.db, org, NamedResource::Members).await?.contains_key(&user)
+    {
         return Err(Problem::not_found());
     }
     let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
     let mut models =
-        logs::usage(&app.services.logs, org, &filter, Span::ever(), None, Some(Group::Model)).await?;
+        logs::usage(&app.services.logs, org, &filter, TimeRange::all_time(), None, Some(UsageGroup::Model))
+            .await?;
     let mut all = gateway_core::totals::Totals::default();
     for usage in &models {
         all.add(&usage.totals);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use gateway_core::budget::Spender;
 use gateway_store::StoreError;
-use gateway_store::nodes::leases;
+use gateway_store::cluster::budget_leases;
 
 use super::state::Denied;
 use super::{OrgBudgets, Refused, Reservation, read};
 use crate::app::App;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 
 /// A store that has not answered after this long is taken for away.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,13 +58,13 @@ async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) ->
         }
         org.begins_reading();
         let mut tx = app.services.db.begin().await?;
-        let others = leases::of_others(&mut tx, org.id(), &app.nodes.name).await?;
+        let others = budget_leases::leased_by_others(&mut tx, org.id(), &app.nodes.name).await?;
         let read = read(app, org.id()).await?;
         let now = app.services.clock.now();
         org.replace(read, now);
         match org.plan(spender, amount, &others, app.nodes.alive(), now) {
             Ok(planned) => {
-                leases::write(&mut tx, &app.nodes.name, &planned).await?;
+                budget_leases::upsert(&mut tx, &app.nodes.name, &planned).await?;
                 tx.commit().await?;
                 org.granted(&planned);
             }
@@ -75,7 +75,7 @@ async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) ->
                     && org.may_recall(now)
                 {
                     // For those who ask after this one: what other nodes have and do not need comes back.
-                    nodes::say(app, Change::Leases(org.id())).await?;
+                    nodes::say(app, Invalidation::BudgetLeases(org.id())).await?;
                 }
                 return Ok(Err(refused));
             }
@@ -94,7 +94,7 @@ pub async fn note(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
     let leases = org.to_note(app.services.clock.now());
     let noted = async {
         let mut tx = app.services.db.begin().await?;
-        leases::write(&mut tx, &app.nodes.name, &leases).await?;
+        budget_leases::upsert(&mut tx, &app.nodes.name, &leases).await?;
         tx.commit().await
     };
     let noted = noted.await;

@@ -17,7 +17,7 @@ use gateway_core::events::{BudgetFacts, Event};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND, Timestamp};
-use gateway_store::budgets::Notice;
+use gateway_store::budgets::LimitNotice;
 use gateway_store::db::Dialect;
 use gateway_store::{Db, StoreError, budgets as store, events, logs};
 use tokio::sync::{Mutex, Notify};
@@ -108,7 +108,7 @@ pub async fn write(app: &Arc<App>, logs: &Db, rows: &Arc<Vec<LogRow>>) -> Result
 
 /// Reads the organization's budgets and what was spent from the store. None when it has no budgets.
 pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, StoreError> {
-    if app.proxy.budgets.known(org).is_none() && !store::any(&app.services.db, org).await? {
+    if app.proxy.budgets.known(org).is_none() && !store::exist(&app.services.db, org).await? {
         return Ok(None);
     }
     let readings = app.proxy.budgets.known(org).map_or(0, |known| known.readings());
@@ -123,19 +123,19 @@ pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, Stor
 }
 
 async fn read(app: &App, org: OrgId) -> Result<Read, StoreError> {
-    let budgets = store::all(&app.services.db, org).await?;
+    let budgets = store::list_all(&app.services.db, org).await?;
     let now = app.services.clock.now();
     let starts = budgets.iter().map(|budget| budget.period.start_of(now)).min().unwrap_or(now);
     let has_whole = budgets.iter().any(|budget| matches!(budget.scope, Scope::Org(_)));
     let whole =
-        if has_whole { logs::spend_of_all(&app.services.logs, org, starts).await? } else { Vec::new() };
+        if has_whole { logs::org_daily_spend(&app.services.logs, org, starts).await? } else { Vec::new() };
     let ids = ids(&budgets);
     let parts = if ids.is_empty() {
         Vec::new()
     } else {
-        logs::spend_of(&app.services.logs, org, starts, &ids).await?
+        logs::daily_spend(&app.services.logs, org, starts, &ids).await?
     };
-    let told = store::notices(&app.services.db, org, starts).await?;
+    let told = store::list_notices(&app.services.db, org, starts).await?;
     Ok(Read { budgets, whole, parts, told })
 }
 
@@ -183,7 +183,7 @@ pub async fn run(app: Arc<App>) {
 }
 
 async fn load_all(app: &App) -> Result<(), StoreError> {
-    for org in store::orgs(&app.services.db).await? {
+    for org in store::list_orgs(&app.services.db).await? {
         load(app, org).await?;
     }
     Ok(())
@@ -204,8 +204,8 @@ async fn tell(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
     }
     let mut tx = app.services.db.begin().await?;
     for Due { budget, starts_at, kind, limit, spent } in &due {
-        let notice = Notice { budget: budget.id, starts_at: *starts_at, kind: *kind };
-        if !store::note(&mut tx, org.id(), &notice, budget.period.as_str()).await? {
+        let notice = LimitNotice { budget: budget.id, starts_at: *starts_at, kind: *kind };
+        if !store::record_notice(&mut tx, org.id(), &notice, budget.period.as_str()).await? {
             continue;
         }
         let facts = BudgetFacts {

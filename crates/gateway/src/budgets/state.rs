@@ -13,7 +13,7 @@ use gateway_core::ids::{BudgetId, OrgId};
 use gateway_core::logs::{LogRow, Source, log_id_time};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
-use gateway_store::budgets::Notice;
+use gateway_store::budgets::LimitNotice;
 use gateway_store::logs::DaySpend;
 use tokio::sync::Notify;
 
@@ -81,7 +81,7 @@ pub struct Read {
     pub whole: Vec<DaySpend>,
     pub parts: Vec<DaySpend>,
     /// With the name of the period.
-    pub told: Vec<(Notice, String)>,
+    pub told: Vec<(LimitNotice, String)>,
 }
 
 /// A limit that was reached, and nobody was told.
@@ -243,7 +243,7 @@ impl OrgBudgets {
             let counts = |spend: &&DaySpend| spend.day >= starts_at && budget.covers(&spend.spender);
             let stored =
                 spending.iter().filter(counts).fold(0_i64, |sum, spend| sum.saturating_add(spend.cost));
-            let is_own = |(notice, period): &&(Notice, String)| {
+            let is_own = |(notice, period): &&(LimitNotice, String)| {
                 notice.budget == budget.id
                     && notice.starts_at == starts_at
                     && period == budget.period.as_str()

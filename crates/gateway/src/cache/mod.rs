@@ -24,7 +24,7 @@ use std::time::Duration;
 use gateway_core::cache::Key;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, Timestamp};
-use gateway_store::shared::cache::{Generation, Purge, Scope};
+use gateway_store::redis::cache::{Generation, Purge, PurgeScope};
 
 use crate::clock::Clock;
 use flight::{FlightId, Followed, Leading};
@@ -204,7 +204,7 @@ impl Cache {
 
     /// Removes what the scope names, here, in the shared cache and, within a second, on the other nodes. Answers how
     /// many entries this node had of it.
-    pub async fn purge(&self, org: OrgId, scope: Scope) -> u64 {
+    pub async fn purge(&self, org: OrgId, scope: PurgeScope) -> u64 {
         let purge = Purge { org, scope };
         // First what would bring an entry back, then the entries.
         if let Some(second) = &self.second {
@@ -217,9 +217,9 @@ impl Cache {
     pub fn apply(&self, purge: &Purge) -> u64 {
         let tenant = self.tenant(purge.org);
         match &purge.scope {
-            Scope::All => tenant.purge(None),
-            Scope::Namespace(namespace) => tenant.purge(Some(namespace)),
-            Scope::Entry(key) => tenant.purge_entry(*key),
+            PurgeScope::All => tenant.purge(None),
+            PurgeScope::Namespace(namespace) => tenant.purge(Some(namespace)),
+            PurgeScope::Entry(key) => tenant.purge_entry(*key),
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gateway_core::cache::Key;
 use gateway_core::ids::OrgId;
-use gateway_store::shared::Shared;
-use gateway_store::shared::cache::{self, Found, Generation, Purge};
+use gateway_store::redis::RedisClient;
+use gateway_store::redis::cache::{self, CacheLookup, Generation, Purge};
 use tokio::sync::{Mutex, mpsc};
 
 use super::entry::Entry;
@@ -20,7 +20,7 @@ const QUEUE: usize = 256;
 const PURGES_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Second {
-    shared: Arc<Shared>,
+    shared: Arc<RedisClient>,
     vault: Vault,
     /// Who this process is, and the generations that it begins, told apart by a count.
     node: String,
@@ -39,15 +39,15 @@ struct Write {
 
 impl Second {
     /// `node` is a name that no other process has or had.
-    pub fn new(shared: Arc<Shared>, vault: Vault, node: String) -> Self {
+    pub fn new(shared: Arc<RedisClient>, vault: Vault, node: String) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
         Self { shared, vault, node, count: AtomicU64::new(0), queue, waiting: Mutex::new(waiting) }
     }
 
     /// The generation in force and the entry, when the shared cache can be asked.
     pub async fn find(&self, org: OrgId, namespace: &str, key: Key) -> Option<(Generation, Option<Entry>)> {
-        let found = cache::find(&self.shared, org, namespace, key, &self.fresh()).await;
-        let Found { generation, entry } = found.ok()?;
+        let found = cache::get(&self.shared, org, namespace, key, &self.fresh()).await;
+        let CacheLookup { generation, entry } = found.ok()?;
         let entry = entry.and_then(|sealed| {
             let opened = self.vault.open_bytes(&place(org, key), sealed).ok()?;
             Entry::decode(&opened)

@@ -10,7 +10,7 @@ use gateway_core::evaluators::is_sampled;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::{Operation, Path};
 use gateway_core::logs::{LogRow, Source};
-use gateway_store::evals::{self, Live};
+use gateway_store::evals::{self, LiveEval};
 use gateway_store::{StoreError, jobs as store};
 
 use crate::app::App;
@@ -25,7 +25,7 @@ const MOST_JOBS: i64 = 1_000;
 const ROWS_PER_JOB: usize = 200;
 
 /// The definitions in force, by organization.
-type InForce = Arc<HashMap<OrgId, Vec<Live>>>;
+type InForce = Arc<HashMap<OrgId, Vec<LiveEval>>>;
 
 #[derive(Default)]
 pub struct LiveEvals {
@@ -46,8 +46,8 @@ impl LiveEvals {
         {
             return Ok(known);
         }
-        let mut by_org: HashMap<OrgId, Vec<Live>> = HashMap::new();
-        for live in evals::live(&app.services.db).await? {
+        let mut by_org: HashMap<OrgId, Vec<LiveEval>> = HashMap::new();
+        for live in evals::list_live(&app.services.db).await? {
             by_org.entry(live.org_id).or_default().push(live);
         }
         let loaded = Arc::new(by_org);

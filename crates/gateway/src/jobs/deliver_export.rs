@@ -15,7 +15,7 @@ use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND};
 use gateway_store::db::Dialect;
-use gateway_store::exports::{self, Export, Owed, Progress, Turn};
+use gateway_store::exports::{self, BatchResult, Export, ExportClaim, QueuedItem};
 use gateway_store::{StoreError, logs, orgs};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ pub async fn run(app: Arc<App>) {
     let mut under_way = HashMap::new();
     let mut next_sweep = app.services.clock.now();
     while !app.services.tasks.is_stopping() {
-        let due = exports::due(&app.services.logs_low_priority, &lease, app.services.clock.now())
+        let due = exports::list_due(&app.services.logs_low_priority, &lease, app.services.clock.now())
             .await
             .unwrap_or_default();
         for (org, id) in due {
@@ -123,7 +123,7 @@ struct Node<'a> {
 
 /// An export's turn, and how its batches are made.
 struct Task {
-    turn: Turn,
+    turn: ExportClaim,
     export: Arc<Export>,
     /// With what was said.
     content: bool,
@@ -131,7 +131,7 @@ struct Task {
 
 /// What became of a batch.
 struct Delivered {
-    taken: Vec<Owed>,
+    taken: Vec<QueuedItem>,
     /// How many of them were still there.
     found: i64,
     /// None: there was nothing to send.
@@ -149,21 +149,17 @@ impl Node<'_> {
         };
         let Some(org) = orgs::find(&app.services.db, turn.export.org_id).await? else {
             let mut tx = app.services.logs_low_priority.begin().await?;
-            exports::delete_all_of(&mut tx, turn.export.org_id).await?;
+            exports::delete_by_org(&mut tx, turn.export.org_id).await?;
             tx.commit().await?;
             return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
-            exports::discard_waiting(
-                &app.services.logs_low_priority,
-                id,
-                "the plan does not include exports",
-            )
-            .await?;
+            exports::discard_queue(&app.services.logs_low_priority, id, "the plan does not include exports")
+                .await?;
             return Ok(None);
         }
         let most = turn.batch * i64::try_from(width).unwrap_or(1);
-        let waiting = exports::waiting(&app.services.logs_low_priority, id, most).await?;
+        let waiting = exports::queued(&app.services.logs_low_priority, id, most).await?;
         let content = org.settings.log_bodies && app.services.config.log_bodies;
         let task = Task { export: Arc::new(turn.export.clone()), turn, content };
         let mut is_more = count(waiting.len()) >= most;
@@ -193,7 +189,7 @@ impl Node<'_> {
         }
     }
 
-    async fn send(&self, task: &Task, taken: Vec<Owed>) -> Result<Delivered, StoreError> {
+    async fn send(&self, task: &Task, taken: Vec<QueuedItem>) -> Result<Delivered, StoreError> {
         let (message, found) = {
             // Never closed; and a batch more at once would be no harm.
             let _place = self.makers.acquire().await.ok();
@@ -212,16 +208,16 @@ impl Node<'_> {
     }
 
     /// The rows as far as they are still there, and the verdicts whose rows are.
-    async fn read(&self, task: &Task, taken: &[Owed]) -> Result<Contents, StoreError> {
+    async fn read(&self, task: &Task, taken: &[QueuedItem]) -> Result<Contents, StoreError> {
         let (logs, org) = (&self.app.services.logs_low_priority, task.export.org_id);
         let ids = rows_of(taken);
-        let rows = logs::of_ids(logs, org, &ids, task.content).await?;
+        let rows = logs::find_many(logs, org, &ids, task.content).await?;
         let judged: Vec<i64> =
             taken.iter().filter(|owed| owed.verdict.is_some()).map(|owed| owed.log_id).collect();
         let mut verdicts = Vec::new();
         // Only conventions of OpenTelemetry have a place for them.
         if !judged.is_empty() && task.export.kind == Kind::Otlp {
-            let found = logs::of_ids(logs, org, &judged, false).await?;
+            let found = logs::find_many(logs, org, &judged, false).await?;
             let found: HashMap<i64, LogRow> = found.into_iter().map(|row| (row.id, row)).collect();
             verdicts.extend(
                 taken
@@ -236,7 +232,8 @@ impl Node<'_> {
     async fn settle(&self, task: &Task, delivered: Delivered) -> Result<Option<(Sent, usize)>, StoreError> {
         let Delivered { taken, found, sent } = delivered;
         let (id, asked) = (task.export.id, count(taken.len()));
-        let mut progress = Progress { done: &taken, next_batch: task.turn.batch, ..Progress::default() };
+        let mut progress =
+            BatchResult { done: &taken, next_batch: task.turn.batch, ..BatchResult::default() };
         let complaint;
         match sent {
             // The retention was over before the destination took them.
@@ -255,7 +252,7 @@ impl Node<'_> {
             }
             Some(sent) => return Ok(Some((sent, taken.len()))),
         }
-        exports::progressed(
+        exports::record_batch(
             &self.app.services.logs_low_priority,
             id,
             &progress,
@@ -267,12 +264,12 @@ impl Node<'_> {
 
     /// True when smaller batches can be sent at once.
     async fn note_failure(&self, task: &Task, (sent, length): &(Sent, usize)) -> Result<bool, StoreError> {
-        let Turn { export, tries, batch } = &task.turn;
+        let ExportClaim { export, tries, batch } = &task.turn;
         let too_large = sent.status == Some(413);
         let wait = if too_large { 0 } else { wait_after(tries + 1, sent.retry_after_ms, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
         let retry_at = self.app.services.clock.now().plus(wait);
-        exports::failed(
+        exports::record_failure(
             &self.app.services.logs_low_priority,
             export.id,
             self.lease,
@@ -286,7 +283,7 @@ impl Node<'_> {
 }
 
 /// What waits, cut into batches that may each go into one request.
-fn cut(task: &Task, waiting: Vec<Owed>) -> Vec<Vec<Owed>> {
+fn cut(task: &Task, waiting: Vec<QueuedItem>) -> Vec<Vec<QueuedItem>> {
     let most = task.turn.batch;
     let (mut batches, mut batch, mut room) = (Vec::new(), Vec::new(), BATCH_BYTES);
     for owed in waiting {
@@ -304,7 +301,7 @@ fn cut(task: &Task, waiting: Vec<Owed>) -> Vec<Vec<Owed>> {
     batches
 }
 
-fn rows_of(owed: &[Owed]) -> Vec<i64> {
+fn rows_of(owed: &[QueuedItem]) -> Vec<i64> {
     owed.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id).collect()
 }
 

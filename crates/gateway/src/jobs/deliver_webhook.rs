@@ -11,7 +11,7 @@ use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing;
 use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
 use gateway_core::webhooks::{PATIENCE, Verdict, judge, next_attempt};
-use gateway_store::deliveries::{self, Attempt, Due, Finished, Next};
+use gateway_store::deliveries::{self, AttemptResult, ClaimedDelivery, DeliveryAttempt, NextStep};
 use gateway_store::webhooks::{self, Webhook};
 use gateway_store::{StoreError, db::Dialect};
 use secrecy::ExposeSecret as _;
@@ -103,7 +103,8 @@ fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
 impl Node {
     /// Takes what is due of every receiver that has room.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let mut due = deliveries::receivers_due(&self.app.services.db, self.app.services.clock.now()).await?;
+        let mut due =
+            deliveries::list_due_webhooks(&self.app.services.db, self.app.services.clock.now()).await?;
         if !due.is_empty() {
             self.turn = self.turn.wrapping_add(1);
             let first = self.turn % due.len();
@@ -162,7 +163,7 @@ impl Node {
     }
 }
 
-async fn attempt(app: &App, due: &Due, lease: &str) -> Result<(), StoreError> {
+async fn attempt(app: &App, due: &ClaimedDelivery, lease: &str) -> Result<(), StoreError> {
     // Gone in this moment, and its deliveries with it.
     let Some(webhook) = webhooks::find(&app.services.db, due.org_id, due.webhook_id).await? else {
         return Ok(());
@@ -176,7 +177,7 @@ async fn attempt(app: &App, due: &Due, lease: &str) -> Result<(), StoreError> {
         None => Sent::failed("its signing secret cannot be opened; rotate it"),
     };
     let finished = finished(&webhook, due, at, app.services.clock.now(), sent);
-    deliveries::finish(&app.services.db, due, lease, &finished).await.map(|_| ())
+    deliveries::record_attempt(&app.services.db, due, lease, &finished).await.map(|_| ())
 }
 
 /// The keys to sign with: the present one, and the one before while it still counts.
@@ -193,13 +194,19 @@ fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
         .collect()
 }
 
-fn finished(webhook: &Webhook, due: &Due, at: Timestamp, now: Timestamp, sent: Sent) -> Finished {
+fn finished(
+    webhook: &Webhook,
+    due: &ClaimedDelivery,
+    at: Timestamp,
+    now: Timestamp,
+    sent: Sent,
+) -> AttemptResult {
     let verdict = judge(sent.status);
     let again = next_attempt(now, due.tries + 1, sent.retry_after_ms, random());
     let next = match (verdict, again) {
-        (Verdict::Delivered, _) => Next::Delivered,
-        (Verdict::TryAgain, Some(at)) => Next::Again(at),
-        (Verdict::TryAgain, None) | (Verdict::Gone, _) => Next::Failed,
+        (Verdict::Delivered, _) => NextStep::Delivered,
+        (Verdict::TryAgain, Some(at)) => NextStep::RetryAt(at),
+        (Verdict::TryAgain, None) | (Verdict::Gone, _) => NextStep::Failed,
     };
     let too_long = webhook.failing_since.is_some_and(|since| now.0 - since.0 >= PATIENCE);
     let deactivate = match verdict {
@@ -209,14 +216,14 @@ fn finished(webhook: &Webhook, due: &Due, at: Timestamp, now: Timestamp, sent: S
     };
     let said = String::from_utf8_lossy(&sent.body).replace('\0', " ");
     let response_body = sent.status.map(|_| said.chars().take(ANSWER_BYTES).collect());
-    let attempt = Attempt {
+    let attempt = DeliveryAttempt {
         at,
         status_code: sent.status,
         latency_ms: sent.latency_ms,
         error: sent.error,
         response_body,
     };
-    Finished { attempt, next, deactivate }
+    AttemptResult { attempt, next, deactivate }
 }
 
 /// Removes what is too old to be of use; answers when to look again.

@@ -34,7 +34,7 @@ impl ExportVerdicts {
     /// None when there is nothing to tell, or nobody to tell it to. To be asked before a transaction is begun.
     pub async fn wanted(self, app: &App, org: OrgId) -> Result<Option<Self>, StoreError> {
         let is_empty = self.results.is_empty() && self.verdicts.is_empty();
-        Ok((!is_empty && exports::wants_verdicts(&app.services.logs, org).await?).then_some(self))
+        Ok((!is_empty && exports::has_verdict_export(&app.services.logs, org).await?).then_some(self))
     }
 }
 
@@ -65,12 +65,12 @@ impl Job for ExportVerdicts {
 
     async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
         let (app, org) = (context.app, context.org);
-        let mut found = evals::on_rows(&app.services.db, org, &self.results).await?;
+        let mut found = evals::results_for_export(&app.services.db, org, &self.results).await?;
         for id in &self.verdicts {
             found.extend(verdicts::find(&app.services.db, org, *id).await?.map(of_others));
         }
         let ids: Vec<i64> = found.iter().map(|(log_id, _)| *log_id).collect();
-        let rows = logs::of_ids(&app.services.logs, org, &ids, false).await?;
+        let rows = logs::find_many(&app.services.logs, org, &ids, false).await?;
         let sources: HashMap<i64, Source> = rows.iter().map(|row| (row.id, row.source)).collect();
         let now = app.services.clock.now();
         if ids.iter().any(|id| !sources.contains_key(id) && now.0 - log_id_time(*id).0 < APPEARS_WITHIN) {

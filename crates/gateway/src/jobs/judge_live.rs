@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway_core::evaluators::{Evaluator, Subject};
 use gateway_core::logs::LogRow;
-use gateway_store::evals::{self as store, NewResult};
+use gateway_store::evals::{self as store, NewEvalResult};
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
@@ -60,7 +60,7 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     let Ok(evaluator) = Evaluator::read(eval.kind.as_str(), &eval.evaluator, &eval.config) else {
         return Ok(Done::Finished);
     };
-    let judged = store::judged_live(&app.services.db, eval.id, &rows.log_ids).await?;
+    let judged = store::live_judged_ids(&app.services.db, eval.id, &rows.log_ids).await?;
     let left: Vec<i64> = rows.log_ids.iter().copied().filter(|id| !judged.contains(id)).collect();
     let metadata = Map::from_iter([("eval_id".to_owned(), json!(eval.id))]);
     let mut again = None;
@@ -70,10 +70,10 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
         }
         let mut results = Vec::new();
         let mut wait = None;
-        for row in logs::of_ids(&app.services.logs, org, ids, true).await? {
+        for row in logs::find_many(&app.services.logs, org, ids, true).await? {
             let subject = subject(&evaluator, row).await?;
             match evals::judge(app, &identity, &evaluator, &subject.0, &metadata).await {
-                Ok(verdict) => results.push(NewResult {
+                Ok(verdict) => results.push(NewEvalResult {
                     id: app.services.ids.next_row_id(),
                     position: 0,
                     log_id: Some(subject.1),
@@ -98,7 +98,7 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
         };
         let told = told.wanted(app, org).await?;
         let mut tx = app.services.db.begin().await?;
-        store::add_live(&mut tx, org, eval.id, results, app.services.clock.now()).await?;
+        store::insert_live_results(&mut tx, org, eval.id, results, app.services.clock.now()).await?;
         let queued = export_verdicts::enqueue(app, &mut tx, org, told.as_ref()).await?;
         tx.commit().await?;
         if let Some(queued) = queued {

@@ -13,7 +13,7 @@ use gateway_core::skills::judge::{self, Judgement, RUBRIC_V1};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
 use gateway_core::verdicts::INTERNAL;
 use gateway_store::rubrics::{self, StoredRubric};
-use gateway_store::skills::{self, Evaluation, Version};
+use gateway_store::skills::{self, Evaluation, SkillVersion};
 use gateway_store::{StoreError, Tx};
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,14 @@ pub fn seed(app: &App) -> Rubric {
 
 /// The organization's rubric, held until the transaction ends and made if there is none.
 pub async fn hold_rubric(app: &App, tx: &mut Tx, org: OrgId) -> Result<StoredRubric, StoreError> {
-    rubrics::hold(tx, org, app.services.ids.new_id(), &seed(app), app.services.clock.now()).await
+    rubrics::find_or_insert_for_update(
+        tx,
+        org,
+        app.services.ids.new_id(),
+        &seed(app),
+        app.services.clock.now(),
+    )
+    .await
 }
 
 /// Until the service stops, finds versions that were not judged and have no job, and gives them one.
@@ -95,7 +102,7 @@ pub async fn schedule(app: Arc<App>) {
 
 async fn fill_buffer(app: &App) -> Result<(), StoreError> {
     let limit = i64::try_from(app.services.config.eval_queue).unwrap_or(i64::MAX);
-    for found in skills::to_judge(&app.services.db, JudgeSkill::NAME, limit).await? {
+    for found in skills::unjudged_versions(&app.services.db, JudgeSkill::NAME, limit).await? {
         let mut tx = app.services.db.begin().await?;
         let Some(queued) = dispatch(app, &mut tx, found.org, found.skill, found.version).await? else {
             break;
@@ -142,7 +149,7 @@ impl Job for JudgeSkill {
 
 impl JudgeSkill {
     /// None when there is nothing (more) to judge.
-    async fn load(&self, app: &App, org: OrgId) -> Result<Option<(Version, StoredRubric)>, StoreError> {
+    async fn load(&self, app: &App, org: OrgId) -> Result<Option<(SkillVersion, StoredRubric)>, StoreError> {
         let found = skills::find_version(&app.services.db, org, self.skill, self.version).await?;
         let Some(version) = found.filter(|version| self.asked.is_some() || !version.judged) else {
             return Ok(None);
@@ -161,12 +168,12 @@ impl JudgeSkill {
         &self,
         app: &App,
         org: OrgId,
-        version: &Version,
+        version: &SkillVersion,
         rubric: &StoredRubric,
         judged: Judged,
     ) -> Result<bool, StoreError> {
         let mut tx = app.services.db.begin().await?;
-        if !skills::hold(&mut tx, org, self.skill).await? {
+        if !skills::lock_for_update(&mut tx, org, self.skill).await? {
             return Ok(true);
         }
         if hold_rubric(app, &mut tx, org).await?.revision != rubric.revision {
@@ -204,7 +211,7 @@ async fn judge(
     app: &Arc<App>,
     identity: &Identity,
     job: &JudgeSkill,
-    version: &Version,
+    version: &SkillVersion,
     rubric: &Rubric,
 ) -> Result<Judged, Failure> {
     let began = app.services.clock.now();

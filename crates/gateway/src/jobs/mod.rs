@@ -18,7 +18,7 @@ use std::time::Duration;
 use gateway_core::ids::{JobId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
-use gateway_store::jobs::{self, Claimed, NewJob};
+use gateway_store::jobs::{self, ClaimedJob, NewJob};
 use gateway_store::{StoreError, Tx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -150,7 +150,7 @@ pub async fn enqueue_within<J: Job>(
     let (payload, only_one) = written(job)?;
     let bound = i64::try_from(bound).unwrap_or(i64::MAX);
     let new = new_job::<J>(app, org, &payload, only_one.as_deref());
-    let added = jobs::enqueue_within(tx, &new, bound).await?;
+    let added = jobs::enqueue_bounded(tx, &new, bound).await?;
     Ok(added.map(|added| Queued { name: J::NAME, added }))
 }
 
@@ -162,7 +162,15 @@ fn written<J: Job>(job: &J) -> Result<(String, Option<String>), StoreError> {
 
 fn new_job<'a, J: Job>(app: &App, org: OrgId, payload: &'a str, only_one: Option<&'a str>) -> NewJob<'a> {
     let now = app.services.clock.now();
-    NewJob { id: app.services.ids.new_id(), org, name: J::NAME, only_one, payload, due_at: now, now }
+    NewJob {
+        id: app.services.ids.new_id(),
+        org,
+        name: J::NAME,
+        dedup_key: only_one,
+        payload,
+        due_at: now,
+        now,
+    }
 }
 
 /// Runs the jobs of one kind until the service stops, then waits for those under way.
@@ -212,7 +220,7 @@ async fn free_slot(app: &App, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePe
     }
 }
 
-async fn claim<J: Job>(app: &App) -> Result<Option<(Claimed, String)>, StoreError> {
+async fn claim<J: Job>(app: &App) -> Result<Option<(ClaimedJob, String)>, StoreError> {
     let now = app.services.clock.now();
     // A cheap look first: an idle node writes nothing.
     if jobs::next_due(&app.services.db, J::NAME).await?.is_none_or(|due| due > now) {
@@ -235,7 +243,7 @@ async fn until_due(app: &App, name: &str) -> Duration {
 }
 
 /// One job from claim to end, while the lease is renewed beside it.
-async fn hold<J: Job>(app: &Arc<App>, claimed: &Claimed, holder: &str, _slot: OwnedSemaphorePermit) {
+async fn hold<J: Job>(app: &Arc<App>, claimed: &ClaimedJob, holder: &str, _slot: OwnedSemaphorePermit) {
     let job: J = match serde_json::from_str(&claimed.payload) {
         Ok(job) => job,
         Err(error) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use gateway_core::evaluators::{Evaluator, Subject, Verdict};
 use gateway_core::logs::LogRow;
-use gateway_store::evals::{self as store, Item, NewResult, Outcome, Run, Status};
+use gateway_store::evals::{self as store, ItemOutcome, NewEvalResult, Run, RunItem, RunStatus};
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -40,7 +40,8 @@ impl Job for RunEval {
 
     async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
         let (app, org) = (context.app, context.org);
-        let Some(run) = store::begin(&app.services.db, org, self.run, app.services.clock.now()).await? else {
+        let Some(run) = store::start_run(&app.services.db, org, self.run, app.services.clock.now()).await?
+        else {
             return Ok(Done::Finished);
         };
         let Some(identity) = auth::for_org(app, org).await? else { return Ok(Done::Finished) };
@@ -58,7 +59,7 @@ impl Job for RunEval {
             if export_verdicts::is_behind(app).await? {
                 return Ok(Done::Later(PAUSE));
             }
-            let items = store::pending(&app.services.db, run.id, work.at_once()).await?;
+            let items = store::pending_items(&app.services.db, run.id, work.at_once()).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
                 // Everything that waits has failed before.
@@ -79,11 +80,11 @@ impl Job for RunEval {
 
     async fn give_up(&self, context: &Context<'_>, why: &str) -> Result<(), StoreError> {
         let app = context.app;
-        store::end(
+        store::finish_run(
             &app.services.db,
             context.org,
             self.run,
-            Status::Failed,
+            RunStatus::Failed,
             Some(why),
             app.services.clock.now(),
         )
@@ -92,16 +93,16 @@ impl Job for RunEval {
 }
 
 /// Notes what became of items, and has exports told of the verdicts on log rows. False when the run is at its end.
-async fn record(context: &Context<'_>, run: &Run, outcomes: Vec<Outcome>) -> Result<bool, StoreError> {
+async fn record(context: &Context<'_>, run: &Run, outcomes: Vec<ItemOutcome>) -> Result<bool, StoreError> {
     let app = context.app;
     let judged = outcomes.iter().filter_map(|outcome| match outcome {
-        Outcome::Judged(result) => result.log_id.map(|_| result.id),
-        Outcome::Again { .. } | Outcome::Error { .. } => None,
+        ItemOutcome::Judged(result) => result.log_id.map(|_| result.id),
+        ItemOutcome::Retry { .. } | ItemOutcome::Error { .. } => None,
     });
     let told = ExportVerdicts { results: judged.collect(), ..Default::default() };
     let told = told.wanted(app, context.org).await?;
     let mut tx = app.services.db.begin().await?;
-    if !store::record(&mut tx, run, outcomes, app.services.clock.now()).await? {
+    if !store::record_outcomes(&mut tx, run, outcomes, app.services.clock.now()).await? {
         return Ok(false);
     }
     let queued = export_verdicts::enqueue(app, &mut tx, context.org, told.as_ref()).await?;
@@ -125,8 +126,8 @@ async fn finish(context: &Context<'_>, id: i64) -> Result<(), StoreError> {
         let why = first.map(|first| format!("; the first: {}", first.error)).unwrap_or_default();
         Some(format!("none of {} items could be judged{why}", run.total))
     };
-    let status = if error.is_some() { Status::Failed } else { Status::Completed };
-    store::end(&app.services.db, org, id, status, error.as_deref(), app.services.clock.now()).await
+    let status = if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
+    store::finish_run(&app.services.db, org, id, status, error.as_deref(), app.services.clock.now()).await
 }
 
 /// What is needed for each item of a run.
@@ -139,7 +140,7 @@ struct Work<'a> {
 }
 
 /// What came of an item: a verdict, with the log row that it is on.
-type Judged = (Item, Result<(Verdict, Option<i64>), NoVerdict>);
+type Judged = (RunItem, Result<(Verdict, Option<i64>), NoVerdict>);
 
 impl<'a> Work<'a> {
     fn new(context: &'a Context<'a>, run: &Run, identity: Identity) -> Result<Self, String> {
@@ -169,14 +170,14 @@ impl<'a> Work<'a> {
     }
 
     /// What becomes of these items, and how long to wait before more are tried.
-    async fn judge(&self, items: Vec<Item>) -> Result<(Vec<Outcome>, Option<Duration>), Failure> {
+    async fn judge(&self, items: Vec<RunItem>) -> Result<(Vec<ItemOutcome>, Option<Duration>), Failure> {
         let judged = if self.asks_models() { self.ask(items).await? } else { self.look(items).await? };
         let mut outcomes = Vec::with_capacity(judged.len());
         let mut wait = None;
         for (item, result) in judged {
             let position = item.position;
             match result {
-                Ok((verdict, log_id)) => outcomes.push(Outcome::Judged(NewResult {
+                Ok((verdict, log_id)) => outcomes.push(ItemOutcome::Judged(NewEvalResult {
                     id: self.context.app.services.ids.next_row_id(),
                     position,
                     log_id,
@@ -187,10 +188,10 @@ impl<'a> Work<'a> {
                 })),
                 Err(NoVerdict::Wait(until)) => wait = Some(until.max(wait.unwrap_or_default())),
                 Err(NoVerdict::Again(error)) if item.attempts + 1 < TRIES => {
-                    outcomes.push(Outcome::Again { position, error });
+                    outcomes.push(ItemOutcome::Retry { position, error });
                 }
                 Err(NoVerdict::Again(error) | NoVerdict::Never(error)) => {
-                    outcomes.push(Outcome::Error { position, error });
+                    outcomes.push(ItemOutcome::Error { position, error });
                 }
             }
         }
@@ -198,7 +199,7 @@ impl<'a> Work<'a> {
     }
 
     /// Judges from what is there: on a thread that nobody waits for.
-    async fn look(&self, items: Vec<Item>) -> Result<Vec<Judged>, Failure> {
+    async fn look(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, Failure> {
         let mut rows = self.rows(&items).await?;
         let evaluator = Arc::clone(&self.evaluator);
         let (app, identity, metadata) =
@@ -231,9 +232,9 @@ impl<'a> Work<'a> {
     }
 
     /// Judges with the help of models, several items at once.
-    async fn ask(&self, items: Vec<Item>) -> Result<Vec<Judged>, Failure> {
+    async fn ask(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, Failure> {
         let rows = self.rows(&items).await?;
-        let one = |item: Item| {
+        let one = |item: RunItem| {
             let mut rows: HashMap<i64, LogRow> = item
                 .log_id
                 .and_then(|id| rows.get(&id).cloned())
@@ -250,7 +251,7 @@ impl<'a> Work<'a> {
 
     async fn ask_one(
         &self,
-        item: &Item,
+        item: &RunItem,
         rows: &mut HashMap<i64, LogRow>,
     ) -> Result<(Verdict, Option<i64>), NoVerdict> {
         let app = self.context.app;
@@ -268,12 +269,12 @@ impl<'a> Work<'a> {
         Ok((verdict, log_id))
     }
 
-    async fn rows(&self, items: &[Item]) -> Result<HashMap<i64, LogRow>, StoreError> {
+    async fn rows(&self, items: &[RunItem]) -> Result<HashMap<i64, LogRow>, StoreError> {
         let ids: Vec<i64> = items.iter().filter_map(|item| item.log_id).collect();
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = logs::of_ids(&self.context.app.services.logs, self.context.org, &ids, true).await?;
+        let rows = logs::find_many(&self.context.app.services.logs, self.context.org, &ids, true).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())
     }
 }
@@ -281,7 +282,7 @@ impl<'a> Work<'a> {
 /// What an item is about: a log row, or a case whose answer is at hand.
 fn subject(
     evaluator: &Evaluator,
-    item: &Item,
+    item: &RunItem,
     rows: &mut HashMap<i64, LogRow>,
 ) -> Result<Subject, NoVerdict> {
     if let Some(input) = &item.input {
@@ -294,6 +295,6 @@ fn subject(
     Ok(Subject::of_row(&evaluator.field, &row))
 }
 
-fn expected(item: &Item) -> Option<&Value> {
+fn expected(item: &RunItem) -> Option<&Value> {
     item.expected.as_ref().filter(|expected| !expected.is_null())
 }

@@ -133,7 +133,7 @@ async fn move_some(
             Tempo::AtEase | Tempo::Swift => stored.await?,
         }
         if tempo == Tempo::AtEase {
-            step.took(count, began.elapsed(), logs::INDEXED_AT_ONCE);
+            step.took(count, began.elapsed(), logs::MAX_INLINE_INDEXED);
         }
     }
     app.proxy.spool.moved(length);

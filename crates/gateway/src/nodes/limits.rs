@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use gateway_core::limits::Verdict;
 use gateway_core::time::Timestamp;
-use gateway_store::nodes::counts::{self, Used};
-use gateway_store::shared;
+use gateway_store::cluster::rate_counts::{self, WindowCount};
+use gateway_store::redis;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -48,13 +48,13 @@ pub async fn total(app: &App, id: Uuid, counter: &Arc<Counter>, counted: Counted
     nodes.counts.add(id, counter);
     let mut all = mine;
     if let Some(shared) = app.proxy.redis.as_ref().filter(|shared| shared.is_up())
-        && let Ok(found) = shared::limits::count(shared, &id.to_string(), counted.window).await
+        && let Ok(found) = redis::limits::increment(shared, &id.to_string(), counted.window).await
     {
         // Known here from now on, should Redis go away.
         counter.learn(counted, found);
         all = all.max(found);
         // One that was away in this window, and may have been emptied, has not counted all of it.
-        if !shared.came_back_within(counted.since(app.services.clock.now())) {
+        if !shared.reconnected_within(counted.since(app.services.clock.now())) {
             return all;
         }
     }
@@ -75,7 +75,8 @@ pub async fn attempts(
     now: Timestamp,
 ) -> Option<Verdict> {
     let address = network(address).to_string();
-    let counted = counts::attempt(&app.services.db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
+    let counted =
+        rate_counts::count_attempt(&app.services.db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
     let (began, tried) = counted.ok()?;
     Some(Verdict::of(limit, tried.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW)))
 }
@@ -137,16 +138,16 @@ pub async fn run(app: &App) {
 async fn exchange(app: &App, batch: &[(Uuid, Arc<Counter>)]) -> Result<(), gateway_store::StoreError> {
     // Whoever counts after this is told the next time.
     let told: Vec<Counted> = batch.iter().map(|(_, counter)| counter.end_telling()).collect();
-    let mine: Vec<Used> = batch
+    let mine: Vec<WindowCount> = batch
         .iter()
         .zip(&told)
-        .map(|((id, _), counted)| Used {
+        .map(|((id, _), counted)| WindowCount {
             id: id.to_string(),
             minute: counted.window,
             used: counted.used.cast_signed(),
         })
         .collect();
-    let others = counts::exchange(&app.services.db, &app.nodes.name, &mine).await?;
+    let others = rate_counts::exchange(&app.services.db, &app.nodes.name, &mine).await?;
     for (((_, counter), counted), others) in batch.iter().zip(told).zip(others) {
         counter.exchanged(counted, others.max(0).cast_unsigned());
     }

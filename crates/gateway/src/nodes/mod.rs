@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use gateway_core::cache::Key;
 use gateway_core::time::MINUTE;
-pub use gateway_store::nodes::changes::Change;
-use gateway_store::nodes::changes::{self, News, Place};
-use gateway_store::nodes::{counts, ids, leases};
-use gateway_store::shared::cache::{Purge, Scope};
+pub use gateway_store::cluster::invalidations::Invalidation;
+use gateway_store::cluster::invalidations::{self, PollPosition, Polled};
+use gateway_store::cluster::{budget_leases, node_ids, rate_counts};
+use gateway_store::redis::cache::{Purge, PurgeScope};
 use gateway_store::{StoreError, Tx};
 use tokio::sync::Notify;
 
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long a look may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Notes older than this may be gone: who has not looked for so long knows nothing for sure.
-const TOO_LONG: Duration = Duration::from_millis((changes::KEPT_MS / 2).cast_unsigned());
+const TOO_LONG: Duration = invalidations::MAX_POLL_GAP;
 const RENEW: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(60);
 /// A lost connection is tried again after this.
@@ -64,16 +64,16 @@ impl Nodes {
 /// A change that is noted in a transaction which is yet to be committed.
 #[must_use = "have it forgotten here when the transaction is committed"]
 #[derive(Debug)]
-pub struct Told(Change);
+pub struct Told(Invalidation);
 
 /// Notes a change in its transaction, for the other nodes.
-pub async fn tell(tx: &mut Tx, change: Change) -> Result<Told, StoreError> {
-    changes::note(tx, &change).await?;
+pub async fn tell(tx: &mut Tx, change: Invalidation) -> Result<Told, StoreError> {
+    invalidations::record(tx, &change).await?;
     Ok(Told(change))
 }
 
 /// Tells of a change that has no transaction of its own.
-pub async fn say(app: &App, change: Change) -> Result<(), StoreError> {
+pub async fn say(app: &App, change: Invalidation) -> Result<(), StoreError> {
     let mut tx = app.services.db.begin().await?;
     let told = tell(&mut tx, change).await?;
     tx.commit().await?;
@@ -89,31 +89,33 @@ impl Told {
 }
 
 /// Forgets what a change made untrue.
-fn forget(app: &App, change: &Change) {
+fn forget(app: &App, change: &Invalidation) {
     match change {
-        Change::Key(hash) => app.proxy.access.forget_key(*hash),
-        Change::KeysOf(org) => app.proxy.access.forget_keys_of(*org),
-        Change::Org(org) => app.proxy.access.forget_org(*org),
-        Change::AllOf(org) => {
+        Invalidation::Key(hash) => app.proxy.access.forget_key(*hash),
+        Invalidation::OrgKeys(org) => app.proxy.access.forget_keys_of(*org),
+        Invalidation::Org(org) => app.proxy.access.forget_org(*org),
+        Invalidation::OrgAll(org) => {
             app.proxy.access.forget_all_of(*org);
             app.proxy.prompts.forget_all_of(*org);
-            app.proxy.cache.apply(&Purge { org: *org, scope: Scope::All });
+            app.proxy.cache.apply(&Purge { org: *org, scope: PurgeScope::All });
         }
-        Change::Member(org, user) => app.proxy.access.forget_member(*org, *user),
-        Change::Token(token) => app.proxy.access.forget_token(*token),
-        Change::NewVersion { org, namespace, slug } => app.proxy.prompts.forget_latest(*org, namespace, slug),
-        Change::Prompt { org, namespace, slug } => app.proxy.prompts.forget(*org, namespace, slug),
-        Change::Leases(org) => app.proxy.budgets.recall(*org),
-        Change::LiveEvals => app.live_evals.forget(),
-        Change::Exports => {
+        Invalidation::Member(org, user) => app.proxy.access.forget_member(*org, *user),
+        Invalidation::Token(token) => app.proxy.access.forget_token(*token),
+        Invalidation::PromptVersion { org, namespace, slug } => {
+            app.proxy.prompts.forget_latest(*org, namespace, slug)
+        }
+        Invalidation::Prompt { org, namespace, slug } => app.proxy.prompts.forget(*org, namespace, slug),
+        Invalidation::BudgetLeases(org) => app.proxy.budgets.recall(*org),
+        Invalidation::LiveEvals => app.live_evals.forget(),
+        Invalidation::Exports => {
             app.export_changes.send_replace(());
         }
-        Change::Nodes => app.nodes.joined.notify_one(),
-        Change::Cached { org, namespace, entry } => {
+        Invalidation::Nodes => app.nodes.joined.notify_one(),
+        Invalidation::CacheEntries { org, namespace, entry } => {
             let scope = match (namespace, entry.as_deref().map(Key::parse)) {
-                (_, Some(Some(key))) => Scope::Entry(key),
-                (Some(namespace), None) => Scope::Namespace(namespace.clone()),
-                _ => Scope::All,
+                (_, Some(Some(key))) => PurgeScope::Entry(key),
+                (Some(namespace), None) => PurgeScope::Namespace(namespace.clone()),
+                _ => PurgeScope::All,
             };
             app.proxy.cache.apply(&Purge { org: *org, scope });
         }
@@ -127,7 +129,7 @@ fn forget_everything(app: &App) {
 }
 
 /// Keeps this node in step with the others, also while it finishes what is in flight.
-pub async fn run(app: Arc<App>, place: Place) {
+pub async fn run(app: Arc<App>, place: PollPosition) {
     say_nodes_changed(&app).await;
     tokio::select! {
         () = app.services.tasks.drained() => {}
@@ -140,7 +142,7 @@ pub async fn run(app: Arc<App>, place: Place) {
 
 /// Gives this node's number back, when nothing is done in its name any more.
 pub async fn leave(app: &App) {
-    if let Err(error) = ids::release(&app.services.db, app.services.ids.node(), &app.nodes.name).await {
+    if let Err(error) = node_ids::release(&app.services.db, app.services.ids.node(), &app.nodes.name).await {
         tracing::debug!(%error, "this node's number stays taken until its lease ends");
     }
     say_nodes_changed(app).await;
@@ -148,27 +150,27 @@ pub async fn leave(app: &App) {
 
 /// Has all nodes count each other again, for their slices of limits. Those who miss it do so within seconds anyway.
 async fn say_nodes_changed(app: &App) {
-    if let Err(error) = say(app, Change::Nodes).await {
+    if let Err(error) = say(app, Invalidation::Nodes).await {
         tracing::debug!(%error, "the other nodes will notice by themselves");
     }
 }
 
 async fn hear(app: &App) {
     loop {
-        if let Err(error) = changes::listen(&app.services.db, || app.nodes.bell.notify_one()).await {
+        if let Err(error) = invalidations::listen(&app.services.db, || app.nodes.bell.notify_one()).await {
             tracing::debug!(%error, "changes of other nodes are not heard, only looked for");
         }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-async fn follow(app: &App, mut place: Place) {
+async fn follow(app: &App, mut place: PollPosition) {
     let grace = app.services.config.outage_grace;
     let (mut looked, mut swept) = (Instant::now(), Instant::now());
     loop {
         let _ = tokio::time::timeout(LOOK, app.nodes.bell.notified()).await;
-        match tokio::time::timeout(PATIENCE, changes::since(&app.services.db, &mut place)).await {
-            Ok(Ok(News::Changes(changes))) if looked.elapsed() < TOO_LONG => {
+        match tokio::time::timeout(PATIENCE, invalidations::poll(&app.services.db, &mut place)).await {
+            Ok(Ok(Polled::Invalidations(changes))) if looked.elapsed() < TOO_LONG => {
                 for change in &changes {
                     forget(app, change);
                 }
@@ -193,9 +195,9 @@ async fn follow(app: &App, mut place: Place) {
 async fn sweep(app: &App) {
     let now = app.services.clock.now();
     let swept = async {
-        changes::sweep(&app.services.db).await?;
-        leases::sweep(&app.services.db).await?;
-        counts::sweep(&app.services.db, now.0.div_euclid(MINUTE) - 1, now.plus(-ATTEMPT_WINDOW)).await
+        invalidations::sweep(&app.services.db).await?;
+        budget_leases::sweep(&app.services.db).await?;
+        rate_counts::sweep(&app.services.db, now.0.div_euclid(MINUTE) - 1, now.plus(-ATTEMPT_WINDOW)).await
     };
     if let Err(error) = swept.await {
         tracing::debug!(%error, "what nodes told each other is removed later");
@@ -219,11 +221,11 @@ async fn keep_number(app: &App) {
 
 async fn renewed(app: &App) -> Result<(), StoreError> {
     let name = &app.nodes.name;
-    if let Some(alive) = ids::renew(&app.services.db, app.services.ids.node(), name).await? {
+    if let Some(alive) = node_ids::renew(&app.services.db, app.services.ids.node(), name).await? {
         app.nodes.alive.store(alive.cast_unsigned(), Ordering::Relaxed);
         return Ok(());
     }
-    if let Some(number) = ids::claim(&app.services.db, name).await? {
+    if let Some(number) = node_ids::claim(&app.services.db, name).await? {
         tracing::warn!(number, "this node's number was given to another; it has a new one now");
         app.services.ids.set_node(number);
     } else {

@@ -13,7 +13,7 @@ use gateway_core::llm::paths::Operation;
 use gateway_core::llm::system::add_system;
 use gateway_core::logs::PromptUsed;
 use gateway_core::prompts::{Reference, RenderError, Template};
-use gateway_store::prompts::{self as store, Name};
+use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
 use crate::app::App;
@@ -84,7 +84,8 @@ impl Prompts {
         self.known
             .get(key, || async {
                 let (org, Reference { namespace, slug, version }) = key;
-                let stored = store::find(&app.services.db, *org, Name { namespace, slug }, *version).await?;
+                let stored =
+                    store::find(&app.services.db, *org, PromptName { namespace, slug }, *version).await?;
                 let Some(stored) = stored else { return Ok(None) };
                 let template = Template::parse(&stored.content).map_err(Problem::internal)?;
                 Ok(Some(Known { template, version: stored.version }))

@@ -2,16 +2,16 @@
 
 use gateway_core::prompts::{MAX_CONTENT, Template, check_name};
 use gateway_store::StoreError;
-use gateway_store::prompts::{self as store, Name, Prompt};
+use gateway_store::prompts::{self as store, Prompt, PromptName};
 use http::StatusCode;
 
 use crate::app::App;
 use crate::auth::Identity;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 /// Saves a template under a name: as the next version where the prompt exists, else as a new prompt. Checks all three.
-pub async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> ApiResult<Prompt> {
+pub async fn save(app: &App, by: &Identity, name: PromptName<'_>, content: String) -> ApiResult<Prompt> {
     check_name(name.namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(name.slug).map_err(|why| Problem::field("slug", why))?;
     check_content(&content)?;
@@ -22,7 +22,12 @@ pub async fn save(app: &App, by: &Identity, name: Name<'_>, content: String) -> 
 }
 
 /// A new prompt with its first version. The caller has checked names and content; a name that is taken is a conflict.
-pub async fn add_prompt(app: &App, by: &Identity, name: Name<'_>, content: String) -> ApiResult<Prompt> {
+pub async fn add_prompt(
+    app: &App,
+    by: &Identity,
+    name: PromptName<'_>,
+    content: String,
+) -> ApiResult<Prompt> {
     let now = app.services.clock.now();
     let prompt = Prompt {
         id: app.services.ids.new_id(),
@@ -49,13 +54,13 @@ pub async fn add_prompt(app: &App, by: &Identity, name: Name<'_>, content: Strin
 pub async fn add_version(
     app: &App,
     by: &Identity,
-    name: Name<'_>,
+    name: PromptName<'_>,
     content: String,
     expected: Option<i64>,
 ) -> ApiResult<Option<Prompt>> {
     let (org, actor, now) = (by.org.id, by.actor(), app.services.clock.now());
     let mut tx = app.services.db.begin().await?;
-    let Some((id, version, created_at)) = store::take_number(&mut tx, org, name).await? else {
+    let Some((id, version, created_at)) = store::next_version(&mut tx, org, name).await? else {
         return Ok(None);
     };
     let current = version - 1;
@@ -66,7 +71,7 @@ pub async fn add_version(
     }
     store::insert_version(&mut tx, id, version, &content, Some(&actor), now).await?;
     let (namespace, slug) = (name.namespace.to_owned(), name.slug.to_owned());
-    let told = nodes::tell(&mut tx, Change::NewVersion { org, namespace, slug }).await?;
+    let told = nodes::tell(&mut tx, Invalidation::PromptVersion { org, namespace, slug }).await?;
     tx.commit().await?;
     told.committed(app);
     Ok(Some(Prompt {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
-use gateway_store::shared::Shared;
+use gateway_store::redis::RedisClient;
 use tokio::sync::broadcast;
 
 use super::Worker;
@@ -27,7 +27,7 @@ pub struct ProxyState {
     pub prices: PriceTable,
     pub health: TargetHealth,
     /// Shared by the nodes, when configured.
-    pub redis: Option<Arc<Shared>>,
+    pub redis: Option<Arc<RedisClient>>,
     pub cache: Arc<Cache>,
     pub spool: Spool,
     pub metrics: Metrics,

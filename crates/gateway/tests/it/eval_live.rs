@@ -56,10 +56,14 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     assert!(found.iter().all(|r| r["run_id"].is_null()));
 
     // The same rows come again, as after a crash.
-    let rows =
-        gateway_store::logs::of_ids(&app.app.services.logs, ada.org_id.parse().unwrap(), &[good, bad], true)
-            .await
-            .unwrap();
+    let rows = gateway_store::logs::find_many(
+        &app.app.services.logs,
+        ada.org_id.parse().unwrap(),
+        &[good, bad],
+        true,
+    )
+    .await
+    .unwrap();
     gateway::evals::live::sample(&app.app, &rows).await.unwrap();
     let last = chat(&app, &ada, "good again").await;
     let found = wait_for(&app, &ada, &eval, 3).await;

@@ -6,7 +6,7 @@ use gateway::app::App;
 use gateway::clock::Clock;
 use gateway::config::Config;
 use gateway_core::time::Timestamp;
-use gateway_store::testing::{Later, migrate_further, schema_version};
+use gateway_store::testing::{FutureMigration, apply_future_migration, schema_version};
 use gateway_store::{Db, Migrated, Part};
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
@@ -82,7 +82,7 @@ async fn a_newer_database_is_refused_and_left_as_it_is() {
         let (config, data) = fresh(backend).await;
         let (config, data) = TestApp::start(config, data).await.stop().await;
         let db = open(&config).await;
-        let newer = migrate_further(&db, Later::TookAway).await.unwrap();
+        let newer = apply_future_migration(&db, FutureMigration::Breaking).await.unwrap();
         let error = App::start(config.clone(), Clock::default()).await.err().unwrap().to_string();
         let known = Part::State.version().to_string();
         assert!(error.contains(&newer.to_string()) && error.contains(&known), "{error}");
@@ -110,7 +110,7 @@ async fn a_newer_database_that_was_only_added_to_is_served_and_left_as_it_is() {
         let ada = app.signup("acme").await;
         let (config, data) = app.stop().await;
         let db = open(&config).await;
-        let newer = migrate_further(&db, Later::Added).await.unwrap();
+        let newer = apply_future_migration(&db, FutureMigration::Additive).await.unwrap();
         let app = TestApp::start(config, data).await;
         app.get("/api/v1/keys").key(&ada.api_key).send().await.expect(200);
         let bob = app.signup("other").await;

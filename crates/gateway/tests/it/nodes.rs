@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gateway_store::Db;
-use gateway_store::nodes::ids;
+use gateway_store::cluster::node_ids;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -156,7 +156,7 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
 
     let db = Db::open(&it.database).await.unwrap();
     let mut taken = Vec::new();
-    while let Some(number) = ids::claim(&db, "somebody else").await.unwrap() {
+    while let Some(number) = node_ids::claim(&db, "somebody else").await.unwrap() {
         taken.push(number);
     }
     assert_eq!(taken.len(), 28, "{taken:?}");
@@ -168,8 +168,8 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("31 nodes use this database already"), "{}", refused.stderr);
     // A number that is given back is free at once.
-    ids::release(&db, taken[0], "somebody else").await.unwrap();
-    assert_eq!(ids::claim(&db, "a third").await.unwrap(), Some(taken[0]));
-    assert!(ids::renew(&db, taken[0], "somebody else").await.unwrap().is_none());
+    node_ids::release(&db, taken[0], "somebody else").await.unwrap();
+    assert_eq!(node_ids::claim(&db, "a third").await.unwrap(), Some(taken[0]));
+    assert!(node_ids::renew(&db, taken[0], "somebody else").await.unwrap().is_none());
     db.close().await;
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_store::Db;
-use gateway_store::testing::{Later, migrate_further, schema_version};
+use gateway_store::testing::{FutureMigration, apply_future_migration, schema_version};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -188,7 +188,7 @@ async fn nodes_serve_on_and_start_again_while_a_newer_version_adds_to_the_schema
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     let db = Db::open(&it.database).await.unwrap();
-    let newer = migrate_further(&db, Later::Added).await.unwrap();
+    let newer = apply_future_migration(&db, FutureMigration::Additive).await.unwrap();
     for node in 0..2 {
         let body = json!({"name": format!("key {node}")});
         it.manage(node, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);

@@ -8,7 +8,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::logs::PromptUsed;
 use gateway_core::prompts::{MAX_CONTENT, MAX_RENDERED};
-use gateway_store::prompts::Name;
+use gateway_store::prompts::PromptName;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -388,7 +388,7 @@ on_both!(a_template_is_saved_as_a_new_prompt_or_as_its_next_version, |app| async
     headers.insert("x-gateway-key", HeaderValue::from_str(&ada.api_key).unwrap());
     let Ok(identity) = gateway::auth::authenticate(&app.app, &headers).await else { panic!("a good key") };
     let save = async |slug: &str, content: &str| {
-        let name = Name { namespace: "saved", slug };
+        let name = PromptName { namespace: "saved", slug };
         gateway::prompts::write::save(&app.app, &identity, name, content.into()).await
     };
     assert_eq!(save("run", "one").await.unwrap().version, 1);

@@ -47,7 +47,7 @@ pub(super) async fn list_cases(
 ) -> ApiResult<Json<CaseList>> {
     let page = page.page()?;
     let of = edition(&app, caller.org.id, id, params.version).await?;
-    let found = datasets::cases(&app.services.db, caller.org.id, id, of, &page).await?;
+    let found = datasets::list_cases(&app.services.db, caller.org.id, id, of, &page).await?;
     let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(CaseList { cases: found.rows, next_cursor }))
 }
@@ -119,7 +119,7 @@ async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -
     let new: Vec<(CaseId, Content)> =
         contents.into_iter().map(|content| (app.services.ids.new_id(), content)).collect();
     datasets::add_cases(&mut tx, &held, new.clone(), now).await?;
-    datasets::changed(&mut tx, &held, count(new.len()), now).await?;
+    datasets::update_case_count(&mut tx, &held, count(new.len()), now).await?;
     tx.commit().await?;
     new.into_iter()
         .map(|(id, Content { input, expected, metadata })| {
@@ -131,7 +131,7 @@ async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -
 
 /// The dataset, held, with room for so many more cases.
 pub(super) async fn hold_for(tx: &mut Tx, org: OrgId, id: DatasetId, more: usize) -> ApiResult<Dataset> {
-    let held = datasets::hold(tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let held = datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
     check_room(held.case_count, count(more))
         .map_err(|why| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why))?;
     Ok(held)
@@ -166,16 +166,16 @@ pub(super) async fn update_case(
 ) -> ApiResult<Json<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let case = datasets::case(&mut tx, &held, case_id).await?.ok_or_else(Problem::not_found)?;
+    let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let case = datasets::find_case(&mut tx, &held, case_id).await?.ok_or_else(Problem::not_found)?;
     let new = Content::new(
         &input.map_or_else(|| stored(&case.input), Ok)?,
         &expected.map_or_else(|| stored(&case.expected), |value| Ok(value.unwrap_or_default()))?,
         &metadata.map_or_else(|| stored(&case.metadata), |value| Ok(value.unwrap_or_default()))?,
     )
     .map_err(Problem::bad_request)?;
-    datasets::change_case(&mut tx, &held, &case, &new, now).await?;
-    datasets::changed(&mut tx, &held, 0, now).await?;
+    datasets::update_case(&mut tx, &held, &case, &new, now).await?;
+    datasets::update_case_count(&mut tx, &held, 0, now).await?;
     tx.commit().await?;
     let Content { input, expected, metadata } = new;
     let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
@@ -194,11 +194,11 @@ pub(super) async fn remove_case(
 ) -> ApiResult<Json<Deleted>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     if !datasets::remove_case(&mut tx, &held, case_id).await? {
         return Err(Problem::not_found());
     }
-    datasets::changed(&mut tx, &held, -1, now).await?;
+    datasets::update_case_count(&mut tx, &held, -1, now).await?;
     tx.commit().await?;
     Ok(Deleted::yes())
 }

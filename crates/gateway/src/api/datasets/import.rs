@@ -80,10 +80,10 @@ async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64)
     }
     // Whatever went wrong on the other side must not leave half of the rows behind.
     reading.await.map_err(Problem::internal)?.map_err(|error| refused(error, false))?;
-    datasets::changed(&mut tx, &held, count(rows), now).await?;
+    datasets::update_case_count(&mut tx, &held, count(rows), now).await?;
     tx.commit().await?;
     if rows >= MANY
-        && let Err(error) = datasets::settle(&app.services.db).await
+        && let Err(error) = datasets::analyze_cases(&app.services.db).await
     {
         tracing::debug!(%error, "large datasets are read slowly until the database has looked at them by itself");
     }

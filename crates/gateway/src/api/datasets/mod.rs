@@ -10,7 +10,7 @@ use gateway_core::accounts::check_name;
 use gateway_core::datasets::{MAX_DESCRIPTION, MAX_NOTE};
 use gateway_core::ids::{DatasetId, OrgId};
 use gateway_core::time::Timestamp;
-use gateway_store::datasets::{self, Dataset, Edition, Version};
+use gateway_store::datasets::{self, Dataset, DatasetVersion, Edition};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -166,9 +166,9 @@ struct VersionView {
     created_at: Timestamp,
 }
 
-impl From<Version> for VersionView {
-    fn from(version: Version) -> Self {
-        let Version { version, case_count, note, created_by, created_at } = version;
+impl From<DatasetVersion> for VersionView {
+    fn from(version: DatasetVersion) -> Self {
+        let DatasetVersion { version, case_count, note, created_by, created_at } = version;
         Self { version, case_count, note, created_by, created_at }
     }
 }
@@ -187,7 +187,7 @@ async fn versions(
 ) -> ApiResult<Json<DatasetVersionList>> {
     let page = params.numeric_page()?;
     dataset(&app, caller.org.id, id).await?;
-    let found = datasets::versions(&app.services.db, caller.org.id, id, &page).await?;
+    let found = datasets::list_versions(&app.services.db, caller.org.id, id, &page).await?;
     let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(DatasetVersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
@@ -207,7 +207,7 @@ async fn freeze(
     check_length("note", note.as_deref(), MAX_NOTE)?;
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = datasets::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let version = datasets::freeze(&mut tx, &held, note.as_deref(), &caller.actor(), now).await?;
     tx.commit().await?;
     Ok(Created(version.into()))
@@ -226,7 +226,7 @@ async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> 
     if number < 1 {
         return Err(Problem::field("version", "must be a whole number of at least 1"));
     }
-    datasets::version(&app.services.db, org, id, number).await?.ok_or_else(Problem::not_found)?;
+    datasets::find_version(&app.services.db, org, id, number).await?.ok_or_else(Problem::not_found)?;
     Ok(Edition::Frozen(number))
 }
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use gateway_core::ids::DatasetId;
 use gateway_store::datasets::{self, Edition};
 use gateway_store::evals;
-use gateway_store::prompts::{self, Name};
+use gateway_store::prompts::{self, PromptName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -78,7 +78,7 @@ pub(super) async fn eval_dataset(
     let (edition, count) = match version {
         None => (Edition::Working, dataset.case_count),
         Some(number) => {
-            let frozen = datasets::version(&app.services.db, org, id, number).await?;
+            let frozen = datasets::find_version(&app.services.db, org, id, number).await?;
             let frozen = frozen.ok_or_else(|| Problem::field("version", "there is no such version"))?;
             (Edition::Frozen(number), frozen.case_count)
         }
@@ -93,8 +93,8 @@ pub(super) async fn eval_dataset(
     let kept = target.map(serde_json::to_value).transpose().map_err(Problem::internal)?;
     let made = begin(&app, &caller, &eval, Some((id, version)), kept.as_ref(), async |tx, run| {
         // Held, so that the cases are those of one moment.
-        datasets::hold(tx, org, id).await?.ok_or_else(Problem::not_found)?;
-        Ok(evals::add_cases(tx, run, id, edition).await?)
+        datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
+        Ok(evals::add_case_items(tx, run, id, edition).await?)
     });
     Ok(Accepted(made.await?.into()))
 }
@@ -120,7 +120,7 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
     let prompt = match prompt {
         None => None,
         Some(PromptRequest { namespace, slug, version, variables }) => {
-            let name = Name { namespace: &namespace, slug: &slug };
+            let name = PromptName { namespace: &namespace, slug: &slug };
             let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
             let found =
                 found.ok_or_else(|| Problem::field("target.prompt", "there is no such prompt or version"))?;

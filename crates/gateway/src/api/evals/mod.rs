@@ -22,7 +22,7 @@ use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals as judging;
-use crate::nodes::{self, Change};
+use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use view::{EvalView, ResultView};
 
@@ -127,7 +127,7 @@ async fn create(
     };
     let mut tx = app.services.db.begin().await?;
     evals::insert(&mut tx, &eval).await?;
-    let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
+    let told = nodes::tell(&mut tx, Invalidation::LiveEvals).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Created(eval.into()))
@@ -214,7 +214,7 @@ async fn update(
     let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
     let sample_rate = sample_rate.map(share).transpose()?;
     let mut tx = app.services.db.begin().await?;
-    let eval = evals::hold(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let name = name.unwrap_or(eval.name);
     let kind = kind.unwrap_or_else(|| eval.kind.as_str().to_owned());
     let evaluator = evaluator.unwrap_or(eval.evaluator);
@@ -230,7 +230,7 @@ async fn update(
         ..eval
     };
     evals::update(&mut tx, &eval).await?;
-    let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
+    let told = nodes::tell(&mut tx, Invalidation::LiveEvals).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Json(eval.into()))
@@ -245,7 +245,7 @@ async fn delete(
     if !evals::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Change::LiveEvals).await?;
+    let told = nodes::tell(&mut tx, Invalidation::LiveEvals).await?;
     tx.commit().await?;
     told.committed(&app);
     Ok(Deleted::yes())

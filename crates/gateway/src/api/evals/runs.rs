@@ -4,7 +4,7 @@ use axum::extract::State;
 use gateway_core::ids::DatasetId;
 use gateway_core::logs::Source;
 use gateway_core::time::Timestamp;
-use gateway_store::evals::{self, Eval, Flip, NewRun, Run, RunFilter};
+use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
 use gateway_store::page::Page;
 use gateway_store::{Tx, orgs};
@@ -81,8 +81,9 @@ pub(super) async fn run(
         Some(ids) => named(&app, &caller, ids).await?,
         None => latest(&app, &caller, &request, limit).await?,
     };
-    let made =
-        begin(&app, &caller, &eval, None, None, async |tx, run| Ok(evals::add_rows(tx, run, &rows).await?));
+    let made = begin(&app, &caller, &eval, None, None, async |tx, run| {
+        Ok(evals::add_log_items(tx, run, &rows).await?)
+    });
     Ok(Accepted(made.await?.into()))
 }
 
@@ -104,8 +105,8 @@ pub(super) async fn begin(
     let definition = json!({"type": eval.kind, "evaluator": eval.evaluator, "config": eval.config});
     let mut tx = app.services.db.begin().await?;
     // Two at once must not both find the last free place.
-    orgs::lock(&mut tx, org).await?;
-    if evals::count_open(&mut tx, org).await? >= MOST_OPEN {
+    orgs::lock_for_update(&mut tx, org).await?;
+    if evals::count_unfinished(&mut tx, org).await? >= MOST_OPEN {
         return Err(Problem::conflict(format!(
             "{MOST_OPEN} runs wait or are under way already; let some finish first"
         )));
@@ -135,7 +136,7 @@ async fn named(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<i64>>
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
-    let known = logs::known(&app.services.logs, caller.org.id, &ids).await?;
+    let known = logs::existing_ids(&app.services.logs, caller.org.id, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
         Some(id) => Err(Problem::field("log_ids", format!("there is no log row {id}"))),
@@ -227,7 +228,7 @@ pub(super) async fn run_results(
 ) -> ApiResult<Json<RunResults>> {
     let (org, page) = (caller.org.id, params.numeric_page()?);
     stored(&app, &caller, id).await?;
-    let found = evals::of_run(&app.services.db, org, id, &page).await?;
+    let found = evals::list_run_results(&app.services.db, org, id, &page).await?;
     let errors = if page.before.is_none() {
         evals::item_errors(&app.services.db, org, id, MOST_LISTED).await?
     } else {
@@ -247,7 +248,7 @@ pub(super) async fn cancel_run(
 ) -> ApiResult<Json<RunView>> {
     let run = stored(&app, &caller, id).await?;
     let mut tx = app.services.db.begin().await?;
-    if !evals::cancel(&mut tx, caller.org.id, id, app.services.clock.now()).await? {
+    if !evals::cancel_run(&mut tx, caller.org.id, id, app.services.clock.now()).await? {
         return Err(Problem::conflict(format!("the run is {} already", run.status.as_str())));
     }
     tx.commit().await?;
@@ -326,10 +327,11 @@ pub(super) async fn compare_runs(
     if to.eval_id != run.eval_id {
         return Err(Problem::field("to", "is a run of another eval"));
     }
-    let (compared, flips) = evals::compare(&app.services.db, org, run.id, to.id, MOST_LISTED).await?;
-    let (lost, gained): (Vec<Flip>, Vec<Flip>) = flips.into_iter().partition(|flip| flip.passed);
-    let view = |flip: Flip| {
-        let Flip { log_id, case_id, passed: _, score, other_score } = flip;
+    let (compared, flips) = evals::compare_runs(&app.services.db, org, run.id, to.id, MOST_LISTED).await?;
+    let (lost, gained): (Vec<VerdictFlip>, Vec<VerdictFlip>) =
+        flips.into_iter().partition(|flip| flip.passed);
+    let view = |flip: VerdictFlip| {
+        let VerdictFlip { log_id, case_id, passed: _, score, other_score } = flip;
         FlipView { log_id, case_id, score, to_score: other_score }
     };
     Ok(Json(Comparison {

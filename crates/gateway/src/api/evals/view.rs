@@ -3,7 +3,7 @@
 use gateway_core::evaluators::Kind;
 use gateway_core::ids::DatasetId;
 use gateway_core::time::Timestamp;
-use gateway_store::evals::{Eval, ItemError, ResultRow, Run, Status};
+use gateway_store::evals::{Eval, EvalResult, Run, RunItemError, RunStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -52,19 +52,19 @@ pub enum StatusView {
     Cancelled,
 }
 
-impl From<Status> for StatusView {
-    fn from(status: Status) -> Self {
+impl From<RunStatus> for StatusView {
+    fn from(status: RunStatus) -> Self {
         match status {
-            Status::Queued => Self::Queued,
-            Status::Running => Self::Running,
-            Status::Completed => Self::Completed,
-            Status::Failed => Self::Failed,
-            Status::Cancelled => Self::Cancelled,
+            RunStatus::Queued => Self::Queued,
+            RunStatus::Running => Self::Running,
+            RunStatus::Completed => Self::Completed,
+            RunStatus::Failed => Self::Failed,
+            RunStatus::Cancelled => Self::Cancelled,
         }
     }
 }
 
-impl From<StatusView> for Status {
+impl From<StatusView> for RunStatus {
     fn from(status: StatusView) -> Self {
         match status {
             StatusView::Queued => Self::Queued,
@@ -169,9 +169,9 @@ pub struct ResultView {
     created_at: Timestamp,
 }
 
-impl From<ResultRow> for ResultView {
-    fn from(result: ResultRow) -> Self {
-        let ResultRow { id, eval_id, run_id, log_id, case_id, score, passed, details, created_at } = result;
+impl From<EvalResult> for ResultView {
+    fn from(result: EvalResult) -> Self {
+        let EvalResult { id, eval_id, run_id, log_id, case_id, score, passed, details, created_at } = result;
         Self { id, eval_id, run_id, log_id, case_id, score, passed, details, created_at }
     }
 }
@@ -185,9 +185,9 @@ pub struct ItemErrorView {
     error: String,
 }
 
-impl From<ItemError> for ItemErrorView {
-    fn from(item: ItemError) -> Self {
-        let ItemError { position: _, log_id, case_id, error } = item;
+impl From<RunItemError> for ItemErrorView {
+    fn from(item: RunItemError) -> Self {
+        let RunItemError { position: _, log_id, case_id, error } = item;
         Self { log_id, case_id, error }
     }
 }

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use gateway_core::ids::PlayId;
 use gateway_core::time::Timestamp;
-use gateway_store::playground::{self, Play};
+use gateway_store::playground::{self, PlaygroundRun};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -101,9 +101,9 @@ struct RunView {
     created_at: Timestamp,
 }
 
-impl From<Play> for RunView {
-    fn from(play: Play) -> Self {
-        let Play {
+impl From<PlaygroundRun> for RunView {
+    fn from(play: PlaygroundRun) -> Self {
+        let PlaygroundRun {
             id,
             comparison_id,
             position: _,
@@ -157,12 +157,12 @@ enum ResultView {
     Failure(FailureView),
 }
 
-impl From<Play> for ResultView {
-    fn from(mut play: Play) -> Self {
+impl From<PlaygroundRun> for ResultView {
+    fn from(mut play: PlaygroundRun) -> Self {
         match play.error.take() {
             None => Self::Run(Box::new(play.into())),
             Some(error) => {
-                let Play { provider, model, log_id, .. } = play;
+                let PlaygroundRun { provider, model, log_id, .. } = play;
                 Self::Failure(FailureView { provider, model, error, log_id })
             }
         }
@@ -251,7 +251,7 @@ async fn compare(
     if stream == Some(true) {
         return Ok(Answer::Events(stream::begin(&app, &caller, tries)));
     }
-    let plays: Vec<Play> = join_all(tries.iter().map(|one| async {
+    let plays: Vec<PlaygroundRun> = join_all(tries.iter().map(|one| async {
         match one.ask(&app, &caller).await {
             Tried::Answered(play) | Tried::Failed(_, play) => *play,
         }
@@ -261,7 +261,7 @@ async fn compare(
     Ok(Answer::Whole(ComparisonView { id, results: plays.into_iter().map(Into::into).collect() }))
 }
 
-async fn keep(app: &App, caller: &Identity, plays: &[Play]) -> ApiResult<()> {
+async fn keep(app: &App, caller: &Identity, plays: &[PlaygroundRun]) -> ApiResult<()> {
     let owner = caller.actor();
     let mut tx = app.services.db.begin().await?;
     for play in plays {
@@ -306,7 +306,7 @@ async fn get(
     {
         return Ok(Json(Entry::Run(Box::new(play.into()))));
     }
-    let plays = playground::comparison(&app.services.db, org, &owner, id).await?;
+    let plays = playground::list_comparison(&app.services.db, org, &owner, id).await?;
     if plays.is_empty() {
         return Err(Problem::not_found());
     }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use axum::extract::State;
 use gateway_core::ids::PlayId;
 use gateway_core::prompts::{Template, check_name};
-use gateway_store::playground::{self, Play};
-use gateway_store::prompts::{self, Name};
+use gateway_store::playground::{self, PlaygroundRun};
+use gateway_store::prompts::{self, PromptName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -49,7 +49,7 @@ pub(super) async fn conversation(
         let messages = messages.ok_or_else(|| Problem::field("messages", "is needed (or prompt)"))?;
         return Ok(Asked { messages, template: None });
     };
-    let name = Name { namespace: &prompt.namespace, slug: &prompt.slug };
+    let name = PromptName { namespace: &prompt.namespace, slug: &prompt.slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, prompt.version).await?;
     let found = found.ok_or_else(|| Problem::field("prompt", "there is no such prompt or version"))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
@@ -106,12 +106,12 @@ pub(super) async fn save_version(
         }
     };
     write::check_content(&content)?;
-    let name = Name { namespace: &namespace, slug: &slug };
+    let name = PromptName { namespace: &namespace, slug: &slug };
     Ok(Json(write::save(&app, &caller, name, content).await?.try_into()?))
 }
 
 /// The template that the run was made from, else what the system and the user said.
-fn text_of(play: Play) -> String {
+fn text_of(play: PlaygroundRun) -> String {
     if let Some(template) = play.template {
         return template;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gateway_core::ids::PlayId;
 use gateway_core::llm::preview::assistant_text;
-use gateway_store::playground::Play;
+use gateway_store::playground::PlaygroundRun;
 use http::StatusCode;
 use rust_decimal::prelude::ToPrimitive as _;
 use serde_json::{Map, Value, json};
@@ -60,9 +60,9 @@ pub(super) struct Try {
 }
 
 pub(super) enum Tried {
-    Answered(Box<Play>),
+    Answered(Box<PlaygroundRun>),
     /// Kept with a comparison, so that it can be looked at later.
-    Failed(Box<Problem>, Box<Play>),
+    Failed(Box<Problem>, Box<PlaygroundRun>),
 }
 
 /// What a model said.
@@ -106,7 +106,7 @@ impl Try {
         }
     }
 
-    pub(super) fn answered(&self, app: &App, said: Said, log_id: i64, told: &Told) -> Play {
+    pub(super) fn answered(&self, app: &App, said: Said, log_id: i64, told: &Told) -> PlaygroundRun {
         let usage = told.tokens.map(|tokens| Usage {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
@@ -115,7 +115,7 @@ impl Try {
             reasoning_tokens: tokens.reasoning,
             estimated: told.usage_estimated,
         });
-        Play {
+        PlaygroundRun {
             output: said.output,
             finish_reason: said.finish_reason,
             usage: usage.and_then(|usage| serde_json::to_value(usage).ok()).unwrap_or_default(),
@@ -126,16 +126,16 @@ impl Try {
         }
     }
 
-    pub(super) fn failed(&self, app: &App, problem: &Problem) -> Play {
+    pub(super) fn failed(&self, app: &App, problem: &Problem) -> PlaygroundRun {
         let mut error = json!({"code": problem.code, "message": problem.message});
         if let Some(status) = problem.extra.get("upstream_status") {
             error["upstream_status"] = status.clone();
         }
-        Play { log_id: ask::log_id_of(problem), error: Some(error), ..self.empty(app) }
+        PlaygroundRun { log_id: ask::log_id_of(problem), error: Some(error), ..self.empty(app) }
     }
 
-    fn empty(&self, app: &App) -> Play {
-        Play {
+    fn empty(&self, app: &App) -> PlaygroundRun {
+        PlaygroundRun {
             id: self.id,
             comparison_id: self.comparison,
             position: i64::try_from(self.index).unwrap_or_default(),

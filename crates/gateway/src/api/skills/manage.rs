@@ -3,7 +3,7 @@
 use axum::extract::State;
 use gateway_core::ids::SkillId;
 use gateway_core::skills::{Change, Source};
-use gateway_store::skills::{self, Filter, NewSkill};
+use gateway_store::skills::{self, NewSkill, SkillFilter};
 use gateway_store::{StoreError, Tx};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -48,7 +48,7 @@ pub async fn list(
     PagedQuery { page, filter: params }: PagedQuery<ListParams>,
 ) -> ApiResult<Json<SkillList>> {
     let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
-    let filter = Filter { public, name: params.name_like };
+    let filter = SkillFilter { public, name: params.name_like };
     let found = skills::list(&app.services.db, caller.org.id, &filter, &page.page()?).await?;
     let next_cursor = page::encode_cursor(found.next.as_deref());
     Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
@@ -121,7 +121,7 @@ pub async fn update(
 ) -> ApiResult<Json<SkillView>> {
     let parsed = input.raw().map(Source::from_raw).transpose()?;
     let mut tx = app.services.db.begin().await?;
-    let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let source = match parsed {
         Some(source) => source,
         None => skill.source.changed(&Change {

@@ -34,9 +34,9 @@ pub async fn publish(
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Published>> {
     let mut tx = app.services.db.begin().await?;
-    let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
-    let ballots = skills::ballots(&mut tx, id, skill.version).await?;
+    let ballots = skills::list_votes(&mut tx, id, skill.version).await?;
     let decision = gate::publish(Standing {
         version: skill.version,
         published: skill.published_version,
@@ -78,7 +78,7 @@ pub async fn unpublish(
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Unpublished>> {
     let mut tx = app.services.db.begin().await?;
-    if !skills::hold(&mut tx, caller.org.id, id).await? {
+    if !skills::lock_for_update(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
     skills::set_published(&mut tx, id, None).await?;
@@ -100,7 +100,7 @@ pub async fn evaluate(
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Accepted<Dispatched>> {
     let mut tx = app.services.db.begin().await?;
-    let skill = skills::find_held(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let queued = judge_skill::dispatch_again(&app, &mut tx, caller.org.id, id, skill.version).await?;
     let Some(queued) = queued else { return Ok(Accepted(Dispatched { dispatched: true, queued: false })) };
     tx.commit().await?;

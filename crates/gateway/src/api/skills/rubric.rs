@@ -85,7 +85,8 @@ pub async fn update_rubric(
     let mut tx = app.services.db.begin().await?;
     // What is wrong with the change itself is told before whether there is such a rubric.
     judge_skill::seed(&app).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
-    let stored = rubrics::hold_by_id(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let stored =
+        rubrics::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = stored.rubric.clone().changed(change).map_err(|(field, why)| invalid(field, &why))?;
     within_scopes(&caller, &stored.rubric, &rubric)?;
     if rubric != stored.rubric {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use gateway_core::ids::SkillId;
 use gateway_core::skills::{Change, adoption};
-use gateway_store::skills::{self, NewSkill, ShelfFilter, Sort};
+use gateway_store::skills::{self, NewSkill, ShelfFilter, ShelfSort};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,9 +43,9 @@ pub async fn list_public(
 ) -> ApiResult<Json<SkillList>> {
     let filter = ShelfFilter { name: params.name_like, description: params.description_like };
     let sort = match params.sort {
-        None | Some(WantedSort::Recent) => Sort::Recent,
-        Some(WantedSort::Adoptions) => Sort::Adoptions,
-        Some(WantedSort::Score) => Sort::Score,
+        None | Some(WantedSort::Recent) => ShelfSort::Recent,
+        Some(WantedSort::Adoptions) => ShelfSort::Adoptions,
+        Some(WantedSort::Score) => ShelfSort::Score,
     };
     let found = skills::list_shelf(&app.services.db, &filter, sort, &page.page()?).await?;
     let next_cursor = page::encode_cursor(found.next.as_deref());
@@ -90,7 +90,7 @@ pub async fn adopt(
     let org = caller.org.id;
     let (new_id, now, by) = (app.services.ids.new_id(), app.services.clock.now(), caller.actor());
     let mut tx = app.services.db.begin().await?;
-    let origin = skills::count_adoption(&mut tx, id).await?.ok_or_else(Problem::not_found)?;
+    let origin = skills::record_adoption(&mut tx, id).await?.ok_or_else(Problem::not_found)?;
     let base = &origin.source.name;
     for name in adoption::names(base) {
         let source = if name == *base {

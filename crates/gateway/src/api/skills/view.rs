@@ -5,7 +5,7 @@ use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
 use gateway_core::skills::rubric::Axes;
 use gateway_core::skills::{Source, content_hash};
 use gateway_core::time::Timestamp;
-use gateway_store::skills::{Adopted, Evaluation, Latest, OnShelf, Skill, Version};
+use gateway_store::skills::{AdoptedFrom, Evaluation, LatestEvaluation, ShelfEntry, Skill, SkillVersion};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use schemars::JsonSchema;
@@ -78,9 +78,9 @@ pub struct LatestView {
     source: String,
 }
 
-impl From<Latest> for LatestView {
-    fn from(latest: Latest) -> Self {
-        let Latest { score, passed, version, source } = latest;
+impl From<LatestEvaluation> for LatestView {
+    fn from(latest: LatestEvaluation) -> Self {
+        let LatestEvaluation { score, passed, version, source } = latest;
         Self { score, passed, version, source }
     }
 }
@@ -102,7 +102,7 @@ impl From<Skill> for SkillView {
             latest,
         } = skill;
         let Source { name, headline, description, body, raw_source } = source;
-        let status = |adopted: &Adopted| match adopted.now {
+        let status = |adopted: &AdoptedFrom| match adopted.now {
             Some(now) if now == adopted.version => SourceStatus::Current,
             Some(_) => SourceStatus::Updated,
             None => SourceStatus::Withdrawn,
@@ -132,8 +132,8 @@ impl From<Skill> for SkillView {
     }
 }
 
-impl From<OnShelf> for SkillView {
-    fn from(skill: OnShelf) -> Self {
+impl From<ShelfEntry> for SkillView {
+    fn from(skill: ShelfEntry) -> Self {
         let Source { name, headline, description, body, raw_source } = skill.source;
         Self {
             id: skill.id,
@@ -175,9 +175,9 @@ pub struct VersionView {
     created_by: String,
 }
 
-impl From<Version> for VersionView {
-    fn from(version: Version) -> Self {
-        let Version { version, source, content_hash, judged: _, created_at, created_by } = version;
+impl From<SkillVersion> for VersionView {
+    fn from(version: SkillVersion) -> Self {
+        let SkillVersion { version, source, content_hash, judged: _, created_at, created_by } = version;
         let Source { name, headline, description, body, raw_source } = source;
         Self { version, name, headline, description, body, raw_source, content_hash, created_at, created_by }
     }

@@ -8,8 +8,8 @@ use axum::extract::State;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
 use gateway_core::totals::Totals;
-use gateway_store::logs::{self, Group, Span, UsageFilter};
-use gateway_store::names::{Named, names};
+use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup};
+use gateway_store::names::{NamedResource, names_by_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -164,8 +164,8 @@ impl From<&Totals> for Sums {
 /// The range that was asked for, and the one that is read: without an end, whatever comes until the day is over counts,
 /// so that no part of an hour has to be read row by row.
 struct Range {
-    shown: Span,
-    read: Span,
+    shown: TimeRange,
+    read: TimeRange,
 }
 
 fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) -> ApiResult<Range> {
@@ -175,7 +175,7 @@ fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) 
         return Err(Problem::field("from", "must be before `to`"));
     }
     let read_to = if to.is_some() { end } else { Interval::Day.start_of(end.plus(DAY)) };
-    Ok(Range { shown: Span { from, to: end }, read: Span { from, to: read_to } })
+    Ok(Range { shown: TimeRange { from, to: end }, read: TimeRange { from, to: read_to } })
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -254,9 +254,9 @@ async fn timeseries(
     }
     let read = if interval == Interval::Minute { shown } else { range.read };
     let group = params.by.map(|by| match by {
-        SeriesGroup::Provider => Group::Provider,
-        SeriesGroup::Model => Group::Model,
-        SeriesGroup::Status => Group::Status,
+        SeriesGroup::Provider => UsageGroup::Provider,
+        SeriesGroup::Model => UsageGroup::Model,
+        SeriesGroup::Status => UsageGroup::Status,
     });
     let found = logs::usage(&app.services.logs, caller.org.id, &filter, read, Some(interval), group).await?;
     let mut by_start: HashMap<Timestamp, Vec<logs::Usage>> = HashMap::new();
@@ -311,13 +311,13 @@ async fn breakdown(
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let org = caller.org.id;
     let (group, named) = match by {
-        BreakdownGroup::Provider => (Group::Provider, None),
-        BreakdownGroup::Model => (Group::Model, None),
-        BreakdownGroup::Key => (Group::Key, Some(Named::Keys)),
-        BreakdownGroup::Team => (Group::Team, Some(Named::Teams)),
-        BreakdownGroup::App => (Group::App, Some(Named::Apps)),
-        BreakdownGroup::User => (Group::User, Some(Named::Members)),
-        BreakdownGroup::Prompt => (Group::Prompt, None),
+        BreakdownGroup::Provider => (UsageGroup::Provider, None),
+        BreakdownGroup::Model => (UsageGroup::Model, None),
+        BreakdownGroup::Key => (UsageGroup::Key, Some(NamedResource::Keys)),
+        BreakdownGroup::Team => (UsageGroup::Team, Some(NamedResource::Teams)),
+        BreakdownGroup::App => (UsageGroup::App, Some(NamedResource::Apps)),
+        BreakdownGroup::User => (UsageGroup::User, Some(NamedResource::Members)),
+        BreakdownGroup::Prompt => (UsageGroup::Prompt, None),
     };
     let mut found = logs::usage(&app.services.logs, org, &filter, range.read, None, Some(group)).await?;
     found.sort_by(|a, b| {
@@ -330,10 +330,14 @@ async fn breakdown(
     Ok(Json(Breakdown { by, rows, from: range.shown.from, to: range.shown.to }))
 }
 
-async fn known_names(app: &App, org: OrgId, named: Option<Named>) -> ApiResult<HashMap<String, String>> {
+async fn known_names(
+    app: &App,
+    org: OrgId,
+    named: Option<NamedResource>,
+) -> ApiResult<HashMap<String, String>> {
     match named {
         None => Ok(HashMap::new()),
-        Some(named) => Ok(names(&app.services.db, org, named).await?),
+        Some(named) => Ok(names_by_id(&app.services.db, org, named).await?),
     }
 }
 

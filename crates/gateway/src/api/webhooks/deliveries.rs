@@ -4,7 +4,9 @@ use axum::extract::State;
 use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use gateway_core::time::Timestamp;
 use gateway_core::webhooks::{TEST_EVENT, delivery_id, payload};
-use gateway_store::deliveries::{self, Attempt, Delivery, DeliveryFilter, DeliveryStatus, NewDelivery};
+use gateway_store::deliveries::{
+    self, Delivery, DeliveryAttempt, DeliveryFilter, DeliveryStatus, NewDelivery,
+};
 use gateway_store::webhooks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,9 +77,9 @@ struct AttemptView {
     response_body: Option<String>,
 }
 
-impl From<Attempt> for AttemptView {
-    fn from(attempt: Attempt) -> Self {
-        let Attempt { at, status_code, latency_ms, error, response_body } = attempt;
+impl From<DeliveryAttempt> for AttemptView {
+    fn from(attempt: DeliveryAttempt) -> Self {
+        let DeliveryAttempt { at, status_code, latency_ms, error, response_body } = attempt;
         Self { at, status_code, latency_ms, error, response_body }
     }
 }

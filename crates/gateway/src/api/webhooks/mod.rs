@@ -180,7 +180,7 @@ async fn update(
     let events = change.events.map(checked_events).transpose()?;
     let mut tx = app.services.db.begin().await?;
     let mut webhook =
-        webhooks::find_for_change(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+        webhooks::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     if change.url.as_ref().is_some_and(|url| *url != webhook.url) || change.active == Some(true) {
         // A new beginning: what failed before does not count against it.
         (webhook.failing_since, webhook.deactivated_reason) = (None, None);
@@ -235,7 +235,7 @@ async fn rotate_secret(
     }
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    let mut webhook = webhooks::find_for_change(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let mut webhook = webhooks::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let (secret, sealed) = new_secret(&app, org, id)?;
     let until = (hours > 0).then(|| app.services.clock.now().plus(hours * HOUR));
     let old = std::mem::replace(&mut webhook.secret, sealed);

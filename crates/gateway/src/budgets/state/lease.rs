@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use gateway_core::budget::Spender;
 use gateway_core::time::{SECOND, Timestamp};
-use gateway_store::nodes::leases::{Lease, Leased};
+use gateway_store::cluster::budget_leases::{BudgetLease, LeasedAmounts};
 
 use super::{Line, OrgBudgets, Refused, State};
 
@@ -65,14 +65,14 @@ impl OrgBudgets {
         &self,
         spender: Spender,
         amount: i64,
-        others: &Leased,
+        others: &LeasedAmounts,
         nodes: u64,
         now: Timestamp,
-    ) -> Result<Vec<Lease>, Box<Refused>> {
+    ) -> Result<Vec<BudgetLease>, Box<Refused>> {
         let mut state = self.lock();
         state.roll(now);
         let short = state.covering(spender).filter(|line| !line.has_leased(amount));
-        let planned: Result<Vec<Lease>, Box<Refused>> = short
+        let planned: Result<Vec<BudgetLease>, Box<Refused>> = short
             .map(|line| line.plan(amount, others, nodes).ok_or_else(|| Box::new(line.refused())))
             .collect();
         if let Err(refused) = &planned {
@@ -82,10 +82,11 @@ impl OrgBudgets {
     }
 
     /// The store has noted these.
-    pub fn granted(&self, leases: &[Lease]) {
+    pub fn granted(&self, leases: &[BudgetLease]) {
         let mut state = self.lock();
         for line in &mut state.lines {
-            let own = |lease: &&Lease| lease.budget == line.budget.id && lease.starts_at == line.starts_at;
+            let own =
+                |lease: &&BudgetLease| lease.budget == line.budget.id && lease.starts_at == line.starts_at;
             if let Some(lease) = leases.iter().find(own) {
                 line.leased = line.leased.max(lease.amount);
             }
@@ -104,7 +105,7 @@ impl OrgBudgets {
 
     /// The leases that the store has to be told of, without what is not needed when that is wanted elsewhere or has not been
     /// needed for a while.
-    pub fn to_note(&self, now: Timestamp) -> Vec<Lease> {
+    pub fn to_note(&self, now: Timestamp) -> Vec<BudgetLease> {
         let mut state = self.lock();
         state.roll(now);
         if self.is_recalled.swap(false, Ordering::Relaxed) || state.is_idle(now) {
@@ -119,7 +120,7 @@ impl OrgBudgets {
     }
 
     /// The store could not be told of these.
-    pub fn not_noted(&self, leases: &[Lease]) {
+    pub fn not_noted(&self, leases: &[BudgetLease]) {
         let mut state = self.lock();
         let is_one = |line: &&mut Line| leases.iter().any(|lease| lease.budget == line.budget.id);
         state.lines.iter_mut().filter(is_one).for_each(|line| line.is_noted = false);
@@ -152,14 +153,14 @@ impl State {
 
 impl Line {
     /// A lease that has room for the amount. None when all the money is spoken for.
-    fn plan(&self, amount: i64, others: &Leased, nodes: u64) -> Option<Lease> {
+    fn plan(&self, amount: i64, others: &LeasedAmounts, nodes: u64) -> Option<BudgetLease> {
         let of_others = others.get(&(self.budget.id, self.starts_at)).copied().unwrap_or(0);
         let spoken_for = self.spent().saturating_add(self.reserved).saturating_add(of_others);
         // As everywhere: while any money is left that is not spoken for, one more call may begin.
         let left = self.budget.remaining(spoken_for).filter(|left| *left > 0)?;
         let part = left / PARTS / i64::try_from(nodes).unwrap_or(i64::MAX).max(1);
         let wanted = self.outstanding().saturating_add(amount.max(1).max(part));
-        Some(Lease { amount: wanted.max(self.leased), ..self.lease() })
+        Some(BudgetLease { amount: wanted.max(self.leased), ..self.lease() })
     }
 
     fn outstanding(&self) -> i64 {
@@ -180,7 +181,7 @@ impl Line {
         (self.leased, self.is_noted) = (self.outstanding(), false);
     }
 
-    fn lease(&self) -> Lease {
-        Lease { budget: self.budget.id, starts_at: self.starts_at, amount: self.leased }
+    fn lease(&self) -> BudgetLease {
+        BudgetLease { budget: self.budget.id, starts_at: self.starts_at, amount: self.leased }
     }
 }

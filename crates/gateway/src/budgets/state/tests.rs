@@ -121,7 +121,7 @@ fn limits_are_due_once_in_a_period() {
     assert_eq!(kinds(now()), [(Kind::Exceeded, 110)]);
     org.told(&org.due(now()));
     let told = vec![(
-        Notice { budget: Uuid::from_u128(1).into(), starts_at: today(), kind: Kind::Warning },
+        LimitNotice { budget: Uuid::from_u128(1).into(), starts_at: today(), kind: Kind::Warning },
         "daily".to_owned(),
     )];
     let whole = vec![DaySpend { day: today(), spender: Spender::default(), cost: 110 }];

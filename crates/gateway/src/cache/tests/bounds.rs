@@ -98,15 +98,15 @@ async fn a_purge_takes_what_it_names_and_what_was_under_way() {
     store(&cache, named("b", 3), "x").await;
     store(&cache, named("", 4), "x").await;
     let under_way = cache.look(named("a", 5)).await.led();
-    assert_eq!(cache.purge(org(1), Scope::Namespace("a".into())).await, 2);
+    assert_eq!(cache.purge(org(1), PurgeScope::Namespace("a".into())).await, 2);
     under_way.complete(answer("before the purge"), None);
     drop(cache.look(named("a", 5)).await.led());
     drop(cache.look(named("a", 1)).await.led());
     cache.look(named("b", 3)).await.hit();
-    assert_eq!(cache.purge(org(1), Scope::Entry(key(3))).await, 1);
-    assert_eq!(cache.purge(org(1), Scope::Entry(key(3))).await, 0);
-    assert_eq!(cache.purge(org(1), Scope::Namespace(String::new())).await, 1);
-    assert_eq!(cache.purge(org(2), Scope::All).await, 0);
+    assert_eq!(cache.purge(org(1), PurgeScope::Entry(key(3))).await, 1);
+    assert_eq!(cache.purge(org(1), PurgeScope::Entry(key(3))).await, 0);
+    assert_eq!(cache.purge(org(1), PurgeScope::Namespace(String::new())).await, 1);
+    assert_eq!(cache.purge(org(2), PurgeScope::All).await, 0);
     assert_eq!(cache.bytes(), 0);
 }
 

@@ -173,6 +173,6 @@ async fn organizations_share_neither_entries_nor_flights() {
     assert_eq!(cache.look(ask(2, 7)).await.hit().text(), "second");
     assert_eq!(cache.look(ask(1, 7)).await.hit().text(), "first");
     cache.look(ask(3, 7)).await.led().failed();
-    assert_eq!(cache.purge(org(1), Scope::All).await, 1);
+    assert_eq!(cache.purge(org(1), PurgeScope::All).await, 1);
     assert_eq!(cache.look(ask(2, 7)).await.hit().text(), "second");
 }

@@ -63,7 +63,7 @@ async fn other_parameters_models_and_organizations_are_never_near() {
 #[tokio::test]
 async fn the_index_forgets_with_the_entries_and_is_bounded() {
     let cache = filled().await;
-    cache.purge(org(1), Scope::All).await;
+    cache.purge(org(1), PurgeScope::All).await;
     cache.look(near(1, 2)).await.led().similar(&probe(100, CAPITAL), 0.5).led().failed();
     for number in 0..400 {
         let asked = probe(100, &format!("what is the number {number}"));
@@ -74,7 +74,7 @@ async fn the_index_forgets_with_the_entries_and_is_bounded() {
     assert_eq!(tenant.set(&set).len(), similar::MOST);
     let recent = probe(100, "What is the number 399?");
     cache.look(near(1, 1_000)).await.led().similar(&recent, 0.9).hit();
-    cache.purge(org(1), Scope::All).await;
+    cache.purge(org(1), PurgeScope::All).await;
     assert!(tenant.set(&set).is_empty());
     assert_eq!(cache.bytes(), 0);
 }

@@ -1,13 +1,13 @@
 //! Two nodes that share a Redis.
 
-use gateway_store::shared::Shared;
+use gateway_store::redis::RedisClient;
 
 use super::*;
 use crate::vault::Vault;
 
 struct Node {
     cache: Arc<Cache>,
-    shared: Arc<Shared>,
+    shared: Arc<RedisClient>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -19,7 +19,7 @@ impl Drop for Node {
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its environment and starts its tasks directly")]
 fn node(url: &str, name: &str, master_key: &str) -> Node {
-    let shared = Arc::new(Shared::new(url).unwrap());
+    let shared = Arc::new(RedisClient::new(url).unwrap());
     let vault = Vault::derived(&master_key.repeat(32).into(), "cache").unwrap();
     let second = Second::new(Arc::clone(&shared), vault, format!("{name}-{}", Uuid::new_v4()));
     let cache = Arc::new(Cache::new(64 << 20, Clock::default(), Some(second)));
@@ -89,7 +89,7 @@ async fn an_answer_of_one_node_is_a_hit_on_the_other() {
 #[tokio::test]
 async fn what_one_node_empties_is_empty_on_the_other() {
     let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
-    for scope in [Scope::All, Scope::Namespace("n".into()), Scope::Entry(key(1))] {
+    for scope in [PurgeScope::All, PurgeScope::Namespace("n".into()), PurgeScope::Entry(key(1))] {
         let ask = Ask { namespace: "n", ..asked() };
         store(&one.cache, ask, "x").await;
         until(async || finds(&two, ask).await.is_some()).await;
@@ -102,7 +102,7 @@ async fn what_one_node_empties_is_empty_on_the_other() {
     store(&one.cache, ask, "x").await;
     until(async || finds(&two, ask).await.is_some()).await;
     let three = connected("three", "ab").await;
-    one.cache.purge(ask.org, Scope::Namespace("other".into())).await;
+    one.cache.purge(ask.org, PurgeScope::Namespace("other".into())).await;
     assert!(finds(&three, ask).await.is_some());
 }
 
@@ -112,7 +112,7 @@ async fn an_answer_asked_for_before_a_purge_does_not_come_back_through_redis() {
     let (ask, other) = (asked(), asked());
     let lead = one.cache.look(ask).await.led();
     // The other node empties, and the first has not heard of it yet.
-    two.cache.purge(ask.org, Scope::All).await;
+    two.cache.purge(ask.org, PurgeScope::All).await;
     lead.complete(answer("old"), None);
     // Writes go in order: when this one is there, the one before it was written.
     store(&one.cache, other, "mark").await;
@@ -139,7 +139,7 @@ async fn without_redis_memory_goes_on_and_nobody_waits() {
     let begun = std::time::Instant::now();
     store(&node.cache, ask, "mine").await;
     assert_eq!(finds(&node, ask).await.unwrap().text(), "mine");
-    assert_eq!(node.cache.purge(ask.org, Scope::All).await, 1);
+    assert_eq!(node.cache.purge(ask.org, PurgeScope::All).await, 1);
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     assert!(!node.shared.is_up() && !node.shared.ping(Duration::from_secs(1)).await);
 }

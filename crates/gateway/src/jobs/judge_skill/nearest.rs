@@ -10,7 +10,7 @@ use gateway_core::skills::Source;
 use gateway_core::skills::judge::{Neighbour, compare, embedded_text};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
 use gateway_store::StoreError;
-use gateway_store::skills::{self, Shelved, Vector};
+use gateway_store::skills::{self, SkillVector, UnembeddedSkill};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -45,9 +45,9 @@ pub async fn find(
     let dims = if rubric.embed_provider == BUILTIN { rubric.embed_dims } else { 256 };
     let size = usize::try_from(dims).unwrap_or(256);
     let embedder = format!("{BUILTIN}/{HASH_V1}/{dims}");
-    for missing in skills::shelf_without_vector(&app.services.db, &embedder, BUILTIN_BATCH).await? {
+    for missing in skills::shelf_missing_vectors(&app.services.db, &embedder, BUILTIN_BATCH).await? {
         let vector = hash_v1(&text_of(&missing), size);
-        skills::keep_vector(&app.services.db, missing.skill, missing.version, &embedder, &vector).await?;
+        skills::insert_vector(&app.services.db, missing.skill, missing.version, &embedder, &vector).await?;
     }
     nearest(app, skill, &text, &hash_v1(&text, size), &embedder, HASH_V1).await
 }
@@ -61,7 +61,7 @@ async fn by_provider(
     rubric: &Rubric,
 ) -> Result<Result<(String, Vec<f32>), String>, StoreError> {
     let embedder = format!("{}/{}/{}", rubric.embed_provider, rubric.embed_model, rubric.embed_dims);
-    let missing = skills::shelf_without_vector(&app.services.db, &embedder, PROVIDER_BATCH).await?;
+    let missing = skills::shelf_missing_vectors(&app.services.db, &embedder, PROVIDER_BATCH).await?;
     let inputs: Vec<String> = std::iter::once(text.to_owned()).chain(missing.iter().map(text_of)).collect();
     let body = json!({"model": rubric.embed_model, "input": inputs, "dimensions": rubric.embed_dims});
     let metadata = json!({"embed": "skill", "skill_id": skill});
@@ -86,7 +86,7 @@ async fn by_provider(
     }
     let ours = vectors.remove(0);
     for (entry, vector) in missing.iter().zip(&vectors) {
-        skills::keep_vector(&app.services.db, entry.skill, entry.version, &embedder, vector).await?;
+        skills::insert_vector(&app.services.db, entry.skill, entry.version, &embedder, vector).await?;
     }
     Ok(Ok((embedder, ours)))
 }
@@ -109,7 +109,7 @@ async fn nearest(
     model: &str,
 ) -> Result<Option<Neighbour>, StoreError> {
     let shelf = skills::shelf_vectors(&app.services.db, embedder, skill, SHELF).await?;
-    let mut near: Vec<(f32, &Vector)> =
+    let mut near: Vec<(f32, &SkillVector)> =
         shelf.iter().map(|vector| (cosine(ours, &vector.numbers), vector)).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut best: Option<Neighbour> = None;
@@ -125,7 +125,7 @@ async fn nearest(
 }
 
 /// A text on the shelf was valid when it was put there.
-fn text_of(entry: &Shelved) -> String {
+fn text_of(entry: &UnembeddedSkill) -> String {
     Source::from_raw(&entry.raw_source)
         .map_or_else(|_| entry.raw_source.clone(), |source| embedded_text(&source))
 }

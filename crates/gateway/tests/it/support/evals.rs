@@ -69,7 +69,7 @@ impl TestApp {
         let org = of.org_id.parse().unwrap();
         let id = DatasetId(dataset.parse::<Uuid>().unwrap());
         let mut tx = self.app.services.db.begin().await.unwrap();
-        let held = datasets::hold(&mut tx, org, id).await.unwrap().unwrap();
+        let held = datasets::find_for_update(&mut tx, org, id).await.unwrap().unwrap();
         datasets::freeze(&mut tx, &held, None, "test", self.app.services.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }

@@ -17,16 +17,16 @@ use crate::{Db, StoreError};
 const AT_ONCE: i64 = 64;
 
 /// The hours that may hold rows of a filter, newest first, a few at a time.
-pub(super) struct Hours {
+pub(super) struct HourIndex {
     sql: String,
     values: Vec<Arg>,
     /// Hours before this one come next.
     before: Timestamp,
 }
 
-impl Hours {
+impl HourIndex {
     /// None when the roll-ups know nothing of what is asked for, or there is a quicker way.
-    pub(super) async fn of(
+    pub(super) async fn new(
         logs: &Db,
         org: OrgId,
         filter: &LogFilter,

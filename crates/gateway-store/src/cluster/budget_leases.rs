@@ -17,20 +17,20 @@ const SEED: i64 = 0x6761_7465_7761_790a;
 
 /// What a node may have outstanding in the period of a budget that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
+pub struct BudgetLease {
     pub budget: BudgetId,
     pub starts_at: Timestamp,
     pub amount: i64,
 }
 
 /// What was leased to nodes, by budget and beginning of its period.
-pub type Leased = HashMap<(BudgetId, Timestamp), i64>;
+pub type LeasedAmounts = HashMap<(BudgetId, Timestamp), i64>;
 
 /// What the other nodes have leased of an organization's budgets. Nobody else's lease grows until the transaction ends.
 ///
 /// Read the roll-ups after this: a node stores what it spent before it lowers its lease, so that in this order nothing is
 /// missed.
-pub async fn of_others(tx: &mut Tx, org: OrgId, node: &str) -> Result<Leased, StoreError> {
+pub async fn leased_by_others(tx: &mut Tx, org: OrgId, node: &str) -> Result<LeasedAmounts, StoreError> {
     tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", args![org.to_string(), SEED]).await?;
     let sql = format!(
         "SELECT l.budget_id, l.starts_at, CAST(SUM(l.amount) AS BIGINT) AS amount FROM budget_leases l \
@@ -42,9 +42,9 @@ pub async fn of_others(tx: &mut Tx, org: OrgId, node: &str) -> Result<Leased, St
 }
 
 /// Notes what this node has leased. A budget that is gone has no leases.
-pub async fn write(tx: &mut Tx, node: &str, leases: &[Lease]) -> Result<(), StoreError> {
-    let line = |lease: &Lease| {
-        let Lease { budget, starts_at, amount } = lease;
+pub async fn upsert(tx: &mut Tx, node: &str, leases: &[BudgetLease]) -> Result<(), StoreError> {
+    let line = |lease: &BudgetLease| {
+        let BudgetLease { budget, starts_at, amount } = lease;
         json!({"budget": budget, "starts_at": starts_at.0, "amount": amount})
     };
     let leases: Value = leases.iter().map(line).collect();

@@ -9,7 +9,7 @@ use crate::{Db, StoreError};
 
 /// What a key or user has used in a minute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Used {
+pub struct WindowCount {
     pub id: String,
     pub minute: i64,
     pub used: i64,
@@ -17,7 +17,7 @@ pub struct Used {
 
 /// Tells what was used on this node; answers what was used on the others, in the same order. What is told is committed
 /// before the others are read, so that of two nodes that tell at the same time at least one sees the other.
-pub async fn exchange(db: &Db, node: &str, mine: &[Used]) -> Result<Vec<i64>, StoreError> {
+pub async fn exchange(db: &Db, node: &str, mine: &[WindowCount]) -> Result<Vec<i64>, StoreError> {
     let told = serde_json::to_string(mine).map_err(|error| StoreError::Other(error.to_string()))?;
     db.exec(
         "INSERT INTO rate_counts (minute, id, node, used) \
@@ -40,7 +40,7 @@ pub async fn exchange(db: &Db, node: &str, mine: &[Used]) -> Result<Vec<i64>, St
 
 /// Counts one more attempt from an address over all nodes, in a window that begins with the first; answers when that
 /// was, and how many there are.
-pub async fn attempt(
+pub async fn count_attempt(
     db: &Db,
     kind: &str,
     address: &str,

@@ -8,7 +8,7 @@ use gateway_core::logs::{LOG_ID_LOW_BITS, LogRow, Source};
 use gateway_core::otlp::next_log_id;
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{among, numbers};
+use super::bulk::{id_list, in_ids};
 use crate::row::args;
 use crate::{StoreError, Tx};
 
@@ -23,7 +23,7 @@ pub(super) fn possible_ids(row: &LogRow) -> [i64; 2] {
 }
 
 /// The rows with ids that are theirs alone.
-pub(super) async fn settle<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Cow<'a, [LogRow]>, StoreError> {
+pub(super) async fn assign_ids<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Cow<'a, [LogRow]>, StoreError> {
     if rows.iter().all(|row| row.source != Source::Otel) {
         return Ok(Cow::Borrowed(rows));
     }
@@ -33,8 +33,8 @@ pub(super) async fn settle<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Cow<'a
     let mut open: Vec<usize> = (0..settled.len()).filter(|at| settled[*at].source == Source::Otel).collect();
     for _ in 0..STEPS {
         let asked = open.iter().map(|at| settled[*at].id).filter(|id| !holders.contains_key(id));
-        let sql = format!("SELECT id, request_id FROM log_rows WHERE {}", among(tx.dialect(), "id", 1));
-        for row in tx.all(AssertSqlSafe(sql), args![numbers(asked)]).await? {
+        let sql = format!("SELECT id, request_id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
+        for row in tx.all(AssertSqlSafe(sql), args![id_list(asked)]).await? {
             holders.insert(row.get("id")?, row.get("request_id")?);
         }
         open.retain(|at| {

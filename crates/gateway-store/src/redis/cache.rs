@@ -9,7 +9,7 @@ use std::time::Duration;
 use gateway_core::cache::Key;
 use gateway_core::ids::OrgId;
 
-use super::{PATIENT, QUICK, Shared, SharedError};
+use super::{CACHE_TIMEOUT, LIMIT_TIMEOUT, RedisClient, RedisError};
 
 /// Longer than any entry lives, so that no entry outlives the mark that ended it.
 const GENERATION_LIFE_S: u64 = 40 * 24 * 3600;
@@ -21,14 +21,14 @@ const PURGES_KEPT: u64 = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generation(String);
 
-pub struct Found {
+pub struct CacheLookup {
     pub generation: Generation,
     pub entry: Option<Vec<u8>>,
 }
 
 /// What was emptied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub enum PurgeScope {
     All,
     Namespace(String),
     Entry(Key),
@@ -37,17 +37,17 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purge {
     pub org: OrgId,
-    pub scope: Scope,
+    pub scope: PurgeScope,
 }
 
 /// Looks for an entry. `fresh` names the generation where none is yet.
-pub async fn find(
-    shared: &Shared,
+pub async fn get(
+    shared: &RedisClient,
     org: OrgId,
     namespace: &str,
     key: Key,
     fresh: &str,
-) -> Result<Found, SharedError> {
+) -> Result<CacheLookup, RedisError> {
     let (of_org, of_namespace) = (org_generation(org), namespace_generation(org, namespace));
     let mut pipe = redis::pipe();
     for name in [&of_org, &of_namespace] {
@@ -56,31 +56,31 @@ pub async fn find(
     pipe.cmd("MGET").arg(&of_org).arg(&of_namespace);
     pipe.cmd("HMGET").arg(entry_name(org, key)).arg("generation").arg("sealed");
     type Answer = ((String, String), (Option<String>, Option<Vec<u8>>));
-    let ((org_now, namespace_now), (stored_in, sealed)): Answer = shared.ask(&pipe, QUICK).await?;
+    let ((org_now, namespace_now), (stored_in, sealed)): Answer = shared.ask(&pipe, CACHE_TIMEOUT).await?;
     let generation = Generation(format!("{org_now}/{namespace_now}"));
     let entry = sealed.filter(|_| stored_in.as_ref() == Some(&generation.0));
-    Ok(Found { generation, entry })
+    Ok(CacheLookup { generation, entry })
 }
 
 /// Keeps an entry under the generation that `find` told, so that one computed before a purge does not come back after it.
 pub async fn put(
-    shared: &Shared,
+    shared: &RedisClient,
     org: OrgId,
     key: Key,
     generation: &Generation,
     sealed: &[u8],
     life: Duration,
-) -> Result<(), SharedError> {
+) -> Result<(), RedisError> {
     let name = entry_name(org, key);
     let mut pipe = redis::pipe();
     pipe.atomic();
     pipe.cmd("HSET").arg(&name).arg("generation").arg(&generation.0).arg("sealed").arg(sealed).ignore();
     pipe.cmd("PEXPIRE").arg(&name).arg(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)).ignore();
-    shared.ask(&pipe, PATIENT).await
+    shared.ask(&pipe, LIMIT_TIMEOUT).await
 }
 
 /// Empties an organization's cache or a part of it, and tells the other nodes. `node` is who says so.
-pub async fn purge(shared: &Shared, node: &str, purge: &Purge, fresh: &str) -> Result<(), SharedError> {
+pub async fn purge(shared: &RedisClient, node: &str, purge: &Purge, fresh: &str) -> Result<(), RedisError> {
     let org = purge.org;
     let mut pipe = redis::pipe();
     pipe.atomic();
@@ -88,15 +88,15 @@ pub async fn purge(shared: &Shared, node: &str, purge: &Purge, fresh: &str) -> R
         pipe.cmd("SET").arg(name).arg(fresh).arg("EX").arg(GENERATION_LIFE_S).ignore();
     };
     let (kind, name) = match &purge.scope {
-        Scope::All => {
+        PurgeScope::All => {
             end(org_generation(org));
             ("all", String::new())
         }
-        Scope::Namespace(namespace) => {
+        PurgeScope::Namespace(namespace) => {
             end(namespace_generation(org, namespace));
             ("namespace", namespace.clone())
         }
-        Scope::Entry(key) => {
+        PurgeScope::Entry(key) => {
             pipe.cmd("DEL").arg(entry_name(org, *key)).ignore();
             ("entry", key.to_string())
         }
@@ -106,15 +106,19 @@ pub async fn purge(shared: &Shared, node: &str, purge: &Purge, fresh: &str) -> R
         pipe.arg(field).arg(value);
     }
     pipe.ignore();
-    shared.ask(&pipe, PATIENT).await
+    shared.ask(&pipe, LIMIT_TIMEOUT).await
 }
 
 /// What other nodes emptied since `last`, which is moved on. Begin with `0`.
-pub async fn purges_since(shared: &Shared, node: &str, last: &mut String) -> Result<Vec<Purge>, SharedError> {
+pub async fn purges_since(
+    shared: &RedisClient,
+    node: &str,
+    last: &mut String,
+) -> Result<Vec<Purge>, RedisError> {
     let mut pipe = redis::pipe();
     pipe.cmd("XREAD").arg("COUNT").arg(PURGES_KEPT).arg("STREAMS").arg(PURGES).arg(&*last);
     type Items = Vec<(String, Vec<String>)>;
-    let (answer,): (Option<Vec<(String, Items)>>,) = shared.ask(&pipe, PATIENT).await?;
+    let (answer,): (Option<Vec<(String, Items)>>,) = shared.ask(&pipe, LIMIT_TIMEOUT).await?;
     let mut purges = Vec::new();
     for (id, fields) in answer.into_iter().flatten().flat_map(|(_, items)| items) {
         *last = id;
@@ -132,9 +136,9 @@ pub async fn purges_since(shared: &Shared, node: &str, last: &mut String) -> Res
 /// A message that a later version wrote is passed over.
 fn read_purge(org: Option<&str>, kind: Option<&str>, name: Option<&str>) -> Option<Purge> {
     let scope = match (kind?, name?) {
-        ("all", _) => Scope::All,
-        ("namespace", name) => Scope::Namespace(name.to_owned()),
-        ("entry", name) => Scope::Entry(Key::parse(name)?),
+        ("all", _) => PurgeScope::All,
+        ("namespace", name) => PurgeScope::Namespace(name.to_owned()),
+        ("entry", name) => PurgeScope::Entry(Key::parse(name)?),
         _ => return None,
     };
     Some(Purge { org: org?.parse().ok()?, scope })

@@ -9,7 +9,7 @@ use gateway_core::logs::LogRow;
 use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{Bulk, among, numbers};
+use super::bulk::{Bulk, id_list, in_ids};
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
@@ -23,7 +23,7 @@ static POSTGRES: LazyLock<Bulk> = LazyLock::new(|| {
         "ON CONFLICT DO NOTHING",
     )
 });
-static PUT_OFF: LazyLock<Bulk> =
+static DEFERRED: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id)", "(?)", "ON CONFLICT DO NOTHING"));
 
 /// Indexes up to `limit` of the rows that were put off, newest first; answers how many. To be called until it answers
@@ -37,11 +37,11 @@ pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
         return Ok(0);
     }
     let ids = found.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
-    let list = numbers(ids.iter().copied());
+    let list = id_list(ids.iter().copied());
     let sql = format!(
         "SELECT b.id, r.org_id, r.response_is_stream, b.request, b.response FROM log_bodies b \
          JOIN log_rows r ON r.id = b.id WHERE {}",
-        among(tx.dialect(), "b.id", 1)
+        in_ids(tx.dialect(), "b.id", 1)
     );
     let mut entries = Vec::new();
     for row in tx.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
@@ -50,21 +50,21 @@ pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
         entries.push(args![row.get::<i64>("id")?, text]);
     }
     index(tx.dialect()).run(&mut tx, entries.into_iter()).await?;
-    let sql = format!("DELETE FROM log_unindexed WHERE {}", among(tx.dialect(), "id", 1));
+    let sql = format!("DELETE FROM log_unindexed WHERE {}", in_ids(tx.dialect(), "id", 1));
     tx.exec(AssertSqlSafe(sql), args![list]).await?;
     tx.commit().await?;
     Ok(ids.len())
 }
 
-pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
+pub(super) async fn insert(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
     let entries = rows
         .iter()
         .map(|row| args![row.id, entry(row.org_id, &row.request, &row.response, row.response_is_stream)]);
     index(tx.dialect()).run(tx, entries).await
 }
 
-pub(super) async fn put_off(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) -> Result<(), StoreError> {
-    PUT_OFF.run(tx, ids.map(|id| args![id])).await
+pub(super) async fn defer(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) -> Result<(), StoreError> {
+    DEFERRED.run(tx, ids.map(|id| args![id])).await
 }
 
 /// The search for rows of the organization that hold all the words, in the database's own language. Words are letters

@@ -2,6 +2,7 @@
 //! hears the bell, or looks by itself from time to time, reads the notes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use gateway_core::accounts::KeyHash;
 use gateway_core::ids::{OrgId, TokenId, UserId};
@@ -9,33 +10,38 @@ use serde::{Deserialize, Serialize};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgListener;
 
-use super::SERVER_NOW;
+use super::{SERVER_NOW, millis};
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
 const CHANNEL: &str = "gateway_changes";
-/// How long a note is kept. Who has not looked for half of this must forget everything.
-pub const KEPT_MS: i64 = 10 * 60 * 1_000;
+/// How long a recorded invalidation is kept.
+const RETENTION: Duration = Duration::from_secs(10 * 60);
+/// A node that has not polled for this long may have missed invalidations and must drop all cached state.
+pub const MAX_POLL_GAP: Duration = Duration::from_secs(5 * 60);
 /// Notes read at once; who is that far behind forgets everything.
-const MOST: i64 = 10_000;
+const MAX_ROWS: i64 = 10_000;
 
 /// Something that was changed and may be in the memory of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum Invalidation {
     #[serde(with = "hash_text")]
     Key(KeyHash),
     /// What the keys of an organization belong to.
-    KeysOf(OrgId),
+    #[serde(rename = "keys_of")]
+    OrgKeys(OrgId),
     /// The organization itself: plan, settings, providers, budgets.
     Org(OrgId),
     /// All that is known of an organization.
-    AllOf(OrgId),
+    #[serde(rename = "all_of")]
+    OrgAll(OrgId),
     Member(OrgId, UserId),
     Token(TokenId),
     /// A prompt has a new version.
-    NewVersion {
+    #[serde(rename = "new_version")]
+    PromptVersion {
         org: OrgId,
         namespace: String,
         slug: String,
@@ -48,13 +54,15 @@ pub enum Change {
     },
     LiveEvals,
     /// Somebody needs money of this organization's budgets: what is leased and not needed is given back.
-    Leases(OrgId),
+    #[serde(rename = "leases")]
+    BudgetLeases(OrgId),
     /// Exports: deliveries under way look whether theirs is still the same.
     Exports,
     /// A node has come or gone.
     Nodes,
     /// Cached answers: of the organization, of one namespace, or one entry.
-    Cached {
+    #[serde(rename = "cached")]
+    CacheEntries {
         org: OrgId,
         namespace: Option<String>,
         entry: Option<String>,
@@ -62,7 +70,7 @@ pub enum Change {
 }
 
 /// Notes a change in the transaction that makes it. SQLite has nobody to tell.
-pub async fn note(tx: &mut Tx, change: &Change) -> Result<(), StoreError> {
+pub async fn record(tx: &mut Tx, change: &Invalidation) -> Result<(), StoreError> {
     if tx.dialect() == Dialect::Sqlite {
         return Ok(());
     }
@@ -74,7 +82,7 @@ pub async fn note(tx: &mut Tx, change: &Change) -> Result<(), StoreError> {
 
 /// How far a reader has come.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct PollPosition {
     /// Every transaction before this one was over at the last look.
     floor: i64,
     /// Notes of later transactions that were read already.
@@ -83,30 +91,30 @@ pub struct Place {
 
 /// What was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    Changes(Vec<Change>),
+pub enum Polled {
+    Invalidations(Vec<Invalidation>),
     /// Too many, or one of a later version: all that is known may be wrong.
     Everything,
 }
 
 /// Where a reader begins that knows nothing yet.
-pub async fn begin(db: &Db) -> Result<Place, StoreError> {
-    Ok(Place { floor: floor(db).await?, read: BTreeSet::new() })
+pub async fn start_position(db: &Db) -> Result<PollPosition, StoreError> {
+    Ok(PollPosition { floor: floor(db).await?, read: BTreeSet::new() })
 }
 
 /// What was committed since the last look, which `place` remembers.
-pub async fn since(db: &Db, place: &mut Place) -> Result<News, StoreError> {
+pub async fn poll(db: &Db, place: &mut PollPosition) -> Result<Polled, StoreError> {
     // Read first: what the notes do not show yet belongs to a transaction at or behind this floor.
     let next = floor(db).await?;
     let rows = db
         .all(
             "SELECT id, what FROM changes WHERE made_by >= $1 ORDER BY id LIMIT $2",
-            args![place.floor, MOST],
+            args![place.floor, MAX_ROWS],
         )
         .await?;
     let mut read = BTreeSet::new();
     let mut news = Vec::new();
-    let mut understood = i64::try_from(rows.len()).is_ok_and(|count| count < MOST);
+    let mut understood = i64::try_from(rows.len()).is_ok_and(|count| count < MAX_ROWS);
     for row in &rows {
         let id: i64 = row.get("id")?;
         read.insert(id);
@@ -117,8 +125,8 @@ pub async fn since(db: &Db, place: &mut Place) -> Result<News, StoreError> {
             }
         }
     }
-    *place = Place { floor: next, read };
-    Ok(if understood { News::Changes(news) } else { News::Everything })
+    *place = PollPosition { floor: next, read };
+    Ok(if understood { Polled::Invalidations(news) } else { Polled::Everything })
 }
 
 async fn floor(db: &Db) -> Result<i64, StoreError> {
@@ -129,7 +137,7 @@ async fn floor(db: &Db) -> Result<i64, StoreError> {
 /// Removes notes that everybody has read or is too late for.
 pub async fn sweep(db: &Db) -> Result<(), StoreError> {
     let sql = format!("DELETE FROM changes WHERE made_at < {SERVER_NOW} - $1");
-    db.exec(AssertSqlSafe(sql), args![KEPT_MS]).await.map(|_| ())
+    db.exec(AssertSqlSafe(sql), args![millis(RETENTION)]).await.map(|_| ())
 }
 
 /// Hears the bell of every commit with a note in it, until the connection is lost.
@@ -166,13 +174,13 @@ mod tests {
     #[test]
     fn a_note_reads_back_as_what_was_noted() {
         for change in [
-            Change::Key(KeyHash([7; 32])),
-            Change::LiveEvals,
-            Change::Member(org(), user()),
-            Change::Cached { org: org(), namespace: Some("a".into()), entry: None },
+            Invalidation::Key(KeyHash([7; 32])),
+            Invalidation::LiveEvals,
+            Invalidation::Member(org(), user()),
+            Invalidation::CacheEntries { org: org(), namespace: Some("a".into()), entry: None },
         ] {
             let text = serde_json::to_string(&change).unwrap();
-            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change, "{text}");
+            assert_eq!(serde_json::from_str::<Invalidation>(&text).unwrap(), change, "{text}");
         }
     }
 

@@ -14,23 +14,23 @@ use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline};
 use tokio::sync::Notify;
 
 /// A question that a request can do without: it is left out while Redis is slow.
-pub const QUICK: Duration = Duration::from_millis(50);
+pub const CACHE_TIMEOUT: Duration = Duration::from_millis(50);
 /// A question that has to be answered: who does not in this time is away.
-pub const PATIENT: Duration = Duration::from_secs(2);
-const CONNECTING: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub const LIMIT_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SharedError {
+pub enum RedisError {
     #[error("the address of Redis cannot be used: {0}")]
-    Address(String),
+    InvalidUrl(String),
     #[error("Redis is away")]
-    Away,
+    Unavailable,
     #[error("Redis refused: {0}")]
-    Refused(String),
+    Rejected(String),
 }
 
-pub struct Shared {
+pub struct RedisClient {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,
     /// An answer was late. Whether Redis is only slow is found out by `run`.
@@ -40,11 +40,11 @@ pub struct Shared {
     came_back: Mutex<Option<Instant>>,
 }
 
-impl Shared {
+impl RedisClient {
     /// Only reads the address; `run` connects.
-    pub fn new(url: &str) -> Result<Self, SharedError> {
+    pub fn new(url: &str) -> Result<Self, RedisError> {
         // The error never repeats the address, which may hold a password.
-        let client = Client::open(url).map_err(|error| SharedError::Address(error.kind_text()))?;
+        let client = Client::open(url).map_err(|error| RedisError::InvalidUrl(error.kind_text()))?;
         Ok(Self {
             client,
             connection: Mutex::default(),
@@ -67,13 +67,13 @@ impl Shared {
                 told(true);
                 while self.is_alive().await {
                     self.is_late.store(false, Ordering::Relaxed);
-                    let _ = tokio::time::timeout(LOOK_EVERY, self.doubt.notified()).await;
+                    let _ = tokio::time::timeout(HEALTH_CHECK_INTERVAL, self.doubt.notified()).await;
                 }
                 self.set(None);
                 was_lost = true;
                 told(false);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
         }
     }
 
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// Was it lost and connected again in this time?
-    pub fn came_back_within(&self, time: Duration) -> bool {
+    pub fn reconnected_within(&self, time: Duration) -> bool {
         let at = *self.came_back.lock().unwrap_or_else(PoisonError::into_inner);
         at.is_some_and(|at| at.elapsed() <= time)
     }
@@ -95,18 +95,18 @@ impl Shared {
     }
 
     async fn is_alive(&self) -> bool {
-        self.is_up() && self.ping(PATIENT).await
+        self.is_up() && self.ping(LIMIT_TIMEOUT).await
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, SharedError> {
+    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECTING))
-            .set_response_timeout(Some(PATIENT));
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(LIMIT_TIMEOUT));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        match tokio::time::timeout(CONNECTING, connecting).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(SharedError::Refused(error.kind_text())),
-            Err(_) => Err(SharedError::Away),
+            Ok(Err(error)) => Err(RedisError::Rejected(error.kind_text())),
+            Err(_) => Err(RedisError::Unavailable),
         }
     }
 
@@ -116,23 +116,23 @@ impl Shared {
 
     /// Sends commands and waits for their answers. After a late one, quick questions are not even asked until Redis has
     /// answered in time again, so that one slow answer does not become a queue of them.
-    async fn ask<T: FromRedisValue>(&self, commands: &Pipeline, limit: Duration) -> Result<T, SharedError> {
+    async fn ask<T: FromRedisValue>(&self, commands: &Pipeline, limit: Duration) -> Result<T, RedisError> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut connection = connection.ok_or(SharedError::Away)?;
-        if limit < PATIENT && self.is_late.load(Ordering::Relaxed) {
-            return Err(SharedError::Away);
+        let mut connection = connection.ok_or(RedisError::Unavailable)?;
+        if limit < LIMIT_TIMEOUT && self.is_late.load(Ordering::Relaxed) {
+            return Err(RedisError::Unavailable);
         }
         match tokio::time::timeout(limit, commands.query_async(&mut connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) if !error.is_io_error() && !error.is_timeout() => {
-                return Err(SharedError::Refused(error.kind_text()));
+                return Err(RedisError::Rejected(error.kind_text()));
             }
             // Slow, perhaps; the connection is still good.
-            Err(_) if limit < PATIENT => self.is_late.store(true, Ordering::Relaxed),
+            Err(_) if limit < LIMIT_TIMEOUT => self.is_late.store(true, Ordering::Relaxed),
             _ => self.set(None),
         }
         self.doubt.notify_one();
-        Err(SharedError::Away)
+        Err(RedisError::Unavailable)
     }
 }
 

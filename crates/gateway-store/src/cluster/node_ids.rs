@@ -1,14 +1,16 @@
 //! The numbers that log ids carry, one for each node, held by a lease. Two nodes never hold the same.
 
+use std::time::Duration;
+
 use gateway_core::logs::OTEL_NODE;
 use sqlx::AssertSqlSafe;
 
-use super::SERVER_NOW;
+use super::{SERVER_NOW, millis};
 use crate::row::args;
 use crate::{Db, StoreError};
 
 /// A number is free again when its holder has not renewed it for this long.
-pub const LEASE_MS: i64 = 30_000;
+pub const LEASE: Duration = Duration::from_secs(30);
 /// A key of our own for PostgreSQL's advisory locks.
 const LOCK: i64 = 0x6761_7465_7761_7909;
 
@@ -26,7 +28,7 @@ pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
          ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, kept_until = excluded.kept_until \
          RETURNING id"
     );
-    let row = tx.opt(AssertSqlSafe(sql), args![holder, LEASE_MS, OTEL_NODE]).await?;
+    let row = tx.opt(AssertSqlSafe(sql), args![holder, millis(LEASE), OTEL_NODE]).await?;
     tx.commit().await?;
     row.map(|row| row.get("id")).transpose()
 }
@@ -34,7 +36,7 @@ pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
 /// Keeps the number for longer, and says how many nodes there are. None when it is another's by now.
 pub async fn renew(db: &Db, id: i64, holder: &str) -> Result<Option<i64>, StoreError> {
     let sql = format!("UPDATE nodes SET kept_until = {SERVER_NOW} + $3 WHERE id = $1 AND holder = $2");
-    if db.exec(AssertSqlSafe(sql), args![id, holder, LEASE_MS]).await? == 0 {
+    if db.exec(AssertSqlSafe(sql), args![id, holder, millis(LEASE)]).await? == 0 {
         return Ok(None);
     }
     let sql = format!("SELECT COUNT(*) AS alive FROM nodes WHERE kept_until > {SERVER_NOW}");
