@@ -20,6 +20,14 @@ pub async fn create_postgres_database(server_url: &str, name: &str) -> Result<St
     Ok(options.database(name).to_url_lossy().to_string())
 }
 
+/// Loads a dump made by `pg_dump` into an empty database.
+pub async fn load_postgres_dump(url: &str, dump: String) -> Result<(), StoreError> {
+    let mut connection = PgConnectOptions::from_str(url)?.connect().await?;
+    sqlx::raw_sql(AssertSqlSafe(dump)).execute(&mut connection).await?;
+    connection.close().await?;
+    Ok(())
+}
+
 /// The schema version that a database says it has.
 pub async fn schema_version(db: &Db) -> Result<i64, StoreError> {
     let row = db.opt("SELECT MAX(version) AS version FROM schema_versions", Vec::new()).await?;

@@ -156,8 +156,7 @@ impl App {
     }
 }
 
-const BAD_MASTER_KEY: &str =
-    "the master key is not usable: GATEWAY_MASTER_KEY must be 32 bytes in base64 or hex";
+const BAD_MASTER_KEY: &str = "the master key is not usable: GATEWAY_MASTER_KEY must be 64 hex digits";
 
 async fn housekeeping(app: Arc<App>) {
     let mut last_sweep = app.services.clock.now();

@@ -78,6 +78,7 @@ mod skills_judge;
 mod skills_publish;
 mod skills_shelf;
 mod smoke;
+mod stored_data;
 mod system;
 mod teams;
 mod tokens;
