@@ -107,7 +107,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
 }
 
 /// A slug made from a name, for callers who gave none. Empty when the name holds no usable character.
-pub fn slug_from(name: &str) -> String {
+pub fn slugify(name: &str) -> String {
     let mut slug = String::new();
     for c in name.to_lowercase().chars() {
         if c.is_ascii_lowercase() || c.is_ascii_digit() {
@@ -153,8 +153,8 @@ mod tests {
         for bad in ["", "-a", "a-", "A", "a_b", "ä", &"x".repeat(49)] {
             assert!(check_slug(bad).is_err(), "{bad}");
         }
-        assert_eq!(slug_from("  Acme Labs, Inc. "), "acme-labs-inc");
-        assert_eq!(slug_from("日本"), "");
+        assert_eq!(slugify("  Acme Labs, Inc. "), "acme-labs-inc");
+        assert_eq!(slugify("日本"), "");
     }
 
     #[test]

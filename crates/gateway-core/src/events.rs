@@ -9,7 +9,7 @@ use crate::ids::{AppId, BudgetId, KeyId, UserId};
 use crate::totals::usd;
 
 /// Every type that a webhook can subscribe to.
-pub const TYPES: [&str; 10] = [
+pub const EVENT_TYPES: [&str; 10] = [
     "key.create",
     "key.revoke",
     "key.rotate",
@@ -24,21 +24,21 @@ pub const TYPES: [&str; 10] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    KeyCreate(KeyFacts),
-    KeyRevoke(KeyFacts),
+    KeyCreate(KeyEventData),
+    KeyRevoke(KeyEventData),
     KeyRotate { key_id: KeyId, new_key_id: KeyId, overlap_hours: i64 },
-    UserInvite(UserFacts),
-    UserRoleChange { user: UserFacts, previous_role: Role },
-    UserRemove(UserFacts),
-    AppCreate(AppFacts),
-    AppDelete(AppFacts),
-    BudgetWarning(BudgetFacts),
-    BudgetExceeded(BudgetFacts),
+    UserInvite(UserEventData),
+    UserRoleChange { user: UserEventData, previous_role: Role },
+    UserRemove(UserEventData),
+    AppCreate(AppEventData),
+    AppDelete(AppEventData),
+    BudgetWarning(BudgetEventData),
+    BudgetExceeded(BudgetEventData),
 }
 
 /// `actor` names who did it: a user's or a key's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyFacts {
+pub struct KeyEventData {
     pub key_id: KeyId,
     pub name: String,
     pub key_prefix: String,
@@ -48,7 +48,7 @@ pub struct KeyFacts {
 
 /// `user_id` is None while an invited address has no account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserFacts {
+pub struct UserEventData {
     pub user_id: Option<UserId>,
     pub email: String,
     pub role: Role,
@@ -56,7 +56,7 @@ pub struct UserFacts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AppFacts {
+pub struct AppEventData {
     pub app_id: AppId,
     pub name: String,
     pub actor: String,
@@ -64,7 +64,7 @@ pub struct AppFacts {
 
 /// Amounts are whole 1e-12 USD; the limit is the one that was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BudgetFacts {
+pub struct BudgetEventData {
     pub budget_id: BudgetId,
     pub scope: Scope,
     pub period: Period,
@@ -92,7 +92,7 @@ impl Event {
     pub fn data(&self) -> Value {
         match self {
             Event::KeyCreate(facts) | Event::KeyRevoke(facts) => {
-                let KeyFacts { key_id, name, key_prefix, app_id, actor } = facts;
+                let KeyEventData { key_id, name, key_prefix, app_id, actor } = facts;
                 json!({"key_id": key_id, "name": name, "key_prefix": key_prefix, "app_id": app_id, "actor": actor})
             }
             Event::KeyRotate { key_id, new_key_id, overlap_hours } => {
@@ -105,11 +105,11 @@ impl Event {
                 data
             }
             Event::AppCreate(facts) | Event::AppDelete(facts) => {
-                let AppFacts { app_id, name, actor } = facts;
+                let AppEventData { app_id, name, actor } = facts;
                 json!({"app_id": app_id, "name": name, "actor": actor})
             }
             Event::BudgetWarning(facts) | Event::BudgetExceeded(facts) => {
-                let BudgetFacts { budget_id, scope, period, limit, spent } = facts;
+                let BudgetEventData { budget_id, scope, period, limit, spent } = facts;
                 json!({
                     "budget_id": budget_id, "scope": scope.name(), "scope_id": scope.id(), "period": period.as_str(),
                     "limit_usd": usd(*limit), "spent_usd": usd(*spent),
@@ -119,7 +119,7 @@ impl Event {
     }
 }
 
-fn user_data(UserFacts { user_id, email, role, actor }: &UserFacts) -> Value {
+fn user_data(UserEventData { user_id, email, role, actor }: &UserEventData) -> Value {
     json!({"user_id": user_id, "email": email, "role": role, "actor": actor})
 }
 
@@ -129,8 +129,12 @@ mod tests {
 
     #[test]
     fn a_role_change_tells_the_previous_role() {
-        let user =
-            UserFacts { user_id: None, email: "a@b.c".into(), role: Role::Admin, actor: "someone".into() };
+        let user = UserEventData {
+            user_id: None,
+            email: "a@b.c".into(),
+            role: Role::Admin,
+            actor: "someone".into(),
+        };
         let event = Event::UserRoleChange { user, previous_role: Role::Viewer };
         assert_eq!(event.kind(), "user.role_change");
         assert_eq!(

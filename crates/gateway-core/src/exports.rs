@@ -5,23 +5,23 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::ids::ExportId;
-use crate::logs::{LogRow, Source, log_id_time};
+use crate::logs::{LogRow, LogSource, log_id_time};
 use crate::time::{MINUTE, SECOND, Timestamp};
 use crate::webhooks::derived_id;
 
 /// Rows in one request, at most.
-pub const BATCH_ROWS: i64 = 512;
+pub const MAX_BATCH_ROWS: i64 = 512;
 const LONGEST_WAIT: i64 = 5 * MINUTE;
 /// Earlier periods are forgotten: rows of so long ago have come long since.
 const PERIODS: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExportKind {
     Otlp,
     Webhook,
 }
 
-impl Kind {
+impl ExportKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Otlp => "otlp",
@@ -34,24 +34,12 @@ impl Kind {
     }
 }
 
-pub fn source_name(source: Source) -> &'static str {
-    match source {
-        Source::Proxy => "proxy",
-        Source::Api => "api",
-        Source::Otel => "otel",
-    }
-}
-
-pub fn parse_source(name: &str) -> Option<Source> {
-    [Source::Proxy, Source::Api, Source::Otel].into_iter().find(|source| source_name(*source) == name)
-}
-
 /// When an export was enabled: from then on, until then. A row is on its way for a moment before it is stored, so what
 /// counts is when it was made, not what the export is when it arrives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Periods(Vec<(i64, Option<i64>)>);
+pub struct ActivePeriods(Vec<(i64, Option<i64>)>);
 
-impl Periods {
+impl ActivePeriods {
     pub fn begin(&mut self, now: Timestamp) {
         if !self.is_open() {
             self.0.push((now.0, None));
@@ -72,7 +60,7 @@ impl Periods {
 
     /// Was the row made while the export was enabled? Spans that others send are made when they come.
     pub fn cover(&self, row: &LogRow) -> bool {
-        if row.source == Source::Otel {
+        if row.source == LogSource::Otel {
             return self.is_open();
         }
         self.cover_at(row.created_at.plus(row.latency_ms.max(0)))
@@ -95,7 +83,7 @@ pub fn otlp_endpoint(endpoint: &str) -> String {
 }
 
 /// How long a destination is left alone after so many failures in a row. `random` spreads it.
-pub fn wait_after(failures: i64, retry_after_ms: Option<i64>, random: u32) -> i64 {
+pub fn retry_delay(failures: i64, retry_after_ms: Option<i64>, random: u32) -> i64 {
     let doublings = u32::try_from(failures.clamp(1, 16) - 1).unwrap_or(0);
     let wait = (SECOND << doublings).min(LONGEST_WAIT);
     let spread = wait / 5 * i64::from(random % 1024) / 1024;
@@ -137,11 +125,11 @@ mod tests {
 
     #[test]
     fn a_failing_destination_is_asked_ever_less_often() {
-        assert_eq!(wait_after(1, None, 0), 1_000);
-        assert_eq!(wait_after(2, None, 0), 2_000);
-        assert_eq!(wait_after(100, None, 0), LONGEST_WAIT);
-        assert!((800..1_000).contains(&wait_after(1, None, 1_023)));
-        assert_eq!(wait_after(1, Some(30_000), 0), 30_000);
+        assert_eq!(retry_delay(1, None, 0), 1_000);
+        assert_eq!(retry_delay(2, None, 0), 2_000);
+        assert_eq!(retry_delay(100, None, 0), LONGEST_WAIT);
+        assert!((800..1_000).contains(&retry_delay(1, None, 1_023)));
+        assert_eq!(retry_delay(1, Some(30_000), 0), 30_000);
     }
 
     #[test]

@@ -5,14 +5,14 @@ use crate::time::{SECOND, Timestamp};
 
 /// The answer to "may this one pass?", with all that the response headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct LimitStatus {
     pub allowed: bool,
     pub limit: u64,
     pub remaining: u64,
     pub resets_at: Timestamp,
 }
 
-impl Verdict {
+impl LimitStatus {
     /// `used` counts this request too.
     pub fn of(limit: u64, used: u64, resets_at: Timestamp) -> Self {
         Self { allowed: used <= limit, limit, remaining: limit.saturating_sub(used), resets_at }
@@ -47,15 +47,15 @@ mod tests {
     #[test]
     fn the_request_after_the_last_is_refused() {
         let end = Timestamp(MINUTE);
-        assert_eq!(Verdict::of(2, 1, end).remaining, 1);
-        assert!(Verdict::of(2, 2, end).allowed);
-        let refused = Verdict::of(2, 3, end);
+        assert_eq!(LimitStatus::of(2, 1, end).remaining, 1);
+        assert!(LimitStatus::of(2, 2, end).allowed);
+        let refused = LimitStatus::of(2, 3, end);
         assert!(!refused.allowed && refused.remaining == 0);
     }
 
     #[test]
     fn waiting_is_rounded_up_and_never_zero() {
-        let verdict = Verdict::of(1, 2, Timestamp(10_000));
+        let verdict = LimitStatus::of(1, 2, Timestamp(10_000));
         assert_eq!(verdict.retry_after(Timestamp(8_999)), 2);
         assert_eq!(verdict.retry_after(Timestamp(9_000)), 1);
         assert_eq!(verdict.retry_after(Timestamp(10_000)), 1);

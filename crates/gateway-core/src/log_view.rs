@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::ids::{AppId, KeyId, TeamId};
-use crate::logs::{Attempt, Level, LogRow, Source, Stored};
+use crate::logs::{Attempt, BodyStorage, LogLevel, LogRow, LogSource};
 use crate::time::Timestamp;
 use crate::totals::{cost_units, usd};
 
@@ -18,8 +18,8 @@ pub struct LogView {
     pub id: i64,
     request_id: String,
     pub created_at: Timestamp,
-    level: Level,
-    source: Source,
+    level: LogLevel,
+    source: LogSource,
     pub provider: String,
     pub model: Option<String>,
     method: String,
@@ -53,8 +53,8 @@ pub struct LogView {
     /// The prompt that was put into the request, as `namespace/slug`.
     prompt: Option<String>,
     prompt_version: Option<i64>,
-    request_stored: Stored,
-    response_stored: Stored,
+    request_stored: BodyStorage,
+    response_stored: BodyStorage,
     /// The first 200 characters of the last user text.
     preview: Option<String>,
 }

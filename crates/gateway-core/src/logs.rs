@@ -38,11 +38,12 @@ pub fn log_id_time(id: i64) -> Timestamp {
 }
 
 /// Of each body, this much is kept.
-pub const BODY_LIMIT: usize = 256 << 10;
+pub const MAX_BODY_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+#[schemars(rename = "Level")]
+pub enum LogLevel {
     Info,
     Warn,
     Error,
@@ -50,16 +51,34 @@ pub enum Level {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+#[schemars(rename = "Source")]
+pub enum LogSource {
     Proxy,
     Api,
     Otel,
 }
 
+impl LogSource {
+    pub const ALL: [Self; 3] = [Self::Proxy, Self::Api, Self::Otel];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Api => "api",
+            Self::Otel => "otel",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == name)
+    }
+}
+
 /// How much of a body was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Stored {
+#[schemars(rename = "Stored")]
+pub enum BodyStorage {
     Full,
     Truncated,
     Off,
@@ -81,7 +100,7 @@ pub struct Attempt {
 
 /// Which version of which prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PromptUsed {
+pub struct PromptVersionRef {
     /// `namespace/slug`
     pub name: String,
     pub version: i64,
@@ -95,8 +114,8 @@ pub struct LogRow {
     pub org_id: OrgId,
     pub request_id: String,
     pub created_at: Timestamp,
-    pub level: Level,
-    pub source: Source,
+    pub level: LogLevel,
+    pub source: LogSource,
     pub provider: String,
     /// The provider's wire format, which later readers of the bodies need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,12 +156,12 @@ pub struct LogRow {
     pub metadata: Map<String, Value>,
     /// The prompt that was put into the request. Rows from before there were any do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<PromptUsed>,
+    pub prompt: Option<PromptVersionRef>,
     /// W3C `traceparent` as it came in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    pub request_stored: Stored,
-    pub response_stored: Stored,
+    pub request_stored: BodyStorage,
+    pub response_stored: BodyStorage,
     /// Bodies travel beside the row, not inside its JSON.
     #[serde(skip)]
     pub request: Vec<u8>,

@@ -130,13 +130,13 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
 
 /// How a request names a prompt: `namespace/slug`, with `@version` behind it or not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Reference {
+pub struct PromptReference {
     pub namespace: String,
     pub slug: String,
     pub version: Option<i64>,
 }
 
-impl std::str::FromStr for Reference {
+impl std::str::FromStr for PromptReference {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -270,14 +270,15 @@ mod tests {
         for bad in ["", "A", "-a", ".a", "a/b", "a b", "ü", "a@1", &"a".repeat(65)] {
             assert!(check_name(bad).is_err(), "{bad}");
         }
-        let reference = |version| Reference { namespace: "support".into(), slug: "greeting".into(), version };
+        let reference =
+            |version| PromptReference { namespace: "support".into(), slug: "greeting".into(), version };
         assert_eq!("support/greeting".parse(), Ok(reference(None)));
         assert_eq!("support/greeting@12".parse(), Ok(reference(Some(12))));
         for bad in [
             "", "support", "support/", "/x", "a/b/c", "a/b@", "a/b@0", "a/b@-1", "a/b@+1", "a/b@x", "A/b",
             "a/b@1@2",
         ] {
-            assert!(bad.parse::<Reference>().is_err(), "{bad}");
+            assert!(bad.parse::<PromptReference>().is_err(), "{bad}");
         }
     }
 

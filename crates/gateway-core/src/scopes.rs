@@ -40,7 +40,7 @@ impl Pattern {
 pub struct Scopes(Vec<Scope>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadScope {
+pub enum InvalidScope {
     #[error("scopes must not be empty: leave the field out for full access, or name at least one scope")]
     Empty,
     #[error("unknown scope '{0}': expected '*', 'provider:<name>' or 'model:<name>'")]
@@ -54,12 +54,12 @@ impl Scopes {
         Self(vec![Scope::All])
     }
 
-    pub fn parse<S: AsRef<str>>(texts: &[S]) -> Result<Self, BadScope> {
+    pub fn parse<S: AsRef<str>>(texts: &[S]) -> Result<Self, InvalidScope> {
         if texts.is_empty() {
-            return Err(BadScope::Empty);
+            return Err(InvalidScope::Empty);
         }
         if texts.len() > 100 {
-            return Err(BadScope::TooMany);
+            return Err(InvalidScope::TooMany);
         }
         texts.iter().map(|text| parse_one(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
@@ -125,8 +125,8 @@ impl Wanted {
     }
 }
 
-fn parse_one(text: &str) -> Result<Scope, BadScope> {
-    let unknown = || BadScope::Unknown(text.chars().take(100).collect());
+fn parse_one(text: &str) -> Result<Scope, InvalidScope> {
+    let unknown = || InvalidScope::Unknown(text.chars().take(100).collect());
     if text == "*" {
         return Ok(Scope::All);
     }
@@ -159,9 +159,9 @@ impl From<Scopes> for Vec<String> {
 }
 
 impl TryFrom<Vec<String>> for Scopes {
-    type Error = BadScope;
+    type Error = InvalidScope;
 
-    fn try_from(texts: Vec<String>) -> Result<Self, BadScope> {
+    fn try_from(texts: Vec<String>) -> Result<Self, InvalidScope> {
         Self::parse(&texts)
     }
 }
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn unknown_forms_are_refused() {
         for bad in ["", "**", "all", "provider", "provider:", "model:", "Provider:x", "team:x", "model:a b"] {
-            assert_eq!(Scopes::parse(&[bad]), Err(BadScope::Unknown(bad.to_owned())), "{bad}");
+            assert_eq!(Scopes::parse(&[bad]), Err(InvalidScope::Unknown(bad.to_owned())), "{bad}");
         }
-        assert_eq!(Scopes::parse::<&str>(&[]), Err(BadScope::Empty));
+        assert_eq!(Scopes::parse::<&str>(&[]), Err(InvalidScope::Empty));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn format_secret(random: &[u8; 32]) -> String {
 pub struct MalformedSecret;
 
 /// The key behind a secret: the decoded bytes of one with our prefix, the text itself of any other.
-pub fn key_of(secret: &str) -> Result<Vec<u8>, MalformedSecret> {
+pub fn decode_secret(secret: &str) -> Result<Vec<u8>, MalformedSecret> {
     match secret.strip_prefix(SECRET_PREFIX) {
         None => Ok(secret.as_bytes().to_vec()),
         Some(text) => match BASE64.decode(text) {
@@ -53,17 +53,17 @@ mod tests {
 
     #[test]
     fn the_example_of_the_specification_is_signed_as_it_says() {
-        let key = key_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let key = decode_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = sign(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
     #[test]
     fn a_secret_reads_back_as_the_bytes_that_it_was_made_from() {
-        assert_eq!(key_of(&format_secret(&[7; 32])), Ok(vec![7; 32]));
-        assert_eq!(key_of("any text"), Ok(b"any text".to_vec()));
+        assert_eq!(decode_secret(&format_secret(&[7; 32])), Ok(vec![7; 32]));
+        assert_eq!(decode_secret("any text"), Ok(b"any text".to_vec()));
         for bad in ["whsec_", "whsec_not base64!"] {
-            assert_eq!(key_of(bad), Err(MalformedSecret), "{bad}");
+            assert_eq!(decode_secret(bad), Err(MalformedSecret), "{bad}");
         }
     }
 

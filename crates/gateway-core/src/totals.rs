@@ -37,7 +37,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn of(row: &LogRow) -> Self {
+    pub fn from_row(row: &LogRow) -> Self {
         let mut totals = Self::default();
         totals.count(row);
         totals

@@ -4,7 +4,7 @@
 use crate::skills::rubric::{Axes, Axis, rounded};
 
 /// The source of the judges that this service runs itself. Nobody else may use the name.
-pub const INTERNAL: &str = "internal";
+pub const INTERNAL_SOURCE: &str = "internal";
 /// From which score on a verdict on a log row counts as passed, when it does not say.
 pub const LOG_THRESHOLD: f64 = 0.5;
 const SOURCE_LENGTH: usize = 32;
@@ -30,14 +30,18 @@ pub fn is_source(text: &str) -> bool {
 /// May somebody outside use this name?
 pub fn check_source(text: &str) -> Result<(), VerdictError> {
     match text {
-        INTERNAL => Err(VerdictError::Reserved),
+        INTERNAL_SOURCE => Err(VerdictError::Reserved),
         text if is_source(text) => Ok(()),
         _ => Err(VerdictError::Source),
     }
 }
 
 /// The score and the pass that a verdict means. Where both are given they stand as they are.
-pub fn settle(score: Option<f64>, passed: Option<bool>, threshold: f64) -> Result<(f64, bool), VerdictError> {
+pub fn resolve_score(
+    score: Option<f64>,
+    passed: Option<bool>,
+    threshold: f64,
+) -> Result<(f64, bool), VerdictError> {
     if score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
         return Err(VerdictError::Score);
     }
@@ -72,14 +76,14 @@ mod tests {
 
     #[test]
     fn score_and_pass_tell_each_other() {
-        assert_eq!(settle(Some(0.7), None, 0.7), Ok((0.7, true)));
-        assert_eq!(settle(Some(0.69), None, 0.7), Ok((0.69, false)));
-        assert_eq!(settle(None, Some(true), 0.7), Ok((1.0, true)));
-        assert_eq!(settle(None, Some(false), 0.7), Ok((0.0, false)));
-        assert_eq!(settle(Some(0.1), Some(true), 0.7), Ok((0.1, true)));
-        assert_eq!(settle(None, None, 0.7), Err(VerdictError::Nothing));
+        assert_eq!(resolve_score(Some(0.7), None, 0.7), Ok((0.7, true)));
+        assert_eq!(resolve_score(Some(0.69), None, 0.7), Ok((0.69, false)));
+        assert_eq!(resolve_score(None, Some(true), 0.7), Ok((1.0, true)));
+        assert_eq!(resolve_score(None, Some(false), 0.7), Ok((0.0, false)));
+        assert_eq!(resolve_score(Some(0.1), Some(true), 0.7), Ok((0.1, true)));
+        assert_eq!(resolve_score(None, None, 0.7), Err(VerdictError::Nothing));
         for bad in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
-            assert_eq!(settle(Some(bad), Some(true), 0.7), Err(VerdictError::Score), "{bad}");
+            assert_eq!(resolve_score(Some(bad), Some(true), 0.7), Err(VerdictError::Score), "{bad}");
         }
     }
 }

@@ -12,12 +12,13 @@ pub const TEST_EVENT: &str = "webhook.test";
 /// How long a receiver has to answer.
 pub const TIMEOUT_MS: u64 = 15_000;
 /// A webhook whose every delivery failed for this long is switched off.
-pub const PATIENCE: i64 = 5 * DAY;
+pub const DISABLE_AFTER: i64 = 5 * DAY;
 /// A receiver may ask for more time, but not for longer than this.
 const LONGEST_WAIT: i64 = DAY;
 
 /// The waits before the second, third, … attempt.
-pub const RETRIES: [i64; 7] = [5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR];
+pub const RETRY_DELAYS: [i64; 7] =
+    [5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR];
 
 /// The body of a delivery. Its bytes are made once and kept, so that every attempt sends the same.
 pub fn payload(id: EventId, kind: &str, org: OrgId, at: Timestamp, data: &Value) -> String {
@@ -45,7 +46,7 @@ pub fn derived_id(like: Uuid, digest: &[u8]) -> Uuid {
 
 /// What an attempt's answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ResponseClass {
     Delivered,
     TryAgain,
     /// 410: the receiver wants nothing more from us, ever.
@@ -53,11 +54,11 @@ pub enum Verdict {
 }
 
 /// None: no answer came.
-pub fn judge(status: Option<u16>) -> Verdict {
+pub fn classify(status: Option<u16>) -> ResponseClass {
     match status {
-        Some(200..=299) => Verdict::Delivered,
-        Some(410) => Verdict::Gone,
-        _ => Verdict::TryAgain,
+        Some(200..=299) => ResponseClass::Delivered,
+        Some(410) => ResponseClass::Gone,
+        _ => ResponseClass::TryAgain,
     }
 }
 
@@ -69,7 +70,7 @@ pub fn next_attempt(
     retry_after_ms: Option<i64>,
     random: u32,
 ) -> Option<Timestamp> {
-    let wait = *RETRIES.get(attempts.checked_sub(1)?)?;
+    let wait = *RETRY_DELAYS.get(attempts.checked_sub(1)?)?;
     let spread = wait / 5 * i64::from(random % 1024) / 1024 - wait / 10;
     let asked = retry_after_ms.unwrap_or(0).clamp(0, LONGEST_WAIT);
     Some(now.plus((wait + spread).max(asked)))
@@ -92,13 +93,13 @@ mod tests {
     #[test]
     fn retries_follow_the_schedule_within_a_tenth_and_then_end() {
         let now = Timestamp(1_000_000);
-        for (at, wait) in RETRIES.iter().enumerate() {
+        for (at, wait) in RETRY_DELAYS.iter().enumerate() {
             for random in [0, 511, 1023, u32::MAX] {
                 let next = next_attempt(now, at + 1, None, random).unwrap().0 - now.0;
                 assert!((next - wait).abs() <= wait / 10, "{next} for {wait}");
             }
         }
-        assert_eq!(next_attempt(now, RETRIES.len() + 1, None, 0), None);
+        assert_eq!(next_attempt(now, RETRY_DELAYS.len() + 1, None, 0), None);
         assert_eq!(next_attempt(now, 0, None, 0), None);
         let (low, high) = (next_attempt(now, 1, None, 0), next_attempt(now, 1, None, 1023));
         assert!(low < high, "random numbers spread the attempts");
@@ -125,11 +126,11 @@ mod tests {
 
     #[test]
     fn only_2xx_is_received_and_only_410_is_an_end() {
-        assert_eq!(judge(Some(204)), Verdict::Delivered);
+        assert_eq!(classify(Some(204)), ResponseClass::Delivered);
         for status in [None, Some(199), Some(301), Some(400), Some(404), Some(429), Some(500)] {
-            assert_eq!(judge(status), Verdict::TryAgain, "{status:?}");
+            assert_eq!(classify(status), ResponseClass::TryAgain, "{status:?}");
         }
-        assert_eq!(judge(Some(410)), Verdict::Gone);
+        assert_eq!(classify(Some(410)), ResponseClass::Gone);
     }
 
     #[test]

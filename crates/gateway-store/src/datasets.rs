@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use gateway_core::datasets::{Case, Content};
+use gateway_core::datasets::{Case, CaseContent};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_core::time::Timestamp;
 use serde_json::value::RawValue;
@@ -186,12 +186,12 @@ pub async fn find_version(
 pub async fn add_cases(
     tx: &mut Tx,
     held: &Dataset,
-    cases: Vec<(CaseId, Content)>,
+    cases: Vec<(CaseId, CaseContent)>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let from = held.current_version + 1;
     let lines = cases.into_iter().map(|(id, content)| {
-        let Content { input, expected, metadata } = content;
+        let CaseContent { input, expected, metadata } = content;
         args![held.id, id, from, input, expected, metadata, now, now]
     });
     CASES.run(tx, lines.collect::<Vec<_>>().into_iter()).await
@@ -202,7 +202,7 @@ pub async fn update_case(
     tx: &mut Tx,
     held: &Dataset,
     case: &Case,
-    content: &Content,
+    content: &CaseContent,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let next = held.current_version + 1;

@@ -3,9 +3,9 @@
 
 mod queue;
 
-use gateway_core::exports::{Kind, Periods, parse_source, source_name};
+use gateway_core::exports::{ActivePeriods, ExportKind};
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::Source;
+use gateway_core::logs::LogSource;
 use gateway_core::time::Timestamp;
 
 use crate::page::{Page, Paged};
@@ -23,15 +23,15 @@ pub struct Export {
     pub id: ExportId,
     pub org_id: OrgId,
     pub name: String,
-    pub kind: Kind,
+    pub kind: ExportKind,
     pub endpoint: String,
     /// Sealed JSON object.
     pub headers: Option<String>,
     /// Sealed.
     pub secret: Option<String>,
-    pub sources: Vec<Source>,
+    pub sources: Vec<LogSource>,
     pub enabled: bool,
-    pub periods: Periods,
+    pub periods: ActivePeriods,
     pub revision: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -96,7 +96,7 @@ pub async fn insert(logs: &Db, export: &Export) -> Result<(), StoreError> {
             *revision,
             *created_at,
             *updated_at,
-            gateway_core::exports::BATCH_ROWS
+            gateway_core::exports::MAX_BATCH_ROWS
         ],
     )
     .await
@@ -198,13 +198,13 @@ pub async fn revision(logs: &Db, id: ExportId) -> Result<Option<i64>, StoreError
     row.map(|row| row.get("revision")).transpose()
 }
 
-fn sources_text(sources: &[Source]) -> String {
-    sources.iter().map(|source| source_name(*source)).collect::<Vec<_>>().join(",")
+fn sources_text(sources: &[LogSource]) -> String {
+    sources.iter().map(|source| source.as_str()).collect::<Vec<_>>().join(",")
 }
 
-fn read_sources(row: &Row) -> Result<Vec<Source>, StoreError> {
+fn read_sources(row: &Row) -> Result<Vec<LogSource>, StoreError> {
     let text: String = row.get("sources")?;
-    Ok(text.split(',').filter_map(parse_source).collect())
+    Ok(text.split(',').filter_map(LogSource::parse).collect())
 }
 
 fn read(row: &Row) -> Result<Export, StoreError> {
@@ -213,7 +213,7 @@ fn read(row: &Row) -> Result<Export, StoreError> {
         id: row.get("id")?,
         org_id: row.get("org_id")?,
         name: row.get("name")?,
-        kind: Kind::parse(&kind)
+        kind: ExportKind::parse(&kind)
             .ok_or_else(|| StoreError::Other(format!("an export has the unknown kind {kind:?}")))?,
         endpoint: row.get("endpoint")?,
         headers: row.get("headers")?,

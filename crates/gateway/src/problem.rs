@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use gateway_core::limits::Verdict;
+use gateway_core::limits::LimitStatus;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -105,7 +105,7 @@ impl Problem {
         Self::bad_request("the request body is incomplete: the connection failed while reading it")
     }
 
-    pub fn rate_limited(verdict: Verdict, now: Timestamp, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn rate_limited(verdict: LimitStatus, now: Timestamp, message: impl Into<Cow<'static, str>>) -> Self {
         let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
         problem.headers.push((RETRY_AFTER, verdict.retry_after(now).into()));
         problem.headers.extend(rate_headers(&verdict));
@@ -153,7 +153,7 @@ impl Problem {
 }
 
 /// The headers that report the caller's remaining requests in the current window.
-pub fn rate_headers(verdict: &Verdict) -> [(HeaderName, HeaderValue); 3] {
+pub fn rate_headers(verdict: &LimitStatus) -> [(HeaderName, HeaderValue); 3] {
     [
         (HeaderName::from_static("x-ratelimit-limit"), verdict.limit.into()),
         (HeaderName::from_static("x-ratelimit-remaining"), verdict.remaining.into()),

@@ -10,27 +10,27 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::json::{CanonicalError, canonical_json};
-use super::semantic::Split;
+use super::semantic::PromptSplit;
 use crate::ids::OrgId;
 use crate::llm::paths::Operation;
 
 /// The name of an entry. Keys of two organizations never meet, because the organization is part of what is hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(pub [u8; 32]);
+pub struct CacheKey(pub [u8; 32]);
 
-impl fmt::Display for Key {
+impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self})")
     }
 }
 
-impl Key {
+impl CacheKey {
     /// Reads what `Display` wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -53,7 +53,7 @@ pub enum NotCacheable {
 
 /// Who may answer: a provider's name, where it is when the organization says so, and the model asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct CacheTarget<'a> {
     pub provider: &'a str,
     /// The base URL of a provider of the organization's own, so that an entry does not outlive a move.
     pub base: Option<&'a str>,
@@ -62,22 +62,22 @@ pub struct Target<'a> {
 
 /// Everything but the body that can change an answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Parts<'a> {
+pub struct KeyParts<'a> {
     pub org: OrgId,
     pub namespace: &'a str,
     /// The whole chain in its order: who asked for no fallback must not get a fallback's answer.
-    pub targets: &'a [Target<'a>],
+    pub targets: &'a [CacheTarget<'a>],
     /// What `X-Gateway-Format` said, because entries are kept in the caller's shape.
     pub format: Option<&'a str>,
     pub path: &'a str,
     pub query: Option<&'a str>,
     pub content_type: Option<&'a str>,
-    /// Those of the caller's headers for which `changes_answer` holds, names in lower case, in any order.
+    /// Those of the caller's headers for which `affects_response` holds, names in lower case, in any order.
     pub headers: &'a [(&'a str, &'a [u8])],
 }
 
 /// May answers to such requests be kept at all? Only those that compute something from their body alone.
-pub fn cacheable(method: &str, operation: Operation) -> bool {
+pub fn is_cacheable(method: &str, operation: Operation) -> bool {
     method == "POST"
         && match operation {
             Operation::Chat
@@ -92,7 +92,7 @@ pub fn cacheable(method: &str, operation: Operation) -> bool {
 }
 
 /// Does this header of the caller (its name in lower case) change what the provider answers?
-pub fn changes_answer(header: &str) -> bool {
+pub fn affects_response(header: &str) -> bool {
     matches!(
         header,
         "anthropic-beta"
@@ -106,7 +106,7 @@ pub fn changes_answer(header: &str) -> bool {
 }
 
 /// The key of a request.
-pub fn key(parts: &Parts<'_>, body: &[u8]) -> Result<Key, NotCacheable> {
+pub fn key(parts: &KeyParts<'_>, body: &[u8]) -> Result<CacheKey, NotCacheable> {
     // What says "stream" only says how the answer travels.
     match canonical_json(body, &["stream", "stream_options"]) {
         Ok(body) => {
@@ -120,12 +120,12 @@ pub fn key(parts: &Parts<'_>, body: &[u8]) -> Result<Key, NotCacheable> {
 }
 
 /// The key of everything but the last user text: requests that share it differ in that text only.
-pub fn rest_key(parts: &Parts<'_>, split: &Split) -> Key {
+pub fn semantic_key(parts: &KeyParts<'_>, split: &PromptSplit) -> CacheKey {
     hashed("rest", parts, &split.rest)
 }
 
 /// Is this an answer that may be given again: complete, and no error under the name of a success?
-pub fn storable(operation: Operation, status: u16, body: &[u8]) -> bool {
+pub fn is_storable(operation: Operation, status: u16, body: &[u8]) -> bool {
     if status != 200 {
         return false;
     }
@@ -178,8 +178,8 @@ fn stateless(canonical: &[u8]) -> Result<(), NotCacheable> {
 }
 
 /// Each part goes in behind its length, so that no two lists of parts give the same bytes.
-fn hashed(kind: &str, parts: &Parts<'_>, body: &[u8]) -> Key {
-    let Parts { org, namespace, targets, format, path, query, content_type, headers } = *parts;
+fn hashed(kind: &str, parts: &KeyParts<'_>, body: &[u8]) -> CacheKey {
+    let KeyParts { org, namespace, targets, format, path, query, content_type, headers } = *parts;
     // The small parts are hashed together: each call of its own costs more than its bytes.
     let mut small = Vec::with_capacity(512);
     let mut add = |part: &[u8]| {
@@ -190,7 +190,7 @@ fn hashed(kind: &str, parts: &Parts<'_>, body: &[u8]) -> Key {
     add(org.0.as_bytes());
     add(namespace.as_bytes());
     add(&(targets.len() as u64).to_le_bytes());
-    for Target { provider, base, model } in targets {
+    for CacheTarget { provider, base, model } in targets {
         add(provider.as_bytes());
         add_optional(&mut add, *base);
         add_optional(&mut add, *model);
@@ -204,7 +204,7 @@ fn hashed(kind: &str, parts: &Parts<'_>, body: &[u8]) -> Key {
     }
     // JSON is JSON whatever it calls itself; of other bodies the type says how they are read.
     add_optional(&mut add, content_type.filter(|_| kind == "raw"));
-    let mut headers: Vec<_> = headers.iter().filter(|(name, _)| changes_answer(name)).collect();
+    let mut headers: Vec<_> = headers.iter().filter(|(name, _)| affects_response(name)).collect();
     // Stable, because the order of one header's values may matter.
     headers.sort_by_key(|(name, _)| *name);
     add(&(headers.len() as u64).to_le_bytes());
@@ -216,7 +216,7 @@ fn hashed(kind: &str, parts: &Parts<'_>, body: &[u8]) -> Key {
     let mut hash = Sha256::new();
     hash.update(&small);
     hash.update(body);
-    Key(hash.finalize().into())
+    CacheKey(hash.finalize().into())
 }
 
 /// Nothing is not the empty text.

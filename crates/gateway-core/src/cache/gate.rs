@@ -7,7 +7,7 @@
 //! word, a comparative, an antonym or a question word that stands in one text only is a disagreement, and so is every
 //! other word that the table does not know. Only a phrase such as "in Python" may stand first or last.
 
-use super::normal::{Token, normal_form};
+use super::normalize::{Token, normal_form};
 
 /// May an answer to one of these texts be given to the other?
 pub fn agrees(a: &str, b: &str) -> bool {

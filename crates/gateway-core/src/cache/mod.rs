@@ -5,12 +5,15 @@
 mod canonical;
 mod gate;
 mod json;
-mod normal;
+mod normalize;
 #[cfg(test)]
 mod pairs;
 mod semantic;
 
-pub use canonical::{Key, NotCacheable, Parts, Target, cacheable, changes_answer, key, rest_key, storable};
+pub use canonical::{
+    CacheKey, CacheTarget, KeyParts, NotCacheable, affects_response, is_cacheable, is_storable, key,
+    semantic_key,
+};
 pub use gate::agrees;
 pub use json::{CanonicalError, canonical_json};
-pub use semantic::{Split, split};
+pub use semantic::{PromptSplit, split};

@@ -11,14 +11,14 @@ const LONGEST: usize = 2_000;
 
 /// A request taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Split {
+pub struct PromptSplit {
     /// Canonical, with the last user text blanked out.
     pub rest: Vec<u8>,
     pub text: String,
 }
 
 /// Takes a request apart into its last user text and all the rest; `None` when it has to be compared exactly.
-pub fn split(operation: Operation, body: &[u8]) -> Option<Split> {
+pub fn split(operation: Operation, body: &[u8]) -> Option<PromptSplit> {
     const DELIVERY: [&str; 2] = ["stream", "stream_options"];
     let canonical = canonical_json(body, &DELIVERY).ok()?;
     let mut request: Value = serde_json::from_slice(&canonical).ok()?;
@@ -51,7 +51,7 @@ pub fn split(operation: Operation, body: &[u8]) -> Option<Split> {
     if text.trim().is_empty() || text.chars().count() > LONGEST {
         return None;
     }
-    Some(Split { rest: serde_json::to_vec(&request).ok()?, text })
+    Some(PromptSplit { rest: serde_json::to_vec(&request).ok()?, text })
 }
 
 /// Blanks out the text of a user's turn.

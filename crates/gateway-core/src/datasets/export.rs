@@ -8,13 +8,14 @@ use super::Case;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+#[schemars(rename = "Format")]
+pub enum ExportFormat {
     Json,
     Csv,
     Ndjson,
 }
 
-impl Format {
+impl ExportFormat {
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -89,9 +90,9 @@ fn cell(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::import::{self, Rows};
+    use super::super::import::{self, ImportFormat};
     use super::*;
-    use crate::datasets::Content;
+    use crate::datasets::CaseContent;
     use crate::ids::CaseId;
     use crate::time::Timestamp;
     use serde_json::json;
@@ -109,7 +110,7 @@ mod tests {
         }
     }
 
-    fn written(format: Format, cases: &[Case]) -> String {
+    fn written(format: ExportFormat, cases: &[Case]) -> String {
         let mut text = format.beginning().to_owned();
         for (index, case) in cases.iter().enumerate() {
             text += &String::from_utf8(format.write(std::slice::from_ref(case), index == 0)).unwrap();
@@ -121,13 +122,15 @@ mod tests {
     fn every_format_reads_back_as_what_was_written() {
         let values = [json!("plain"), json!("a,\"b\"\r\nc"), json!({"q": [1, "ü"]}), json!([1, 2])];
         let cases: Vec<Case> = values.iter().map(|value| case(value, &Value::Null)).collect();
-        let expected: Vec<Content> = values
+        let expected: Vec<CaseContent> = values
             .iter()
-            .map(|value| Content::new(value, &Value::Null, &json!({"k": "v"})).unwrap())
+            .map(|value| CaseContent::new(value, &Value::Null, &json!({"k": "v"})).unwrap())
             .collect();
-        for (format, read) in
-            [(Format::Json, Rows::Json), (Format::Csv, Rows::Csv), (Format::Ndjson, Rows::Ndjson)]
-        {
+        for (format, read) in [
+            (ExportFormat::Json, ImportFormat::Json),
+            (ExportFormat::Csv, ImportFormat::Csv),
+            (ExportFormat::Ndjson, ImportFormat::Ndjson),
+        ] {
             let mut found = Vec::new();
             let text = written(format, &cases);
             import::read(read, text.as_bytes(), &mut |content| {
@@ -141,14 +144,14 @@ mod tests {
 
     #[test]
     fn an_empty_dataset_is_written_whole() {
-        assert_eq!(written(Format::Json, &[]), "{\"cases\":[]}\n");
-        assert_eq!(written(Format::Csv, &[]), "input,expected,metadata\n");
-        assert_eq!(written(Format::Ndjson, &[]), "");
+        assert_eq!(written(ExportFormat::Json, &[]), "{\"cases\":[]}\n");
+        assert_eq!(written(ExportFormat::Csv, &[]), "input,expected,metadata\n");
+        assert_eq!(written(ExportFormat::Ndjson, &[]), "");
     }
 
     #[test]
     fn a_line_of_json_is_the_case_as_the_api_shows_it() {
-        let line = written(Format::Ndjson, &[case(&json!("x"), &json!(true))]);
+        let line = written(ExportFormat::Ndjson, &[case(&json!("x"), &json!(true))]);
         assert_eq!(
             line,
             "{\"id\":\"00000000-0000-0000-0000-000000000001\",\"input\":\"x\",\"expected\":true,\

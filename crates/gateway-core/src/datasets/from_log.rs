@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Content;
+use super::CaseContent;
 use crate::llm::preview::{assistant_text, last_user_text};
-use crate::logs::{LogRow, Stored};
+use crate::logs::{BodyStorage, LogRow};
 
 /// The input is the list of messages where there are several, else the text of the one that the user sent.
-pub fn case_of_log(row: &LogRow) -> Result<Content, String> {
+pub fn case_from_log(row: &LogRow) -> Result<CaseContent, String> {
     let input = match conversation(row) {
         Some(messages) => messages,
         None => last_user_text(&row.request)
@@ -22,12 +22,12 @@ pub fn case_of_log(row: &LogRow) -> Result<Content, String> {
     if let Some(output) = assistant_text(&row.response, row.response_is_stream) {
         metadata.insert("output".into(), output.into());
     }
-    Content::new(&input, &Value::Null, &Value::Object(metadata))
+    CaseContent::new(&input, &Value::Null, &Value::Object(metadata))
 }
 
 /// More than one message, as they were sent. A request that was cut off tells only its last text.
 fn conversation(row: &LogRow) -> Option<Value> {
-    if row.request_stored != Stored::Full {
+    if row.request_stored != BodyStorage::Full {
         return None;
     }
     let mut body: Value = serde_json::from_slice(&row.request).ok()?;

@@ -8,14 +8,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Content;
+use super::CaseContent;
 
 /// How many bad rows are named; the others are counted.
-pub const NAMED_ROWS: usize = 100;
+pub const MAX_REPORTED_ROWS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Rows {
+#[schemars(rename = "Rows")]
+pub enum ImportFormat {
     /// An array of cases, or `{"cases": […]}`.
     Json,
     Csv,
@@ -39,28 +40,32 @@ pub enum ImportError {
 }
 
 /// Reads every row and hands the good ones on, until told to stop by false. Answers how many were handed on.
-pub fn read(rows: Rows, bytes: &[u8], take: &mut dyn FnMut(Content) -> bool) -> Result<u64, ImportError> {
+pub fn read(
+    rows: ImportFormat,
+    bytes: &[u8],
+    take: &mut dyn FnMut(CaseContent) -> bool,
+) -> Result<u64, ImportError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(ImportError::Unreadable("the text is UTF-16; save it as UTF-8".into()));
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut reading = Reading { take, taken: 0, bad: Vec::new(), more: 0, stopped: false };
     match rows {
-        Rows::Json => json(bytes, &mut reading)?,
-        Rows::Csv => csv(bytes, &mut reading)?,
-        Rows::Ndjson => ndjson(bytes, &mut reading),
+        ImportFormat::Json => json(bytes, &mut reading)?,
+        ImportFormat::Csv => csv(bytes, &mut reading)?,
+        ImportFormat::Ndjson => ndjson(bytes, &mut reading),
     }
     let Reading { taken, bad, more, .. } = reading;
     if bad.is_empty() { Ok(taken) } else { Err(ImportError::Rows { rows: bad, more }) }
 }
 
 /// Reads every row and keeps none. Answers how many there are.
-pub fn check(rows: Rows, bytes: &[u8]) -> Result<u64, ImportError> {
+pub fn check(rows: ImportFormat, bytes: &[u8]) -> Result<u64, ImportError> {
     read(rows, bytes, &mut |_| true)
 }
 
 struct Reading<'a> {
-    take: &'a mut dyn FnMut(Content) -> bool,
+    take: &'a mut dyn FnMut(CaseContent) -> bool,
     taken: u64,
     bad: Vec<BadRow>,
     more: u64,
@@ -68,13 +73,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn row(&mut self, line: u64, content: Result<Content, String>) {
+    fn row(&mut self, line: u64, content: Result<CaseContent, String>) {
         match content {
             Ok(content) => {
                 self.stopped = !(self.take)(content);
                 self.taken += u64::from(!self.stopped);
             }
-            Err(message) if self.bad.len() < NAMED_ROWS => self.bad.push(BadRow { line, message }),
+            Err(message) if self.bad.len() < MAX_REPORTED_ROWS => self.bad.push(BadRow { line, message }),
             Err(_) => self.more += 1,
         }
     }
@@ -91,12 +96,12 @@ fn ndjson(bytes: &[u8], reading: &mut Reading<'_>) {
     }
 }
 
-fn case_of_json(text: &[u8]) -> Result<Content, String> {
+fn case_of_json(text: &[u8]) -> Result<CaseContent, String> {
     let value = serde_json::from_slice::<Value>(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Io | serde_json::error::Category::Data => error.to_string(),
         _ => format!("is not valid JSON at column {}", error.column()),
     })?;
-    Content::from_value(&value)
+    CaseContent::from_value(&value)
 }
 
 fn json(bytes: &[u8], reading: &mut Reading<'_>) -> Result<(), ImportError> {
@@ -233,7 +238,7 @@ fn columns(header: &csv::ByteRecord) -> Result<Vec<Column>, String> {
     Ok(columns)
 }
 
-fn case_of_record(columns: &[Column], record: &csv::ByteRecord) -> Result<Content, String> {
+fn case_of_record(columns: &[Column], record: &csv::ByteRecord) -> Result<CaseContent, String> {
     if record.len() != columns.len() {
         return Err(format!("has {} fields, and the header has {}", record.len(), columns.len()));
     }
@@ -257,7 +262,7 @@ fn case_of_record(columns: &[Column], record: &csv::ByteRecord) -> Result<Conten
             _ => return Err("metadata: must be a JSON object, because other columns go into it".into()),
         }
     }
-    Content::new(&input, &expected, &metadata)
+    CaseContent::new(&input, &expected, &metadata)
 }
 
 /// A JSON object or array is parsed; any other cell is a text.

@@ -38,13 +38,13 @@ pub struct Case {
 
 /// The content of a case, checked: three compact JSON texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct CaseContent {
     pub input: String,
     pub expected: String,
     pub metadata: String,
 }
 
-impl Content {
+impl CaseContent {
     /// Metadata that is absent is an empty object; an input must be there.
     pub fn new(input: &Value, expected: &Value, metadata: &Value) -> Result<Self, String> {
         if input.is_null() {
@@ -74,7 +74,7 @@ impl Content {
 }
 
 /// May a dataset of so many cases take so many more?
-pub fn check_room(cases: i64, more: i64) -> Result<(), String> {
+pub fn check_capacity(cases: i64, more: i64) -> Result<(), String> {
     if cases.saturating_add(more) > MAX_CASES {
         return Err(format!(
             "a dataset holds at most {MAX_CASES} cases; this one has {cases}, and {more} more were sent"
@@ -98,29 +98,29 @@ mod tests {
 
     #[test]
     fn a_case_needs_an_input_and_nothing_else() {
-        let content = Content::from_value(&json!({"input": {"b": 1, "a": [true]}, "other": 1})).unwrap();
+        let content = CaseContent::from_value(&json!({"input": {"b": 1, "a": [true]}, "other": 1})).unwrap();
         assert_eq!(content.input, r#"{"b":1,"a":[true]}"#);
         assert_eq!((content.expected.as_str(), content.metadata.as_str()), ("null", "{}"));
         for bad in [json!({}), json!({"input": null}), json!("x"), json!([1])] {
-            assert!(Content::from_value(&bad).unwrap_err().contains("input"), "{bad}");
+            assert!(CaseContent::from_value(&bad).unwrap_err().contains("input"), "{bad}");
         }
-        assert!(Content::from_value(&json!({"input": ""})).is_ok());
+        assert!(CaseContent::from_value(&json!({"input": ""})).is_ok());
     }
 
     #[test]
     fn a_case_has_a_greatest_size_and_no_nul() {
-        let of = |length: usize| Content::from_value(&json!({"input": "x".repeat(length)}));
+        let of = |length: usize| CaseContent::from_value(&json!({"input": "x".repeat(length)}));
         // Two quotes, `null` and `{}` count as well.
         assert!(of(MAX_CASE_BYTES - 8).is_ok());
         assert!(of(MAX_CASE_BYTES - 7).unwrap_err().contains("bytes"));
-        assert!(Content::from_value(&json!({"input": "a\0b"})).unwrap_err().contains("NUL"));
-        assert!(Content::from_value(&json!({"input": "a\\u0000b"})).is_ok());
+        assert!(CaseContent::from_value(&json!({"input": "a\0b"})).unwrap_err().contains("NUL"));
+        assert!(CaseContent::from_value(&json!({"input": "a\\u0000b"})).is_ok());
     }
 
     #[test]
     fn a_full_dataset_takes_no_more() {
-        assert!(check_room(MAX_CASES - 1, 1).is_ok());
-        assert!(check_room(MAX_CASES - 1, 2).is_err());
-        assert!(check_room(0, i64::MAX).is_err());
+        assert!(check_capacity(MAX_CASES - 1, 1).is_ok());
+        assert!(check_capacity(MAX_CASES - 1, 2).is_err());
+        assert!(check_capacity(0, i64::MAX).is_err());
     }
 }

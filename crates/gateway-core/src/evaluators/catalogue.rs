@@ -6,28 +6,28 @@ use std::sync::LazyLock;
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
-use super::Kind;
+use super::EvaluatorKind;
 use super::config::{
     ContainsConfig, CostConfig, EmbeddingConfig, JudgeConfig, LatencyConfig, LengthConfig, Nothing,
     RegexConfig, SchemaConfig, SimilarityConfig, ValueConfig,
 };
 
 #[derive(Debug)]
-pub struct Described {
-    pub kind: Kind,
+pub struct CatalogueEntry {
+    pub kind: EvaluatorKind,
     pub name: &'static str,
     pub about: &'static str,
     /// A JSON Schema.
     pub config: Value,
 }
 
-pub fn catalogue() -> &'static [Described] {
-    static ALL: LazyLock<Vec<Described>> = LazyLock::new(all);
+pub fn catalogue() -> &'static [CatalogueEntry] {
+    static ALL: LazyLock<Vec<CatalogueEntry>> = LazyLock::new(all);
     &ALL
 }
 
-fn all() -> Vec<Described> {
-    use Kind::{Llm, Similarity, Static};
+fn all() -> Vec<CatalogueEntry> {
+    use EvaluatorKind::{Llm, Similarity, Static};
     vec![
         described::<Nothing>(Static, "is_json", "The text is valid JSON."),
         described::<SchemaConfig>(Static, "json_schema", "The text is JSON that fits a schema."),
@@ -59,7 +59,7 @@ fn all() -> Vec<Described> {
     ]
 }
 
-fn described<T: JsonSchema>(kind: Kind, name: &'static str, about: &'static str) -> Described {
+fn described<T: JsonSchema>(kind: EvaluatorKind, name: &'static str, about: &'static str) -> CatalogueEntry {
     let mut config = schema_for!(T).to_value();
     if let Some(schema) = config.as_object_mut() {
         schema.remove("$schema");
@@ -78,5 +78,5 @@ fn described<T: JsonSchema>(kind: Kind, name: &'static str, about: &'static str)
             );
         }
     }
-    Described { kind, name, about, config }
+    CatalogueEntry { kind, name, about, config }
 }

@@ -4,17 +4,17 @@ use jsonschema::Validator;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Subject, Unjudged, Verdict, schema};
+use super::{NotEvaluated, Subject, Verdict, schema};
 
 #[derive(Debug)]
 pub enum Check {
     IsJson,
     Schema(Box<Validator>),
-    Contains { wanted: Wanted, all: bool },
-    NotContains { unwanted: Wanted },
-    Equals(Wanted),
-    StartsWith(Wanted),
-    EndsWith(Wanted),
+    Contains { wanted: ExpectedText, all: bool },
+    NotContains { unwanted: ExpectedText },
+    Equals(ExpectedText),
+    StartsWith(ExpectedText),
+    EndsWith(ExpectedText),
     Regex(Box<Regex>),
     Length { min: u64, max: u64 },
     Latency(i64),
@@ -24,12 +24,12 @@ pub enum Check {
 
 /// Texts to look for; folded to lower case when case does not matter.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ExpectedText {
     values: Vec<String>,
     folds: bool,
 }
 
-impl Wanted {
+impl ExpectedText {
     pub fn new(values: Vec<String>, case_sensitive: bool) -> Self {
         let folds = !case_sensitive;
         Self { values: if folds { values.iter().map(|v| v.to_lowercase()).collect() } else { values }, folds }
@@ -48,9 +48,9 @@ impl Wanted {
 }
 
 impl Check {
-    pub(super) fn judge(&self, subject: &Subject) -> Result<Verdict, Unjudged> {
+    pub(super) fn judge(&self, subject: &Subject) -> Result<Verdict, NotEvaluated> {
         let facts = &subject.facts;
-        let unknown = |what: &str| Unjudged(format!("the {what} is not known"));
+        let unknown = |what: &str| NotEvaluated(format!("the {what} is not known"));
         match self {
             Self::StatusOk => {
                 let status = facts.status.ok_or_else(|| unknown("status"))?;
@@ -84,7 +84,7 @@ impl Check {
             },
             Self::Schema(validator) => match serde_json::from_str::<Value>(text) {
                 Err(error) => Verdict::of(false, format!("not valid JSON: {error}")),
-                Ok(value) => match schema::misfit(validator, &value) {
+                Ok(value) => match schema::first_violation(validator, &value) {
                     None => Verdict::of(true, "fits the schema"),
                     Some(why) => Verdict::of(false, why),
                 },

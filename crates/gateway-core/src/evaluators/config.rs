@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::check::{Check, Wanted};
+use super::check::{Check, ExpectedText};
 use super::judge::Judge;
 use super::similar::{Embedding, Levenshtein};
-use super::{Evaluator, Field, How, Kind, Malformed, catalogue, schema};
+use super::{ConfigError, Evaluator, EvaluatorKind, Field, Method, catalogue, schema};
 
 /// A config longer than this, as JSON, is refused.
 const MAX_CONFIG: usize = 64 << 10;
@@ -130,10 +130,10 @@ fn half() -> f64 {
     0.5
 }
 
-pub(super) fn read(kind: &str, name: &str, config: &Value) -> Result<Evaluator, Malformed> {
-    let kinds = Kind::ALL.map(Kind::as_str).join(", ");
-    let kind = Kind::parse(kind).ok_or_else(|| {
-        Malformed::field("type", format!("unknown type '{}'; known are {kinds}", short(kind)))
+pub(super) fn read(kind: &str, name: &str, config: &Value) -> Result<Evaluator, ConfigError> {
+    let kinds = EvaluatorKind::ALL.map(EvaluatorKind::as_str).join(", ");
+    let kind = EvaluatorKind::parse(kind).ok_or_else(|| {
+        ConfigError::field("type", format!("unknown type '{}'; known are {kinds}", short(kind)))
     })?;
     let known: Vec<&str> =
         catalogue().iter().filter(|known| known.kind == kind).map(|known| known.name).collect();
@@ -144,42 +144,42 @@ pub(super) fn read(kind: &str, name: &str, config: &Value) -> Result<Evaluator, 
             kind.as_str(),
             known.join(", ")
         );
-        return Err(Malformed::field("evaluator", why));
+        return Err(ConfigError::field("evaluator", why));
     }
-    let Value::Object(config) = config else { return Err(Malformed::field("config", "must be an object")) };
+    let Value::Object(config) = config else { return Err(ConfigError::field("config", "must be an object")) };
     if Value::Object(config.clone()).to_string().len() > MAX_CONFIG {
-        return Err(Malformed::field("config", format!("is longer than {MAX_CONFIG} bytes")));
+        return Err(ConfigError::field("config", format!("is longer than {MAX_CONFIG} bytes")));
     }
     let mut config = config.clone();
     let field = match config.remove("field") {
-        None | Some(Value::Null) => Field { side: super::Side::Response, pointer: None },
+        None | Some(Value::Null) => Field { side: super::BodySide::Response, pointer: None },
         Some(Value::String(text)) => {
-            text.parse().map_err(|why: &str| Malformed::field("config.field", why))?
+            text.parse().map_err(|why: &str| ConfigError::field("config.field", why))?
         }
-        Some(_) => return Err(Malformed::field("config.field", "must be a string")),
+        Some(_) => return Err(ConfigError::field("config.field", "must be a string")),
     };
     Ok(Evaluator { field, how: how(name, config)? })
 }
 
-fn how(name: &str, config: Map<String, Value>) -> Result<How, Malformed> {
+fn how(name: &str, config: Map<String, Value>) -> Result<Method, ConfigError> {
     Ok(match name {
         "is_json" => {
             let Nothing {} = parsed(config)?;
-            How::Check(Check::IsJson)
+            Method::Check(Check::IsJson)
         }
         "status_ok" => {
             let Nothing {} = parsed(config)?;
-            How::Check(Check::StatusOk)
+            Method::Check(Check::StatusOk)
         }
         "json_schema" => {
             let SchemaConfig { schema } = parsed(config)?;
             let validator =
-                schema::compile(&schema).map_err(|why| Malformed::meaningless("config.schema", why))?;
-            How::Check(Check::Schema(Box::new(validator)))
+                schema::compile(&schema).map_err(|why| ConfigError::meaningless("config.schema", why))?;
+            Method::Check(Check::Schema(Box::new(validator)))
         }
         "contains" | "not_contains" => {
             let (wanted, all) = several(parsed(config)?)?;
-            How::Check(if name == "contains" {
+            Method::Check(if name == "contains" {
                 Check::Contains { wanted, all }
             } else {
                 Check::NotContains { unwanted: wanted }
@@ -187,8 +187,8 @@ fn how(name: &str, config: Map<String, Value>) -> Result<How, Malformed> {
         }
         "equals" | "starts_with" | "ends_with" => {
             let ValueConfig { value, case_sensitive } = parsed(config)?;
-            let wanted = Wanted::new(vec![literal(value)], case_sensitive);
-            How::Check(match name {
+            let wanted = ExpectedText::new(vec![literal(value)], case_sensitive);
+            Method::Check(match name {
                 "equals" => Check::Equals(wanted),
                 "starts_with" => Check::StartsWith(wanted),
                 _ => Check::EndsWith(wanted),
@@ -198,14 +198,14 @@ fn how(name: &str, config: Map<String, Value>) -> Result<How, Malformed> {
             let RegexConfig { pattern } = parsed(config)?;
             let compiled = regex::RegexBuilder::new(&pattern).size_limit(REGEX_BYTES).build();
             let regex =
-                compiled.map_err(|error| Malformed::meaningless("config.pattern", error.to_string()))?;
-            How::Check(Check::Regex(Box::new(regex)))
+                compiled.map_err(|error| ConfigError::meaningless("config.pattern", error.to_string()))?;
+            Method::Check(Check::Regex(Box::new(regex)))
         }
         "length" => length(&parsed(config)?)?,
         "latency" => {
             let LatencyConfig { max_ms } = parsed(config)?;
             let why = "must be a number of at least 0";
-            How::Check(Check::Latency(
+            Method::Check(Check::Latency(
                 Some(max_ms).filter(|ms| *ms >= 0).ok_or_else(|| wrong("max_ms", why))?,
             ))
         }
@@ -213,18 +213,18 @@ fn how(name: &str, config: Map<String, Value>) -> Result<How, Malformed> {
             let CostConfig { max_usd } = parsed(config)?;
             let max = max_usd.to_string().parse::<rust_decimal::Decimal>().ok().and_then(|usd| usd.to_f64());
             let max = max.or_else(|| max_usd.as_f64()).filter(|usd| *usd >= 0.0);
-            How::Check(Check::Cost(max.ok_or_else(|| wrong("max_usd", "must be a number of at least 0"))?))
+            Method::Check(Check::Cost(max.ok_or_else(|| wrong("max_usd", "must be a number of at least 0"))?))
         }
         "levenshtein" => {
             let SimilarityConfig { reference, threshold } = parsed(config)?;
-            How::Levenshtein(Levenshtein { reference, threshold: share(threshold)? })
+            Method::Levenshtein(Levenshtein { reference, threshold: share(threshold)? })
         }
         "embedding" => {
             let EmbeddingConfig { reference, threshold, provider, model } = parsed(config)?;
             if provider.as_deref().is_some_and(|provider| provider != "builtin") && model.is_none() {
                 return Err(wrong("model", "is needed with a provider"));
             }
-            How::Embedding(Embedding { reference, threshold: share(threshold)?, provider, model })
+            Method::Embedding(Embedding { reference, threshold: share(threshold)?, provider, model })
         }
         _ => {
             let JudgeConfig { provider, model, criteria, threshold } = parsed(config)?;
@@ -233,12 +233,12 @@ fn how(name: &str, config: Map<String, Value>) -> Result<How, Malformed> {
                     return Err(wrong(name, "must not be empty"));
                 }
             }
-            How::Judge(Judge { provider, model, criteria, threshold: share(threshold)? })
+            Method::Judge(Judge { provider, model, criteria, threshold: share(threshold)? })
         }
     })
 }
 
-fn length(config: &LengthConfig) -> Result<How, Malformed> {
+fn length(config: &LengthConfig) -> Result<Method, ConfigError> {
     let LengthConfig { min, max } = *config;
     if min.is_none() && max.is_none() {
         return Err(wrong("min", "min or max is needed"));
@@ -248,11 +248,11 @@ fn length(config: &LengthConfig) -> Result<How, Malformed> {
     {
         return Err(wrong("min", "must not be above max"));
     }
-    Ok(How::Check(Check::Length { min: min.unwrap_or(0), max: max.unwrap_or(u64::MAX) }))
+    Ok(Method::Check(Check::Length { min: min.unwrap_or(0), max: max.unwrap_or(u64::MAX) }))
 }
 
 /// The values of `contains` and its opposite, and whether all of them are meant.
-fn several(config: ContainsConfig) -> Result<(Wanted, bool), Malformed> {
+fn several(config: ContainsConfig) -> Result<(ExpectedText, bool), ConfigError> {
     let ContainsConfig { value, values, mode, case_sensitive } = config;
     let values = match (value, values) {
         (Some(value), None) => vec![value],
@@ -267,7 +267,7 @@ fn several(config: ContainsConfig) -> Result<(Wanted, bool), Malformed> {
     if values.iter().any(String::is_empty) {
         return Err(wrong("value", "must not be empty: every text contains nothing"));
     }
-    Ok((Wanted::new(values, case_sensitive), mode == Mode::All))
+    Ok((ExpectedText::new(values, case_sensitive), mode == Mode::All))
 }
 
 fn literal(value: Literal) -> String {
@@ -278,16 +278,16 @@ fn literal(value: Literal) -> String {
     }
 }
 
-fn share(threshold: f64) -> Result<f64, Malformed> {
+fn share(threshold: f64) -> Result<f64, ConfigError> {
     if (0.0..=1.0).contains(&threshold) { Ok(threshold) } else { Err(wrong("threshold", "must be 0 to 1")) }
 }
 
-fn wrong(name: &str, why: impl Into<String>) -> Malformed {
-    Malformed::field(format!("config.{name}"), why)
+fn wrong(name: &str, why: impl Into<String>) -> ConfigError {
+    ConfigError::field(format!("config.{name}"), why)
 }
 
 /// Reads a config; a part that the evaluator does not know is named.
-fn parsed<T: DeserializeOwned + JsonSchema>(config: Map<String, Value>) -> Result<T, Malformed> {
+fn parsed<T: DeserializeOwned + JsonSchema>(config: Map<String, Value>) -> Result<T, ConfigError> {
     let schema = schemars::schema_for!(T);
     let known = schema.get("properties").and_then(Value::as_object);
     if let Some(name) = config.keys().find(|name| !known.is_some_and(|known| known.contains_key(*name))) {
@@ -309,7 +309,7 @@ fn parsed<T: DeserializeOwned + JsonSchema>(config: Map<String, Value>) -> Resul
         let text = error.to_string();
         match text.split('`').nth(1).filter(|_| text.starts_with("missing field")) {
             Some(name) => wrong(name, "is needed"),
-            None => Malformed::field("config", text),
+            None => ConfigError::field("config", text),
         }
     })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Subject, Unjudged, Verdict};
+use super::{NotEvaluated, Subject, Verdict};
 
 #[derive(Debug)]
 pub struct Judge {
@@ -26,7 +26,7 @@ const RULES: &str = "You are a strict and fair judge of answers that another sys
 
 impl Judge {
     /// The conversation that asks for a verdict. A subject without a text has its verdict already.
-    pub fn messages(&self, subject: &Subject) -> Result<Result<Vec<Value>, Verdict>, Unjudged> {
+    pub fn messages(&self, subject: &Subject) -> Result<Result<Vec<Value>, Verdict>, NotEvaluated> {
         let text = match subject.text()? {
             Ok(text) => text,
             Err(nothing) => return Ok(Err(Verdict::of(false, nothing))),
@@ -48,7 +48,7 @@ impl Judge {
     }
 
     /// The same conversation after an answer that could not be read.
-    pub fn mend(&self, mut messages: Vec<Value>, said: &str, why: &str) -> Vec<Value> {
+    pub fn retry_messages(&self, mut messages: Vec<Value>, said: &str, why: &str) -> Vec<Value> {
         let said: String = said.chars().take(4_000).collect();
         messages.push(json!({"role": "assistant", "content": said}));
         messages.push(json!({"role": "user", "content": format!(

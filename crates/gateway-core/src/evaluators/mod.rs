@@ -10,10 +10,10 @@ mod schema;
 mod similar;
 mod subject;
 
-pub use catalogue::{Described, catalogue};
+pub use catalogue::{CatalogueEntry, catalogue};
 pub use judge::Judge;
 pub use similar::Embedding;
-pub use subject::{Facts, Field, Seen, Side, Subject};
+pub use subject::{BodySide, CallFacts, Field, Subject, SubjectText};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,13 +24,14 @@ use similar::Levenshtein;
 /// The families of evaluators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+#[schemars(rename = "Kind")]
+pub enum EvaluatorKind {
     Static,
     Similarity,
     Llm,
 }
 
-impl Kind {
+impl EvaluatorKind {
     pub const ALL: [Self; 3] = [Self::Static, Self::Similarity, Self::Llm];
 
     pub fn as_str(self) -> &'static str {
@@ -50,12 +51,12 @@ impl Kind {
 #[derive(Debug)]
 pub struct Evaluator {
     pub field: Field,
-    pub how: How,
+    pub how: Method,
 }
 
 /// How the verdict is found.
 #[derive(Debug)]
-pub enum How {
+pub enum Method {
     /// From the subject alone.
     Check(Check),
     Levenshtein(Levenshtein),
@@ -85,40 +86,40 @@ impl Verdict {
 /// No verdict can be had from what is there, now or later.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unjudged(pub String);
+pub struct NotEvaluated(pub String);
 
 /// What is wrong with a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum ConfigError {
     /// A part is unknown, missing, of a wrong type or out of range.
     #[error("{field}: {why}")]
     Field { field: String, why: String },
     /// A pattern or schema that is none.
     #[error("{field}: {why}")]
-    Meaningless { field: String, why: String },
+    Invalid { field: String, why: String },
 }
 
-impl Malformed {
+impl ConfigError {
     fn field(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Field { field: field.into(), why: why.into() }
     }
 
     fn meaningless(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::Meaningless { field: field.into(), why: why.into() }
+        Self::Invalid { field: field.into(), why: why.into() }
     }
 }
 
 impl Evaluator {
-    pub fn read(kind: &str, name: &str, config: &Value) -> Result<Self, Malformed> {
+    pub fn read(kind: &str, name: &str, config: &Value) -> Result<Self, ConfigError> {
         config::read(kind, name, config)
     }
 
     /// The verdict, when it needs nobody else.
-    pub fn judge(&self, subject: &Subject) -> Option<Result<Verdict, Unjudged>> {
+    pub fn judge(&self, subject: &Subject) -> Option<Result<Verdict, NotEvaluated>> {
         match &self.how {
-            How::Check(check) => Some(check.judge(subject)),
-            How::Levenshtein(levenshtein) => Some(levenshtein.judge(subject)),
-            How::Embedding(_) | How::Judge(_) => None,
+            Method::Check(check) => Some(check.judge(subject)),
+            Method::Levenshtein(levenshtein) => Some(levenshtein.judge(subject)),
+            Method::Embedding(_) | Method::Judge(_) => None,
         }
     }
 }

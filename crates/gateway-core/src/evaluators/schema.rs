@@ -25,7 +25,7 @@ pub(super) fn compile(schema: &Value) -> Result<Validator, String> {
 }
 
 /// The first thing that does not fit.
-pub(super) fn misfit(validator: &Validator, value: &Value) -> Option<String> {
+pub(super) fn first_violation(validator: &Validator, value: &Value) -> Option<String> {
     let error = validator.iter_errors(value).next()?;
     let place = error.instance_path().to_string();
     let place = if place.is_empty() { "the whole".to_owned() } else { place };
@@ -104,9 +104,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"n": {"$ref": "#/$defs/count"}}, "required": ["n"],
             "$defs": {"count": {"type": "integer", "minimum": 1}}});
         let validator = compile(&schema).unwrap();
-        assert_eq!(misfit(&validator, &json!({"n": 1})), None);
-        assert!(misfit(&validator, &json!({"n": 0})).unwrap().starts_with("/n: "));
-        assert!(misfit(&validator, &json!({})).unwrap().starts_with("the whole: "));
+        assert_eq!(first_violation(&validator, &json!({"n": 1})), None);
+        assert!(first_violation(&validator, &json!({"n": 0})).unwrap().starts_with("/n: "));
+        assert!(first_violation(&validator, &json!({})).unwrap().starts_with("the whole: "));
     }
 
     #[test]

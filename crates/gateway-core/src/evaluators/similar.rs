@@ -1,6 +1,6 @@
 //! How like a reference a text is: by its characters, or by embeddings.
 
-use super::{Subject, Unjudged, Verdict};
+use super::{NotEvaluated, Subject, Verdict};
 use crate::embed::cosine;
 
 /// The time grows with the product of both lengths.
@@ -21,7 +21,7 @@ pub struct Embedding {
 }
 
 impl Levenshtein {
-    pub(super) fn judge(&self, subject: &Subject) -> Result<Verdict, Unjudged> {
+    pub(super) fn judge(&self, subject: &Subject) -> Result<Verdict, NotEvaluated> {
         let reference = reference(self.reference.as_deref(), subject)?;
         let text = match subject.text()? {
             Ok(text) => text,
@@ -29,7 +29,7 @@ impl Levenshtein {
         };
         let (a, b): (Vec<char>, Vec<char>) = (text.chars().collect(), reference.chars().collect());
         if a.len().max(b.len()) > LONGEST {
-            return Err(Unjudged(format!("texts of more than {LONGEST} characters are not compared")));
+            return Err(NotEvaluated(format!("texts of more than {LONGEST} characters are not compared")));
         }
         let (changes, longest) = (distance(&a, &b), a.len().max(b.len()));
         #[expect(clippy::cast_precision_loss, reason = "a share of at most some thousand")]
@@ -40,7 +40,7 @@ impl Levenshtein {
 
 impl Embedding {
     /// The two texts whose embeddings are compared. A subject without a text has its verdict already.
-    pub fn texts<'a>(&'a self, subject: &'a Subject) -> Result<Result<[&'a str; 2], Verdict>, Unjudged> {
+    pub fn texts<'a>(&'a self, subject: &'a Subject) -> Result<Result<[&'a str; 2], Verdict>, NotEvaluated> {
         let reference = reference(self.reference.as_deref(), subject)?;
         Ok(match subject.text()? {
             Ok(text) => Ok([text, reference]),
@@ -55,9 +55,9 @@ impl Embedding {
     }
 }
 
-fn reference<'a>(given: Option<&'a str>, subject: &'a Subject) -> Result<&'a str, Unjudged> {
+fn reference<'a>(given: Option<&'a str>, subject: &'a Subject) -> Result<&'a str, NotEvaluated> {
     given.or(subject.expected.as_deref()).ok_or_else(|| {
-        Unjudged(
+        NotEvaluated(
             "there is nothing to compare with: config.reference is not set, and nothing is expected".into(),
         )
     })

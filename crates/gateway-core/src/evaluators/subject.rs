@@ -5,20 +5,20 @@ use std::str::FromStr;
 use rust_decimal::prelude::ToPrimitive as _;
 use serde_json::Value;
 
-use super::Unjudged;
+use super::NotEvaluated;
 use crate::llm::preview::{assistant_text, last_user_text};
-use crate::logs::{LogRow, Stored};
+use crate::logs::{BodyStorage, LogRow};
 
 /// Where an evaluator looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    pub side: Side,
+    pub side: BodySide,
     /// A JSON pointer into the body; without one, the text that was said.
     pub pointer: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum BodySide {
     Request,
     Response,
 }
@@ -32,8 +32,8 @@ impl FromStr for Field {
             None => (text, None),
         };
         let side = match side {
-            "response" | "output" => Side::Response,
-            "request" | "input" => Side::Request,
+            "response" | "output" => BodySide::Response,
+            "request" | "input" => BodySide::Request,
             _ => {
                 return Err(
                     "must be response, request, or either with a JSON pointer, as response:/choices/0",
@@ -51,7 +51,7 @@ impl FromStr for Field {
 
 /// What the evaluator finds where it looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum SubjectText {
     Text(String),
     /// It was said or answered without this.
     Nothing(String),
@@ -61,7 +61,7 @@ pub enum Seen {
 
 /// What is known besides the texts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Facts {
+pub struct CallFacts {
     pub status: Option<u16>,
     /// It ended with an error, whatever its status.
     pub failed: bool,
@@ -71,43 +71,45 @@ pub struct Facts {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
-    pub seen: Seen,
+    pub seen: SubjectText,
     /// What was asked, for those who judge the answer by it.
     pub asked: Option<String>,
     /// What was to be answered.
     pub expected: Option<String>,
-    pub facts: Facts,
+    pub facts: CallFacts,
 }
 
 impl Subject {
     /// A log row, looked at by one evaluator.
     pub fn of_row(field: &Field, row: &LogRow) -> Self {
         let (body, stored) = match field.side {
-            Side::Request => (&row.request, row.request_stored),
-            Side::Response => (&row.response, row.response_stored),
+            BodySide::Request => (&row.request, row.request_stored),
+            BodySide::Response => (&row.response, row.response_stored),
         };
         let text = || match field.side {
-            Side::Request => last_user_text(&row.request),
-            Side::Response if row.status < 400 => assistant_text(&row.response, row.response_is_stream),
-            Side::Response => None,
+            BodySide::Request => last_user_text(&row.request),
+            BodySide::Response if row.status < 400 => assistant_text(&row.response, row.response_is_stream),
+            BodySide::Response => None,
         };
         let found = match &field.pointer {
             None => text(),
             Some(pointer) => serde_json::from_slice(body).ok().and_then(|body| at(&body, pointer)),
         };
         let seen = match found {
-            Some(text) => Seen::Text(text),
-            None if stored == Stored::Off => Seen::Unknown(format!("the {} was not kept", field.side.name())),
-            None if stored == Stored::Truncated && field.pointer.is_some() => {
-                Seen::Unknown(format!("the {} was kept only in part", field.side.name()))
+            Some(text) => SubjectText::Text(text),
+            None if stored == BodyStorage::Off => {
+                SubjectText::Unknown(format!("the {} was not kept", field.side.name()))
             }
-            None => Seen::Nothing(nothing(field, row.status)),
+            None if stored == BodyStorage::Truncated && field.pointer.is_some() => {
+                SubjectText::Unknown(format!("the {} was kept only in part", field.side.name()))
+            }
+            None => SubjectText::Nothing(nothing(field, row.status)),
         };
         Self {
             seen,
             asked: last_user_text(&row.request),
             expected: None,
-            facts: Facts {
+            facts: CallFacts {
                 status: Some(row.status),
                 failed: row.error_code.is_some(),
                 latency_ms: Some(row.latency_ms),
@@ -119,38 +121,38 @@ impl Subject {
     /// A case whose answer is at hand: its input, what was answered, and what should have been.
     pub fn of_case(field: &Field, input: &Value, output: Option<&Value>, expected: Option<&Value>) -> Self {
         let side = match field.side {
-            Side::Request => Some(input),
-            Side::Response => output,
+            BodySide::Request => Some(input),
+            BodySide::Response => output,
         };
         let found = side.and_then(|value| match &field.pointer {
             None => text_of(value),
             Some(pointer) => at(value, pointer),
         });
         let nothing = || match (field.side, output) {
-            (Side::Response, None) => Seen::Unknown(
+            (BodySide::Response, None) => SubjectText::Unknown(
                 "the case has neither metadata.output nor expected, and no target was asked".into(),
             ),
-            _ => Seen::Nothing(nothing(field, 200)),
+            _ => SubjectText::Nothing(nothing(field, 200)),
         };
         Self {
-            seen: found.map_or_else(nothing, Seen::Text),
+            seen: found.map_or_else(nothing, SubjectText::Text),
             asked: text_of(input),
             expected: expected.and_then(text_of),
-            facts: Facts::default(),
+            facts: CallFacts::default(),
         }
     }
 
     /// The text that is looked at. `Ok(None)`: there is none, which is a matter for the verdict.
-    pub(super) fn text(&self) -> Result<Result<&str, &str>, Unjudged> {
+    pub(super) fn text(&self) -> Result<Result<&str, &str>, NotEvaluated> {
         match &self.seen {
-            Seen::Text(text) => Ok(Ok(text)),
-            Seen::Nothing(why) => Ok(Err(why)),
-            Seen::Unknown(why) => Err(Unjudged(why.clone())),
+            SubjectText::Text(text) => Ok(Ok(text)),
+            SubjectText::Nothing(why) => Ok(Err(why)),
+            SubjectText::Unknown(why) => Err(NotEvaluated(why.clone())),
         }
     }
 }
 
-impl Side {
+impl BodySide {
     fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -162,9 +164,9 @@ impl Side {
 fn nothing(field: &Field, status: u16) -> String {
     match (&field.pointer, field.side) {
         (Some(pointer), side) => format!("the {} has nothing at {pointer}", side.name()),
-        (None, Side::Response) if status >= 400 => format!("there is no answer: the status is {status}"),
-        (None, Side::Response) => "the response has no text".to_owned(),
-        (None, Side::Request) => "the request has no text".to_owned(),
+        (None, BodySide::Response) if status >= 400 => format!("there is no answer: the status is {status}"),
+        (None, BodySide::Response) => "the response has no text".to_owned(),
+        (None, BodySide::Request) => "the request has no text".to_owned(),
     }
 }
 

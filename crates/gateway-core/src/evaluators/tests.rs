@@ -11,7 +11,7 @@ fn evaluator(name: &str, config: Value) -> Evaluator {
 }
 
 fn subject(text: &str) -> Subject {
-    Subject { seen: Seen::Text(text.into()), asked: None, expected: None, facts: Facts::default() }
+    Subject { seen: SubjectText::Text(text.into()), asked: None, expected: None, facts: CallFacts::default() }
 }
 
 fn passes(name: &str, config: Value, text: &str) -> bool {
@@ -19,7 +19,7 @@ fn passes(name: &str, config: Value, text: &str) -> bool {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "configs are written in place, as json!({…})")]
-fn refused(kind: &str, name: &str, config: Value) -> Malformed {
+fn refused(kind: &str, name: &str, config: Value) -> ConfigError {
     match Evaluator::read(kind, name, &config) {
         Err(error) => error,
         Ok(_) => panic!("{name} takes {config}"),
@@ -56,7 +56,7 @@ fn each_static_evaluator_tells_good_from_bad() {
 
 #[test]
 fn facts_are_judged_where_they_are_known() {
-    let facts = Facts { status: Some(200), failed: false, latency_ms: Some(100), cost_usd: Some(0.002) };
+    let facts = CallFacts { status: Some(200), failed: false, latency_ms: Some(100), cost_usd: Some(0.002) };
     let known = Subject { facts, ..subject("") };
     let judged =
         |name: &str, config: Value, subject: &Subject| evaluator(name, config).judge(subject).unwrap();
@@ -65,7 +65,7 @@ fn facts_are_judged_where_they_are_known() {
     assert!(judged("cost", json!({"max_usd": 0.002}), &known).unwrap().passed);
     assert!(!judged("cost", json!({"max_usd": 0.001}), &known).unwrap().passed);
     assert!(judged("status_ok", json!({}), &known).unwrap().passed);
-    for facts in [Facts { status: Some(429), ..facts }, Facts { failed: true, ..facts }] {
+    for facts in [CallFacts { status: Some(429), ..facts }, CallFacts { failed: true, ..facts }] {
         assert!(!judged("status_ok", json!({}), &Subject { facts, ..known.clone() }).unwrap().passed);
     }
     for (name, config) in
@@ -78,9 +78,9 @@ fn facts_are_judged_where_they_are_known() {
 #[test]
 fn what_was_not_kept_is_no_failure_and_what_is_not_there_is_one() {
     let is_json = evaluator("is_json", json!({}));
-    let with = |seen: Seen| is_json.judge(&Subject { seen, ..subject("") }).unwrap();
-    assert_eq!(with(Seen::Nothing("no answer".into())), Ok(Verdict::of(false, "no answer")));
-    assert_eq!(with(Seen::Unknown("not kept".into())), Err(Unjudged("not kept".into())));
+    let with = |seen: SubjectText| is_json.judge(&Subject { seen, ..subject("") }).unwrap();
+    assert_eq!(with(SubjectText::Nothing("no answer".into())), Ok(Verdict::of(false, "no answer")));
+    assert_eq!(with(SubjectText::Unknown("not kept".into())), Err(NotEvaluated("not kept".into())));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn likeness_is_measured_against_the_reference_or_what_is_expected() {
     assert!(expected.judge(&subject("Rome")).unwrap().is_err());
     assert!(own.judge(&subject(&"x".repeat(5_000))).unwrap().is_err());
 
-    let How::Embedding(embedding) = evaluator("embedding", json!({})).how else { panic!() };
+    let Method::Embedding(embedding) = evaluator("embedding", json!({})).how else { panic!() };
     let both = with("The city of Rome");
     assert_eq!(embedding.texts(&both).unwrap(), Ok(["The city of Rome", "Rome"]));
     assert!(embedding.verdict(&[1.0, 0.0], &[1.0, 0.1]).passed);
@@ -137,8 +137,8 @@ fn unknown_and_malformed_definitions_are_named() {
     ];
     for (kind, name, config, wrong) in cases {
         match refused(kind, name, config.clone()) {
-            Malformed::Field { field, .. } => assert_eq!(field, wrong, "{name} {config}"),
-            other @ Malformed::Meaningless { .. } => panic!("{name} {config}: {other}"),
+            ConfigError::Field { field, .. } => assert_eq!(field, wrong, "{name} {config}"),
+            other @ ConfigError::Invalid { .. } => panic!("{name} {config}: {other}"),
         }
     }
     for (name, config) in [
@@ -147,7 +147,7 @@ fn unknown_and_malformed_definitions_are_named() {
         ("json_schema", json!({"schema": {"type": 1}})),
         ("json_schema", json!({"schema": 1})),
     ] {
-        assert!(matches!(refused("static", name, config.clone()), Malformed::Meaningless { .. }), "{config}");
+        assert!(matches!(refused("static", name, config.clone()), ConfigError::Invalid { .. }), "{config}");
     }
 }
 
@@ -158,12 +158,12 @@ fn fields_lead_to_texts_and_into_bodies() {
         let chat = json!({"messages": [{"role": "user", "content": "capital of Italy?"}]});
         Subject::of_case(&field, &chat, Some(&json!({"city": "Rome", "n": 3})), Some(&json!("Rome"))).seen
     };
-    assert_eq!(case("request"), Seen::Text("capital of Italy?".into()));
-    assert_eq!(case("request:/messages/0/role"), Seen::Text("user".into()));
-    assert_eq!(case("response:/city"), Seen::Text("Rome".into()));
-    assert_eq!(case("response:/n"), Seen::Text("3".into()));
-    assert!(matches!(case("response:/none"), Seen::Nothing(_)));
-    assert!(matches!(case("response"), Seen::Text(text) if text.contains("Rome")));
+    assert_eq!(case("request"), SubjectText::Text("capital of Italy?".into()));
+    assert_eq!(case("request:/messages/0/role"), SubjectText::Text("user".into()));
+    assert_eq!(case("response:/city"), SubjectText::Text("Rome".into()));
+    assert_eq!(case("response:/n"), SubjectText::Text("3".into()));
+    assert!(matches!(case("response:/none"), SubjectText::Nothing(_)));
+    assert!(matches!(case("response"), SubjectText::Text(text) if text.contains("Rome")));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_judges_answer_is_read_strictly() {
     let messages = judge.messages(&evil).unwrap().unwrap();
     let question = messages[1]["content"].as_str().unwrap();
     assert_eq!((question.matches("<<<").count(), question.matches(">>>").count()), (2, 2), "{question}");
-    assert_eq!(judge.mend(messages, "bad", "why").len(), 4);
+    assert_eq!(judge.retry_messages(messages, "bad", "why").len(), 4);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use prost::{Message as _, encode_length_delimiter};
 
-use super::leave::Attributes;
+use super::encode::Attributes;
 use super::names;
 use super::proto::{Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use crate::ids::OrgId;

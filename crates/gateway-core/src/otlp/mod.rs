@@ -1,11 +1,11 @@
 //! OpenTelemetry traces: log rows on their way out as spans, and spans on their way in as log rows. All pure; the names of
 //! attributes stand in one table.
 
-pub mod arrive;
 pub mod batch;
-pub mod bounds;
 mod content;
-pub mod leave;
+pub mod encode;
+pub mod ingest;
+pub mod limits;
 pub mod names;
 pub mod proto;
 
@@ -17,14 +17,14 @@ use crate::time::Timestamp;
 
 /// Who and where a span is in its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SpanContext {
     pub trace: [u8; 16],
     pub span: [u8; 8],
     pub parent: Option<[u8; 8]>,
 }
 
 /// Reads a W3C `traceparent`: the trace, and the span that called.
-pub fn read_traceparent(text: &str) -> Option<([u8; 16], [u8; 8])> {
+pub fn parse_traceparent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.trim().split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let sane = version.len() == 2
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn a_traceparent_is_read_and_a_broken_one_is_not() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let (trace, span) = read_traceparent(good).unwrap();
+        let (trace, span) = parse_traceparent(good).unwrap();
         assert_eq!(hex::encode(trace), "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(hex::encode(span), "b7ad6b7169203331");
-        assert!(read_traceparent("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more").is_some());
+        assert!(parse_traceparent("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more").is_some());
         for bad in [
             "",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
@@ -80,7 +80,7 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
             "00-xyz-b7ad6b7169203331-01",
         ] {
-            assert!(read_traceparent(bad).is_none(), "{bad}");
+            assert!(parse_traceparent(bad).is_none(), "{bad}");
         }
     }
 

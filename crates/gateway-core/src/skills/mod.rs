@@ -19,7 +19,7 @@ pub const SOURCE_BYTES: usize = 256 << 10;
 
 /// One version of a skill's text. The fields and the file say the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct SkillSource {
     pub name: String,
     /// Empty when there is none.
     pub headline: String,
@@ -30,7 +30,7 @@ pub struct Source {
 
 /// The fields of a skill that a partial update names.
 #[derive(Debug, Clone, Default)]
-pub struct Change {
+pub struct SkillChange {
     pub name: Option<String>,
     pub headline: Option<String>,
     pub description: Option<String>,
@@ -49,7 +49,7 @@ pub enum SourceError {
     Synthesis,
 }
 
-impl Source {
+impl SkillSource {
     /// A skill from its file.
     pub fn from_raw(raw: &str) -> Result<Self, SourceError> {
         let document = Document::parse(raw)?;
@@ -87,9 +87,9 @@ impl Source {
     }
 
     /// The skill with some fields changed. Whatever else stands in its frontmatter stays.
-    pub fn changed(&self, change: &Change) -> Result<Self, SourceError> {
+    pub fn changed(&self, change: &SkillChange) -> Result<Self, SourceError> {
         let mut document = Document::parse(&self.raw_source)?;
-        let Change { name, headline, description, body } = change;
+        let SkillChange { name, headline, description, body } = change;
         let fields = [("name", name, &self.name), ("description", description, &self.description)];
         for (key, value, now) in fields {
             if let Some(value) = value.as_ref().filter(|value| *value != now) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::verdicts::{INTERNAL, is_source};
+use crate::verdicts::{INTERNAL_SOURCE, is_source};
 
 /// What every judge looks at, in the order in which it is told.
 pub const AXES: [&str; 5] = ["clarity", "specificity", "completeness", "safety", "originality"];
@@ -74,7 +74,7 @@ impl Rubric {
             embed_dims,
             weights: DEFAULT_WEIGHTS.iter().map(|(axis, weight)| ((*axis).to_owned(), *weight)).collect(),
             pass_threshold: DEFAULT_THRESHOLD,
-            allowed_verdict_sources: vec![INTERNAL.to_owned()],
+            allowed_verdict_sources: vec![INTERNAL_SOURCE.to_owned()],
         }
     }
 

@@ -11,7 +11,7 @@ use super::*;
 const GOOD: &str = "---\nname: code-review\nheadline: Careful reviews\ndescription: Reviews a change.\n---\n\n# Steps\n\n1. Read.\n";
 
 fn refused(raw: &str) -> String {
-    match Source::from_raw(raw) {
+    match SkillSource::from_raw(raw) {
         Err(SourceError::Frontmatter(why)) => why,
         other => panic!("{raw:?} gave {other:?}"),
     }
@@ -19,7 +19,7 @@ fn refused(raw: &str) -> String {
 
 #[test]
 fn a_file_is_taken_apart() {
-    let source = Source::from_raw(GOOD).unwrap();
+    let source = SkillSource::from_raw(GOOD).unwrap();
     assert_eq!((source.name.as_str(), source.headline.as_str()), ("code-review", "Careful reviews"));
     assert_eq!(source.description, "Reviews a change.");
     assert_eq!(source.body, "# Steps\n\n1. Read.\n");
@@ -29,7 +29,7 @@ fn a_file_is_taken_apart() {
 #[test]
 fn windows_line_ends_a_byte_order_mark_and_spaces_behind_the_fence_are_fine() {
     let raw = "\u{feff}---  \r\nname: a\r\ndescription: b\r\n---\t\r\n\r\nBody\r\n";
-    let source = Source::from_raw(raw).unwrap();
+    let source = SkillSource::from_raw(raw).unwrap();
     assert_eq!(
         (source.name.as_str(), source.description.as_str(), source.body.as_str()),
         ("a", "b", "Body\r\n")
@@ -87,15 +87,16 @@ fn bombs_are_refused_quickly() {
     }
     assert!(start.elapsed().as_millis() < 2_000, "{:?}", start.elapsed());
     let large = format!("---\nname: a\ndescription: b\n---\n{}", "x".repeat(SOURCE_BYTES));
-    assert_eq!(Source::from_raw(&large), Err(SourceError::TooLarge));
-    assert_eq!(Source::from_fields("a", "", "b", &"x".repeat(SOURCE_BYTES)), Err(SourceError::TooLarge));
+    assert_eq!(SkillSource::from_raw(&large), Err(SourceError::TooLarge));
+    assert_eq!(SkillSource::from_fields("a", "", "b", &"x".repeat(SOURCE_BYTES)), Err(SourceError::TooLarge));
 }
 
 #[test]
 fn a_change_of_fields_keeps_the_rest_of_the_frontmatter() {
     let raw = "---\n# a comment\nname: a\nlicense: MIT\ndescription: b\nmetadata:\n  author: ada\n---\nBody";
-    let source = Source::from_raw(raw).unwrap();
-    let change = Change { name: Some("new-name".into()), headline: Some("Hi".into()), ..Change::default() };
+    let source = SkillSource::from_raw(raw).unwrap();
+    let change =
+        SkillChange { name: Some("new-name".into()), headline: Some("Hi".into()), ..SkillChange::default() };
     let changed = source.changed(&change).unwrap();
     assert_eq!(
         (changed.name.as_str(), changed.headline.as_str(), changed.body.as_str()),
@@ -104,34 +105,39 @@ fn a_change_of_fields_keeps_the_rest_of_the_frontmatter() {
     let fields = Document::parse(&changed.raw_source).unwrap().fields;
     assert_eq!(fields["license"], "MIT");
     assert_eq!(fields["metadata"], json!({"author": "ada"}));
-    let body = Change { body: Some("Other".into()), ..Change::default() };
+    let body = SkillChange { body: Some("Other".into()), ..SkillChange::default() };
     let changed = source.changed(&body).unwrap();
     assert_eq!(
         changed.raw_source,
         raw.replace("---\nBody", "---\n\nOther"),
         "the frontmatter stays as it is written"
     );
-    assert_eq!(source.changed(&Change { name: Some("a".into()), ..Change::default() }).unwrap().name, "a");
-    let bad = Change { description: Some(String::new()), ..Change::default() };
+    assert_eq!(
+        source.changed(&SkillChange { name: Some("a".into()), ..SkillChange::default() }).unwrap().name,
+        "a"
+    );
+    let bad = SkillChange { description: Some(String::new()), ..SkillChange::default() };
     assert!(matches!(source.changed(&bad), Err(SourceError::Frontmatter(_))));
 }
 
 #[test]
 fn a_headline_may_stand_under_metadata_and_is_moved_or_removed_from_there() {
     let source =
-        Source::from_raw("---\nname: a\ndescription: b\nmetadata:\n  headline: Below\n---\n").unwrap();
+        SkillSource::from_raw("---\nname: a\ndescription: b\nmetadata:\n  headline: Below\n---\n").unwrap();
     assert_eq!(source.headline, "Below");
-    let top = source.changed(&Change { headline: Some("Top".into()), ..Change::default() }).unwrap();
+    let top =
+        source.changed(&SkillChange { headline: Some("Top".into()), ..SkillChange::default() }).unwrap();
     assert_eq!(top.headline, "Top");
     assert!(!top.raw_source.contains("Below"), "{}", top.raw_source);
-    let none = source.changed(&Change { headline: Some(String::new()), ..Change::default() }).unwrap();
+    let none =
+        source.changed(&SkillChange { headline: Some(String::new()), ..SkillChange::default() }).unwrap();
     assert_eq!(none.headline, "");
 }
 
 #[test]
 fn the_file_for_agents_has_only_keys_that_validators_know() {
     let raw = "---\nname: a\nheadline: Top\ndescription: Turns <b> into bold\nallowed-tools: [Bash, Read]\nversion: 2\nmetadata:\n  author: ada\n  level: 3\n---\n\nBody\n";
-    let served = Source::from_raw(raw).unwrap().for_agents().unwrap();
+    let served = SkillSource::from_raw(raw).unwrap().for_agents().unwrap();
     let document = Document::parse(&served).unwrap();
     let keys: Vec<_> = document.fields.keys().map(String::as_str).collect();
     assert_eq!(keys, ["name", "description", "allowed-tools", "metadata"]);
@@ -141,7 +147,7 @@ fn the_file_for_agents_has_only_keys_that_validators_know() {
     );
     assert_eq!(document.fields["allowed-tools"], "Bash Read");
     assert!(!document.fields["description"].as_str().unwrap().contains(['<', '>']));
-    let again = Source::from_raw(&served).unwrap();
+    let again = SkillSource::from_raw(&served).unwrap();
     assert_eq!((again.headline.as_str(), again.body.as_str()), ("Top", "Body\n"));
     assert_eq!(again.for_agents().unwrap(), served, "serving what was served changes nothing");
 }
@@ -157,19 +163,19 @@ proptest! {
         // No request may hold a NUL.
         let [headline, description, body] = [headline, description, body].map(|text| text.replace('\0', "0"));
         prop_assume!(!description.trim().is_empty());
-        let source = Source::from_fields(&name, &headline, &description, &body);
+        let source = SkillSource::from_fields(&name, &headline, &description, &body);
         let source = source.unwrap_or_else(|error| panic!("{error} for {description:?} {headline:?}"));
         prop_assert_eq!(&source.name, &name);
         prop_assert_eq!(&source.headline, &headline);
         prop_assert_eq!(&source.description, &description);
         prop_assert_eq!(&source.body, &body);
-        prop_assert_eq!(Source::from_raw(&source.raw_source).unwrap(), source.clone());
-        let renamed = source.changed(&Change { name: Some("other".into()), ..Change::default() }).unwrap();
+        prop_assert_eq!(SkillSource::from_raw(&source.raw_source).unwrap(), source.clone());
+        let renamed = source.changed(&SkillChange { name: Some("other".into()), ..SkillChange::default() }).unwrap();
         prop_assert_eq!((renamed.description, renamed.body), (description, body));
     }
 
     #[test]
     fn nothing_that_anybody_sends_brings_the_parser_down(raw in "(---\n)?(?s).{0,200}(---\n)?(?s).{0,50}") {
-        let _ = Source::from_raw(&raw).map(|source| source.for_agents());
+        let _ = SkillSource::from_raw(&raw).map(|source| source.for_agents());
     }
 }

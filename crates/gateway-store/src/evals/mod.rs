@@ -13,7 +13,7 @@ pub use runs::{
     list as list_runs, pending_items, record_outcomes, start_run,
 };
 
-use gateway_core::evaluators::Kind;
+use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct Eval {
     pub id: i64,
     pub org_id: OrgId,
     pub name: String,
-    pub kind: Kind,
+    pub kind: EvaluatorKind,
     pub evaluator: String,
     pub config: Value,
     pub enabled: bool,
@@ -114,7 +114,7 @@ pub async fn find(db: &Db, org: OrgId, id: i64) -> Result<Option<Eval>, StoreErr
 pub async fn list(
     db: &Db,
     org: OrgId,
-    kind: Option<Kind>,
+    kind: Option<EvaluatorKind>,
     enabled: Option<bool>,
     page: &Page,
 ) -> Result<Paged<Eval>, StoreError> {
@@ -122,7 +122,7 @@ pub async fn list(
         "SELECT {COLUMNS} FROM evals WHERE org_id = $1 AND ($2 IS NULL OR type = $2) \
          AND ($3 IS NULL OR enabled = $3) AND ($4 IS NULL OR id < $4) ORDER BY id DESC LIMIT $5"
     );
-    let values = args![org, kind.map(Kind::as_str), enabled, number(page), page.fetch()];
+    let values = args![org, kind.map(EvaluatorKind::as_str), enabled, number(page), page.fetch()];
     let evals =
         db.all(AssertSqlSafe(sql), values).await?.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(evals, |eval| eval.id.to_string()))
@@ -154,7 +154,7 @@ fn read(row: &Row) -> Result<Eval, StoreError> {
         id: row.get("id")?,
         org_id: row.get("org_id")?,
         name: row.get("name")?,
-        kind: Kind::parse(&kind)
+        kind: EvaluatorKind::parse(&kind)
             .ok_or_else(|| StoreError::Other(format!("column type holds the unknown value {kind:?}")))?,
         evaluator: row.get("evaluator")?,
         config: row.json("config")?,

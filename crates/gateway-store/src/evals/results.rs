@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use gateway_core::ids::OrgId;
-use gateway_core::otlp::leave::EvaluationResult;
+use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -126,7 +126,7 @@ pub async fn results_for_export(
                 explanation: None,
                 at: row.get("created_at")?,
             };
-            Ok((row.get("log_id")?, result.explained(&row.get::<String>("details")?)))
+            Ok((row.get("log_id")?, result.with_explanation(&row.get::<String>("details")?)))
         })
         .collect()
 }

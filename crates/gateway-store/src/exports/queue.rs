@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use gateway_core::exports::Periods;
+use gateway_core::exports::ActivePeriods;
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::{LogRow, Source};
-use gateway_core::otlp::leave::EvaluationResult;
+use gateway_core::logs::{LogRow, LogSource};
+use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -34,7 +34,7 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
     if found.is_empty() {
         return Ok(());
     }
-    let mut exports: HashMap<OrgId, Vec<(ExportId, Vec<Source>, Periods)>> = HashMap::new();
+    let mut exports: HashMap<OrgId, Vec<(ExportId, Vec<LogSource>, ActivePeriods)>> = HashMap::new();
     for row in &found {
         let export = (row.get("id")?, read_sources(row)?, row.json("periods")?);
         exports.entry(row.get("org_id")?).or_default().push(export);
@@ -68,14 +68,14 @@ pub async fn has_verdict_export(logs: &Db, org: OrgId) -> Result<bool, StoreErro
 pub async fn enqueue_verdicts(
     logs: &Db,
     org: OrgId,
-    verdicts: &[(i64, Source, EvaluationResult)],
+    verdicts: &[(i64, LogSource, EvaluationResult)],
 ) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     let sql = "SELECT id, sources, periods FROM exports WHERE org_id = $1 AND kind = 'otlp'";
     let mut owed = Vec::new();
     for row in &tx.all(sql, args![org]).await? {
         let (export, sources): (ExportId, _) = (row.get("id")?, read_sources(row)?);
-        let periods: Periods = row.json("periods")?;
+        let periods: ActivePeriods = row.json("periods")?;
         for (log_id, source, verdict) in verdicts {
             if sources.contains(source) && periods.cover_at(verdict.at) {
                 owed.push(args![export, *log_id, &verdict.id, json(verdict)]);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
-use gateway_core::words::of_bodies;
+use gateway_core::search_terms::body_terms;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
@@ -85,7 +85,7 @@ fn index(dialect: Dialect) -> &'static Bulk {
 }
 
 fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
-    let mut words = of_bodies(request, response, response_is_stream);
+    let mut words = body_terms(request, response, response_is_stream);
     // A blank before the first word would stand for an empty one, which PostgreSQL refuses.
     if !words.is_empty() {
         words.push(' ');

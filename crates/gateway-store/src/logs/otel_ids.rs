@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use gateway_core::logs::{LOG_ID_LOW_BITS, LogRow, Source};
+use gateway_core::logs::{LOG_ID_LOW_BITS, LogRow, LogSource};
 use gateway_core::otlp::next_log_id;
 use sqlx::AssertSqlSafe;
 
@@ -18,19 +18,20 @@ const FARTHEST_MS: i64 = 8;
 
 /// The first and the last id that a row may come to have.
 pub(super) fn possible_ids(row: &LogRow) -> [i64; 2] {
-    let moves = if row.source == Source::Otel { FARTHEST_MS << LOG_ID_LOW_BITS } else { 0 };
+    let moves = if row.source == LogSource::Otel { FARTHEST_MS << LOG_ID_LOW_BITS } else { 0 };
     [row.id, row.id + moves]
 }
 
 /// The rows with ids that are theirs alone.
 pub(super) async fn assign_ids<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Cow<'a, [LogRow]>, StoreError> {
-    if rows.iter().all(|row| row.source != Source::Otel) {
+    if rows.iter().all(|row| row.source != LogSource::Otel) {
         return Ok(Cow::Borrowed(rows));
     }
     let mut settled = rows.to_vec();
     // Who has an id: what is stored, and what of this batch has found its place.
     let mut holders: HashMap<i64, String> = HashMap::new();
-    let mut open: Vec<usize> = (0..settled.len()).filter(|at| settled[*at].source == Source::Otel).collect();
+    let mut open: Vec<usize> =
+        (0..settled.len()).filter(|at| settled[*at].source == LogSource::Otel).collect();
     for _ in 0..STEPS {
         let asked = open.iter().map(|at| settled[*at].id).filter(|id| !holders.contains_key(id));
         let sql = format!("SELECT id, request_id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));

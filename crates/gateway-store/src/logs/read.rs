@@ -5,16 +5,16 @@ use std::collections::{HashMap, HashSet};
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::Shape;
 use gateway_core::log_view::{LogDetail, LogView};
-use gateway_core::logs::{Level, LogRow, PromptUsed, Source, Stored, Tokens, first_log_id};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id};
+use gateway_core::search_terms::body_terms;
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_decimal;
-use gateway_core::words::of_bodies;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{id_list, in_ids};
 use super::fulltext;
 use super::hour_index::HourIndex;
-use super::write::{level_name, source_name};
+use super::write::level_name;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::{Arg, Row, args};
@@ -44,17 +44,17 @@ impl From<LogEntry> for LogDetail {
 pub struct LogFilter {
     pub provider: Option<String>,
     pub model: Option<String>,
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
     /// Lowest and highest status.
     pub status: Option<(u16, u16)>,
-    pub source: Option<Source>,
+    pub source: Option<LogSource>,
     pub key_id: Option<KeyId>,
     pub session_id: Option<String>,
     pub user: Option<String>,
     pub from: Option<Timestamp>,
     /// Up to, but not including.
     pub to: Option<Timestamp>,
-    /// Words that all stand in the bodies, cut by `gateway_core::words`.
+    /// Words that all stand in the bodies, cut by `gateway_core::search_terms`.
     pub words: Vec<String>,
     /// Only rows with a greater id.
     pub after_id: Option<i64>,
@@ -92,7 +92,7 @@ impl LogFilter {
             && to.is_none_or(|to| row.id < first_log_id(to))
             && after_id.is_none_or(|after| row.id > after)
             && (words.is_empty() || {
-                let found = of_bodies(&row.request, &row.response, row.response_is_stream);
+                let found = body_terms(&row.request, &row.response, row.response_is_stream);
                 words.iter().all(|word| found.split(' ').any(|found| found == word))
             })
     }
@@ -241,7 +241,7 @@ async fn fetch(
         ("r.provider", provider.clone().map(Arg::from)),
         ("r.model", model.clone().map(Arg::from)),
         ("r.level", level.map(|level| level_name(level).into())),
-        ("r.source", source.map(|source| source_name(source).into())),
+        ("r.source", source.map(|source| source.as_str().into())),
         ("r.key_id", key_id.map(Arg::from)),
         ("r.session_id", session_id.clone().map(Arg::from)),
         ("r.user_id", user.clone().map(Arg::from)),
@@ -255,7 +255,7 @@ async fn fetch(
         narrow(" AND r.status <= ?", i64::from(*high).into());
     }
     let in_trouble =
-        level.is_some_and(|level| level != Level::Info) || status.is_some_and(|(low, _)| low >= 400);
+        level.is_some_and(|level| level != LogLevel::Info) || status.is_some_and(|(low, _)| low >= 400);
     let hint = if in_trouble { " AND (r.level <> 'info' OR r.status >= 400)" } else { "" };
     narrow(&format!("{hint} ORDER BY {id} {direction} LIMIT ?"), limit.into());
     logs.all(AssertSqlSafe(sql), values).await?.iter().map(read).collect()
@@ -296,8 +296,8 @@ fn read(row: &Row) -> Result<LogEntry, StoreError> {
         org_id: row.get("org_id")?,
         request_id: row.get("request_id")?,
         created_at: row.get("created_at")?,
-        level: named(row, "level", &[Level::Info, Level::Warn, Level::Error], level_name)?,
-        source: named(row, "source", &[Source::Proxy, Source::Api, Source::Otel], source_name)?,
+        level: named(row, "level", &[LogLevel::Info, LogLevel::Warn, LogLevel::Error], level_name)?,
+        source: named(row, "source", &LogSource::ALL, LogSource::as_str)?,
         provider: row.get("provider")?,
         shape: row.get::<Option<String>>("shape")?.as_deref().and_then(Shape::parse),
         model: row.get("model")?,
@@ -323,7 +323,7 @@ fn read(row: &Row) -> Result<LogEntry, StoreError> {
         prompt: row
             .get::<Option<String>>("prompt")?
             .zip(row.get::<Option<i64>>("prompt_version")?)
-            .map(|(name, version)| PromptUsed { name, version }),
+            .map(|(name, version)| PromptVersionRef { name, version }),
         traceparent: row.get("traceparent")?,
         request_stored: stored(row, "request_stored")?,
         response_stored: stored(row, "response_stored")?,
@@ -334,8 +334,13 @@ fn read(row: &Row) -> Result<LogEntry, StoreError> {
     Ok(LogEntry { row: log, preview: row.get("preview")? })
 }
 
-fn stored(row: &Row, column: &'static str) -> Result<Stored, StoreError> {
-    named(row, column, &[Stored::Full, Stored::Truncated, Stored::Off], super::write::stored_name)
+fn stored(row: &Row, column: &'static str) -> Result<BodyStorage, StoreError> {
+    named(
+        row,
+        column,
+        &[BodyStorage::Full, BodyStorage::Truncated, BodyStorage::Off],
+        super::write::stored_name,
+    )
 }
 
 fn named<T: Copy>(

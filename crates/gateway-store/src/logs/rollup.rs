@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 
 use gateway_core::hash::Fast;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
-use gateway_core::logs::{LogRow, Source, log_id_time};
+use gateway_core::logs::{LogRow, LogSource, log_id_time};
 use gateway_core::time::{DAY, HOUR};
 use gateway_core::totals::{Totals, digest};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
-use super::write::{clean, source_name};
+use super::write::clean;
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
 
@@ -88,7 +88,7 @@ impl Dims {
             user: rows.user.filter(|_| users).map(clean),
             status: (!users && prompt.is_none()).then(|| i64::from(rows.status)),
             prompt: prompt.map(clean),
-            source: apart.then(|| source_name(Source::Otel)),
+            source: apart.then(|| LogSource::Otel.as_str()),
         }
     }
 
@@ -148,7 +148,7 @@ impl<'a> RollupKey<'a> {
             user: row.user.as_deref(),
             prompt: row.prompt.as_ref().map(|prompt| prompt.name.as_str()),
             status: row.status,
-            is_outside: row.source == Source::Otel,
+            is_outside: row.source == LogSource::Otel,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Session {
 
     fn add(&mut self, row: &LogRow) {
         let at = log_id_time(row.id);
-        let totals = Totals::of(row);
+        let totals = Totals::from_row(row);
         self.first_id = self.first_id.min(row.id);
         self.started_at = self.started_at.min(at);
         self.last_seen_at = self.last_seen_at.max(at);

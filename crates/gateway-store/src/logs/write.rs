@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use gateway_core::llm::preview::last_user_text;
-use gateway_core::logs::{Level, LogRow, Source, Stored, Tokens};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, Tokens};
 use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
@@ -128,7 +128,7 @@ fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
         clean(request_id),
         *created_at,
         level_name(*level),
-        source_name(*source),
+        source.as_str(),
         clean(provider),
         shape.map(gateway_core::llm::Shape::as_str),
         model.as_deref().map(clean),
@@ -180,26 +180,18 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).map(|c| if c == '\0' { ' ' } else { c }).collect()
 }
 
-pub(super) fn level_name(level: Level) -> &'static str {
+pub(super) fn level_name(level: LogLevel) -> &'static str {
     match level {
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error => "error",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
     }
 }
 
-pub(super) fn source_name(source: Source) -> &'static str {
-    match source {
-        Source::Proxy => "proxy",
-        Source::Api => "api",
-        Source::Otel => "otel",
-    }
-}
-
-pub(super) fn stored_name(stored: Stored) -> &'static str {
+pub(super) fn stored_name(stored: BodyStorage) -> &'static str {
     match stored {
-        Stored::Full => "full",
-        Stored::Truncated => "truncated",
-        Stored::Off => "off",
+        BodyStorage::Full => "full",
+        BodyStorage::Truncated => "truncated",
+        BodyStorage::Off => "off",
     }
 }

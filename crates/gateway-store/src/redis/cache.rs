@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 
 use super::{CACHE_TIMEOUT, LIMIT_TIMEOUT, RedisClient, RedisError};
@@ -31,7 +31,7 @@ pub struct CacheLookup {
 pub enum PurgeScope {
     All,
     Namespace(String),
-    Entry(Key),
+    Entry(CacheKey),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub async fn get(
     shared: &RedisClient,
     org: OrgId,
     namespace: &str,
-    key: Key,
+    key: CacheKey,
     fresh: &str,
 ) -> Result<CacheLookup, RedisError> {
     let (of_org, of_namespace) = (org_generation(org), namespace_generation(org, namespace));
@@ -66,7 +66,7 @@ pub async fn get(
 pub async fn put(
     shared: &RedisClient,
     org: OrgId,
-    key: Key,
+    key: CacheKey,
     generation: &Generation,
     sealed: &[u8],
     life: Duration,
@@ -138,7 +138,7 @@ fn read_purge(org: Option<&str>, kind: Option<&str>, name: Option<&str>) -> Opti
     let scope = match (kind?, name?) {
         ("all", _) => PurgeScope::All,
         ("namespace", name) => PurgeScope::Namespace(name.to_owned()),
-        ("entry", name) => PurgeScope::Entry(Key::parse(name)?),
+        ("entry", name) => PurgeScope::Entry(CacheKey::parse(name)?),
         _ => return None,
     };
     Some(Purge { org: org?.parse().ok()?, scope })

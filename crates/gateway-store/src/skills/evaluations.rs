@@ -1,7 +1,7 @@
 //! Verdicts on skills, our own and others'.
 
 use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
-use gateway_core::skills::gate::Ballot;
+use gateway_core::skills::gate::EvaluationVote;
 use gateway_core::skills::rubric::Axes;
 use gateway_core::time::Timestamp;
 
@@ -109,7 +109,11 @@ pub async fn list_evaluations(
 }
 
 /// What the gate looks at: who says what of this version. The transaction holds the skill.
-pub async fn list_votes(tx: &mut Tx, skill: SkillId, version: i64) -> Result<Vec<Ballot>, StoreError> {
+pub async fn list_votes(
+    tx: &mut Tx,
+    skill: SkillId,
+    version: i64,
+) -> Result<Vec<EvaluationVote>, StoreError> {
     let rows = tx
         .all(
             "SELECT DISTINCT skill_version, passed, source FROM evaluations WHERE skill_id = $1 AND skill_version = $2",
@@ -117,7 +121,7 @@ pub async fn list_votes(tx: &mut Tx, skill: SkillId, version: i64) -> Result<Vec
         )
         .await?;
     let read = |row: &Row| {
-        Ok(Ballot {
+        Ok(EvaluationVote {
             version: row.get("skill_version")?,
             passed: row.get("passed")?,
             source: row.get("source")?,

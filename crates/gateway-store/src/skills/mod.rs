@@ -14,7 +14,7 @@ pub use versions::{
 };
 
 use gateway_core::ids::{OrgId, SkillId};
-use gateway_core::skills::Source;
+use gateway_core::skills::SkillSource;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -27,7 +27,7 @@ pub struct Skill {
     pub id: SkillId,
     pub org_id: OrgId,
     /// The current version's text.
-    pub source: Source,
+    pub source: SkillSource,
     pub content_hash: String,
     pub version: i64,
     pub published_version: Option<i64>,
@@ -70,7 +70,7 @@ pub struct SkillFilter {
 #[derive(Debug)]
 pub struct NewSkill<'a> {
     pub id: SkillId,
-    pub source: &'a Source,
+    pub source: &'a SkillSource,
     pub adopted: Option<(SkillId, i64)>,
     pub by: &'a str,
     pub now: Timestamp,
@@ -138,7 +138,7 @@ pub async fn list(
 pub async fn update(
     tx: &mut Tx,
     skill: &Skill,
-    source: &Source,
+    source: &SkillSource,
     by: &str,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
@@ -226,8 +226,8 @@ fn read(row: &Row) -> Result<Skill, StoreError> {
     })
 }
 
-fn read_source(row: &Row) -> Result<Source, StoreError> {
-    Ok(Source {
+fn read_source(row: &Row) -> Result<SkillSource, StoreError> {
+    Ok(SkillSource {
         name: row.get("name")?,
         headline: row.get("headline")?,
         description: row.get("description")?,

@@ -2,7 +2,7 @@
 //! crosses organizations on purpose; nothing of a version that is not published is in its answers.
 
 use gateway_core::ids::{OrgId, SkillId};
-use gateway_core::skills::Source;
+use gateway_core::skills::SkillSource;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -17,7 +17,7 @@ pub struct ShelfEntry {
     pub org_id: OrgId,
     /// The slug of the organization.
     pub publisher: String,
-    pub source: Source,
+    pub source: SkillSource,
     pub content_hash: String,
     pub version: i64,
     pub published_at: Timestamp,

@@ -1,7 +1,7 @@
 //! The versions of skills: snapshots that never change.
 
 use gateway_core::ids::{OrgId, SkillId};
-use gateway_core::skills::Source;
+use gateway_core::skills::SkillSource;
 use gateway_core::time::Timestamp;
 
 use super::read_source;
@@ -12,7 +12,7 @@ use crate::{Db, StoreError, Tx};
 #[derive(Debug, Clone, PartialEq)]
 pub struct SkillVersion {
     pub version: i64,
-    pub source: Source,
+    pub source: SkillSource,
     pub content_hash: String,
     /// Our own judge has had its say.
     pub judged: bool,
@@ -32,11 +32,11 @@ pub(super) async fn insert(
     tx: &mut Tx,
     skill: SkillId,
     version: i64,
-    source: &Source,
+    source: &SkillSource,
     by: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let Source { name, headline, description, body, raw_source } = source;
+    let SkillSource { name, headline, description, body, raw_source } = source;
     tx.exec(
         "INSERT INTO skill_versions (skill_id, version, name, headline, description, body, raw_source, content_hash, \
          judged, created_at, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10)",

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, State};
 use gateway_core::access::{Plan, Role};
-use gateway_core::accounts::{
-    OrgSettings, check_name, check_password, check_slug, normalise_email, slug_from,
-};
-use gateway_core::events::{AppFacts, Event};
+use gateway_core::accounts::{OrgSettings, check_name, check_password, check_slug, normalise_email, slugify};
+use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
@@ -226,7 +224,7 @@ async fn setup(
     let mut tx = app.services.db.begin().await?;
     orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     apps::insert(&mut tx, &new_app).await?;
-    let facts = AppFacts { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
+    let facts = AppEventData { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
     events::record(&mut tx, org.id, app.services.ids.new_id(), &Event::AppCreate(facts), now).await?;
     let fresh = keys::fresh(&app, org.id, "default".into(), Some(new_app.id), None)?;
     keys::add(&app, &mut tx, &fresh, "setup").await?;
@@ -259,7 +257,7 @@ pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> ApiResul
 pub(super) fn invented_slug(app: &App, name: &str) -> String {
     let id: uuid::Uuid = app.services.ids.new_id();
     let tail = &id.simple().to_string()[26..];
-    match slug_from(name).as_str() {
+    match slugify(name).as_str() {
         "" => format!("org-{tail}"),
         slug => format!("{slug}-{tail}"),
     }

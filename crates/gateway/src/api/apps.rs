@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::accounts::check_name;
-use gateway_core::events::{AppFacts, Event};
+use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, TeamId};
 use gateway_core::time::Timestamp;
 use gateway_store::apps::App;
@@ -166,6 +166,6 @@ async fn check(tx: &mut Tx, app: &App) -> ApiResult<()> {
     }
 }
 
-fn facts(app: &App, actor: String) -> AppFacts {
-    AppFacts { app_id: app.id, name: app.name.clone(), actor }
+fn facts(app: &App, actor: String) -> AppEventData {
+    AppEventData { app_id: app.id, name: app.name.clone(), actor }
 }

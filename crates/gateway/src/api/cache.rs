@@ -1,7 +1,7 @@
 //! The organization's cache of answers: what it holds and does, and emptying it.
 
 use axum::extract::State;
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_store::redis::cache::PurgeScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -56,7 +56,7 @@ async fn purge(
             return Err(Problem::field("key", "cannot be combined with namespace: it names one entry"));
         }
         (None, Some(key)) => {
-            let key = Key::parse(&key);
+            let key = CacheKey::parse(&key);
             PurgeScope::Entry(key.ok_or_else(|| Problem::field("key", "must be 64 hex digits"))?)
         }
         (Some(namespace), None) => PurgeScope::Namespace(namespace),

@@ -10,7 +10,7 @@ use gateway_core::ids::{OrgId, SkillId, VerdictId};
 use gateway_core::logs::log_id_time;
 use gateway_core::skills::rubric::{Axes, Axis};
 use gateway_core::time::{SECOND, Timestamp};
-use gateway_core::verdicts::{LOG_THRESHOLD, VerdictError, check_source, settle, single_axis};
+use gateway_core::verdicts::{LOG_THRESHOLD, VerdictError, check_source, resolve_score, single_axis};
 use gateway_store::logs;
 use gateway_store::skills::{self, Evaluation};
 use gateway_store::verdicts::{self, LogVerdict};
@@ -182,7 +182,7 @@ async fn on_skill(
         return Err(Problem::conflict(why));
     }
     let rubric = judge_skill::hold_rubric(app, &mut tx, org).await?.rubric;
-    let (score, passed) = settle(input.score, input.passed, rubric.pass_threshold)?;
+    let (score, passed) = resolve_score(input.score, input.passed, rubric.pass_threshold)?;
     let external_ref = input.external_ref.unwrap_or_default();
     let evaluation = Evaluation {
         id: app.services.ids.new_id(),
@@ -220,7 +220,7 @@ async fn on_log(
     source: String,
     input: EvalSubmission,
 ) -> ApiResult<LogVerdictView> {
-    let (score, passed) = settle(input.score, input.passed, LOG_THRESHOLD)?;
+    let (score, passed) = resolve_score(input.score, input.passed, LOG_THRESHOLD)?;
     if !row_is_there(app, org, log_id).await? {
         return Err(Problem::not_found());
     }
@@ -280,7 +280,7 @@ fn subject(input: &EvalSubmission) -> ApiResult<Subject> {
 
 /// The threshold does not matter for what is wrong.
 fn check_scores(input: &EvalSubmission) -> ApiResult<()> {
-    settle(input.score, input.passed, 0.0)?;
+    resolve_score(input.score, input.passed, 0.0)?;
     let axes = input.axes.iter().flatten();
     match axes.map(|(name, axis)| (name, axis.score)).find(|(_, score)| !(0.0..=1.0).contains(score)) {
         None => Ok(()),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use gateway_core::accounts::check_name;
-use gateway_core::exports::{Kind, Periods, parse_source};
+use gateway_core::exports::{ActivePeriods, ExportKind};
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::Source;
-use gateway_core::signing::key_of;
+use gateway_core::logs::LogSource;
+use gateway_core::signing::decode_secret;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use gateway_store::exports::{self, Export, ExportStatus};
@@ -50,7 +50,7 @@ struct ExportConfig {
     name: String,
     kind: &'static str,
     endpoint: String,
-    include_sources: Vec<Source>,
+    include_sources: Vec<LogSource>,
     enabled: bool,
     has_secret: bool,
     created_at: Timestamp,
@@ -162,13 +162,13 @@ async fn create(
         id: app.services.ids.new_id(),
         org_id: org,
         name: String::new(),
-        kind: Kind::Otlp,
+        kind: ExportKind::Otlp,
         endpoint: String::new(),
         headers: None,
         secret: None,
-        sources: vec![Source::Proxy, Source::Api],
+        sources: vec![LogSource::Proxy, LogSource::Api],
         enabled: true,
-        periods: Periods::default(),
+        periods: ActivePeriods::default(),
         revision: 1,
         created_at: now,
         updated_at: now,
@@ -255,7 +255,7 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
         export.name = name;
     }
     if let Some(kind) = kind {
-        export.kind = Kind::parse(&kind).ok_or_else(|| wrong("kind", "must be otlp or webhook"))?;
+        export.kind = ExportKind::parse(&kind).ok_or_else(|| wrong("kind", "must be otlp or webhook"))?;
     }
     if let Some(endpoint) = endpoint {
         check_url(&endpoint).map_err(|why| wrong("endpoint", why))?;
@@ -283,7 +283,7 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
         }
         export.secret = secret.map(|secret| seal("secret", &secret)).transpose()?;
     }
-    if export.kind == Kind::Otlp {
+    if export.kind == ExportKind::Otlp {
         export.secret = None;
     }
     export.enabled = enabled.unwrap_or(export.enabled);
@@ -295,11 +295,11 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
     Ok(())
 }
 
-fn checked_sources(names: &[String]) -> ApiResult<Vec<Source>> {
+fn checked_sources(names: &[String]) -> ApiResult<Vec<LogSource>> {
     let mut sources = Vec::new();
     for name in names {
         let source =
-            parse_source(name).ok_or_else(|| wrong("include_sources", "must be of proxy, api, otel"))?;
+            LogSource::parse(name).ok_or_else(|| wrong("include_sources", "must be of proxy, api, otel"))?;
         if !sources.contains(&source) {
             sources.push(source);
         }
@@ -310,14 +310,14 @@ fn checked_sources(names: &[String]) -> ApiResult<Vec<Source>> {
     Ok(sources)
 }
 
-fn check_secret(kind: Kind, secret: &str) -> ApiResult<()> {
-    if kind == Kind::Otlp {
+fn check_secret(kind: ExportKind, secret: &str) -> ApiResult<()> {
+    if kind == ExportKind::Otlp {
         return Err(wrong("secret", "is for kind webhook; use headers to authenticate an otlp export"));
     }
     if secret.is_empty() || secret.len() > MAX_SECRET {
         return Err(wrong("secret", format!("must be 1 to {MAX_SECRET} characters")));
     }
-    key_of(secret).map(|_| ()).map_err(|why| wrong("secret", why))
+    decode_secret(secret).map(|_| ()).map_err(|why| wrong("secret", why))
 }
 
 fn wrong(field: &str, why: impl std::fmt::Display) -> Problem {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use gateway_core::access::Role;
 use gateway_core::accounts::{KeyHash, check_name, format_key, hash_key, key_prefix};
-use gateway_core::events::{Event, KeyFacts};
+use gateway_core::events::{Event, KeyEventData};
 use gateway_core::ids::{AppId, KeyId, OrgId};
 use gateway_core::scopes::Scopes;
 use gateway_core::time::{HOUR, Timestamp};
@@ -323,8 +323,8 @@ async fn managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> ApiResult<(Key
     Ok((key, hash))
 }
 
-fn facts(key: &Key, actor: String) -> KeyFacts {
-    KeyFacts {
+fn facts(key: &Key, actor: String) -> KeyEventData {
+    KeyEventData {
         key_id: key.id,
         name: key.name.clone(),
         key_prefix: key.key_prefix.clone(),

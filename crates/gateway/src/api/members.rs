@@ -3,7 +3,7 @@
 use axum::extract::State;
 use gateway_core::access::{Role, may_assign};
 use gateway_core::accounts::normalise_email;
-use gateway_core::events::{Event, UserFacts};
+use gateway_core::events::{Event, UserEventData};
 use gateway_core::ids::{InviteId, OrgId, UserId};
 use gateway_core::time::{DAY, Timestamp};
 use gateway_store::members::{Invite, Member};
@@ -119,7 +119,7 @@ async fn add(
     let now = app.services.clock.now();
     let user = accounts::find_by_email(&app.services.db, &email).await?;
     let mut tx = app.services.db.begin().await?;
-    let facts = UserFacts {
+    let facts = UserEventData {
         user_id: user.as_ref().map(|user| user.id),
         email: email.clone(),
         role,
@@ -245,6 +245,6 @@ fn assignable(identity: &Identity, role: Role) -> ApiResult<()> {
     }
 }
 
-fn facts(member: &Member, actor: String) -> UserFacts {
-    UserFacts { user_id: Some(member.user_id), email: member.email.clone(), role: member.role, actor }
+fn facts(member: &Member, actor: String) -> UserEventData {
+    UserEventData { user_id: Some(member.user_id), email: member.email.clone(), role: member.role, actor }
 }

@@ -7,9 +7,9 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use gateway_core::logs::BODY_LIMIT;
-use gateway_core::otlp::arrive::{self, Sender};
-use gateway_core::otlp::bounds::{self, MOST_PARTS};
+use gateway_core::logs::MAX_BODY_BYTES;
+use gateway_core::otlp::ingest::{self, IngestContext};
+use gateway_core::otlp::limits::{self, MAX_ELEMENTS};
 use gateway_core::otlp::proto::{ExportTraceServiceRequest, ExportTraceServiceResponse, PartialSuccess};
 use gateway_core::time::DAY;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -98,12 +98,12 @@ fn unpack(packed: &[u8], limit: usize) -> ApiResult<Bytes> {
 
 fn decode(encoding: Encoding, body: &[u8]) -> ApiResult<ExportTraceServiceRequest> {
     let bounded = match encoding {
-        Encoding::Protobuf => bounds::protobuf_is_bounded(body),
-        Encoding::Json => bounds::json_is_bounded(body),
+        Encoding::Protobuf => limits::protobuf_within_limits(body),
+        Encoding::Json => limits::json_within_limits(body),
     };
     if !bounded {
         let why = format!(
-            "the body holds more than {MOST_PARTS} spans, attributes and values; send smaller batches"
+            "the body holds more than {MAX_ELEMENTS} spans, attributes and values; send smaller batches"
         );
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why));
     }
@@ -182,7 +182,7 @@ async fn receive(
     }
     let identity = Identity::clone(&caller);
     let written = tokio::task::spawn_blocking(move || {
-        let arrived = arrive::rows(&request, &sender(&app, &identity));
+        let arrived = ingest::ingest_spans(&request, &sender(&app, &identity));
         for row in arrived.rows {
             app.proxy.spool.append(app.services.config.workers, row);
         }
@@ -194,7 +194,7 @@ async fn receive(
     Ok(Taken { encoding, answer: ExportTraceServiceResponse { partial_success } })
 }
 
-fn sender<'a>(app: &'a App, caller: &Identity) -> Sender<'a> {
+fn sender<'a>(app: &'a App, caller: &Identity) -> IngestContext<'a> {
     let now = app.services.clock.now();
     let kept_days = caller.org.settings.log_retention_days.unwrap_or(app.services.config.log_retention_days);
     let keeps_bodies = app.services.config.log_bodies && caller.org.settings.log_bodies;
@@ -203,13 +203,13 @@ fn sender<'a>(app: &'a App, caller: &Identity) -> Sender<'a> {
         Who::User { id, .. } => (None, None, None, Some(id.to_string())),
         Who::Org => (None, None, None, None),
     };
-    Sender {
+    IngestContext {
         org: caller.org.id,
         key_id,
         app_id,
         team_id,
         user,
-        body_limit: keeps_bodies.then_some(BODY_LIMIT),
+        body_limit: keeps_bodies.then_some(MAX_BODY_BYTES),
         now,
         oldest: now.plus(-i64::from(kept_days) * DAY),
         prices: &app.proxy.prices,

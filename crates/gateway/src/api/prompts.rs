@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use gateway_core::ids::PromptId;
-use gateway_core::prompts::{Reference, Template, check_name, parse_version};
+use gateway_core::prompts::{PromptReference, Template, check_name, parse_version};
 use gateway_core::time::Timestamp;
 use gateway_store::prompts::{self, Prompt, PromptName};
 use schemars::JsonSchema;
@@ -278,7 +278,7 @@ async fn render(
     QueryParams(params): QueryParams<VersionParams>,
     OptionalBody(Variables { variables }): OptionalBody<Variables>,
 ) -> ApiResult<Json<Rendered>> {
-    let reference = Reference { namespace, slug, version: params.checked()? };
+    let reference = PromptReference { namespace, slug, version: params.checked()? };
     let known = crate::prompts::find(&app, caller.org.id, &reference).await?;
     let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;
     let rendered = template.render(&variables).map_err(|error| unrendered("variables", error))?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gateway_core::limits::{Verdict, window_end, window_of};
+use gateway_core::limits::{LimitStatus, window_end, window_of};
 use gateway_core::time::{MINUTE, Timestamp};
 use uuid::Uuid;
 
@@ -160,7 +160,7 @@ const ADDRESSES: usize = 100_000;
 pub struct Attempts(Mutex<HashMap<(Attempt, IpAddr), (Timestamp, u64)>>);
 
 impl Attempts {
-    pub fn count(&self, kind: Attempt, address: IpAddr, limit: u64, now: Timestamp) -> Verdict {
+    pub fn count(&self, kind: Attempt, address: IpAddr, limit: u64, now: Timestamp) -> LimitStatus {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() >= ADDRESSES {
             seen.retain(|_, (start, _)| now.0 < start.0 + ATTEMPT_WINDOW);
@@ -172,7 +172,7 @@ impl Attempts {
             *entry = (now, 0);
         }
         entry.1 = entry.1.saturating_add(1);
-        Verdict::of(limit, entry.1, entry.0.plus(ATTEMPT_WINDOW))
+        LimitStatus::of(limit, entry.1, entry.0.plus(ATTEMPT_WINDOW))
     }
 }
 

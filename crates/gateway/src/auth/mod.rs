@@ -13,7 +13,7 @@ use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{KeyHash, OrgSettings, hash_key};
 use gateway_core::budget::Spender;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, TokenId, UserId};
-use gateway_core::limits::Verdict;
+use gateway_core::limits::LimitStatus;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
@@ -39,7 +39,7 @@ pub struct Identity {
     pub role: Role,
     pub who: Who,
     /// None when the plan's rate limit is unlimited.
-    pub rate: Option<Verdict>,
+    pub rate: Option<LimitStatus>,
 }
 
 #[derive(Clone)]
@@ -282,7 +282,7 @@ pub async fn count(app: &App, identity: &mut Identity) -> ApiResult<()> {
         Dialect::Sqlite => counted.used,
         Dialect::Postgres => nodes::limits::total(app, id, counter, counted, limit).await,
     };
-    let verdict = Verdict::of(limit, used, counted.ends_at());
+    let verdict = LimitStatus::of(limit, used, counted.ends_at());
     identity.rate = Some(verdict);
     if verdict.allowed {
         return Ok(());

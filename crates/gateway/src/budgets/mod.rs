@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use gateway_core::budget::{Budget, Kind, Scope};
-use gateway_core::events::{BudgetFacts, Event};
+use gateway_core::events::{BudgetEventData, Event};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND, Timestamp};
@@ -208,7 +208,7 @@ async fn tell(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
         if !store::record_notice(&mut tx, org.id(), &notice, budget.period.as_str()).await? {
             continue;
         }
-        let facts = BudgetFacts {
+        let facts = BudgetEventData {
             budget_id: budget.id,
             scope: budget.scope,
             period: budget.period,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::budget::{Budget, Kind, Spender};
 use gateway_core::ids::{BudgetId, OrgId};
-use gateway_core::logs::{LogRow, Source, log_id_time};
+use gateway_core::logs::{LogRow, LogSource, log_id_time};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
 use gateway_store::budgets::LimitNotice;
@@ -191,7 +191,7 @@ impl OrgBudgets {
     /// A row is in the store. What others report of calls made elsewhere is no spending of ours: whoever may report could
     /// otherwise use up a budget.
     pub fn stored(&self, row: &LogRow, is_fresh: bool, now: Timestamp) {
-        if row.source == Source::Otel {
+        if row.source == LogSource::Otel {
             return;
         }
         let cost = row.cost_usd.map_or(0, cost_units);

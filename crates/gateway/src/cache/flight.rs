@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Hit;
@@ -15,7 +15,7 @@ use super::tenant::Tenant;
 /// Requests that take near answers do not lead those that want the exact one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlightId {
-    pub key: Key,
+    pub key: CacheKey,
     pub semantic: bool,
 }
 

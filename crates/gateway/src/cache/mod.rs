@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, Timestamp};
 use gateway_store::redis::cache::{Generation, Purge, PurgeScope};
@@ -53,7 +53,7 @@ pub struct Cache {
 pub struct Ask<'a> {
     pub org: OrgId,
     pub namespace: &'a str,
-    pub key: Key,
+    pub key: CacheKey,
     pub mode: Mode,
     /// How long the answer may be given again.
     pub ttl: Duration,
@@ -79,7 +79,7 @@ pub enum Lookup {
 pub struct Hit {
     pub entry: Arc<Entry>,
     /// The entry's name, which for a near answer is not that of the request.
-    pub key: Key,
+    pub key: CacheKey,
     pub how: How,
 }
 
@@ -101,7 +101,7 @@ pub struct Lead {
     tenant: Arc<Tenant>,
     org: OrgId,
     namespace: Box<str>,
-    key: Key,
+    key: CacheKey,
     ttl: Duration,
     /// None: nobody waits for this one.
     leading: Option<Leading>,
@@ -284,7 +284,7 @@ impl Cache {
     fn keep(
         &self,
         tenant: &Tenant,
-        key: Key,
+        key: CacheKey,
         namespace: &str,
         entry: &Arc<Entry>,
         probe: Option<&Probe>,
@@ -326,7 +326,7 @@ impl Cache {
 
 impl Lead {
     /// The name of the entry, with which it can be deleted.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> CacheKey {
         self.key
     }
 
@@ -346,7 +346,7 @@ impl Lead {
     }
 
     /// The call succeeded: the answer is kept, and everybody who waits gets it. `probe` makes it findable for near
-    /// requests. The answer must have passed `gateway_core::cache::storable`.
+    /// requests. The answer must have passed `gateway_core::cache::is_storable`.
     pub fn complete(self, answer: Answer, probe: Option<&Probe>) -> Arc<Entry> {
         let now = self.cache.clock.now();
         let life = i64::try_from(self.ttl.as_millis()).unwrap_or(i64::MAX);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_store::redis::RedisClient;
 use gateway_store::redis::cache::{self, CacheLookup, Generation, Purge};
@@ -31,7 +31,7 @@ pub struct Second {
 
 struct Write {
     org: OrgId,
-    key: Key,
+    key: CacheKey,
     generation: Generation,
     sealed: Vec<u8>,
     life: Duration,
@@ -45,7 +45,12 @@ impl Second {
     }
 
     /// The generation in force and the entry, when the shared cache can be asked.
-    pub async fn find(&self, org: OrgId, namespace: &str, key: Key) -> Option<(Generation, Option<Entry>)> {
+    pub async fn find(
+        &self,
+        org: OrgId,
+        namespace: &str,
+        key: CacheKey,
+    ) -> Option<(Generation, Option<Entry>)> {
         let found = cache::get(&self.shared, org, namespace, key, &self.fresh()).await;
         let CacheLookup { generation, entry } = found.ok()?;
         let entry = entry.and_then(|sealed| {
@@ -56,7 +61,7 @@ impl Second {
     }
 
     /// Shares an entry, in the background. One that finds no place in the queue stays on this node.
-    pub fn put(&self, org: OrgId, key: Key, generation: Generation, entry: &Entry, life: Duration) {
+    pub fn put(&self, org: OrgId, key: CacheKey, generation: Generation, entry: &Entry, life: Duration) {
         if !self.shared.is_up() {
             return;
         }
@@ -99,6 +104,6 @@ impl Second {
     }
 }
 
-fn place(org: OrgId, key: Key) -> String {
+fn place(org: OrgId, key: CacheKey) -> String {
     format!("cache/{org}/{key}")
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_core::time::Timestamp;
 
 use super::entry::Entry;
@@ -27,9 +27,9 @@ pub struct Tenant {
 
 #[derive(Default)]
 struct Inner {
-    slots: HashMap<Key, Slot>,
+    slots: HashMap<CacheKey, Slot>,
     /// Who goes first. An item whose serial is not the slot's is a leftover.
-    order: VecDeque<(Key, u64)>,
+    order: VecDeque<(CacheKey, u64)>,
     serial: u64,
     flights: HashMap<FlightId, Arc<Flight>>,
     sets: HashMap<SetId, Vec<Arc<Near>>>,
@@ -96,7 +96,7 @@ impl Tenant {
     }
 
     /// An entry that is there and not over.
-    pub fn find(&self, key: Key, now: Timestamp) -> Option<Arc<Entry>> {
+    pub fn find(&self, key: CacheKey, now: Timestamp) -> Option<Arc<Entry>> {
         self.live(&mut self.lock(), key, now)
     }
 
@@ -125,7 +125,7 @@ impl Tenant {
         self.count_hit(namespace);
     }
 
-    fn live(&self, inner: &mut Inner, key: Key, now: Timestamp) -> Option<Arc<Entry>> {
+    fn live(&self, inner: &mut Inner, key: CacheKey, now: Timestamp) -> Option<Arc<Entry>> {
         let slot = inner.slots.get_mut(&key)?;
         if slot.entry.is_over(now) {
             self.remove(inner, key);
@@ -138,7 +138,7 @@ impl Tenant {
     /// Stores an entry, and its vector when it has one. Nothing is stored when a purge came in between.
     pub fn store(
         &self,
-        key: Key,
+        key: CacheKey,
         namespace: &str,
         entry: Arc<Entry>,
         near: Option<(SetId, Near, usize)>,
@@ -176,7 +176,7 @@ impl Tenant {
         true
     }
 
-    fn remove(&self, inner: &mut Inner, key: Key) {
+    fn remove(&self, inner: &mut Inner, key: CacheKey) {
         let Some(slot) = inner.slots.remove(&key) else { return };
         if let Some(set) = &slot.set
             && let Some(list) = inner.sets.get_mut(set)
@@ -219,7 +219,7 @@ impl Tenant {
     /// Removes what is over.
     pub fn sweep(&self, now: Timestamp) {
         let mut inner = self.lock();
-        let over: Vec<Key> =
+        let over: Vec<CacheKey> =
             inner.slots.iter().filter(|(_, slot)| slot.entry.is_over(now)).map(|(key, _)| *key).collect();
         for key in over {
             self.remove(&mut inner, key);
@@ -237,7 +237,7 @@ impl Tenant {
         let mut inner = self.lock();
         inner.purges += 1;
         let named = |slot: &Slot| namespace.is_none_or(|namespace| *slot.namespace == *namespace);
-        let keys: Vec<Key> =
+        let keys: Vec<CacheKey> =
             inner.slots.iter().filter(|(_, slot)| named(slot)).map(|(key, _)| *key).collect();
         for key in &keys {
             self.remove(&mut inner, *key);
@@ -245,7 +245,7 @@ impl Tenant {
         keys.len() as u64
     }
 
-    pub fn purge_entry(&self, key: Key) -> u64 {
+    pub fn purge_entry(&self, key: CacheKey) -> u64 {
         let mut inner = self.lock();
         inner.purges += 1;
         let found = inner.slots.contains_key(&key);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::embed::hash_v1;
-use gateway_core::evaluators::{Embedding, Evaluator, How, Judge, Subject, Unjudged, Verdict};
+use gateway_core::evaluators::{Embedding, Evaluator, Judge, Method, NotEvaluated, Subject, Verdict};
 use gateway_core::llm::preview::assistant_text;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
@@ -35,8 +35,8 @@ pub enum NoVerdict {
     Wait(Duration),
 }
 
-impl From<Unjudged> for NoVerdict {
-    fn from(unjudged: Unjudged) -> Self {
+impl From<NotEvaluated> for NoVerdict {
+    fn from(unjudged: NotEvaluated) -> Self {
         Self::Never(unjudged.0)
     }
 }
@@ -44,20 +44,20 @@ impl From<Unjudged> for NoVerdict {
 /// Does a verdict need a model's answer?
 pub fn asks_models(app: &App, evaluator: &Evaluator) -> bool {
     match &evaluator.how {
-        How::Check(_) | How::Levenshtein(_) => false,
-        How::Embedding(embedding) => embedder(app, embedding).0 != BUILTIN,
-        How::Judge(_) => true,
+        Method::Check(_) | Method::Levenshtein(_) => false,
+        Method::Embedding(embedding) => embedder(app, embedding).0 != BUILTIN,
+        Method::Judge(_) => true,
     }
 }
 
 /// May this caller have models asked as the evaluator does? Later it is done in the organization's name.
 pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult<()> {
     let (provider, model) = match &evaluator.how {
-        How::Check(_) | How::Levenshtein(_) => return Ok(()),
-        How::Embedding(embedding) => embedder(app, embedding),
-        How::Judge(judge) => (judge.provider.as_str(), judge.model.as_str()),
+        Method::Check(_) | Method::Levenshtein(_) => return Ok(()),
+        Method::Embedding(embedding) => embedder(app, embedding),
+        Method::Judge(judge) => (judge.provider.as_str(), judge.model.as_str()),
     };
-    if provider == BUILTIN && matches!(evaluator.how, How::Embedding(_)) {
+    if provider == BUILTIN && matches!(evaluator.how, Method::Embedding(_)) {
         return Ok(());
     }
     ask::check(app, identity, provider, model).map_err(|mut problem| {
@@ -80,9 +80,9 @@ pub async fn judge(
         return Ok(verdict?);
     }
     match &evaluator.how {
-        How::Check(_) | How::Levenshtein(_) => Err(NoVerdict::Never("there is no verdict".into())),
-        How::Embedding(embedding) => embed(app, identity, embedding, subject, metadata).await,
-        How::Judge(judge) => ask_judge(app, identity, judge, subject, metadata).await,
+        Method::Check(_) | Method::Levenshtein(_) => Err(NoVerdict::Never("there is no verdict".into())),
+        Method::Embedding(embedding) => embed(app, identity, embedding, subject, metadata).await,
+        Method::Judge(judge) => ask_judge(app, identity, judge, subject, metadata).await,
     }
 }
 
@@ -170,7 +170,7 @@ async fn ask_judge(
         Ok(verdict) => return Ok(verdict),
         Err(why) => why,
     };
-    let mended = judge.mend(messages, &said, &why);
+    let mended = judge.retry_messages(messages, &said, &why);
     let answer = answered(ask(&mended, format).await)?;
     let unreadable =
         |why: String| NoVerdict::Again(format!("the judge's answer cannot be read, twice: {why}"));

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gateway_core::evaluators::{Facts, Field, Side, Subject};
+use gateway_core::evaluators::{BodySide, CallFacts, Field, Subject};
 use gateway_core::llm::preview::{assistant_text, last_user_text};
 use gateway_core::prompts::Template;
 use rust_decimal::prelude::ToPrimitive as _;
@@ -59,13 +59,13 @@ pub async fn ask(
         is_counted: false,
     };
     let answer = answered(ask::ask(app, identity, question).await)?;
-    let output = if field.pointer.is_some() && field.side == Side::Response {
+    let output = if field.pointer.is_some() && field.side == BodySide::Response {
         serde_json::from_slice(&answer.body).unwrap_or_default()
     } else {
         assistant_text(&answer.body, false).map_or(Value::Null, Value::String)
     };
     let mut subject = Subject::of_case(field, case.input, Some(&output), case.expected);
-    subject.facts = Facts {
+    subject.facts = CallFacts {
         status: Some(answer.status.as_u16()),
         failed: false,
         latency_ms: Some(answer.told.latency_ms),

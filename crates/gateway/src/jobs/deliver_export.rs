@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use gateway_core::access::Entitlement;
-use gateway_core::exports::{BATCH_ROWS, Kind, wait_after};
+use gateway_core::exports::{ExportKind, MAX_BATCH_ROWS, retry_delay};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND};
@@ -216,7 +216,7 @@ impl Node<'_> {
             taken.iter().filter(|owed| owed.verdict.is_some()).map(|owed| owed.log_id).collect();
         let mut verdicts = Vec::new();
         // Only conventions of OpenTelemetry have a place for them.
-        if !judged.is_empty() && task.export.kind == Kind::Otlp {
+        if !judged.is_empty() && task.export.kind == ExportKind::Otlp {
             let found = logs::find_many(logs, org, &judged, false).await?;
             let found: HashMap<i64, LogRow> = found.into_iter().map(|row| (row.id, row)).collect();
             verdicts.extend(
@@ -243,7 +243,7 @@ impl Node<'_> {
                 (rejected, complaint) = batch::rejected(task.export.kind, &sent.body);
                 (progress.delivered, progress.dropped) = (found, asked - found + rejected);
                 progress.error = complaint.as_deref();
-                progress.next_batch = (task.turn.batch * 2).min(BATCH_ROWS);
+                progress.next_batch = (task.turn.batch * 2).min(MAX_BATCH_ROWS);
             }
             // It will not become smaller, and the others must not wait for it for ever.
             Some(sent) if sent.status == Some(413) && asked == 1 => {
@@ -266,7 +266,7 @@ impl Node<'_> {
     async fn note_failure(&self, task: &Task, (sent, length): &(Sent, usize)) -> Result<bool, StoreError> {
         let ExportClaim { export, tries, batch } = &task.turn;
         let too_large = sent.status == Some(413);
-        let wait = if too_large { 0 } else { wait_after(tries + 1, sent.retry_after_ms, random()) };
+        let wait = if too_large { 0 } else { retry_delay(tries + 1, sent.retry_after_ms, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
         let retry_at = self.app.services.clock.now().plus(wait);
         exports::record_failure(

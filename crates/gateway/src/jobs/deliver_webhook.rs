@@ -10,7 +10,7 @@ use std::time::Duration;
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing;
 use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
-use gateway_core::webhooks::{PATIENCE, Verdict, judge, next_attempt};
+use gateway_core::webhooks::{DISABLE_AFTER, ResponseClass, classify, next_attempt};
 use gateway_store::deliveries::{self, AttemptResult, ClaimedDelivery, DeliveryAttempt, NextStep};
 use gateway_store::webhooks::{self, Webhook};
 use gateway_store::{StoreError, db::Dialect};
@@ -189,7 +189,7 @@ fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
         .chain(previous)
         .map(|sealed| {
             let secret = app.services.vault.open(&place, sealed).ok()?;
-            signing::key_of(secret.expose_secret()).ok()
+            signing::decode_secret(secret.expose_secret()).ok()
         })
         .collect()
 }
@@ -201,17 +201,17 @@ fn finished(
     now: Timestamp,
     sent: Sent,
 ) -> AttemptResult {
-    let verdict = judge(sent.status);
+    let verdict = classify(sent.status);
     let again = next_attempt(now, due.tries + 1, sent.retry_after_ms, random());
     let next = match (verdict, again) {
-        (Verdict::Delivered, _) => NextStep::Delivered,
-        (Verdict::TryAgain, Some(at)) => NextStep::RetryAt(at),
-        (Verdict::TryAgain, None) | (Verdict::Gone, _) => NextStep::Failed,
+        (ResponseClass::Delivered, _) => NextStep::Delivered,
+        (ResponseClass::TryAgain, Some(at)) => NextStep::RetryAt(at),
+        (ResponseClass::TryAgain, None) | (ResponseClass::Gone, _) => NextStep::Failed,
     };
-    let too_long = webhook.failing_since.is_some_and(|since| now.0 - since.0 >= PATIENCE);
+    let too_long = webhook.failing_since.is_some_and(|since| now.0 - since.0 >= DISABLE_AFTER);
     let deactivate = match verdict {
-        Verdict::Gone => Some("the receiver answered 410 Gone"),
-        Verdict::TryAgain if too_long => Some("every delivery has failed for 5 days"),
+        ResponseClass::Gone => Some("the receiver answered 410 Gone"),
+        ResponseClass::TryAgain if too_long => Some("every delivery has failed for 5 days"),
         _ => None,
     };
     let said = String::from_utf8_lossy(&sent.body).replace('\0', " ");

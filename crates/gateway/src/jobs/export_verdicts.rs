@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use gateway_core::ids::{OrgId, VerdictId};
-use gateway_core::logs::{Source, log_id_time};
-use gateway_core::otlp::leave::EvaluationResult;
+use gateway_core::logs::{LogSource, log_id_time};
+use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::MINUTE;
 use gateway_store::verdicts::{self, LogVerdict};
 use gateway_store::{StoreError, Tx, evals, exports, jobs as store, logs};
@@ -71,7 +71,7 @@ impl Job for ExportVerdicts {
         }
         let ids: Vec<i64> = found.iter().map(|(log_id, _)| *log_id).collect();
         let rows = logs::find_many(&app.services.logs, org, &ids, false).await?;
-        let sources: HashMap<i64, Source> = rows.iter().map(|row| (row.id, row.source)).collect();
+        let sources: HashMap<i64, LogSource> = rows.iter().map(|row| (row.id, row.source)).collect();
         let now = app.services.clock.now();
         if ids.iter().any(|id| !sources.contains_key(id) && now.0 - log_id_time(*id).0 < APPEARS_WITHIN) {
             return Ok(Done::Later(LOOK_AGAIN));
@@ -107,5 +107,5 @@ fn of_others(verdict: LogVerdict) -> (i64, EvaluationResult) {
         explanation: None,
         at: created_at,
     };
-    (log_id, result.explained(&why))
+    (log_id, result.with_explanation(&why))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gateway_core::ids::{JobId, OrgId, SkillId};
 use gateway_core::skills::judge::{self, Judgement, RUBRIC_V1};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
-use gateway_core::verdicts::INTERNAL;
+use gateway_core::verdicts::INTERNAL_SOURCE;
 use gateway_store::rubrics::{self, StoredRubric};
 use gateway_store::skills::{self, Evaluation, SkillVersion};
 use gateway_store::{StoreError, Tx};
@@ -195,7 +195,7 @@ impl JudgeSkill {
             latency_ms,
             prompt_tokens,
             completion_tokens,
-            source: INTERNAL.to_owned(),
+            source: INTERNAL_SOURCE.to_owned(),
             external_ref: String::new(),
             created_at: app.services.clock.now(),
         };

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gateway_core::logs::{LogRow, Stored};
+use gateway_core::logs::{BodyStorage, LogRow};
 
 pub use recent::AtHand;
 use recent::Recent;
@@ -256,7 +256,7 @@ impl Spool {
         self.shed_bodies.fetch_add(1, Ordering::Relaxed);
         row.request = Vec::new();
         row.response = Vec::new();
-        (row.request_stored, row.response_stored) = (Stored::Off, Stored::Off);
+        (row.request_stored, row.response_stored) = (BodyStorage::Off, BodyStorage::Off);
     }
 
     fn strand(&self, row: LogRow, error: &std::io::Error) {

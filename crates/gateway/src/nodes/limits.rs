@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gateway_core::limits::Verdict;
+use gateway_core::limits::LimitStatus;
 use gateway_core::time::Timestamp;
 use gateway_store::cluster::rate_counts::{self, WindowCount};
 use gateway_store::redis;
@@ -73,12 +73,12 @@ pub async fn attempts(
     address: IpAddr,
     limit: u64,
     now: Timestamp,
-) -> Option<Verdict> {
+) -> Option<LimitStatus> {
     let address = network(address).to_string();
     let counted =
         rate_counts::count_attempt(&app.services.db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
     let (began, tried) = counted.ok()?;
-    Some(Verdict::of(limit, tried.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW)))
+    Some(LimitStatus::of(limit, tried.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW)))
 }
 
 impl SharedCounts {

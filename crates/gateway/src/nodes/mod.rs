@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_core::time::MINUTE;
 pub use gateway_store::cluster::invalidations::Invalidation;
 use gateway_store::cluster::invalidations::{self, PollPosition, Polled};
@@ -112,7 +112,7 @@ fn forget(app: &App, change: &Invalidation) {
         }
         Invalidation::Nodes => app.nodes.joined.notify_one(),
         Invalidation::CacheEntries { org, namespace, entry } => {
-            let scope = match (namespace, entry.as_deref().map(Key::parse)) {
+            let scope = match (namespace, entry.as_deref().map(CacheKey::parse)) {
                 (_, Some(Some(key))) => PurgeScope::Entry(key),
                 (Some(namespace), None) => PurgeScope::Namespace(namespace.clone()),
                 _ => PurgeScope::All,

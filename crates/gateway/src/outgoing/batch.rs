@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gateway_core::exports::{Kind, batch_id, otlp_endpoint};
+use gateway_core::exports::{ExportKind, batch_id, otlp_endpoint};
 use gateway_core::ids::{EventId, OrgId};
 use gateway_core::log_view::LogDetail;
 use gateway_core::logs::LogRow;
 use gateway_core::otlp::batch::Batch;
-use gateway_core::otlp::leave::{self, EvaluationResult};
+use gateway_core::otlp::encode::{self, EvaluationResult};
 use gateway_core::otlp::proto::ExportTraceServiceResponse;
 use gateway_core::signing;
 use gateway_core::time::Timestamp;
@@ -72,13 +72,13 @@ pub struct Contents {
 pub async fn encode(app: &Arc<App>, export: &Arc<Export>, contents: Contents) -> Result<Message, String> {
     let (app, export) = (Arc::clone(app), Arc::clone(export));
     let made = tokio::task::spawn_blocking(move || match export.kind {
-        Kind::Otlp => {
+        ExportKind::Otlp => {
             let mut batch = Batch::default();
             add_rows(&mut batch, &contents.rows, contents.content);
             add_verdicts(&mut batch, &contents.verdicts, contents.content);
             otlp(&app, &export, batch)
         }
-        Kind::Webhook => {
+        ExportKind::Webhook => {
             let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).collect();
             let traces = contents.rows.iter().map(|row| LogDetail::new(row, None)).collect();
             webhook(&app, &export, &batch_id(export.id, &ids).to_string(), traces, false)
@@ -89,7 +89,7 @@ pub async fn encode(app: &Arc<App>, export: &Arc<Export>, contents: Contents) ->
 
 fn add_rows(batch: &mut Batch, rows: &[LogRow], content: bool) {
     for row in rows {
-        for span in &leave::spans(row, content) {
+        for span in &encode::row_spans(row, content) {
             batch.add(span);
         }
     }
@@ -97,7 +97,7 @@ fn add_rows(batch: &mut Batch, rows: &[LogRow], content: bool) {
 
 fn add_verdicts(batch: &mut Batch, verdicts: &[(LogRow, EvaluationResult)], content: bool) {
     for (row, verdict) in verdicts {
-        batch.add(&leave::evaluation_span(row, verdict, content));
+        batch.add(&encode::evaluation_span(row, verdict, content));
     }
 }
 
@@ -105,12 +105,12 @@ fn add_verdicts(batch: &mut Batch, verdicts: &[(LogRow, EvaluationResult)], cont
 pub async fn test(app: &App, export: &Export) -> Sent {
     let id: EventId = app.services.ids.new_id();
     let message = match export.kind {
-        Kind::Otlp => {
+        ExportKind::Otlp => {
             let mut batch = Batch::default();
-            batch.add(&leave::test_span(export.org_id, &id.to_string(), app.services.clock.now()));
+            batch.add(&encode::test_span(export.org_id, &id.to_string(), app.services.clock.now()));
             otlp(app, export, batch)
         }
-        Kind::Webhook => webhook(app, export, &id.to_string(), Vec::new(), true),
+        ExportKind::Webhook => webhook(app, export, &id.to_string(), Vec::new(), true),
     };
     match message {
         Ok(message) => message.send(app).await,
@@ -119,8 +119,8 @@ pub async fn test(app: &App, export: &Export) -> Sent {
 }
 
 /// How many spans the destination took the request without, and why.
-pub fn rejected(kind: Kind, answer: &[u8]) -> (i64, Option<String>) {
-    if kind != Kind::Otlp {
+pub fn rejected(kind: ExportKind, answer: &[u8]) -> (i64, Option<String>) {
+    if kind != ExportKind::Otlp {
         return (0, None);
     }
     let partial = ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
@@ -177,7 +177,7 @@ fn webhook(
     let body = serde_json::to_vec(&envelope).map_err(|error| error.to_string())?;
     let mut keys = Vec::new();
     if let Some(secret) = open(app, export, "secret", export.secret.as_deref())? {
-        keys.push(signing::key_of(&secret).map_err(|error| error.to_string())?);
+        keys.push(signing::decode_secret(&secret).map_err(|error| error.to_string())?);
     }
     let ours = signed_headers(app, &keys, id, &body);
     Ok(Message::new(export.endpoint.clone(), own_headers(app, export)?, ours, body.into()))

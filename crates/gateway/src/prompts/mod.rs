@@ -11,8 +11,8 @@ use bytes::Bytes;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::system::add_system;
-use gateway_core::logs::PromptUsed;
-use gateway_core::prompts::{Reference, RenderError, Template};
+use gateway_core::logs::PromptVersionRef;
+use gateway_core::prompts::{PromptReference, RenderError, Template};
 use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
@@ -29,7 +29,7 @@ const MAX_VARIABLES: usize = 16 << 10;
 
 /// The templates that are held in memory.
 pub struct Prompts {
-    known: Snapshot<(OrgId, Reference), Known>,
+    known: Snapshot<(OrgId, PromptReference), Known>,
 }
 
 /// One version of a prompt.
@@ -47,7 +47,7 @@ impl Default for Prompts {
 impl Prompts {
     /// A new version is there: what was the latest is so no more.
     pub fn forget_latest(&self, org: OrgId, namespace: &str, slug: &str) {
-        let latest = Reference { namespace: namespace.into(), slug: slug.into(), version: None };
+        let latest = PromptReference { namespace: namespace.into(), slug: slug.into(), version: None };
         self.known.forget(&(org, latest));
     }
 
@@ -67,7 +67,7 @@ impl Prompts {
 }
 
 /// The version that is meant, from memory or else from the store. None when there is no such prompt.
-pub async fn find(app: &Arc<App>, org: OrgId, reference: &Reference) -> ApiResult<Option<Arc<Known>>> {
+pub async fn find(app: &Arc<App>, org: OrgId, reference: &PromptReference) -> ApiResult<Option<Arc<Known>>> {
     let key = (org, reference.clone());
     if let Some(known) = app.proxy.prompts.known.known(&key) {
         return Ok(Some(known));
@@ -80,10 +80,10 @@ pub async fn find(app: &Arc<App>, org: OrgId, reference: &Reference) -> ApiResul
 }
 
 impl Prompts {
-    async fn load(&self, app: &App, key: &(OrgId, Reference)) -> ApiResult<Option<Arc<Known>>> {
+    async fn load(&self, app: &App, key: &(OrgId, PromptReference)) -> ApiResult<Option<Arc<Known>>> {
         self.known
             .get(key, || async {
-                let (org, Reference { namespace, slug, version }) = key;
+                let (org, PromptReference { namespace, slug, version }) = key;
                 let stored =
                     store::find(&app.services.db, *org, PromptName { namespace, slug }, *version).await?;
                 let Some(stored) = stored else { return Ok(None) };
@@ -97,7 +97,7 @@ impl Prompts {
 /// What a request's headers ask for.
 #[derive(Debug)]
 pub struct Asked {
-    pub prompt: Reference,
+    pub prompt: PromptReference,
     pub variables: HashMap<String, String>,
 }
 
@@ -129,7 +129,7 @@ pub async fn apply(
     asked: &Asked,
     operation: Operation,
     body: &[u8],
-) -> ApiResult<(Bytes, PromptUsed)> {
+) -> ApiResult<(Bytes, PromptVersionRef)> {
     let Asked { prompt, variables } = asked;
     let known = find(app, org, prompt).await?;
     let known =
@@ -138,7 +138,7 @@ pub async fn apply(
     let body =
         add_system(operation, body, &text).map_err(|error| Problem::field(PROMPT, error.to_string()))?;
     let name = format!("{}/{}", prompt.namespace, prompt.slug);
-    Ok((body.into(), PromptUsed { name, version: known.version }))
+    Ok((body.into(), PromptVersionRef { name, version: known.version }))
 }
 
 /// A template that cannot be rendered with what was given in that field or header.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use gateway_core::llm::ClientShape;
-use gateway_core::logs::{LogRow, Source, Tokens};
+use gateway_core::logs::{LogRow, LogSource, Tokens};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
@@ -77,13 +77,13 @@ pub struct Told {
 
 /// Who made the request, and who wants to know how it went.
 pub struct Origin {
-    pub(super) source: Source,
+    pub(super) source: LogSource,
     report: Option<oneshot::Sender<Told>>,
 }
 
 impl Default for Origin {
     fn default() -> Self {
-        Self { source: Source::Proxy, report: None }
+        Self { source: LogSource::Proxy, report: None }
     }
 }
 
@@ -155,7 +155,7 @@ async fn send(
     let body = Bytes::from(Value::Object(std::mem::take(&mut question.body)).to_string());
     let head = head(&question)?;
     let (report, told) = oneshot::channel();
-    let origin = Origin { source: Source::Api, report: Some(report) };
+    let origin = Origin { source: LogSource::Api, report: Some(report) };
     let inbound = Inbound::whole(body, app.services.config.max_body_bytes);
     let request_id = app.services.ids.new_request_id();
     let response = super::run(app, &app.proxy.worker, &identity, &request_id, &head, inbound, origin)

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use gateway_core::cache::{
-    Key, Parts as KeyParts, Target as KeyTarget, cacheable, changes_answer, key, rest_key, split, storable,
+    CacheKey, CacheTarget, KeyParts, affects_response, is_cacheable, is_storable, key, semantic_key, split,
 };
 use gateway_core::embed;
 use gateway_core::llm::fold::{self, Folder};
@@ -66,7 +66,7 @@ pub struct FillGuard {
 
 impl FillGuard {
     /// The name of the entry.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> CacheKey {
         self.lead.key()
     }
 }
@@ -81,22 +81,22 @@ pub async fn lookup(
     ends_at: Instant,
 ) -> Found {
     let Some(caching) = &call.caching else { return Found::Nothing };
-    if !cacheable(head.method.as_str(), call.operation) {
+    if !is_cacheable(head.method.as_str(), call.operation) {
         return Found::Nothing;
     }
     let bases: Vec<Option<String>> =
         call.targets.iter().map(|hop| hop.target.base.as_ref().map(ToString::to_string)).collect();
-    let targets: Vec<KeyTarget<'_>> = call
+    let targets: Vec<CacheTarget<'_>> = call
         .targets
         .iter()
         .zip(&bases)
-        .map(|(hop, base)| KeyTarget {
+        .map(|(hop, base)| CacheTarget {
             provider: &hop.target.name,
             base: base.as_deref().filter(|_| hop.target.guarded),
             model: hop.model.as_deref(),
         })
         .collect();
-    let named = head.headers.iter().filter(|(name, _)| changes_answer(name.as_str()));
+    let named = head.headers.iter().filter(|(name, _)| affects_response(name.as_str()));
     let named: Vec<(&str, &[u8])> = named.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let parts = KeyParts {
         org: identity.org.id,
@@ -130,7 +130,7 @@ pub async fn lookup(
     let Some((model, vector)) = embedding(app, identity, &split.text).await else {
         return Found::Lead(Box::new(FillGuard { lead, probe: None }));
     };
-    let probe = Probe { rest: rest_key(&parts, &split), model, vector, text: split.text };
+    let probe = Probe { rest: semantic_key(&parts, &split), model, vector, text: split.text };
     match lead.similar(&probe, caching.threshold) {
         Lookup::Hit(hit) => Found::Hit(hit),
         Lookup::Lead(lead) => Found::Lead(Box::new(FillGuard { lead, probe: Some(probe) })),
@@ -291,7 +291,7 @@ impl CacheRecorder {
             Copy::Lost => None,
         };
         let FillGuard { lead, probe } = *self.keeping;
-        match body.filter(|body| storable(self.operation, self.status.as_u16(), body)) {
+        match body.filter(|body| is_storable(self.operation, self.status.as_u16(), body)) {
             None => lead.failed(),
             Some(body) => {
                 let answer = Answer {

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Kind, Meter, Usage};
-use gateway_core::logs::{Attempt, BODY_LIMIT, PromptUsed};
+use gateway_core::logs::{Attempt, MAX_BODY_BYTES, PromptVersionRef};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
 use http::request::Parts;
@@ -54,7 +54,7 @@ pub struct Record {
     traceparent: Option<String>,
     keep_bodies: bool,
     request: RequestCopy,
-    prompt: Option<PromptUsed>,
+    prompt: Option<PromptVersionRef>,
     /// Bytes that the prompt added to the caller's body.
     prompt_length: usize,
     response: Vec<u8>,
@@ -71,7 +71,7 @@ pub struct Record {
     ttft_ms: Option<i64>,
     meter: Option<Meter>,
     cache: Option<&'static str>,
-    cache_key: Option<Key>,
+    cache_key: Option<CacheKey>,
     /// Who answered, when it was not the target.
     answered_by: Option<String>,
     /// Known once the record is closed.
@@ -215,14 +215,14 @@ impl Record {
     }
 
     /// A prompt was put into the caller's body, which grew by so many bytes.
-    pub fn used_prompt(&mut self, prompt: PromptUsed, added: usize) {
+    pub fn used_prompt(&mut self, prompt: PromptVersionRef, added: usize) {
         self.prompt = Some(prompt);
         self.prompt_length = added;
     }
 
     /// Where a body that is streamed on leaves its copy.
     pub fn shares_request_copy(&mut self) -> Arc<Mutex<StreamedCopy>> {
-        let room = if self.keep_bodies { BODY_LIMIT } else { 0 };
+        let room = if self.keep_bodies { MAX_BODY_BYTES } else { 0 };
         let copy = Arc::new(Mutex::new(StreamedCopy::with_room(room)));
         self.request = RequestCopy::Filling(Arc::clone(&copy));
         copy
@@ -290,7 +290,7 @@ impl Record {
             meter.feed(data);
         }
         if self.keep_bodies && !self.response_cut {
-            let room = BODY_LIMIT - self.response.len();
+            let room = MAX_BODY_BYTES - self.response.len();
             self.response_cut = data.len() > room;
             self.response.extend_from_slice(&data[..data.len().min(room)]);
         }
@@ -317,11 +317,11 @@ impl Record {
     }
 
     /// The name of the entry that the answer comes from, or becomes.
-    pub fn named_entry(&mut self, key: Key) {
+    pub fn named_entry(&mut self, key: CacheKey) {
         self.cache_key = Some(key);
     }
 
-    pub fn cache_key(&self) -> Option<Key> {
+    pub fn cache_key(&self) -> Option<CacheKey> {
         self.cache_key
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway::cache::{Answer, Ask, Lookup, Mode};
-use gateway_core::cache::Key;
+use gateway_core::cache::CacheKey;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -23,8 +23,8 @@ fn ask<'a>(account: &Account, namespace: &'a str, name: &str) -> Ask<'a> {
     }
 }
 
-fn key(name: &str) -> Key {
-    Key(Sha256::digest(name).into())
+fn key(name: &str) -> CacheKey {
+    CacheKey(Sha256::digest(name).into())
 }
 
 async fn store(app: &TestApp, account: &Account, namespace: &str, name: &str) {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use gateway_core::logs::Stored;
+use gateway_core::logs::BodyStorage;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -278,7 +278,7 @@ on_both!(log_rows_become_cases, |app| async move {
     });
     let cut = with(row(&ada, now), |row| {
         row.request = chat("hello there")[..60].to_vec();
-        row.request_stored = Stored::Truncated;
+        row.request_stored = BodyStorage::Truncated;
         row.response = Vec::new();
     });
     let bare = with(row(&ada, now), |row| row.request = Vec::new());

@@ -99,7 +99,7 @@ on_both!(rows_are_chosen_by_filter_or_by_name, |app| async move {
         on("2026-01-01T00:00:00.000Z", "old"),
         on("2026-02-01T00:00:00.000Z", "new"),
         with(on("2026-02-02T00:00:00.000Z", "new"), |row| row.provider = "groq".into()),
-        with(on("2026-02-03T00:00:00.000Z", "own"), |row| row.source = gateway_core::logs::Source::Api),
+        with(on("2026-02-03T00:00:00.000Z", "own"), |row| row.source = gateway_core::logs::LogSource::Api),
         with(on("2026-02-04T00:00:00.000Z", "list"), |row| row.path = "/v1/models".into()),
     ];
     app.write(&rows).await;
@@ -159,7 +159,7 @@ on_both!(a_run_that_could_judge_nothing_has_failed_and_says_why, |app| async mov
     assert_eq!((&empty["status"], &empty["total"]), (&json!("failed"), &json!(0)));
     assert!(empty["error"].as_str().unwrap().contains("nothing to judge"), "{empty}");
 
-    let off = gateway_core::logs::Stored::Off;
+    let off = gateway_core::logs::BodyStorage::Off;
     let now = app.app.services.clock.now();
     let bare = with(row(&ada, now), |row| (row.response_stored, row.response) = (off, Vec::new()));
     app.write(std::slice::from_ref(&bare)).await;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use gateway_core::logs::{Attempt, LogRow, Source};
+use gateway_core::logs::{Attempt, LogRow, LogSource};
 use gateway_core::otlp::proto::Any;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ on_both!(only_the_sources_that_were_chosen_are_sent, |app| async move {
     (second["name"], second["include_sources"]) = (json!("second"), json!(["otel"]));
     app.export(&ada, &second).await;
     let now = app.app.services.clock.now();
-    let rows: Vec<LogRow> = [Source::Proxy, Source::Api, Source::Otel]
+    let rows: Vec<LogRow> = [LogSource::Proxy, LogSource::Api, LogSource::Otel]
         .into_iter()
         .map(|source| with(row(&ada, now), |row| row.source = source))
         .collect();

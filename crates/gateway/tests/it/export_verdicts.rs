@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gateway_core::logs::Source;
+use gateway_core::logs::LogSource;
 use gateway_core::otlp::proto::{Any, Event, Span};
 use serde_json::{Value, json};
 
@@ -152,7 +152,7 @@ on_both!(verdicts_go_where_their_rows_would_and_only_while_the_export_is_enabled
     app.export(&eve, &otlp(&foreign)).await;
     // From before there were exports: what counts is when the verdict is made.
     let old = row(&ada, app.app.services.clock.now().plus(-3_600_000));
-    let span = with(row(&ada, app.app.services.clock.now()), |row| row.source = Source::Otel);
+    let span = with(row(&ada, app.app.services.clock.now()), |row| row.source = LogSource::Otel);
     app.write(&[old.clone(), span.clone()]).await;
     app.put(&path, json!({"enabled": false})).bearer(&ada.token).send().await.expect(200);
     judge(&app, &ada, old.id, json!({"reason": "during the pause"})).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gateway_core::ids::KeyId;
-use gateway_core::logs::{Level, LogRow, PromptUsed, Source, Stored};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef};
 use gateway_core::time::DAY;
 use gateway_store::{logs, orgs};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ on_both!(a_row_shows_what_is_known_of_the_request, |app| async move {
         row.user = Some("end-user".into());
         row.session_id = Some("my session".into());
         row.metadata.insert("ticket".into(), json!(42));
-        row.prompt = Some(PromptUsed { name: "support/hello".into(), version: 3 });
+        row.prompt = Some(PromptVersionRef { name: "support/hello".into(), version: 3 });
         row.request = chat(&"x".repeat(300));
     });
     app.write(std::slice::from_ref(&log)).await;
@@ -98,8 +98,8 @@ on_both!(what_was_not_used_is_null_and_not_zero, |app| async move {
     let ada = app.signup("acme").await;
     let log = with(row(&ada, at("2026-11-09T10:00:00Z")), |row| {
         (row.tokens, row.cost_usd, row.model) = (None, None, None);
-        (row.request, row.request_stored) = (Vec::new(), Stored::Off);
-        (row.response, row.response_stored) = (b"{\"cut\": \"of".to_vec(), Stored::Truncated);
+        (row.request, row.request_stored) = (Vec::new(), BodyStorage::Off);
+        (row.response, row.response_stored) = (b"{\"cut\": \"of".to_vec(), BodyStorage::Truncated);
     });
     app.write(std::slice::from_ref(&log)).await;
     let one = app.get(&format!("/api/v1/logs/{}", log.id)).bearer(&ada.token).send().await.expect(200);
@@ -118,9 +118,9 @@ on_both!(every_filter_narrows_the_list, |app| async move {
     let mut rows: Vec<LogRow> = (0..8).map(|n| row(&ada, time.plus(n * 60_000))).collect();
     rows[0].provider = "anthropic".into();
     rows[1].model = Some("o3".into());
-    (rows[2].level, rows[2].status) = (Level::Warn, 429);
-    (rows[3].level, rows[3].status) = (Level::Error, 502);
-    rows[4].source = Source::Otel;
+    (rows[2].level, rows[2].status) = (LogLevel::Warn, 429);
+    (rows[3].level, rows[3].status) = (LogLevel::Error, 502);
+    rows[4].source = LogSource::Otel;
     rows[5].key_id = Some(key);
     rows[6].session_id = Some("s/1".into());
     rows[7].user = Some("Bob O'Hara".into());

@@ -6,7 +6,7 @@ use gateway::problem::Problem;
 use gateway::prompts::{Asked, apply, asked};
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
-use gateway_core::logs::PromptUsed;
+use gateway_core::logs::PromptVersionRef;
 use gateway_core::prompts::{MAX_CONTENT, MAX_RENDERED};
 use gateway_store::prompts::PromptName;
 use http::{HeaderMap, HeaderValue};
@@ -313,7 +313,7 @@ fn header(prompt: &str, variables: &str) -> Asked {
     asked(&headers).unwrap().unwrap()
 }
 
-async fn put_into(app: &TestApp, org: &str, asked: &Asked) -> Result<(Value, PromptUsed), Problem> {
+async fn put_into(app: &TestApp, org: &str, asked: &Asked) -> Result<(Value, PromptVersionRef), Problem> {
     let org: OrgId = org.parse().unwrap();
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
     let (body, used) = apply(&app.app, org, asked, Operation::Chat, body.as_bytes()).await?;
@@ -330,7 +330,7 @@ on_both!(a_request_gets_the_rendered_prompt_and_sees_every_change_at_once, |app|
         let text = if round == 1 { "Be kind.".to_owned() } else { format!("kind {round}") };
         assert_eq!(body["messages"][0], json!({"role": "system", "content": text}));
         assert_eq!(body["messages"][1], json!({"role": "user", "content": "hi"}));
-        assert_eq!(used, PromptUsed { name: "support/hello".into(), version: round });
+        assert_eq!(used, PromptVersionRef { name: "support/hello".into(), version: round });
         update(&app, &ada, json!({"content": format!("{{{{how}}}} {}", round + 1)})).await.expect(200);
     }
     let (body, used) =
@@ -401,7 +401,7 @@ on_both!(a_template_is_saved_as_a_new_prompt_or_as_its_next_version, |app| async
 
 on_both!(usage_is_broken_down_by_prompt, |app| async move {
     let ada = app.signup("acme").await;
-    let used = |name: &str, version| Some(PromptUsed { name: name.into(), version });
+    let used = |name: &str, version| Some(PromptVersionRef { name: name.into(), version });
     let rows: Vec<_> = [
         ("2026-11-09T10:10:00Z", "gpt-4o", used("support/hello", 1)),
         ("2026-11-09T11:10:00Z", "gpt-4o", used("support/hello", 2)),

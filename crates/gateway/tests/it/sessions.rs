@@ -1,7 +1,7 @@
 //! Sessions over HTTP: which requests belong together, and what is told of them. Also the summary of a user.
 
 use gateway_core::ids::KeyId;
-use gateway_core::logs::{Attempt, Level, LogRow};
+use gateway_core::logs::{Attempt, LogLevel, LogRow};
 use gateway_core::time::{HOUR, MINUTE, SECOND, Timestamp};
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ on_both!(a_session_adds_up_its_requests, |app| async move {
         with(row(&ada, start().plus(2 * MINUTE)), named),
     ];
     (rows[1].provider, rows[1].model) = ("anthropic".into(), Some("claude".into()));
-    (rows[2].status, rows[2].level, rows[2].tokens, rows[2].cost_usd) = (500, Level::Error, None, None);
+    (rows[2].status, rows[2].level, rows[2].tokens, rows[2].cost_usd) = (500, LogLevel::Error, None, None);
     app.write(&rows[..1]).await;
     app.write(&rows[1..]).await;
     let expected = json!({

@@ -290,7 +290,7 @@ async fn versions_without_a_verdict_are_found_after_a_restart() {
         let app = TestApp::start(fresh_config(backend, &data, &ENTERPRISE).await, data).await;
         let ada = app.signup("acme").await;
         // Made behind the judge's back, as if the process had died between two steps.
-        let source = gateway_core::skills::Source::from_raw(GOOD).unwrap();
+        let source = gateway_core::skills::SkillSource::from_raw(GOOD).unwrap();
         let id: gateway_core::ids::SkillId = app.app.services.ids.new_id();
         let new = gateway_store::skills::NewSkill {
             id,

@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::*;
 
 const ORG: OrgId = OrgId(Uuid::from_u128(1));
-const TARGET: Target<'_> = Target { provider: "openai", base: None, model: Some("gpt-4o") };
+const TARGET: CacheTarget<'_> = CacheTarget { provider: "openai", base: None, model: Some("gpt-4o") };
 
-fn parts() -> Parts<'static> {
-    Parts {
+fn parts() -> KeyParts<'static> {
+    KeyParts {
         org: ORG,
         namespace: "",
         targets: &[TARGET],
@@ -23,37 +23,37 @@ fn parts() -> Parts<'static> {
     }
 }
 
-fn key_of(body: &str) -> Key {
+fn key_of(body: &str) -> CacheKey {
     key(&parts(), body.as_bytes()).unwrap()
 }
 
 #[test]
 fn everything_that_changes_the_answer_changes_the_key() {
     let base = parts();
-    let other = Target { provider: "azure-openai", ..TARGET };
-    let moved = Target { base: Some("http://one"), ..TARGET };
-    let mini = Target { model: Some("gpt-4o-mini"), ..TARGET };
+    let other = CacheTarget { provider: "azure-openai", ..TARGET };
+    let moved = CacheTarget { base: Some("http://one"), ..TARGET };
+    let mini = CacheTarget { model: Some("gpt-4o-mini"), ..TARGET };
     let all = [
         base,
-        Parts { org: OrgId(Uuid::from_u128(2)), ..base },
-        Parts { namespace: "a", ..base },
-        Parts { targets: &[other], ..base },
-        Parts { targets: &[moved], ..base },
-        Parts { targets: &[mini], ..base },
-        Parts { targets: &[Target { model: None, ..TARGET }], ..base },
-        Parts { targets: &[Target { model: Some(""), ..TARGET }], ..base },
-        Parts { targets: &[TARGET, other], ..base },
-        Parts { targets: &[other, TARGET], ..base },
-        Parts { format: Some("anthropic"), ..base },
-        Parts { path: "/v1/completions", ..base },
-        Parts { query: Some("api-version=1"), ..base },
-        Parts { query: Some("api-version=2"), ..base },
-        Parts { headers: &[("anthropic-beta", b"a")], ..base },
-        Parts { headers: &[("anthropic-beta", b"b")], ..base },
-        Parts { headers: &[("anthropic-beta", b"b"), ("anthropic-version", b"1")], ..base },
-        Parts { headers: &[("x-sandbox-reply", b"b")], ..base },
+        KeyParts { org: OrgId(Uuid::from_u128(2)), ..base },
+        KeyParts { namespace: "a", ..base },
+        KeyParts { targets: &[other], ..base },
+        KeyParts { targets: &[moved], ..base },
+        KeyParts { targets: &[mini], ..base },
+        KeyParts { targets: &[CacheTarget { model: None, ..TARGET }], ..base },
+        KeyParts { targets: &[CacheTarget { model: Some(""), ..TARGET }], ..base },
+        KeyParts { targets: &[TARGET, other], ..base },
+        KeyParts { targets: &[other, TARGET], ..base },
+        KeyParts { format: Some("anthropic"), ..base },
+        KeyParts { path: "/v1/completions", ..base },
+        KeyParts { query: Some("api-version=1"), ..base },
+        KeyParts { query: Some("api-version=2"), ..base },
+        KeyParts { headers: &[("anthropic-beta", b"a")], ..base },
+        KeyParts { headers: &[("anthropic-beta", b"b")], ..base },
+        KeyParts { headers: &[("anthropic-beta", b"b"), ("anthropic-version", b"1")], ..base },
+        KeyParts { headers: &[("x-sandbox-reply", b"b")], ..base },
     ];
-    let keys: HashSet<Key> = all.iter().map(|parts| key(parts, b"{}").unwrap()).collect();
+    let keys: HashSet<CacheKey> = all.iter().map(|parts| key(parts, b"{}").unwrap()).collect();
     assert_eq!(keys.len(), all.len());
     assert!(!keys.contains(&key_of(r#"{"temperature":1}"#)));
 }
@@ -62,10 +62,10 @@ fn everything_that_changes_the_answer_changes_the_key() {
 fn parts_never_run_into_each_other() {
     let base = parts();
     let (ab, a_b) =
-        (Parts { namespace: "ab", path: "c", ..base }, Parts { namespace: "a", path: "bc", ..base });
+        (KeyParts { namespace: "ab", path: "c", ..base }, KeyParts { namespace: "a", path: "bc", ..base });
     assert_ne!(key(&ab, b""), key(&a_b, b""));
-    let split = Split { rest: b"{}".to_vec(), text: "x".into() };
-    assert_ne!(Ok(rest_key(&base, &split)), key(&base, b"{}"));
+    let split = PromptSplit { rest: b"{}".to_vec(), text: "x".into() };
+    assert_ne!(Ok(semantic_key(&base, &split)), key(&base, b"{}"));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn how_the_answer_is_delivered_changes_nothing() {
     ] {
         assert_eq!(key_of(body), plain, "{body}");
     }
-    let at = |path: &str, query: Option<&str>| key(&Parts { path, query, ..parts() }, b"{}").unwrap();
+    let at = |path: &str, query: Option<&str>| key(&KeyParts { path, query, ..parts() }, b"{}").unwrap();
     let gemini = at("/v1beta/models/g:generateContent", None);
     assert_eq!(gemini, at("/v1beta/models/g:streamGenerateContent", Some("alt=sse")));
     assert_eq!(gemini, at("/v1beta/models/g:streamGenerateContent", Some("key=secret&alt=sse")));
@@ -90,16 +90,16 @@ fn how_the_answer_is_delivered_changes_nothing() {
 
 #[test]
 fn headers_that_change_nothing_stay_out() {
-    let with = |headers: &[(&str, &[u8])]| key(&Parts { headers, ..parts() }, b"{}").unwrap();
+    let with = |headers: &[(&str, &[u8])]| key(&KeyParts { headers, ..parts() }, b"{}").unwrap();
     assert_eq!(with(&[("user-agent", b"x"), ("authorization", b"y"), ("x-request-id", b"1")]), with(&[]));
     let (beta, version) = (("anthropic-beta", &b"x"[..]), ("anthropic-version", &b"y"[..]));
     assert_eq!(with(&[beta, version]), with(&[version, beta]));
-    assert!(changes_answer("openai-beta") && !changes_answer("x-gateway-key"));
+    assert!(affects_response("openai-beta") && !affects_response("x-gateway-key"));
 }
 
 #[test]
 fn bodies_that_are_not_json_count_byte_by_byte_and_by_their_type() {
-    let with = |kind, body: &[u8]| key(&Parts { content_type: Some(kind), ..parts() }, body).unwrap();
+    let with = |kind, body: &[u8]| key(&KeyParts { content_type: Some(kind), ..parts() }, body).unwrap();
     assert_eq!(with("text/plain", b"a b"), with("text/plain", b"a b"));
     assert_ne!(with("text/plain", b"a b"), with("text/plain", b"a  b"));
     assert_ne!(with("multipart/form-data; boundary=1", b"x"), with("multipart/form-data; boundary=2", b"x"));
@@ -120,9 +120,9 @@ fn what_cannot_be_judged_is_not_cached() {
 #[test]
 fn only_computing_calls_are_cached() {
     for operation in [Operation::Chat, Operation::Responses, Operation::Messages, Operation::Embeddings] {
-        assert!(cacheable("POST", operation) && !cacheable("GET", operation), "{operation:?}");
+        assert!(is_cacheable("POST", operation) && !is_cacheable("GET", operation), "{operation:?}");
     }
-    assert!(!cacheable("POST", Operation::Other) && !cacheable("POST", Operation::Models));
+    assert!(!is_cacheable("POST", Operation::Other) && !is_cacheable("POST", Operation::Models));
 }
 
 #[test]
@@ -138,9 +138,9 @@ fn only_complete_successes_are_stored() {
         (Operation::Embeddings, json!({"data": []})),
     ] {
         let body = body.to_string();
-        assert!(storable(operation, 200, body.as_bytes()), "{body}");
+        assert!(is_storable(operation, 200, body.as_bytes()), "{body}");
         for status in [201, 206, 400, 429, 500] {
-            assert!(!storable(operation, status, body.as_bytes()), "{status} {body}");
+            assert!(!is_storable(operation, status, body.as_bytes()), "{status} {body}");
         }
     }
     for (operation, body) in [
@@ -154,15 +154,15 @@ fn only_complete_successes_are_stored() {
         (Operation::GenerateContent, json!({"promptFeedback": {"blockReason": "OTHER"}})),
         (Operation::Chat, json!([1])),
     ] {
-        assert!(!storable(operation, 200, body.to_string().as_bytes()), "{body}");
+        assert!(!is_storable(operation, 200, body.to_string().as_bytes()), "{body}");
     }
-    assert!(!storable(Operation::Chat, 200, b"") && !storable(Operation::Chat, 200, b"data: x\n\n"));
+    assert!(!is_storable(Operation::Chat, 200, b"") && !is_storable(Operation::Chat, 200, b"data: x\n\n"));
 }
 
 #[test]
 fn keys_read_back_as_themselves() {
     let key = key_of("{}");
-    assert_eq!(Key::parse(&key.to_string()), Some(key));
-    assert_eq!(Key::parse("12"), None);
-    assert_eq!(Key::parse(&"z".repeat(64)), None);
+    assert_eq!(CacheKey::parse(&key.to_string()), Some(key));
+    assert_eq!(CacheKey::parse("12"), None);
+    assert_eq!(CacheKey::parse(&"z".repeat(64)), None);
 }

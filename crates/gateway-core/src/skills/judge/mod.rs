@@ -11,7 +11,7 @@ pub use originality::{Neighbour, compare};
 
 use std::fmt::Write as _;
 
-use super::Source;
+use super::SkillSource;
 use super::rubric::{Axes, Axis, Rubric, rounded};
 
 /// The name of the built-in judge's rules. Rules that judge otherwise get another name.
@@ -28,7 +28,7 @@ pub struct Judgement {
 }
 
 /// The built-in judge. `nearest` is the shelf's most similar skill, if the shelf has any.
-pub fn builtin(source: &Source, nearest: Option<&Neighbour>, rubric: &Rubric) -> Judgement {
+pub fn builtin(source: &SkillSource, nearest: Option<&Neighbour>, rubric: &Rubric) -> Judgement {
     let outline = outline::Outline::of(&source.body);
     let findings = safety::scan(&source.raw_source);
     let axes = Axes::from([
@@ -43,7 +43,7 @@ pub fn builtin(source: &Source, nearest: Option<&Neighbour>, rubric: &Rubric) ->
 }
 
 /// A judgement from the axes that a language model gave. Our own findings stand above the model's.
-pub fn by_model(source: &Source, mut axes: Axes, rubric: &Rubric) -> Judgement {
+pub fn by_model(source: &SkillSource, mut axes: Axes, rubric: &Rubric) -> Judgement {
     let findings = safety::scan(&source.raw_source);
     if !findings.is_empty() {
         axes.insert("safety".to_owned(), safety::axis(&findings));
@@ -68,7 +68,7 @@ fn settle(axes: Axes, rubric: &Rubric, unsafe_found: bool, copied: bool) -> Judg
 }
 
 /// What of a skill is embedded to find what is like it: what it says, not what it is called.
-pub fn embedded_text(source: &Source) -> String {
+pub fn embedded_text(source: &SkillSource) -> String {
     const LONGEST: usize = 32 << 10;
     let mut text = format!("{}\n{}", source.description, source.body);
     text.truncate(text.floor_char_boundary(LONGEST));

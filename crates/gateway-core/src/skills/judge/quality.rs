@@ -2,7 +2,7 @@
 
 use super::outline::{Outline, has_any};
 use super::quoted;
-use crate::skills::Source;
+use crate::skills::SkillSource;
 use crate::skills::rubric::{Axis, rounded};
 
 /// Words that sound like instructions and say nothing.
@@ -174,7 +174,7 @@ impl Tally {
 }
 
 /// Can a reader, or an agent that chooses among many skills, tell what this one is for and find their way in it?
-pub fn clarity(source: &Source, outline: &Outline<'_>) -> Axis {
+pub fn clarity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     let mut tally = Tally::new();
     let description = source.description.as_str();
     let length = description.chars().count();
@@ -205,7 +205,7 @@ pub fn clarity(source: &Source, outline: &Outline<'_>) -> Axis {
 }
 
 /// Does it name commands, files, numbers and tools, or does it speak in general terms?
-pub fn specificity(source: &Source, outline: &Outline<'_>) -> Axis {
+pub fn specificity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     let mut tally = Tally::new();
     let texts: Vec<&str> = outline.texts().chain([source.description.as_str()]).collect();
     let concrete = concrete_words(&texts);

@@ -8,8 +8,8 @@ fn rubric(threshold: f64) -> Rubric {
     Rubric::seeded(("builtin", RUBRIC_V1), ("builtin", "hash-v1"), 256).changed(change).unwrap()
 }
 
-fn skill(body: &str) -> Source {
-    Source::from_fields("a-skill", "", "Does a thing. Use when a thing is to be done.", body).unwrap()
+fn skill(body: &str) -> SkillSource {
+    SkillSource::from_fields("a-skill", "", "Does a thing. Use when a thing is to be done.", body).unwrap()
 }
 
 #[test]
@@ -65,7 +65,7 @@ mod examples {
     struct Example {
         label: &'static str,
         file: String,
-        source: Source,
+        source: SkillSource,
     }
 
     fn examples() -> Vec<Example> {
@@ -76,7 +76,7 @@ mod examples {
                 std::fs::read_dir(root.join(label)).unwrap().map(|entry| entry.unwrap().path()).collect();
             files.sort();
             for path in files {
-                let source = Source::from_raw(&std::fs::read_to_string(&path).unwrap());
+                let source = SkillSource::from_raw(&std::fs::read_to_string(&path).unwrap());
                 let source = source.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                 all.push(Example {
                     label,
@@ -90,18 +90,18 @@ mod examples {
 
     /// A skill of the shelf with its text and vector.
     struct Shelved<'a> {
-        source: &'a Source,
+        source: &'a SkillSource,
         text: String,
         vector: Vec<f32>,
     }
 
-    fn shelved(source: &Source) -> Shelved<'_> {
+    fn shelved(source: &SkillSource) -> Shelved<'_> {
         let text = embedded_text(source);
         Shelved { source, vector: hash_v1(&text, 256), text }
     }
 
     /// The nearest of the good ones, as the shelf would have it.
-    fn nearest(source: &Source, shelf: &[Shelved<'_>]) -> Option<Neighbour> {
+    fn nearest(source: &SkillSource, shelf: &[Shelved<'_>]) -> Option<Neighbour> {
         let ours = shelved(source);
         let near = shelf.iter().filter(|other| other.source.raw_source != source.raw_source).map(|other| {
             let angle = cosine(&ours.vector, &other.vector);

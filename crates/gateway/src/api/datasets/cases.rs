@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use axum::extract::State;
-use gateway_core::datasets::from_log::case_of_log;
-use gateway_core::datasets::{Case, Content, check_room};
+use gateway_core::datasets::from_log::case_from_log;
+use gateway_core::datasets::{Case, CaseContent, check_capacity};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_store::datasets::{self, Dataset};
 use gateway_store::{Tx, logs};
@@ -106,23 +106,23 @@ pub(super) async fn add_cases(
     Ok(Created(Added::Many { cases }))
 }
 
-fn content(case: &NewCase) -> Result<Content, String> {
+fn content(case: &NewCase) -> Result<CaseContent, String> {
     let NewCase { input, expected, metadata } = case;
     let value = |value: &Option<Value>| value.clone().unwrap_or_default();
-    Content::new(&value(input), &value(expected), &value(metadata))
+    CaseContent::new(&value(input), &value(expected), &value(metadata))
 }
 
-async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -> ApiResult<Vec<Case>> {
+async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<CaseContent>) -> ApiResult<Vec<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
     let held = hold_for(&mut tx, org, id, contents.len()).await?;
-    let new: Vec<(CaseId, Content)> =
+    let new: Vec<(CaseId, CaseContent)> =
         contents.into_iter().map(|content| (app.services.ids.new_id(), content)).collect();
     datasets::add_cases(&mut tx, &held, new.clone(), now).await?;
     datasets::update_case_count(&mut tx, &held, count(new.len()), now).await?;
     tx.commit().await?;
     new.into_iter()
-        .map(|(id, Content { input, expected, metadata })| {
+        .map(|(id, CaseContent { input, expected, metadata })| {
             let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
             Ok(Case { id, input, expected, metadata, created_at: now, updated_at: now })
         })
@@ -132,7 +132,7 @@ async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<Content>) -
 /// The dataset, held, with room for so many more cases.
 pub(super) async fn hold_for(tx: &mut Tx, org: OrgId, id: DatasetId, more: usize) -> ApiResult<Dataset> {
     let held = datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
-    check_room(held.case_count, count(more))
+    check_capacity(held.case_count, count(more))
         .map_err(|why| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why))?;
     Ok(held)
 }
@@ -168,7 +168,7 @@ pub(super) async fn update_case(
     let mut tx = app.services.db.begin().await?;
     let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let case = datasets::find_case(&mut tx, &held, case_id).await?.ok_or_else(Problem::not_found)?;
-    let new = Content::new(
+    let new = CaseContent::new(
         &input.map_or_else(|| stored(&case.input), Ok)?,
         &expected.map_or_else(|| stored(&case.expected), |value| Ok(value.unwrap_or_default()))?,
         &metadata.map_or_else(|| stored(&case.metadata), |value| Ok(value.unwrap_or_default()))?,
@@ -177,7 +177,7 @@ pub(super) async fn update_case(
     datasets::update_case(&mut tx, &held, &case, &new, now).await?;
     datasets::update_case_count(&mut tx, &held, 0, now).await?;
     tx.commit().await?;
-    let Content { input, expected, metadata } = new;
+    let CaseContent { input, expected, metadata } = new;
     let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
     Ok(Json(Case { input, expected, metadata, updated_at: now, ..case }))
 }
@@ -227,7 +227,7 @@ pub(super) async fn from_logs(
         let entry = entry.ok_or_else(|| {
             Problem::field("log_ids", format!("there is no log row {log_id} in this organization"))
         })?;
-        let content = case_of_log(&entry.row);
+        let content = case_from_log(&entry.row);
         contents.push(content.map_err(|why| Problem::field("log_ids", format!("log row {log_id}: {why}")))?);
     }
     let cases = add_all(&app, caller.org.id, id, contents).await?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::extract::{FromRequest, Request, State};
 use bytes::{Bytes, BytesMut};
-use gateway_core::datasets::Content;
-use gateway_core::datasets::import::{ImportError, Rows, check, read};
+use gateway_core::datasets::CaseContent;
+use gateway_core::datasets::import::{ImportError, ImportFormat, check, read};
 use gateway_core::ids::{DatasetId, OrgId};
 use gateway_store::datasets;
 use http::StatusCode;
@@ -90,7 +90,7 @@ async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<File>, rows: u64)
     Ok(())
 }
 
-fn send_batches(file: &File, sender: &mpsc::Sender<Vec<Content>>) -> Result<(), ImportError> {
+fn send_batches(file: &File, sender: &mpsc::Sender<Vec<CaseContent>>) -> Result<(), ImportError> {
     let mut batch = Vec::with_capacity(BATCH);
     read(file.rows, &file.bytes, &mut |content| {
         batch.push(content);
@@ -128,7 +128,7 @@ fn refused(error: ImportError, is_body: bool) -> Problem {
 
 /// What is to be imported, with the format that its type or the wrapping body names.
 pub(super) struct File {
-    rows: Rows,
+    rows: ImportFormat,
     bytes: Bytes,
     /// The JSON is the request body itself.
     is_body: bool,
@@ -142,12 +142,12 @@ impl FromRequest<Arc<App>> for File {
             request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let rows = match kind.as_str() {
-            "text/csv" | "application/csv" => Rows::Csv,
-            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Rows::Ndjson,
-            _ => Rows::Json,
+            "text/csv" | "application/csv" => ImportFormat::Csv,
+            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => ImportFormat::Ndjson,
+            _ => ImportFormat::Json,
         };
         let bytes = receive(request, app.services.config.max_body_bytes).await?;
-        if rows != Rows::Json {
+        if rows != ImportFormat::Json {
             return Ok(Self { rows, bytes, is_body: false });
         }
         unwrap(bytes)
@@ -199,18 +199,18 @@ fn unwrap(bytes: Bytes) -> ApiResult<File> {
     let Some(Wrapped { format, data }) =
         wrapped.filter(|wrapped| wrapped.format.is_some() || wrapped.data.is_some())
     else {
-        return Ok(File { rows: Rows::Json, bytes, is_body: true });
+        return Ok(File { rows: ImportFormat::Json, bytes, is_body: true });
     };
     let format = format.unwrap_or_default();
-    let rows =
-        Rows::deserialize(&format).map_err(|_| Problem::field("format", "must be json, csv or ndjson"))?;
+    let rows = ImportFormat::deserialize(&format)
+        .map_err(|_| Problem::field("format", "must be json, csv or ndjson"))?;
     let data = data.ok_or_else(|| Problem::field("data", "is required beside `format`"))?.get();
     if data.starts_with('"') {
         let text: String =
             serde_json::from_str(data).map_err(|_| Problem::field("data", "is not a readable text"))?;
         return Ok(File { rows, bytes: text.into(), is_body: false });
     }
-    if rows == Rows::Json && data.starts_with(['[', '{']) {
+    if rows == ImportFormat::Json && data.starts_with(['[', '{']) {
         return Ok(File { rows, bytes: bytes.slice_ref(data.as_bytes()), is_body: false });
     }
     Err(Problem::field("data", "must be a text, or for the format json an array of cases"))

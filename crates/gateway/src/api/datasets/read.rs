@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::datasets::Case;
-use gateway_core::datasets::export::Format;
+use gateway_core::datasets::export::ExportFormat;
 use gateway_core::datasets::sample::{MAX_SAMPLE, MAX_SEED, Sampler};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_store::StoreError;
@@ -141,7 +141,7 @@ fn sample_stream(
                 return Some((Ok(out.into()), (source, pages, false, true)));
             };
             let read = source.chosen(ids).await.map(|cases| {
-                out.extend(Format::Json.write(&cases, first));
+                out.extend(ExportFormat::Json.write(&cases, first));
                 Bytes::from(out)
             });
             let failed = read.is_err();
@@ -173,7 +173,7 @@ impl OperationOutput for Sampled {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct ExportParams {
     /// `json` when left out.
-    format: Option<Format>,
+    format: Option<ExportFormat>,
     /// A frozen version; the working copy when left out.
     #[schemars(range(min = 1))]
     version: Option<i64>,
@@ -185,7 +185,7 @@ pub(super) async fn export(
     PathParam(id): PathParam<DatasetId>,
     QueryParams(params): QueryParams<ExportParams>,
 ) -> ApiResult<Download> {
-    let format = params.format.unwrap_or(Format::Json);
+    let format = params.format.unwrap_or(ExportFormat::Json);
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let version = params.version.map(|version| format!("-v{version}")).unwrap_or_default();
     let name = format!("dataset-{id}{version}.{}", format.extension());
@@ -202,7 +202,7 @@ enum Next {
 
 fn export_stream(
     source: Source,
-    format: Format,
+    format: ExportFormat,
 ) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
     futures_util::stream::unfold((source, Next::Beginning), move |(source, next)| async move {
         let (after, mut out) = match next {
@@ -225,7 +225,7 @@ fn export_stream(
 }
 
 pub(super) struct Download {
-    format: Format,
+    format: ExportFormat,
     name: String,
     body: Body,
 }

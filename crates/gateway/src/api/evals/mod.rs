@@ -7,7 +7,7 @@ mod view;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use gateway_core::accounts::check_name;
-use gateway_core::evaluators::{Evaluator, Kind, Malformed, catalogue};
+use gateway_core::evaluators::{ConfigError, Evaluator, EvaluatorKind, catalogue};
 use gateway_store::evals::{self, Eval};
 use http::HeaderValue;
 use schemars::JsonSchema;
@@ -74,7 +74,7 @@ struct EvaluatorList {
 #[schemars(rename = "Evaluator")]
 struct EvaluatorView {
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: EvaluatorKind,
     evaluator: &'static str,
     description: &'static str,
     /// A JSON Schema.
@@ -145,14 +145,14 @@ fn checked(
     kind: &str,
     evaluator: &str,
     config: &Value,
-) -> ApiResult<Kind> {
+) -> ApiResult<EvaluatorKind> {
     check_name(name).map_err(|why| Problem::field("name", why))?;
     let read = Evaluator::read(kind, evaluator, config).map_err(|error| match error {
-        Malformed::Field { .. } => Problem::bad_request(error.to_string()),
-        Malformed::Meaningless { .. } => Problem::unprocessable(error.to_string()),
+        ConfigError::Field { .. } => Problem::bad_request(error.to_string()),
+        ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),
     })?;
     judging::check(app, identity, &read)?;
-    Kind::parse(kind).ok_or_else(|| Problem::field("type", "is unknown"))
+    EvaluatorKind::parse(kind).ok_or_else(|| Problem::field("type", "is unknown"))
 }
 
 fn share(rate: f64) -> ApiResult<f64> {
@@ -162,7 +162,7 @@ fn share(rate: f64) -> ApiResult<f64> {
 #[derive(Deserialize, JsonSchema)]
 struct EvalParams {
     #[serde(rename = "type")]
-    kind: Option<Kind>,
+    kind: Option<EvaluatorKind>,
     enabled: Option<bool>,
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::DatasetId;
-use gateway_core::logs::Source;
+use gateway_core::logs::LogSource;
 use gateway_core::time::Timestamp;
 use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
@@ -147,7 +147,7 @@ async fn named(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<i64>>
 async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
-    for source in [Source::Proxy, Source::Otel] {
+    for source in [LogSource::Proxy, LogSource::Otel] {
         let filter = LogFilter {
             provider: request.provider.clone(),
             model: request.model.clone(),

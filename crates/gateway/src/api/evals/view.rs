@@ -1,6 +1,6 @@
 //! Definitions, runs and verdicts as callers see them.
 
-use gateway_core::evaluators::Kind;
+use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::ids::DatasetId;
 use gateway_core::time::Timestamp;
 use gateway_store::evals::{Eval, EvalResult, Run, RunItemError, RunStatus};
@@ -14,7 +14,7 @@ pub struct EvalView {
     id: i64,
     name: String,
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: EvaluatorKind,
     evaluator: String,
     config: Value,
     enabled: bool,

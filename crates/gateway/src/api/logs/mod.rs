@@ -4,9 +4,9 @@ mod stream;
 
 use axum::extract::State;
 use gateway_core::log_view::{LogDetail, LogView};
-use gateway_core::logs::{Level, Source};
+use gateway_core::logs::{LogLevel, LogSource};
+use gateway_core::search_terms::query_terms;
 use gateway_core::time::Timestamp;
-use gateway_core::words::of_query;
 use gateway_store::logs::{self, LogFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,10 +45,10 @@ impl FromPath for LogId {
 struct LogParams {
     provider: Option<String>,
     model: Option<String>,
-    level: Option<Level>,
+    level: Option<LogLevel>,
     /// A status such as `429`, or a class such as `4xx`.
     status: Option<String>,
-    source: Option<Source>,
+    source: Option<LogSource>,
     key_id: Option<String>,
     session_id: Option<String>,
     user: Option<String>,
@@ -64,7 +64,7 @@ struct LogParams {
 
 impl LogParams {
     fn filter(&self) -> ApiResult<LogFilter> {
-        let words = self.q.as_deref().map(of_query);
+        let words = self.q.as_deref().map(query_terms);
         if words.as_ref().is_some_and(Vec::is_empty) {
             return Err(Problem::field("q", "holds no word to search for"));
         }

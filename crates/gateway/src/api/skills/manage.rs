@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
-use gateway_core::skills::{Change, Source};
+use gateway_core::skills::{SkillChange, SkillSource};
 use gateway_store::skills::{self, NewSkill, SkillFilter};
 use gateway_store::{StoreError, Tx};
 use http::StatusCode;
@@ -92,9 +92,9 @@ pub async fn create(
     stored(&app, &caller, id).await.map(Created)
 }
 
-fn written(input: SkillInput) -> ApiResult<Source> {
+fn written(input: SkillInput) -> ApiResult<SkillSource> {
     if let Some(raw) = input.raw() {
-        return Ok(Source::from_raw(raw)?);
+        return Ok(SkillSource::from_raw(raw)?);
     }
     let given = |field: Option<String>| field.filter(|text| !text.trim().is_empty());
     let (Some(name), Some(description)) = (given(input.name), given(input.description)) else {
@@ -102,7 +102,7 @@ fn written(input: SkillInput) -> ApiResult<Source> {
         return Err(coded(StatusCode::BAD_REQUEST, "missing_required", why));
     };
     let [headline, body] = [input.headline, input.body].map(|field| field.flatten().unwrap_or_default());
-    Ok(Source::from_fields(&name, &headline, &description, &body)?)
+    Ok(SkillSource::from_fields(&name, &headline, &description, &body)?)
 }
 
 pub async fn get(
@@ -119,12 +119,12 @@ pub async fn update(
     PathParam(id): PathParam<SkillId>,
     Body(input): Body<SkillInput>,
 ) -> ApiResult<Json<SkillView>> {
-    let parsed = input.raw().map(Source::from_raw).transpose()?;
+    let parsed = input.raw().map(SkillSource::from_raw).transpose()?;
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let source = match parsed {
         Some(source) => source,
-        None => skill.source.changed(&Change {
+        None => skill.source.changed(&SkillChange {
             name: input.name,
             headline: input.headline.map(Option::unwrap_or_default),
             description: input.description,

@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
-use gateway_core::skills::gate::{self, Decision, Standing};
+use gateway_core::skills::gate::{self, PublishContext, PublishDecision};
 use gateway_core::time::Timestamp;
 use gateway_store::skills;
 use http::StatusCode;
@@ -37,7 +37,7 @@ pub async fn publish(
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
     let ballots = skills::list_votes(&mut tx, id, skill.version).await?;
-    let decision = gate::publish(Standing {
+    let decision = gate::decide(PublishContext {
         version: skill.version,
         published: skill.published_version,
         ballots: &ballots,
@@ -45,16 +45,16 @@ pub async fn publish(
     });
     let live = skill.published_version.zip(skill.published_at);
     match (decision, live) {
-        (Decision::Publish, _) => {
+        (PublishDecision::Publish, _) => {
             let published_at = app.services.clock.now();
             skills::set_published(&mut tx, id, Some((skill.version, published_at))).await?;
             tx.commit().await?;
             Ok(Json(Published { published_at, published_version: skill.version }))
         }
-        (Decision::Keep, Some((published_version, published_at))) => {
+        (PublishDecision::Keep, Some((published_version, published_at))) => {
             Ok(Json(Published { published_at, published_version }))
         }
-        (Decision::Keep | Decision::Refuse, _) => Err(not_publishable(id, skill.version)),
+        (PublishDecision::Keep | PublishDecision::Refuse, _) => Err(not_publishable(id, skill.version)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
-use gateway_core::skills::{Change, adoption};
+use gateway_core::skills::{SkillChange, adoption};
 use gateway_store::skills::{self, NewSkill, ShelfFilter, ShelfSort};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -96,7 +96,7 @@ pub async fn adopt(
         let source = if name == *base {
             origin.source.clone()
         } else {
-            origin.source.changed(&Change { name: Some(name.clone()), ..Change::default() })?
+            origin.source.changed(&SkillChange { name: Some(name.clone()), ..SkillChange::default() })?
         };
         let adopted = Some((origin.id, origin.version));
         let new = NewSkill { id: new_id, source: &source, adopted, by: &by, now };

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
 use gateway_core::skills::rubric::Axes;
-use gateway_core::skills::{Source, content_hash};
+use gateway_core::skills::{SkillSource, content_hash};
 use gateway_core::time::Timestamp;
 use gateway_store::skills::{AdoptedFrom, Evaluation, LatestEvaluation, ShelfEntry, Skill, SkillVersion};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -101,7 +101,7 @@ impl From<Skill> for SkillView {
             updated_at,
             latest,
         } = skill;
-        let Source { name, headline, description, body, raw_source } = source;
+        let SkillSource { name, headline, description, body, raw_source } = source;
         let status = |adopted: &AdoptedFrom| match adopted.now {
             Some(now) if now == adopted.version => SourceStatus::Current,
             Some(_) => SourceStatus::Updated,
@@ -134,7 +134,7 @@ impl From<Skill> for SkillView {
 
 impl From<ShelfEntry> for SkillView {
     fn from(skill: ShelfEntry) -> Self {
-        let Source { name, headline, description, body, raw_source } = skill.source;
+        let SkillSource { name, headline, description, body, raw_source } = skill.source;
         Self {
             id: skill.id,
             org_id: skill.org_id,
@@ -178,7 +178,7 @@ pub struct VersionView {
 impl From<SkillVersion> for VersionView {
     fn from(version: SkillVersion) -> Self {
         let SkillVersion { version, source, content_hash, judged: _, created_at, created_by } = version;
-        let Source { name, headline, description, body, raw_source } = source;
+        let SkillSource { name, headline, description, body, raw_source } = source;
         Self { version, name, headline, description, body, raw_source, content_hash, created_at, created_by }
     }
 }
@@ -260,7 +260,7 @@ pub struct File {
 }
 
 impl File {
-    pub fn new(source: &Source, known: &KnownTags) -> ApiResult<Self> {
+    pub fn new(source: &SkillSource, known: &KnownTags) -> ApiResult<Self> {
         let text = source.for_agents()?;
         let etag = format!("\"{}\"", content_hash(&text));
         let known = known.0.iter().any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag);

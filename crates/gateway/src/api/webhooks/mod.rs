@@ -3,7 +3,7 @@
 mod deliveries;
 
 use axum::extract::State;
-use gateway_core::events::TYPES;
+use gateway_core::events::EVENT_TYPES;
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing::format_secret;
 use gateway_core::time::{HOUR, Timestamp};
@@ -259,8 +259,8 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String
 fn checked_events(events: Vec<String>) -> ApiResult<Vec<String>> {
     let mut checked: Vec<String> = Vec::new();
     for event in events {
-        if !TYPES.contains(&event.as_str()) {
-            return Err(Problem::field("events", format!("must be of {}", TYPES.join(", "))));
+        if !EVENT_TYPES.contains(&event.as_str()) {
+            return Err(Problem::field("events", format!("must be of {}", EVENT_TYPES.join(", "))));
         }
         if !checked.contains(&event) {
             checked.push(event);

@@ -18,10 +18,10 @@ fn org(number: u128) -> OrgId {
     OrgId(Uuid::from_u128(number))
 }
 
-fn key(number: u64) -> Key {
+fn key(number: u64) -> CacheKey {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
-    Key(bytes)
+    CacheKey(bytes)
 }
 
 fn cache() -> Arc<Cache> {

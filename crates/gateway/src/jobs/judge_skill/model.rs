@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::skills::Source;
+use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge::{self, Neighbour, llm};
 use gateway_core::skills::rubric::Rubric;
 use http::StatusCode;
@@ -24,11 +24,11 @@ pub async fn judge(
     app: &Arc<App>,
     identity: &Identity,
     job: &JudgeSkill,
-    source: &Source,
+    source: &SkillSource,
     nearest: Option<&Neighbour>,
     rubric: &Rubric,
 ) -> Result<Judged, Failure> {
-    let llm::Question { system, user } = llm::question(source, nearest);
+    let llm::JudgePrompt { system, user } = llm::judge_prompt(source, nearest);
     let mut messages =
         vec![json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
     let mut spent = failed(rubric, "");
@@ -42,11 +42,11 @@ pub async fn judge(
             Ok(text) => text,
             Err(why) => return Ok(with_reason(spent, rubric, &why)),
         };
-        match llm::read_answer(&text, rubric) {
+        match llm::parse_answer(&text, rubric) {
             Ok(axes) => return Ok(Judged { judgement: judge::by_model(source, axes, rubric), ..spent }),
             Err(wrong) => {
                 messages.push(json!({"role": "assistant", "content": text}));
-                messages.push(json!({"role": "user", "content": llm::repair(&wrong)}));
+                messages.push(json!({"role": "user", "content": llm::repair_prompt(&wrong)}));
                 why = wrong;
             }
         }

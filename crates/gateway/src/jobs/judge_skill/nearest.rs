@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway_core::embed::{HASH_V1, cosine, hash_v1};
 use gateway_core::ids::SkillId;
-use gateway_core::skills::Source;
+use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge::{Neighbour, compare, embedded_text};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
 use gateway_store::StoreError;
@@ -30,7 +30,7 @@ pub async fn find(
     app: &Arc<App>,
     identity: &Identity,
     skill: SkillId,
-    source: &Source,
+    source: &SkillSource,
     rubric: &Rubric,
 ) -> Result<Option<Neighbour>, StoreError> {
     let text = embedded_text(source);
@@ -126,6 +126,6 @@ async fn nearest(
 
 /// A text on the shelf was valid when it was put there.
 fn text_of(entry: &UnembeddedSkill) -> String {
-    Source::from_raw(&entry.raw_source)
+    SkillSource::from_raw(&entry.raw_source)
         .map_or_else(|_| entry.raw_source.clone(), |source| embedded_text(&source))
 }

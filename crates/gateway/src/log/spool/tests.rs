@@ -2,7 +2,7 @@
 
 use super::*;
 use gateway_core::ids::OrgId;
-use gateway_core::logs::{Level, Source};
+use gateway_core::logs::{LogLevel, LogSource};
 use gateway_core::time::Timestamp;
 use serde_json::Map;
 
@@ -12,8 +12,8 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         org_id: OrgId(uuid::Uuid::nil()),
         request_id: format!("request-{id}"),
         created_at: Timestamp(1_794_700_000_000),
-        level: Level::Info,
-        source: Source::Proxy,
+        level: LogLevel::Info,
+        source: LogSource::Proxy,
         provider: "openai".into(),
         shape: None,
         model: Some("gpt-4o".into()),
@@ -38,8 +38,8 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         metadata: Map::new(),
         prompt: None,
         traceparent: None,
-        request_stored: Stored::Full,
-        response_stored: Stored::Full,
+        request_stored: BodyStorage::Full,
+        response_stored: BodyStorage::Full,
         request: body.as_bytes().to_vec(),
         response: format!("answer to {body}").into_bytes(),
         response_is_stream: false,
@@ -96,10 +96,12 @@ fn beyond_the_limit_bodies_go_first_and_rows_last() {
         spool.append(0, row(id, &"x".repeat(500)));
     }
     let rows = everything(directory.path());
-    assert_eq!(rows[0].request_stored, Stored::Full);
-    assert!(rows.last().unwrap().request_stored == Stored::Off && rows.last().unwrap().request.is_empty());
+    assert_eq!(rows[0].request_stored, BodyStorage::Full);
+    assert!(
+        rows.last().unwrap().request_stored == BodyStorage::Off && rows.last().unwrap().request.is_empty()
+    );
     let (bodies, lost) = (spool.shed_bodies.load(Ordering::Relaxed), spool.shed_rows.load(Ordering::Relaxed));
-    assert_eq!(rows.iter().filter(|row| row.request_stored == Stored::Off).count() as u64, bodies);
+    assert_eq!(rows.iter().filter(|row| row.request_stored == BodyStorage::Off).count() as u64, bodies);
     assert_eq!(rows.len() as u64 + lost, 100);
     assert!(!spool.is_healthy());
     spool.moved(spool.backlog());

@@ -6,7 +6,7 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::llm::usage::{Metered, Usage};
-use gateway_core::logs::{BODY_LIMIT, Level, LogRow, Stored, Tokens};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, MAX_BODY_BYTES, Tokens};
 use gateway_core::pricing;
 use rust_decimal::Decimal;
 
@@ -20,11 +20,11 @@ impl Record {
         let (cost_usd, unpriced) =
             if is_hit { (Some(Decimal::ZERO), false) } else { self.cost(metered, usage.as_ref()) };
         let level = match status {
-            _ if error_code.as_deref() == Some("client_closed") => Level::Warn,
-            500.. => Level::Error,
-            _ if error_code.is_some() => Level::Error,
-            400.. => Level::Warn,
-            _ => Level::Info,
+            _ if error_code.as_deref() == Some("client_closed") => LogLevel::Warn,
+            500.. => LogLevel::Error,
+            _ if error_code.is_some() => LogLevel::Error,
+            400.. => LogLevel::Warn,
+            _ => LogLevel::Info,
         };
         let (key_id, app_id, team_id) = match &self.who {
             Who::Key(key) => (Some(key.id), key.app_id, key.team_id),
@@ -32,10 +32,11 @@ impl Record {
         };
         let (request, request_stored) = self.request_copy();
         let (response, response_stored) = match (self.keep_bodies, self.response_cut) {
-            (false, _) => (Vec::new(), Stored::Off),
-            (true, cut) => {
-                (std::mem::take(&mut self.response), if cut { Stored::Truncated } else { Stored::Full })
-            }
+            (false, _) => (Vec::new(), BodyStorage::Off),
+            (true, cut) => (
+                std::mem::take(&mut self.response),
+                if cut { BodyStorage::Truncated } else { BodyStorage::Full },
+            ),
         };
         let row = LogRow {
             id: self.id,
@@ -78,14 +79,14 @@ impl Record {
         row
     }
 
-    fn request_copy(&mut self) -> (Vec<u8>, Stored) {
+    fn request_copy(&mut self) -> (Vec<u8>, BodyStorage) {
         let cut = |body: &[u8], length: usize| {
-            let stored = if length > BODY_LIMIT { Stored::Truncated } else { Stored::Full };
-            (body[..body.len().min(BODY_LIMIT)].to_vec(), stored)
+            let stored = if length > MAX_BODY_BYTES { BodyStorage::Truncated } else { BodyStorage::Full };
+            (body[..body.len().min(MAX_BODY_BYTES)].to_vec(), stored)
         };
         match (&self.request, self.keep_bodies) {
-            (_, false) => (Vec::new(), Stored::Off),
-            (RequestCopy::None, true) => (Vec::new(), Stored::Full),
+            (_, false) => (Vec::new(), BodyStorage::Off),
+            (RequestCopy::None, true) => (Vec::new(), BodyStorage::Full),
             (RequestCopy::Whole(body), true) => cut(body, body.len()),
             (RequestCopy::Filling(copy), true) => {
                 let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +113,7 @@ impl Record {
 
     fn estimate_prompt(&self) -> u64 {
         let count = |body: &[u8], length: usize| match last_user_text(body) {
-            Some(text) if body.len() == length && length < BODY_LIMIT => {
+            Some(text) if body.len() == length && length < MAX_BODY_BYTES => {
                 // The rest of the body is other messages and some JSON around them.
                 estimate_tokens(&text)
                     + estimate_from_chars((body.len().saturating_sub(text.len()) / 2) as u64)

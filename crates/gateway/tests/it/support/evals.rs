@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gateway_core::datasets::Content;
+use gateway_core::datasets::CaseContent;
 use gateway_core::ids::{CaseId, DatasetId};
 use gateway_store::datasets::{self, Dataset};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl TestApp {
         };
         let cases = cases
             .iter()
-            .map(|case| (self.app.services.ids.new_id::<CaseId>(), Content::from_value(case).unwrap()));
+            .map(|case| (self.app.services.ids.new_id::<CaseId>(), CaseContent::from_value(case).unwrap()));
         let mut tx = self.app.services.db.begin().await.unwrap();
         datasets::insert(&mut tx, org, &dataset).await.unwrap();
         datasets::add_cases(&mut tx, &dataset, cases.collect(), now).await.unwrap();

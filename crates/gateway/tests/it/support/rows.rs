@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use gateway_core::ids::OrgId;
 use gateway_core::llm::Shape;
-use gateway_core::logs::{Attempt, Level, LogRow, Source, Stored, Tokens, first_log_id};
+use gateway_core::logs::{Attempt, BodyStorage, LogLevel, LogRow, LogSource, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_store::logs;
 use serde_json::{Map, json};
@@ -28,8 +28,8 @@ pub fn row_of(org_id: &str, time: Timestamp) -> LogRow {
         org_id: org_id.parse::<OrgId>().unwrap(),
         request_id: "req-1".into(),
         created_at: time,
-        level: Level::Info,
-        source: Source::Proxy,
+        level: LogLevel::Info,
+        source: LogSource::Proxy,
         provider: "openai".into(),
         shape: Some(Shape::OpenAi),
         model: Some("gpt-4o".into()),
@@ -62,8 +62,8 @@ pub fn row_of(org_id: &str, time: Timestamp) -> LogRow {
         metadata: Map::new(),
         prompt: None,
         traceparent: None,
-        request_stored: Stored::Full,
-        response_stored: Stored::Full,
+        request_stored: BodyStorage::Full,
+        response_stored: BodyStorage::Full,
         request: chat("hello there"),
         response: json!({"choices": [{"message": {"role": "assistant", "content": "general greeting"}}]})
             .to_string()

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use super::{Finding, Kind};
+use super::{Finding, FindingKind};
 
 const LONG_BASE64: usize = 120;
 const SHORT_BASE64: usize = 24;
@@ -16,14 +16,14 @@ pub fn scan(raw: &str, found: &mut Vec<Finding>) {
     for run in raw.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))) {
         if let Some(why) = judge_run(run) {
             let shown: String = run.chars().take(40).collect();
-            found.push(Finding::new(Kind::EncodedBlob, format!("{why}: {shown}")));
+            found.push(Finding::new(FindingKind::EncodedBlob, format!("{why}: {shown}")));
         }
     }
     let lower = raw.to_lowercase();
     for (mark, step) in [("\\x", 4), ("\\u", 6), ("%", 3)] {
         if let Some(at) = repeated(&lower, mark, step) {
             let shown: String = lower[at..].chars().take(40).collect();
-            found.push(Finding::new(Kind::EncodedBlob, format!("a run of escapes: {shown}")));
+            found.push(Finding::new(FindingKind::EncodedBlob, format!("a run of escapes: {shown}")));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a person who reads the page does not see, and an agent does.
 
-use super::{Finding, Kind};
+use super::{Finding, FindingKind};
 
 /// Words that a comment may have before it counts as text; a marker for a formatter has fewer.
 const COMMENT_WORDS: usize = 4;
@@ -54,7 +54,7 @@ fn invisible(raw: &str, found: &mut Vec<Finding>) {
             let passage: String = raw[around..].chars().take(60).collect();
             noted += 1;
             found.push(Finding::new(
-                Kind::InvisibleCharacters,
+                FindingKind::InvisibleCharacters,
                 format!("U+{:04X} in line {line}: {passage}", u32::from(c)),
             ));
         }
@@ -85,7 +85,7 @@ fn mixed_scripts(raw: &str, found: &mut Vec<Finding>) {
         let look_alike = word.chars().any(|c| foreign(c) && super::passages::fold(c) != c);
         if latin >= 2 && look_alike {
             found.push(Finding::new(
-                Kind::InvisibleCharacters,
+                FindingKind::InvisibleCharacters,
                 format!("letters of two scripts in one word: {word}"),
             ));
         }
@@ -141,7 +141,7 @@ fn note_comment(comment: &str, found: &mut Vec<Finding>) {
         MARKERS.iter().any(|marker| lower.starts_with(marker)) && lower.split_whitespace().count() <= 6;
     let words = comment.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).count();
     if words >= COMMENT_WORDS && !marker {
-        found.push(Finding::new(Kind::HtmlComment, comment.trim()));
+        found.push(Finding::new(FindingKind::HtmlComment, comment.trim()));
     }
 }
 
@@ -157,7 +157,7 @@ fn styles(text: &str, found: &mut Vec<Finding>) {
         let attribute = tag.split_whitespace().skip(1).any(|part| part.eq_ignore_ascii_case("hidden"));
         if styled || attribute {
             let behind: String = text[start..].chars().take(120).collect();
-            found.push(Finding::new(Kind::HiddenText, behind));
+            found.push(Finding::new(FindingKind::HiddenText, behind));
         }
     }
 }
@@ -172,7 +172,7 @@ fn gaps(raw: &str, found: &mut Vec<Finding>) {
         let text = line.trim_end();
         let wide = text.len() > WIDE_GAP && text.contains(&" ".repeat(WIDE_GAP));
         if wide || empty >= TALL_GAP {
-            found.push(Finding::new(Kind::HiddenText, format!("behind a wide gap: {}", line.trim())));
+            found.push(Finding::new(FindingKind::HiddenText, format!("behind a wide gap: {}", line.trim())));
         }
         empty = 0;
     }

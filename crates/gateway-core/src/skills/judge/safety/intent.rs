@@ -2,37 +2,37 @@
 //! the thing is no finding.
 
 use super::passages::Passage;
-use super::words::{
+use super::phrases::{
     ABOUT, ACCESS, COLLECTORS, DECEPTIONS, DESTROYERS, DOWNLOADERS, FALSE_NEGATIONS, HARMLESS, IGNORE,
     NEGATIONS, OVERRIDES, PRIVATE, RULES, SENDING, SHELLS, STORES, WHICH,
 };
-use super::{Finding, Kind};
+use super::{Finding, FindingKind};
 use crate::skills::judge::outline::has_phrase;
 
 pub fn scan(passage: &Passage, found: &mut Vec<Finding>) {
     let text = passage.text.as_str();
-    let mut note = |kind: Kind| found.push(Finding::new(kind, text));
+    let mut note = |kind: FindingKind| found.push(Finding::new(kind, text));
     if overrides(text) {
-        note(Kind::Override);
+        note(FindingKind::Override);
     }
     if DECEPTIONS.iter().any(|phrase| asked_for(text, phrase)) {
-        note(Kind::Deception);
+        note(FindingKind::Deception);
     }
     if opens_store(text) {
-        note(Kind::CredentialPath);
+        note(FindingKind::CredentialPath);
     }
     if sends_away(text) {
-        note(Kind::Exfiltration);
+        note(FindingKind::Exfiltration);
     }
     if runs_from_network(text) {
-        note(Kind::RemoteCode);
+        note(FindingKind::RemoteCode);
     }
     let padded = format!("{text} ");
     if DESTROYERS.iter().any(|command| asked_for(&padded, command)) {
-        note(Kind::Destruction);
+        note(FindingKind::Destruction);
     }
     if persists(text) {
-        note(Kind::Persistence);
+        note(FindingKind::Persistence);
     }
 }
 

@@ -6,8 +6,8 @@ mod encoded;
 mod hidden;
 mod intent;
 mod passages;
+mod phrases;
 mod secrets;
-mod words;
 
 pub use hidden::is_invisible;
 
@@ -15,7 +15,7 @@ use super::quoted;
 use crate::skills::rubric::Axis;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FindingKind {
     HiddenText,
     InvisibleCharacters,
     HtmlComment,
@@ -30,7 +30,7 @@ pub enum Kind {
     LeakedSecret,
 }
 
-impl Kind {
+impl FindingKind {
     pub fn describe(self) -> &'static str {
         match self {
             Self::HiddenText => "text that a reader of the page does not see",
@@ -51,13 +51,13 @@ impl Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The passage, or for a secret its beginning only.
     pub passage: String,
 }
 
 impl Finding {
-    fn new(kind: Kind, passage: impl Into<String>) -> Self {
+    fn new(kind: FindingKind, passage: impl Into<String>) -> Self {
         Self { kind, passage: passage.into() }
     }
 }

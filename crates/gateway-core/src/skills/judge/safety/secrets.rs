@@ -1,6 +1,6 @@
 //! Secrets that somebody left in the text. They are told by their beginning only.
 
-use super::{Finding, Kind};
+use super::{Finding, FindingKind};
 
 /// Prefix, how many characters follow at least.
 const PREFIXES: [(&str, usize); 18] = [
@@ -29,14 +29,14 @@ pub fn scan(raw: &str, found: &mut Vec<Finding>) {
     for word in raw.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))) {
         if is_secret(word) {
             let shown: String = word.chars().take(8).collect();
-            found.push(Finding::new(Kind::LeakedSecret, format!("{shown}…")));
+            found.push(Finding::new(FindingKind::LeakedSecret, format!("{shown}…")));
         }
     }
     for line in raw.lines() {
         let block =
             line.contains(KEY_BLOCKS[0]) && (line.contains(KEY_BLOCKS[1]) || line.contains(KEY_BLOCKS[2]));
         if block {
-            found.push(Finding::new(Kind::LeakedSecret, line.trim()));
+            found.push(Finding::new(FindingKind::LeakedSecret, line.trim()));
         }
     }
 }

@@ -7,7 +7,7 @@ mod english;
 
 /// A text as the gate sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Normal {
+pub struct NormalForm {
     pub is_english: bool,
     pub tokens: Vec<Token>,
 }
@@ -38,7 +38,7 @@ impl Token {
     /// Do two tokens say the same?
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Word(a), Self::Word(b)) => english::usual(a) == english::usual(b),
+            (Self::Word(a), Self::Word(b)) => english::canonical_word(a) == english::canonical_word(b),
             (Self::Word(a) | Self::Name(a), Self::Word(b) | Self::Name(b)) => a == b,
             (a, b) => a == b,
         }
@@ -50,11 +50,11 @@ impl Token {
     }
 }
 
-pub fn normal_form(text: &str) -> Normal {
+pub fn normal_form(text: &str) -> NormalForm {
     let chunks = chunks::cut(text);
     if english::is_english(&chunks) {
-        Normal { is_english: true, tokens: english::tokens(&chunks) }
+        NormalForm { is_english: true, tokens: english::tokens(&chunks) }
     } else {
-        Normal { is_english: false, tokens: chunks::strict_tokens(&chunks) }
+        NormalForm { is_english: false, tokens: chunks::strict_tokens(&chunks) }
     }
 }

@@ -5,17 +5,17 @@ use serde_json::json;
 
 use super::*;
 use crate::otlp::batch::Batch;
-use crate::otlp::leave::spans;
+use crate::otlp::encode::row_spans;
 use crate::time::DAY;
 
 const NOW: Timestamp = Timestamp(1_794_700_000_000);
 
-fn take(attributes: &Value) -> Arrived {
+fn take(attributes: &Value) -> IngestedSpans {
     take_span(&json!({"attributes": attributes}))
 }
 
 /// A span of 1.5 s that began 10 s ago, with something else about it.
-fn take_span(fields: &Value) -> Arrived {
+fn take_span(fields: &Value) -> IngestedSpans {
     let mut span = json!({
         "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "chat gpt-4o",
         "startTimeUnixNano": "1794699990000000000", "endTimeUnixNano": "1794699991500000000",
@@ -25,7 +25,7 @@ fn take_span(fields: &Value) -> Arrived {
     let request = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]});
     let request = serde_json::from_value(request).unwrap();
     let prices = PriceTable::builtin().unwrap();
-    let sender = Sender {
+    let sender = IngestContext {
         org: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(),
         key_id: None,
         app_id: None,
@@ -36,10 +36,10 @@ fn take_span(fields: &Value) -> Arrived {
         oldest: NOW.plus(-30 * DAY),
         prices: &prices,
     };
-    rows(&request, &sender)
+    ingest_spans(&request, &sender)
 }
 
-fn only(mut arrived: Arrived) -> LogRow {
+fn only(mut arrived: IngestedSpans) -> LogRow {
     assert_eq!((arrived.rows.len(), arrived.rejected), (1, 0), "{:?}", arrived.reason);
     arrived.rows.remove(0)
 }
@@ -73,7 +73,7 @@ fn a_span_of_the_conventions_is_a_row_with_its_price() {
     ])));
     assert_eq!(
         (row.source, row.provider.as_str(), row.model.as_deref()),
-        (Source::Otel, "openai", Some("gpt-4o"))
+        (LogSource::Otel, "openai", Some("gpt-4o"))
     );
     assert_eq!((row.status, row.latency_ms, row.ttft_ms, row.stream), (200, 1_500, Some(250), true));
     let tokens = row.tokens.unwrap();
@@ -159,7 +159,7 @@ fn a_cached_part_outside_of_the_input_is_added_to_it() {
 fn a_failed_span_is_an_error() {
     let attributes = json!([text("gen_ai.provider.name", "openai"), text("error.type", "timeout")]);
     let row = only(take_span(&json!({"attributes": attributes, "status": {"code": 2}})));
-    assert_eq!((row.status, row.level, row.error_code.as_deref()), (500, Level::Error, Some("timeout")));
+    assert_eq!((row.status, row.level, row.error_code.as_deref()), (500, LogLevel::Error, Some("timeout")));
     let attributes =
         json!([text("gen_ai.provider.name", "openai"), number("http.response.status_code", 429)]);
     let row = only(take_span(&json!({"attributes": attributes, "status": {"code": 2}})));
@@ -197,13 +197,13 @@ fn a_span_that_left_here_comes_back_as_what_it_was() {
     ]);
     let first = only(take(&attributes));
     let mut batch = Batch::default();
-    for span in &spans(&first, true) {
+    for span in &row_spans(&first, true) {
         batch.add(span);
     }
     let (head, rest) = batch.finish(first.org_id, "1");
     let request = ExportTraceServiceRequest::decode(&[head, rest].concat()[..]).unwrap();
     let prices = PriceTable::builtin().unwrap();
-    let sender = Sender {
+    let sender = IngestContext {
         org: first.org_id,
         key_id: None,
         app_id: None,
@@ -214,7 +214,7 @@ fn a_span_that_left_here_comes_back_as_what_it_was() {
         oldest: Timestamp(0),
         prices: &prices,
     };
-    let second = only(rows(&request, &sender));
+    let second = only(ingest_spans(&request, &sender));
     assert_eq!((second.id, &second.request_id), (first.id, &first.request_id), "so it is stored once");
     assert_eq!(
         (second.tokens, second.cost_usd, second.request),

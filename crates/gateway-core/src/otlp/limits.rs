@@ -2,7 +2,7 @@
 //! once it is in memory.
 
 /// Messages, or objects and lists, in one request: spans, their attributes and what those hold.
-pub const MOST_PARTS: usize = 500_000;
+pub const MAX_ELEMENTS: usize = 500_000;
 /// Deeper than a reader goes.
 const DEEPEST: usize = 100;
 
@@ -40,15 +40,15 @@ impl Kind {
 }
 
 /// Holds this protobuf no more than it may? What is malformed is for the reader to refuse.
-pub fn protobuf_is_bounded(bytes: &[u8]) -> bool {
+pub fn protobuf_within_limits(bytes: &[u8]) -> bool {
     let mut parts = 0;
     count(bytes, Kind::Request, 0, &mut parts);
-    parts <= MOST_PARTS
+    parts <= MAX_ELEMENTS
 }
 
 /// Counts the messages below this one, until there are too many. None where the bytes make no sense.
 fn count(mut bytes: &[u8], kind: Kind, depth: usize, parts: &mut usize) -> Option<()> {
-    while !bytes.is_empty() && *parts <= MOST_PARTS {
+    while !bytes.is_empty() && *parts <= MAX_ELEMENTS {
         let key = varint(&mut bytes)?;
         match key & 7 {
             0 => drop(varint(&mut bytes)?),
@@ -83,7 +83,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// The same of JSON.
-pub fn json_is_bounded(bytes: &[u8]) -> bool {
+pub fn json_within_limits(bytes: &[u8]) -> bool {
     let (mut parts, mut at) = (0_usize, 0);
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr3(b'{', b'[', b'"', rest)) {
         at += found;
@@ -93,7 +93,7 @@ pub fn json_is_bounded(bytes: &[u8]) -> bool {
             parts += 1;
             at += 1;
         }
-        if parts > MOST_PARTS {
+        if parts > MAX_ELEMENTS {
             return false;
         }
     }
@@ -130,18 +130,21 @@ mod tests {
     fn small_bytes_that_become_large_are_seen_for_what_they_are() {
         let pair = || KeyValue { key: "k".into(), value: Some(AnyValue { value: Some(Any::Int(1)) }) };
         let usual = Span { attributes: (0..30).map(|_| pair()).collect(), ..Span::default() };
-        assert!(protobuf_is_bounded(&request(usual, 5_000)));
-        assert!(!protobuf_is_bounded(&request(Span::default(), MOST_PARTS)), "a megabyte of empty spans");
-        let values = vec![AnyValue::default(); MOST_PARTS];
+        assert!(protobuf_within_limits(&request(usual, 5_000)));
+        assert!(
+            !protobuf_within_limits(&request(Span::default(), MAX_ELEMENTS)),
+            "a megabyte of empty spans"
+        );
+        let values = vec![AnyValue::default(); MAX_ELEMENTS];
         let list =
             KeyValue { key: "k".into(), value: Some(AnyValue { value: Some(Any::Array(Array { values })) }) };
-        assert!(!protobuf_is_bounded(&request(Span { attributes: vec![list], ..Span::default() }, 1)));
+        assert!(!protobuf_within_limits(&request(Span { attributes: vec![list], ..Span::default() }, 1)));
     }
 
     #[test]
     fn what_makes_no_sense_is_left_to_the_reader() {
         for bytes in [&b"\xff\xff\xff"[..], b"\x0a\x7f", b"\x0b\x0a", b"\x0a\x02\x12"] {
-            assert!(protobuf_is_bounded(bytes) && ExportTraceServiceRequest::decode(bytes).is_err());
+            assert!(protobuf_within_limits(bytes) && ExportTraceServiceRequest::decode(bytes).is_err());
         }
     }
 
@@ -150,11 +153,11 @@ mod tests {
         let many = |part: &str, times: usize| {
             format!(r#"{{"resourceSpans": [{}]}}"#, part.repeat(times)).into_bytes()
         };
-        assert!(!json_is_bounded(&many("{},", MOST_PARTS)));
-        assert!(!json_is_bounded(&many("[],", MOST_PARTS)));
-        assert!(json_is_bounded(&many("{},", MOST_PARTS - 2)));
-        assert!(json_is_bounded(&many(r#""{[\"{[\\","#, MOST_PARTS)));
-        assert!(!json_is_bounded(&many(r#""\\",{},"#, MOST_PARTS)));
-        assert!(json_is_bounded(br#"{"unclosed \"#));
+        assert!(!json_within_limits(&many("{},", MAX_ELEMENTS)));
+        assert!(!json_within_limits(&many("[],", MAX_ELEMENTS)));
+        assert!(json_within_limits(&many("{},", MAX_ELEMENTS - 2)));
+        assert!(json_within_limits(&many(r#""{[\"{[\\","#, MAX_ELEMENTS)));
+        assert!(!json_within_limits(&many(r#""\\",{},"#, MAX_ELEMENTS)));
+        assert!(json_within_limits(br#"{"unclosed \"#));
     }
 }

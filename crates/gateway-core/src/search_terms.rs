@@ -17,7 +17,7 @@ const LONGEST: usize = 64;
 const LONGEST_RUN: usize = 512;
 
 /// The different words of a search.
-pub fn of_query(text: &str) -> Vec<String> {
+pub fn query_terms(text: &str) -> Vec<String> {
     let mut found = Found::default();
     found.take(text);
     found.words.split_whitespace().map(str::to_owned).collect()
@@ -25,7 +25,7 @@ pub fn of_query(text: &str) -> Vec<String> {
 
 /// The different words of two bodies, one blank between them: of the answer first, then of the request from its end,
 /// because the newest turns of a long conversation stand there.
-pub fn of_bodies(request: &[u8], response: &[u8], response_is_stream: bool) -> String {
+pub fn body_terms(request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut found = Found::default();
     let streamed = if response_is_stream { assistant_text(response, true) } else { None };
     match streamed {
@@ -237,17 +237,17 @@ mod tests {
 
     #[test]
     fn words_are_folded_and_told_once() {
-        assert_eq!(of_query("Hello, WORLD! hello x2 (naïve)"), ["hello", "world", "x2", "naïve"]);
-        assert_eq!(of_query("\"*' OR -:()"), ["or"]);
-        assert_eq!(of_query("日本 go"), ["日", "本", "go"]);
-        assert!(of_query("*** -- \"").is_empty());
+        assert_eq!(query_terms("Hello, WORLD! hello x2 (naïve)"), ["hello", "world", "x2", "naïve"]);
+        assert_eq!(query_terms("\"*' OR -:()"), ["or"]);
+        assert_eq!(query_terms("日本 go"), ["日", "本", "go"]);
+        assert!(query_terms("*** -- \"").is_empty());
     }
 
     #[test]
     fn values_are_words_and_names_are_not() {
         let request =
             br#"{"model":"gpt","messages":[{"role":"user","content":"first\nline \u00e9t\u00e9"}]}"#;
-        let words = of_bodies(request, br#"{"text":"an answer"}"#, false);
+        let words = body_terms(request, br#"{"text":"an answer"}"#, false);
         for word in ["gpt", "user", "first", "line", "été", "an", "answer"] {
             assert!(words.split(' ').any(|found| found == word), "{word} in {words:?}");
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_cut_off_body_gives_the_words_that_it_holds() {
-        let words = of_bodies(br#"{"content":"alpha \"beta\" gam\u00"#, b"plain text", false);
+        let words = body_terms(br#"{"content":"alpha \"beta\" gam\u00"#, b"plain text", false);
         for word in ["alpha", "beta", "gam", "plain", "text"] {
             assert!(words.split(' ').any(|found| found == word), "{word} in {words:?}");
         }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_stream_gives_its_joined_text() {
         let stream = b"data: {\"choices\":[{\"delta\":{\"content\":\"won\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"derful\"}}]}\n\n";
-        assert_eq!(of_bodies(b"", stream, true), "wonderful");
+        assert_eq!(body_terms(b"", stream, true), "wonderful");
     }
 
     #[test]
@@ -275,24 +275,24 @@ mod tests {
         let body =
             r#"{"a":"caf\u00e9\tGR\u00d6SSE \ud83d\ude00smile\/x \ud800y “Übung”über 日本go","b":"cut\u00"}"#;
         assert_eq!(
-            of_bodies(body.as_bytes(), b"", false),
+            body_terms(body.as_bytes(), b"", false),
             "cut café größe smile x y übung über 日 本 go".replace("größe", "grösse")
         );
         let long = "a".repeat(100);
-        assert_eq!(of_query(&format!("{long} é{long}")), ["a".repeat(64), format!("é{}", "a".repeat(63))]);
+        assert_eq!(query_terms(&format!("{long} é{long}")), ["a".repeat(64), format!("é{}", "a".repeat(63))]);
     }
 
     #[test]
     fn data_is_no_language() {
         let image = format!(r#"{{"url":"data:image/png;base64,{}"}}"#, "aGVsbG8+".repeat(100));
-        assert!(of_bodies(image.as_bytes(), b"", false).is_empty());
+        assert!(body_terms(image.as_bytes(), b"", false).is_empty());
     }
 
     proptest! {
         #[test]
         fn no_body_breaks_the_cutter(request: Vec<u8>, text in ".*") {
-            of_bodies(&request, text.as_bytes(), true);
-            let words = of_query(&text);
+            body_terms(&request, text.as_bytes(), true);
+            let words = query_terms(&text);
             prop_assert!(words.iter().all(|word| word.chars().all(char::is_alphanumeric)));
             let mut slowly: Vec<String> = Vec::new();
             for run in text.split(|c: char| !c.is_alphanumeric()).filter(|_| !text.contains(is_ideograph)) {

@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 use super::content::{request_body, response_body, text_of};
 use super::names::{self, Name};
 use super::proto::{Any, AnyValue, ExportTraceServiceRequest, KeyValue, STATUS_ERROR, Span};
-use super::{log_id, read_traceparent};
+use super::{log_id, parse_traceparent};
 use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::Shape;
 use crate::llm::providers::{all, builtin};
 use crate::llm::usage::Usage;
-use crate::logs::{LOG_EPOCH, Level, LogRow, Source, Stored, Tokens};
+use crate::logs::{BodyStorage, LOG_EPOCH, LogLevel, LogRow, LogSource, Tokens};
 use crate::pricing::{self, PriceTable};
 use crate::time::{HOUR, Timestamp};
 
@@ -25,7 +25,7 @@ const LONGEST_TEXT: usize = 1_024;
 const AHEAD: i64 = HOUR;
 
 /// Whose spans they are, and what may be kept of them.
-pub struct Sender<'a> {
+pub struct IngestContext<'a> {
     pub org: OrgId,
     pub key_id: Option<KeyId>,
     pub app_id: Option<AppId>,
@@ -41,15 +41,15 @@ pub struct Sender<'a> {
 }
 
 #[derive(Debug, Default)]
-pub struct Arrived {
+pub struct IngestedSpans {
     pub rows: Vec<LogRow>,
     pub rejected: i64,
     /// Why the first of the rejected ones was.
     pub reason: Option<&'static str>,
 }
 
-pub fn rows(request: &ExportTraceServiceRequest, sender: &Sender<'_>) -> Arrived {
-    let mut arrived = Arrived::default();
+pub fn ingest_spans(request: &ExportTraceServiceRequest, sender: &IngestContext<'_>) -> IngestedSpans {
+    let mut arrived = IngestedSpans::default();
     for resource in &request.resource_spans {
         let service = resource.resource.as_ref().and_then(|resource| {
             let pair = resource.attributes.iter().find(|pair| pair.key == names::SERVICE.written)?;
@@ -75,7 +75,7 @@ fn row(
     attributes: &Attributes<'_>,
     operation: String,
     service: Option<&str>,
-    sender: &Sender<'_>,
+    sender: &IngestContext<'_>,
 ) -> Result<LogRow, &'static str> {
     let (start, latency_ms) = times(span, sender)?;
     if span.trace_id.len() != 16 || span.trace_id.iter().all(|byte| *byte == 0) {
@@ -104,8 +104,8 @@ fn row(
         org_id: sender.org,
         request_id: format!("{trace}-{id}"),
         created_at: start,
-        level: if error_code.is_some() { Level::Error } else { Level::Info },
-        source: Source::Otel,
+        level: if error_code.is_some() { LogLevel::Error } else { LogLevel::Info },
+        source: LogSource::Otel,
         shape: Some(Shape::OpenAi),
         provider,
         method: attributes.text(&names::HTTP_METHOD).unwrap_or_else(|| "POST".into()),
@@ -138,7 +138,7 @@ fn row(
     })
 }
 
-fn times(span: &Span, sender: &Sender<'_>) -> Result<(Timestamp, i64), &'static str> {
+fn times(span: &Span, sender: &IngestContext<'_>) -> Result<(Timestamp, i64), &'static str> {
     let of = |nanoseconds: u64| i64::try_from(nanoseconds / 1_000_000).unwrap_or(i64::MAX);
     let (start, end) = (of(span.start_time_unix_nano), of(span.end_time_unix_nano));
     if start < LOG_EPOCH.max(sender.oldest.0) {
@@ -222,10 +222,10 @@ fn tokens(usage: &Usage) -> Tokens {
     }
 }
 
-fn body(sender: &Sender<'_>, make: impl FnOnce() -> Option<Vec<u8>>) -> (Vec<u8>, Stored) {
-    let Some(limit) = sender.body_limit else { return (Vec::new(), Stored::Off) };
+fn body(sender: &IngestContext<'_>, make: impl FnOnce() -> Option<Vec<u8>>) -> (Vec<u8>, BodyStorage) {
+    let Some(limit) = sender.body_limit else { return (Vec::new(), BodyStorage::Off) };
     let mut body = make().unwrap_or_default();
-    let stored = if body.len() > limit { Stored::Truncated } else { Stored::Full };
+    let stored = if body.len() > limit { BodyStorage::Truncated } else { BodyStorage::Full };
     body.truncate(limit);
     (body, stored)
 }
@@ -242,7 +242,7 @@ fn metadata(span: &Span, service: Option<&str>) -> Map<String, Value> {
 /// The trace, and the span that this one is below.
 fn parent(trace: &str, span: &Span) -> Option<String> {
     let text = format!("00-{trace}-{}-01", hex::encode(&span.parent_span_id));
-    read_traceparent(&text).map(|_| text)
+    parse_traceparent(&text).map(|_| text)
 }
 
 fn milliseconds(seconds: f64) -> i64 {

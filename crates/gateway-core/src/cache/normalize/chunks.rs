@@ -5,14 +5,14 @@ use super::Token;
 /// A piece of a text, before anything is known of its language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    pub kind: Kind,
+    pub kind: ChunkKind,
     pub text: String,
     /// The first word of a sentence has a capital that says nothing.
     pub begins_sentence: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChunkKind {
     /// Letters, with apostrophes inside at most.
     Word,
     Number,
@@ -38,7 +38,7 @@ pub fn cut(text: &str) -> Vec<Chunk> {
             rest = inside;
             continue;
         };
-        cutter.push(Kind::Exact, inside[..end].trim());
+        cutter.push(ChunkKind::Exact, inside[..end].trim());
         rest = &inside[end + mark.len()..];
     }
     cutter.plain(rest);
@@ -50,10 +50,10 @@ pub fn strict_tokens(chunks: &[Chunk]) -> Vec<Token> {
     let token = |chunk: &Chunk| {
         let mut letters = chunk.text.chars();
         match chunk.kind {
-            Kind::Word if chunk.begins_sentence => {
+            ChunkKind::Word if chunk.begins_sentence => {
                 letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect()
             }
-            Kind::Word | Kind::Number | Kind::Exact => chunk.text.clone(),
+            ChunkKind::Word | ChunkKind::Number | ChunkKind::Exact => chunk.text.clone(),
         }
     };
     chunks.iter().map(token).map(Token::Exact).collect()
@@ -73,7 +73,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    fn push(&mut self, kind: Kind, text: &str) {
+    fn push(&mut self, kind: ChunkKind, text: &str) {
         if !text.is_empty() {
             self.chunks.push(Chunk { kind, text: text.to_owned(), begins_sentence: self.begins_sentence });
             self.begins_sentence = false;
@@ -97,13 +97,13 @@ impl Cutter {
         let only = |allowed: fn(char) -> bool| core.chars().all(allowed);
         let has_digit = core.chars().any(char::is_numeric);
         if !core.contains(char::is_alphanumeric) {
-            self.push(Kind::Exact, core);
+            self.push(ChunkKind::Exact, core);
         } else if !has_digit && only(|c| c.is_alphabetic() || matches!(c, '\'' | '-' | ',' | ';')) {
-            core.split(['-', ',', ';']).for_each(|word| self.push(Kind::Word, word.trim_matches('\'')));
+            core.split(['-', ',', ';']).for_each(|word| self.push(ChunkKind::Word, word.trim_matches('\'')));
         } else if has_digit && core.is_ascii() {
             self.number(core);
         } else {
-            self.push(Kind::Exact, core);
+            self.push(ChunkKind::Exact, core);
         }
     }
 
@@ -111,7 +111,7 @@ impl Cutter {
     fn number(&mut self, core: &str) {
         if let Some(share) = core.strip_suffix('%') {
             self.number(share);
-            return self.push(Kind::Word, "percent");
+            return self.push(ChunkKind::Word, "percent");
         }
         let letters =
             core.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | '+'));
@@ -121,14 +121,14 @@ impl Cutter {
             // Names such as COVID-19 are written in either case; with other symbols in them, case may count.
             let is_name = core.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
             return self
-                .push(Kind::Exact, &if is_name { core.to_ascii_lowercase() } else { core.to_owned() });
+                .push(ChunkKind::Exact, &if is_name { core.to_ascii_lowercase() } else { core.to_owned() });
         }
         let digits = if has_thousands(digits) { digits.replace(',', "") } else { digits.to_owned() };
         if matches!(letters, "st" | "nd" | "rd" | "th") {
-            self.push(Kind::Number, &format!("{digits}{letters}"));
+            self.push(ChunkKind::Number, &format!("{digits}{letters}"));
         } else {
-            self.push(Kind::Number, &digits);
-            self.push(Kind::Word, letters);
+            self.push(ChunkKind::Number, &digits);
+            self.push(ChunkKind::Word, letters);
         }
     }
 }
@@ -170,13 +170,13 @@ fn trimmed(piece: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn cut_up(text: &str) -> Vec<(Kind, String)> {
+    fn cut_up(text: &str) -> Vec<(ChunkKind, String)> {
         cut(text).into_iter().map(|chunk| (chunk.kind, chunk.text)).collect()
     }
 
     #[test]
     fn words_numbers_and_the_untouchable_are_told_apart() {
-        use Kind::{Exact, Number, Word};
+        use ChunkKind::{Exact, Number, Word};
         for (text, expected) in [
             ("Well, don't stop!", &[(Word, "Well"), (Word, "don't"), (Word, "stop")][..]),
             (

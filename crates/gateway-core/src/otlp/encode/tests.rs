@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::llm::Shape;
-use crate::logs::{Level, Stored, Tokens};
+use crate::logs::{BodyStorage, LogLevel, Tokens};
 use crate::otlp::batch::Batch;
 use crate::otlp::proto::{Any, ExportTraceServiceRequest};
 
@@ -15,8 +15,8 @@ fn row() -> LogRow {
         org_id: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(),
         request_id: "req-1".into(),
         created_at: Timestamp(1_794_700_000_000),
-        level: Level::Info,
-        source: Source::Proxy,
+        level: LogLevel::Info,
+        source: LogSource::Proxy,
         provider: "gemini".into(),
         shape: Some(Shape::OpenAi),
         model: Some("gpt-4o".into()),
@@ -41,8 +41,8 @@ fn row() -> LogRow {
         session_id: Some("s-1".into()),
         metadata: Map::from_iter([("env".to_owned(), json!("prod")), ("n".to_owned(), json!(4))]),
         traceparent: None,
-        request_stored: Stored::Full,
-        response_stored: Stored::Full,
+        request_stored: BodyStorage::Full,
+        response_stored: BodyStorage::Full,
         request: json!({"model": "gpt-4o", "temperature": 0.5, "max_tokens": 99, "messages": [
             {"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]})
         .to_string()
@@ -81,7 +81,7 @@ fn text(span: &Span, name: &str) -> Option<String> {
 
 #[test]
 fn a_row_is_a_span_in_the_words_of_the_conventions() {
-    let spans = spans(&row(), false);
+    let spans = row_spans(&row(), false);
     assert_eq!(spans.len(), 1, "a single attempt needs no span of its own");
     let span = &spans[0];
     assert_eq!((span.name.as_str(), span.kind), ("chat gpt-4o", KIND_CLIENT));
@@ -124,7 +124,7 @@ fn a_row_is_a_span_in_the_words_of_the_conventions() {
 
 #[test]
 fn what_was_said_is_told_when_it_is_allowed() {
-    let span = &spans(&row(), true)[0];
+    let span = &row_spans(&row(), true)[0];
     let messages: Value = serde_json::from_str(&text(span, "gen_ai.input.messages").unwrap()).unwrap();
     assert_eq!(
         messages,
@@ -149,7 +149,7 @@ fn several_attempts_are_spans_below_the_call() {
     let failed = attempt("openai", Some(503), Some("overloaded"));
     let silent = attempt("groq", None, Some("cannot connect"));
     let row = LogRow { attempts: vec![failed, silent, attempt("anthropic", Some(200), None)], ..row() };
-    let spans = spans(&row, false);
+    let spans = row_spans(&row, false);
     assert_eq!(spans.len(), 4);
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["chat gpt-4o", "attempt openai", "attempt groq", "attempt anthropic"]);
@@ -169,11 +169,11 @@ fn several_attempts_are_spans_below_the_call() {
 fn a_traced_caller_is_the_parent_and_ids_stay_the_same() {
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let traced = LogRow { traceparent: Some(format!("00-{trace}-b7ad6b7169203331-01")), ..row() };
-    let span = &spans(&traced, false)[0];
+    let span = &row_spans(&traced, false)[0];
     assert_eq!(hex::encode(&span.trace_id), trace);
     assert_eq!(hex::encode(&span.parent_span_id), "b7ad6b7169203331");
-    assert_eq!(*span, spans(&traced, false)[0], "a row that is sent twice is the same span");
-    let alone = &spans(&row(), false)[0];
+    assert_eq!(*span, row_spans(&traced, false)[0], "a row that is sent twice is the same span");
+    let alone = &row_spans(&row(), false)[0];
     assert!(alone.parent_span_id.is_empty() && alone.trace_id.len() == 16 && alone.span_id.len() == 8);
 }
 
@@ -181,13 +181,13 @@ fn a_traced_caller_is_the_parent_and_ids_stay_the_same() {
 fn a_span_that_came_in_keeps_its_place() {
     let (trace, id) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let row = LogRow {
-        source: Source::Otel,
+        source: LogSource::Otel,
         request_id: format!("{trace}-{id}"),
         path: "text_completion".into(),
         traceparent: Some(format!("00-{trace}-00f067aa0ba902b7-01")),
         ..row()
     };
-    let span = &spans(&row, false)[0];
+    let span = &row_spans(&row, false)[0];
     assert_eq!((hex::encode(&span.trace_id), hex::encode(&span.span_id)), (trace.into(), id.into()));
     assert_eq!(hex::encode(&span.parent_span_id), "00f067aa0ba902b7");
     assert_eq!(text(span, "gen_ai.operation.name").as_deref(), Some("text_completion"));
@@ -198,14 +198,14 @@ fn a_failure_says_what_it_was() {
     let mut row = row();
     (row.status, row.error_code) = (502, Some("provider_error".into()));
     row.attempts = vec![attempt("openai", Some(500), Some("it broke"))];
-    let span = &spans(&row, false)[0];
+    let span = &row_spans(&row, false)[0];
     assert_eq!(text(span, "error.type").as_deref(), Some("provider_error"));
     let status = span.status.as_ref().unwrap();
     assert_eq!((status.code, status.message.as_str()), (STATUS_ERROR, "it broke"));
     (row.status, row.error_code) = (429, None);
-    assert_eq!(text(&spans(&row, false)[0], "error.type").as_deref(), Some("429"));
+    assert_eq!(text(&row_spans(&row, false)[0], "error.type").as_deref(), Some("429"));
     (row.path, row.model) = ("/v1/files".into(), None);
-    assert_eq!(spans(&row, false)[0].name, "POST /v1/files");
+    assert_eq!(row_spans(&row, false)[0].name, "POST /v1/files");
 }
 
 #[test]
@@ -219,9 +219,9 @@ fn a_verdict_is_an_event_below_the_call() {
         explanation: None,
         at: Timestamp(1_794_700_001_000),
     };
-    let result = result.explained(&"too short ".repeat(1_000));
+    let result = result.with_explanation(&"too short ".repeat(1_000));
     let span = evaluation_span(&row, &result, true);
-    let call = &spans(&row, false)[0];
+    let call = &row_spans(&row, false)[0];
     assert_eq!((&span.parent_span_id, &span.trace_id), (&call.span_id, &call.trace_id));
     assert_eq!((span.events.len(), span.events[0].name.as_str()), (1, "gen_ai.evaluation.result"));
     let holder = |span: &Span| Span { attributes: span.events[0].attributes.clone(), ..Span::default() };
@@ -237,12 +237,12 @@ fn a_verdict_is_an_event_below_the_call() {
     let other = EvaluationResult { id: "v-2".into(), ..result.clone() };
     assert_ne!(evaluation_span(&row, &other, true).span_id, span.span_id);
     assert_eq!(evaluation_span(&row, &result, true), span, "a verdict that is sent twice is the same span");
-    assert_eq!(result.explained(" ").explanation, None);
+    assert_eq!(result.with_explanation(" ").explanation, None);
 }
 
 #[test]
 fn a_request_names_the_gateway_and_the_conventions_around_its_spans() {
-    let two = [spans(&row(), true), spans(&LogRow { id: 8_000_000_000, ..row() }, false)].concat();
+    let two = [row_spans(&row(), true), row_spans(&LogRow { id: 8_000_000_000, ..row() }, false)].concat();
     let mut batch = Batch::default();
     for span in &two {
         batch.add(span);

@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use super::content::{answer_body, answered, asked};
 use super::names::{self, Name};
 use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
-use super::{Place, read_traceparent};
+use super::{SpanContext, parse_traceparent};
 use crate::ids::OrgId;
 use crate::llm::paths::{Operation, Path};
 use crate::llm::providers::builtin;
-use crate::logs::{Attempt, LogRow, Source};
+use crate::logs::{Attempt, LogRow, LogSource};
 use crate::time::Timestamp;
 use crate::totals::{cost_units, usd};
 
@@ -36,14 +36,14 @@ pub struct EvaluationResult {
 
 impl EvaluationResult {
     /// With the beginning of an explanation, where there is one.
-    pub fn explained(self, why: &str) -> Self {
+    pub fn with_explanation(self, why: &str) -> Self {
         let beginning: String = why.chars().take(EXPLANATION).collect();
         Self { explanation: Some(beginning).filter(|why| !why.trim().is_empty()), ..self }
     }
 }
 
 /// The spans of a row. `content`: with what was said, where it was kept.
-pub fn spans(row: &LogRow, content: bool) -> Vec<Span> {
+pub fn row_spans(row: &LogRow, content: bool) -> Vec<Span> {
     let place = place(row);
     let mut all = vec![call(row, place, content)];
     if row.attempts.len() > 1 {
@@ -88,28 +88,28 @@ pub fn test_span(org: OrgId, id: &str, at: Timestamp) -> Span {
 
 /// A span that came in keeps its place. A request of a traced caller is below the caller's span. Any other is a trace of
 /// its own.
-fn place(row: &LogRow) -> Place {
+fn place(row: &LogRow) -> SpanContext {
     let digest = digest(row.org_id, &row.id.to_string());
     let mut span = [0; 8];
     span.copy_from_slice(&digest[16..24]);
     let mut trace = [0; 16];
     trace.copy_from_slice(&digest[..16]);
-    let own = Place { trace, span, parent: None };
-    if row.source == Source::Otel {
+    let own = SpanContext { trace, span, parent: None };
+    if row.source == LogSource::Otel {
         return arrived(row).unwrap_or(own);
     }
-    match row.traceparent.as_deref().and_then(read_traceparent) {
-        Some((trace, parent)) => Place { trace, span, parent: Some(parent) },
+    match row.traceparent.as_deref().and_then(parse_traceparent) {
+        Some((trace, parent)) => SpanContext { trace, span, parent: Some(parent) },
         None => own,
     }
 }
 
-fn arrived(row: &LogRow) -> Option<Place> {
+fn arrived(row: &LogRow) -> Option<SpanContext> {
     let (trace, span) = row.request_id.split_once('-')?;
-    let mut place = Place { trace: [0; 16], span: [0; 8], parent: None };
+    let mut place = SpanContext { trace: [0; 16], span: [0; 8], parent: None };
     hex::decode_to_slice(trace, &mut place.trace).ok()?;
     hex::decode_to_slice(span, &mut place.span).ok()?;
-    place.parent = row.traceparent.as_deref().and_then(read_traceparent).map(|(_, parent)| parent);
+    place.parent = row.traceparent.as_deref().and_then(parse_traceparent).map(|(_, parent)| parent);
     Some(place)
 }
 
@@ -120,7 +120,7 @@ fn digest(org: OrgId, text: &str) -> [u8; 32] {
     digest.finalize().into()
 }
 
-fn call(row: &LogRow, place: Place, content: bool) -> Span {
+fn call(row: &LogRow, place: SpanContext, content: bool) -> Span {
     let operation = operation_name(row);
     let mut attributes = Attributes::default();
     attributes.maybe_text(&names::OPERATION, operation);
@@ -176,12 +176,7 @@ fn usage(row: &LogRow, attributes: &mut Attributes) {
 fn gateway_facts(row: &LogRow, attributes: &mut Attributes) {
     attributes.count(&names::LOG_ID, row.id);
     attributes.text(&names::REQUEST_ID, &row.request_id);
-    let source = match row.source {
-        Source::Proxy => "proxy",
-        Source::Api => "api",
-        Source::Otel => "otel",
-    };
-    attributes.text(&names::SOURCE, source);
+    attributes.text(&names::SOURCE, row.source.as_str());
     attributes.maybe_text(&names::CACHE, row.cache.as_deref());
     if row.usage_estimated {
         attributes.flag(&names::ESTIMATED, true);
@@ -253,7 +248,7 @@ fn parameters(body: &Value, attributes: &mut Attributes) {
 }
 
 /// One attempt of several, below the call that they belong to. What was used is told by the call, and only there.
-fn tried(row: &LogRow, call: Place, number: i64, attempt: &Attempt) -> Span {
+fn tried(row: &LogRow, call: SpanContext, number: i64, attempt: &Attempt) -> Span {
     let Attempt { provider, model, status, start_ms, ttft_ms: _, latency_ms, error: why } = attempt;
     let mut attributes = Attributes::default();
     attributes.text(&names::PROVIDER, provider_name(provider));
@@ -275,14 +270,14 @@ fn tried(row: &LogRow, call: Place, number: i64, attempt: &Attempt) -> Span {
     }
 }
 
-fn below(row: &LogRow, call: Place, what: &str) -> Place {
+fn below(row: &LogRow, call: SpanContext, what: &str) -> SpanContext {
     let digest = digest(row.org_id, &format!("{}/{what}", row.id));
     let mut span = [0; 8];
     span.copy_from_slice(&digest[..8]);
-    Place { trace: call.trace, span, parent: Some(call.span) }
+    SpanContext { trace: call.trace, span, parent: Some(call.span) }
 }
 
-fn span(place: Place, start: Timestamp, length_ms: i64) -> Span {
+fn span(place: SpanContext, start: Timestamp, length_ms: i64) -> Span {
     Span {
         trace_id: place.trace.to_vec(),
         span_id: place.span.to_vec(),
@@ -300,7 +295,7 @@ fn error(message: Option<String>) -> Status {
 }
 
 fn operation_name(row: &LogRow) -> Option<&str> {
-    if row.source == Source::Otel {
+    if row.source == LogSource::Otel {
         // The path of a span's row is its operation.
         return Some(row.path.as_str()).filter(|path| !path.starts_with('/'));
     }

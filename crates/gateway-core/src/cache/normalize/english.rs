@@ -3,7 +3,7 @@
 //! "do" stays, because "what does Anna like" is not "what is Anna like".
 
 use super::Token;
-use super::chunks::{Chunk, Kind};
+use super::chunks::{Chunk, ChunkKind};
 
 /// A text is taken for English when it has one word that only English has, or two that are mostly English.
 pub fn is_english(chunks: &[Chunk]) -> bool {
@@ -17,7 +17,7 @@ pub fn is_english(chunks: &[Chunk]) -> bool {
     ];
     let words: Vec<String> = chunks
         .iter()
-        .filter(|chunk| chunk.kind == Kind::Word)
+        .filter(|chunk| chunk.kind == ChunkKind::Word)
         .map(|chunk| chunk.text.to_lowercase())
         .collect();
     let latin = words.iter().flat_map(|word| word.chars()).all(|c| u32::from(c) < 0x250);
@@ -34,12 +34,12 @@ pub fn tokens(chunks: &[Chunk]) -> Vec<Token> {
         let is_letter = chunk.text == "A" || (chunk.text == "I" && behind_name);
         behind_name = !chunk.begins_sentence && chunk.text.starts_with(char::is_uppercase);
         match chunk.kind {
-            Kind::Exact => tokens.push(Token::Exact(chunk.text.clone())),
-            Kind::Number => tokens.push(Token::Word(chunk.text.clone())),
-            Kind::Word if is_letter && !chunk.begins_sentence && !shouting => {
+            ChunkKind::Exact => tokens.push(Token::Exact(chunk.text.clone())),
+            ChunkKind::Number => tokens.push(Token::Word(chunk.text.clone())),
+            ChunkKind::Word if is_letter && !chunk.begins_sentence && !shouting => {
                 tokens.push(Token::Exact(chunk.text.clone()));
             }
-            Kind::Word => expand(chunk, shouting, &mut tokens),
+            ChunkKind::Word => expand(chunk, shouting, &mut tokens),
         }
     }
     courtesy(&mut tokens);
@@ -272,7 +272,7 @@ fn possessives(tokens: &mut [Token]) {
 }
 
 /// The usual word for words that can stand for each other in any question, without plural endings.
-pub fn usual(word: &str) -> &str {
+pub fn canonical_word(word: &str) -> &str {
     match singular(word) {
         "which" => "what",
         "doe" => "do",
