@@ -7,7 +7,7 @@ use std::hint::black_box;
 use gateway_core::llm::translate::{
     RequestOptions, ResponseOptions, StreamTranslator, translate_request, translate_response,
 };
-use gateway_core::llm::{ClientShape, Shape};
+use gateway_core::llm::{ClientFormat, ProviderFormat};
 
 use crate::answers::{DONE, Script, chunk, plain_body, usage_chunk};
 use crate::bench::Bench;
@@ -37,8 +37,9 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     let length = crate::http::parse_head(&whole).map_or(0, |head| head.length);
     let asked = whole.get(length..).unwrap_or_default();
     let (claude, openai) = (claude_answer(), plain_body());
-    let to_claude =
-        |body: &[u8]| translate_request(ClientShape::OpenAiChat, Shape::Anthropic, body, &REQUEST_OPTIONS);
+    let to_claude = |body: &[u8]| {
+        translate_request(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, body, &REQUEST_OPTIONS)
+    };
     let translated = to_claude(asked).map_err(|error| Failure::new(error.to_string()))?.body;
     let mut rows = Vec::new();
     let mut row = |name: &str, per: f64, goal: Option<f64>, once: &mut dyn FnMut() -> Outcome<()>| {
@@ -58,23 +59,28 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     row("request and answer, OpenAI caller, Anthropic provider", 1.0, Some(60.0), &mut || {
         sound(to_claude(asked).map(|made| made.body))?;
         sound(translate_response(
-            Shape::Anthropic,
-            ClientShape::OpenAiChat,
+            ProviderFormat::Anthropic,
+            ClientFormat::OpenAiChat,
             claude.as_bytes(),
             &RESPONSE_OPTIONS,
         ))
     })?;
     row("request and answer, Anthropic caller, OpenAI provider", 1.0, Some(60.0), &mut || {
         sound(
-            translate_request(ClientShape::Anthropic, Shape::OpenAi, &translated, &REQUEST_OPTIONS)
+            translate_request(ClientFormat::Anthropic, ProviderFormat::OpenAi, &translated, &REQUEST_OPTIONS)
                 .map(|made| made.body),
         )?;
-        sound(translate_response(Shape::OpenAi, ClientShape::Anthropic, openai.as_bytes(), &RESPONSE_OPTIONS))
+        sound(translate_response(
+            ProviderFormat::OpenAi,
+            ClientFormat::Anthropic,
+            openai.as_bytes(),
+            &RESPONSE_OPTIONS,
+        ))
     })?;
     for (name, from, to, events) in [
-        ("chunk, Anthropic to OpenAI", Shape::Anthropic, ClientShape::OpenAiChat, claude_stream()),
-        ("chunk, OpenAI to Anthropic", Shape::OpenAi, ClientShape::Anthropic, openai_stream()),
-        ("chunk, OpenAI to Gemini", Shape::OpenAi, ClientShape::Gemini, openai_stream()),
+        ("chunk, Anthropic to OpenAI", ProviderFormat::Anthropic, ClientFormat::OpenAiChat, claude_stream()),
+        ("chunk, OpenAI to Anthropic", ProviderFormat::OpenAi, ClientFormat::Anthropic, openai_stream()),
+        ("chunk, OpenAI to Gemini", ProviderFormat::OpenAi, ClientFormat::Gemini, openai_stream()),
     ] {
         row(name, f64::from(CHUNKS), Some(2.0), &mut || {
             let mut stream = StreamTranslator::new(from, to, &RESPONSE_OPTIONS);

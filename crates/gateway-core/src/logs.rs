@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{AppId, KeyId, OrgId, TeamId};
-use crate::llm::Shape;
+use crate::llm::ProviderFormat;
 use crate::time::Timestamp;
 
 /// Ids are time-ordered and fit in 53 bits, so that JavaScript reads them exactly: 41 bits of milliseconds since
@@ -118,8 +118,8 @@ pub struct LogRow {
     pub source: LogSource,
     pub provider: String,
     /// The provider's wire format, which later readers of the bodies need.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shape: Option<Shape>,
+    #[serde(rename = "shape", default, skip_serializing_if = "Option::is_none")]
+    pub provider_format: Option<ProviderFormat>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     pub method: String,

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::ClientShape;
+use super::ClientFormat;
 
 /// The events, ready to be written, that report an error inside a stream and end it.
-pub fn stream_error(shape: ClientShape, code: &str, message: &str) -> Vec<u8> {
-    match shape {
-        ClientShape::OpenAiChat => {
+pub fn stream_error(format: ClientFormat, code: &str, message: &str) -> Vec<u8> {
+    match format {
+        ClientFormat::OpenAiChat => {
             let chunk = json!({
                 "id": "",
                 "object": "chat.completion.chunk",
@@ -19,7 +19,7 @@ pub fn stream_error(shape: ClientShape, code: &str, message: &str) -> Vec<u8> {
             });
             format!("data: {chunk}\n\ndata: [DONE]\n\n")
         }
-        ClientShape::OpenAiResponses => {
+        ClientFormat::OpenAiResponses => {
             let error = json!({
                 "type": "error", "sequence_number": 0, "code": code, "message": message, "param": null,
             });
@@ -34,11 +34,11 @@ pub fn stream_error(shape: ClientShape, code: &str, message: &str) -> Vec<u8> {
             });
             format!("event: error\ndata: {error}\n\nevent: response.failed\ndata: {failed}\n\n")
         }
-        ClientShape::Anthropic => {
+        ClientFormat::Anthropic => {
             let kind = if code.contains("timeout") { "timeout_error" } else { "api_error" };
             format!("event: error\ndata: {}\n\n", anthropic(kind, code, message))
         }
-        ClientShape::Gemini => {
+        ClientFormat::Gemini => {
             let timed_out = code.contains("timeout");
             let (number, status) = if timed_out { (504, "DEADLINE_EXCEEDED") } else { (502, "UNAVAILABLE") };
             format!("data: {}\n\n", gemini(number, status, code, message))
@@ -48,9 +48,9 @@ pub fn stream_error(shape: ClientShape, code: &str, message: &str) -> Vec<u8> {
 }
 
 /// A whole error body, as the caller's SDK expects it with this HTTP status.
-pub fn error_body(shape: ClientShape, status: u16, code: &str, message: &str) -> Vec<u8> {
-    let value = match shape {
-        ClientShape::OpenAiChat | ClientShape::OpenAiResponses => {
+pub fn error_body(format: ClientFormat, status: u16, code: &str, message: &str) -> Vec<u8> {
+    let value = match format {
+        ClientFormat::OpenAiChat | ClientFormat::OpenAiResponses => {
             let kind = match status {
                 401 | 403 => "authentication_error",
                 404 => "not_found_error",
@@ -60,7 +60,7 @@ pub fn error_body(shape: ClientShape, status: u16, code: &str, message: &str) ->
             };
             json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
         }
-        ClientShape::Anthropic => {
+        ClientFormat::Anthropic => {
             let kind = match status {
                 401 => "authentication_error",
                 402 => "billing_error",
@@ -75,7 +75,7 @@ pub fn error_body(shape: ClientShape, status: u16, code: &str, message: &str) ->
             };
             anthropic(kind, code, message)
         }
-        ClientShape::Gemini => {
+        ClientFormat::Gemini => {
             let name = match status {
                 401 => "UNAUTHENTICATED",
                 403 => "PERMISSION_DENIED",
@@ -111,8 +111,8 @@ mod tests {
     const MESSAGE: &str = "a \"quoted\"\nmessage";
 
     /// The events of a stream as (event name, data); panics on anything that is no event.
-    fn events(shape: ClientShape) -> Vec<(String, String)> {
-        let text = String::from_utf8(stream_error(shape, "provider_error", MESSAGE)).unwrap();
+    fn events(format: ClientFormat) -> Vec<(String, String)> {
+        let text = String::from_utf8(stream_error(format, "provider_error", MESSAGE)).unwrap();
         let blocks = text.strip_suffix("\n\n").unwrap().split("\n\n");
         blocks
             .map(|block| {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_broken_chat_stream_ends_with_an_error_chunk_and_done() {
-        let events = events(ClientShape::OpenAiChat);
+        let events = events(ClientFormat::OpenAiChat);
         let chunk = parsed(&events[0].1);
         assert_eq!(chunk["error"]["message"], MESSAGE);
         assert_eq!(chunk["error"]["code"], "provider_error");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn other_broken_streams_end_in_their_own_words() {
-        let responses = events(ClientShape::OpenAiResponses);
+        let responses = events(ClientFormat::OpenAiResponses);
         assert_eq!((&*responses[0].0, &*responses[1].0, responses.len()), ("error", "response.failed", 2));
         assert_eq!(parsed(&responses[0].1)["message"], MESSAGE);
         let failed = parsed(&responses[1].1);
@@ -150,22 +150,22 @@ mod tests {
             (&json!("response.failed"), &json!("failed"))
         );
         assert_eq!(failed["response"]["error"]["message"], MESSAGE);
-        let anthropic = events(ClientShape::Anthropic);
+        let anthropic = events(ClientFormat::Anthropic);
         assert_eq!((&*anthropic[0].0, anthropic.len()), ("error", 1));
         assert_eq!(parsed(&anthropic[0].1)["error"]["type"], "api_error");
-        let gemini = parsed(&events(ClientShape::Gemini)[0].1);
+        let gemini = parsed(&events(ClientFormat::Gemini)[0].1);
         assert_eq!((&gemini["error"]["code"], &gemini["error"]["message"]), (&json!(502), &json!(MESSAGE)));
     }
 
     #[test]
     fn bodies_name_the_kind_that_fits_the_status() {
         let body =
-            |shape, status| parsed(std::str::from_utf8(&error_body(shape, status, "c", MESSAGE)).unwrap());
-        assert_eq!(body(ClientShape::OpenAiChat, 429)["error"]["type"], "rate_limit_error");
-        assert_eq!(body(ClientShape::OpenAiResponses, 422)["error"]["type"], "invalid_request_error");
-        assert_eq!(body(ClientShape::Anthropic, 529)["error"]["type"], "overloaded_error");
-        assert_eq!(body(ClientShape::Anthropic, 400)["type"], "error");
-        assert_eq!(body(ClientShape::Gemini, 404)["error"]["status"], "NOT_FOUND");
-        assert_eq!(body(ClientShape::Gemini, 404)["error"]["message"], MESSAGE);
+            |format, status| parsed(std::str::from_utf8(&error_body(format, status, "c", MESSAGE)).unwrap());
+        assert_eq!(body(ClientFormat::OpenAiChat, 429)["error"]["type"], "rate_limit_error");
+        assert_eq!(body(ClientFormat::OpenAiResponses, 422)["error"]["type"], "invalid_request_error");
+        assert_eq!(body(ClientFormat::Anthropic, 529)["error"]["type"], "overloaded_error");
+        assert_eq!(body(ClientFormat::Anthropic, 400)["type"], "error");
+        assert_eq!(body(ClientFormat::Gemini, 404)["error"]["status"], "NOT_FOUND");
+        assert_eq!(body(ClientFormat::Gemini, 404)["error"]["message"], MESSAGE);
     }
 }

@@ -33,12 +33,12 @@ pub enum FrameError {
 
 /// Reads frames off a byte stream.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameReader {
     held: Vec<u8>,
     failed: Option<FrameError>,
 }
 
-impl Frames {
+impl FrameReader {
     pub fn new() -> Self {
         Self::default()
     }
@@ -190,7 +190,7 @@ mod tests {
     type Seen = (Option<String>, Option<String>, Vec<u8>);
 
     fn collect(chunks: &[&[u8]]) -> (Vec<Seen>, Option<FrameError>, bool) {
-        let mut frames = Frames::new();
+        let mut frames = FrameReader::new();
         let mut seen = Vec::new();
         let mut error = None;
         for chunk in chunks {

@@ -7,7 +7,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 
 /// What came of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     Status {
         code: u16,
     },
@@ -17,7 +17,7 @@ pub enum Outcome {
     /// The connection broke before the answer was whole.
     Reset,
     /// The answer was no HTTP, or no body of the kind it claimed to be.
-    Garbage,
+    InvalidResponse,
     /// The provider answered 200 and then reported an error inside the stream.
     StreamError,
     /// The request could not be put into the target's format, so that it was never sent.
@@ -44,9 +44,9 @@ pub struct Failure {
 }
 
 /// How to take an outcome; None for an answer that is no failure.
-pub fn classify(outcome: Outcome) -> Option<Failure> {
+pub fn classify(outcome: AttemptOutcome) -> Option<Failure> {
     let (fault, retry, next) = match outcome {
-        Outcome::Status { code } => match code {
+        AttemptOutcome::Status { code } => match code {
             0..=399 => return None,
             401..=403 => (Fault::Credential, false, true),
             // A model that was retired or never was: trying again is no use, another target is.
@@ -54,11 +54,13 @@ pub fn classify(outcome: Outcome) -> Option<Failure> {
             408 | 409 | 429 | 500.. => (Fault::Target, true, true),
             _ => (Fault::Caller, false, false),
         },
-        Outcome::Connect | Outcome::Timeout | Outcome::Reset | Outcome::Garbage | Outcome::StreamError => {
-            (Fault::Target, true, true)
-        }
+        AttemptOutcome::Connect
+        | AttemptOutcome::Timeout
+        | AttemptOutcome::Reset
+        | AttemptOutcome::InvalidResponse
+        | AttemptOutcome::StreamError => (Fault::Target, true, true),
         // No fault of the target's, but another one may be able to express it.
-        Outcome::Untranslatable => (Fault::Caller, false, true),
+        AttemptOutcome::Untranslatable => (Fault::Caller, false, true),
     };
     Some(Failure { fault, retry, next })
 }
@@ -112,16 +114,20 @@ mod tests {
             (&[408, 409, 429, 500, 501, 502, 503, 504, 520, 529, 599], AGAIN),
         ] {
             for &code in codes {
-                assert_eq!(classify(Outcome::Status { code }), expected, "{code}");
+                assert_eq!(classify(AttemptOutcome::Status { code }), expected, "{code}");
             }
         }
-        for outcome in
-            [Outcome::Connect, Outcome::Timeout, Outcome::Reset, Outcome::Garbage, Outcome::StreamError]
-        {
+        for outcome in [
+            AttemptOutcome::Connect,
+            AttemptOutcome::Timeout,
+            AttemptOutcome::Reset,
+            AttemptOutcome::InvalidResponse,
+            AttemptOutcome::StreamError,
+        ] {
             assert_eq!(classify(outcome), AGAIN, "{outcome:?}");
         }
         const ELSEWHERE: Option<Failure> = Some(Failure { fault: Fault::Caller, retry: false, next: true });
-        assert_eq!(classify(Outcome::Untranslatable), ELSEWHERE);
+        assert_eq!(classify(AttemptOutcome::Untranslatable), ELSEWHERE);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use super::ClientShape;
+use super::ClientFormat;
 
 /// The path may name another model to the upstream than to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum Operation {
 
 /// A path, taken apart once for all that it tells.
 #[derive(Debug, Clone)]
-pub struct Path<'a> {
+pub struct RequestPath<'a> {
     whole: &'a str,
     segments: Result<Segments<'a>, AmbiguousPath>,
 }
@@ -50,8 +50,8 @@ struct Segments<'a> {
     doubled: bool,
 }
 
-impl<'a> Path<'a> {
-    pub fn read(path: &'a str) -> Self {
+impl<'a> RequestPath<'a> {
+    pub fn parse(path: &'a str) -> Self {
         Self { whole: path, segments: segments(path) }
     }
 
@@ -101,7 +101,7 @@ impl<'a> Path<'a> {
     }
 
     /// Whether a call to this path is answered with a stream whatever its body says.
-    pub fn streams(&self, query: Option<&str>) -> bool {
+    pub fn is_streaming(&self, query: Option<&str>) -> bool {
         let Some(last) = self.words().last() else { return false };
         let method = last.rsplit_once(':').map_or("", |(_, method)| method);
         matches!(method, "streamGenerateContent" | "streamRawPredict" | "serverStreamingPredict")
@@ -135,18 +135,18 @@ impl<'a> Path<'a> {
     }
 
     /// The format that the caller speaks, as the path tells it.
-    pub fn caller_shape(&self) -> Option<ClientShape> {
+    pub fn client_format(&self) -> Option<ClientFormat> {
         let last = self.words().last()?;
         match self.operation() {
             Operation::Chat | Operation::Completions | Operation::Embeddings
                 if last == "completions" || last == "embeddings" =>
             {
-                Some(ClientShape::OpenAiChat)
+                Some(ClientFormat::OpenAiChat)
             }
-            Operation::Embeddings if last.contains(':') => Some(ClientShape::Gemini),
-            Operation::Responses => Some(ClientShape::OpenAiResponses),
-            Operation::Messages if last == "messages" => Some(ClientShape::Anthropic),
-            Operation::GenerateContent => Some(ClientShape::Gemini),
+            Operation::Embeddings if last.contains(':') => Some(ClientFormat::Gemini),
+            Operation::Responses => Some(ClientFormat::OpenAiResponses),
+            Operation::Messages if last == "messages" => Some(ClientFormat::Anthropic),
+            Operation::GenerateContent => Some(ClientFormat::Gemini),
             _ => None,
         }
     }
@@ -289,7 +289,11 @@ mod tests {
             ("/openai/v1/responses", None),
             ("/", None),
         ] {
-            assert_eq!(Path::read(path).model().as_ref().map(|found| found.as_deref()), Ok(model), "{path}");
+            assert_eq!(
+                RequestPath::parse(path).model().as_ref().map(|found| found.as_deref()),
+                Ok(model),
+                "{path}"
+            );
         }
     }
 
@@ -326,7 +330,7 @@ mod tests {
             "/v1/projects/a.com:p/locations/l/publishers/google/models/bad%3AgenerateContent",
             "/v1/chat%2Fcompletions",
         ] {
-            assert_eq!(Path::read(path).model(), Err(AmbiguousPath), "{path}");
+            assert_eq!(RequestPath::parse(path).model(), Err(AmbiguousPath), "{path}");
         }
     }
 
@@ -342,17 +346,17 @@ mod tests {
             ("/model/x/converse", None, false),
             ("/v1/chat/completions", Some("alt=sse"), false),
         ] {
-            assert_eq!(Path::read(path).streams(query), streams, "{path}");
+            assert_eq!(RequestPath::parse(path).is_streaming(query), streams, "{path}");
         }
     }
 
     #[test]
-    fn operations_and_caller_shapes_follow_the_path() {
-        use ClientShape::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
+    fn operations_and_caller_formats_follow_the_path() {
+        use ClientFormat::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
         use Operation::{
             Chat, Completions, Converse, Embeddings, GenerateContent, Messages, Models, Other, Responses,
         };
-        for (path, expected, shape) in [
+        for (path, expected, format) in [
             ("/v1/chat/completions", Chat, Some(OpenAiChat)),
             ("/v1/chat/completions/", Chat, Some(OpenAiChat)),
             ("/chat/completions", Chat, Some(OpenAiChat)),
@@ -378,8 +382,8 @@ mod tests {
             ("/v1/audio/speech", Other, None),
             ("/", Other, None),
         ] {
-            assert_eq!(Path::read(path).operation(), expected, "{path}");
-            assert_eq!(Path::read(path).caller_shape(), shape, "{path}");
+            assert_eq!(RequestPath::parse(path).operation(), expected, "{path}");
+            assert_eq!(RequestPath::parse(path).client_format(), format, "{path}");
         }
     }
 
@@ -389,14 +393,14 @@ mod tests {
             prop_assume!(model.split('/').all(|piece| piece != "." && piece != ".."));
             let encoded = percent_encoding::utf8_percent_encode(&model, percent_encoding::NON_ALPHANUMERIC);
             let path = format!("/model/{encoded}/converse");
-            let found = Path::read(&path).model().unwrap();
+            let found = RequestPath::parse(&path).model().unwrap();
             prop_assert_eq!(found.as_deref(), Some(&*model));
         }
 
         #[test]
         fn no_path_panics(path in "(/|models|model|deployments|:|%2f|%|\\.|x|converse|é){0,12}") {
-            let read = Path::read(&path);
-            let _ = (read.model(), read.operation(), read.caller_shape(), read.streams(None));
+            let read = RequestPath::parse(&path);
+            let _ = (read.model(), read.operation(), read.client_format(), read.is_streaming(None));
         }
     }
 }

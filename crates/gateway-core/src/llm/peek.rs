@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::scan::{Found, Scanner, Status, Whole};
+use super::scan::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue};
 
 static KEYS: [&str; 12] = [
     "model",
@@ -31,7 +31,7 @@ pub struct RequestPeek {
     /// `user`, or Anthropic's `metadata.user_id`.
     pub user: Option<String>,
     /// How many answers are asked for at once, as far as it can be told.
-    pub answers: Option<u64>,
+    pub choices: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,7 @@ pub enum PeekError {
 /// Reads a body as it arrives.
 #[derive(Debug)]
 pub struct BodyPeek {
-    scanner: Scanner<12>,
+    scanner: ObjectScanner<12>,
 }
 
 impl Default for BodyPeek {
@@ -64,7 +64,7 @@ impl Default for BodyPeek {
 
 impl BodyPeek {
     pub fn new() -> Self {
-        Self { scanner: Scanner::new(&KEYS) }
+        Self { scanner: ObjectScanner::new(&KEYS) }
     }
 
     /// Takes the next piece; an error is final.
@@ -75,7 +75,7 @@ impl BodyPeek {
 
     /// What is known so far. A key that has not come yet may still come, so only `finish` tells that a body
     /// is free of duplicates.
-    pub fn so_far(&self) -> Result<RequestPeek, PeekError> {
+    pub fn snapshot(&self) -> Result<RequestPeek, PeekError> {
         sound(self.scanner.status())?;
         read(|key| self.scanner.get(key))
     }
@@ -88,7 +88,7 @@ impl BodyPeek {
 
 /// Reads a body that is in one piece.
 pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
-    let whole = Whole::scan(&KEYS, body);
+    let whole = ObjectScan::new(&KEYS, body);
     complete(whole.status())?;
     read(|key| whole.get(key))
 }
@@ -98,8 +98,8 @@ pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
 pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
     static OUTER: [&str; 1] = ["stream_options"];
     static INNER: [&str; 1] = ["include_usage"];
-    let outer = Whole::scan(&OUTER, body);
-    if outer.status() != Status::Complete {
+    let outer = ObjectScan::new(&OUTER, body);
+    if outer.status() != ScanStatus::Complete {
         return None;
     }
     let Some(options) = outer.range("stream_options") else {
@@ -112,8 +112,8 @@ pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
     if value == b"null" {
         return Some([before, br#"{"include_usage":true}"#, after].concat());
     }
-    let inner = Whole::scan(&INNER, value);
-    if inner.status() != Status::Complete {
+    let inner = ObjectScan::new(&INNER, value);
+    if inner.status() != ScanStatus::Complete {
         return None;
     }
     match inner.range("include_usage") {
@@ -130,8 +130,8 @@ pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
 /// The body with another model in place of its own, every other byte as it was. None when it names no model.
 pub fn replace_model(body: &[u8], model: &str) -> Option<Vec<u8>> {
     static KEY: [&str; 1] = ["model"];
-    let whole = Whole::scan(&KEY, body);
-    if whole.status() != Status::Complete {
+    let whole = ObjectScan::new(&KEY, body);
+    if whole.status() != ScanStatus::Complete {
         return None;
     }
     let place = whole.range("model")?;
@@ -139,18 +139,18 @@ pub fn replace_model(body: &[u8], model: &str) -> Option<Vec<u8>> {
     Some([&body[..place.start], name.as_bytes(), &body[place.end..]].concat())
 }
 
-fn sound(status: Status) -> Result<(), PeekError> {
+fn sound(status: ScanStatus) -> Result<(), PeekError> {
     match status {
-        Status::Open | Status::Complete => Ok(()),
-        Status::NotObject => Err(PeekError::NotObject),
-        Status::Malformed => Err(PeekError::Malformed),
-        Status::Duplicate(key) => Err(PeekError::DuplicateKey(key)),
+        ScanStatus::Open | ScanStatus::Complete => Ok(()),
+        ScanStatus::NotObject => Err(PeekError::NotObject),
+        ScanStatus::Malformed => Err(PeekError::Malformed),
+        ScanStatus::Duplicate(key) => Err(PeekError::DuplicateKey(key)),
     }
 }
 
-fn complete(status: Status) -> Result<(), PeekError> {
+fn complete(status: ScanStatus) -> Result<(), PeekError> {
     sound(status)?;
-    if status == Status::Complete { Ok(()) } else { Err(PeekError::Incomplete) }
+    if status == ScanStatus::Complete { Ok(()) } else { Err(PeekError::Incomplete) }
 }
 
 #[derive(Deserialize)]
@@ -192,7 +192,7 @@ impl Count {
     }
 }
 
-fn read<'a>(get: impl Fn(&str) -> Option<Found<'a>>) -> Result<RequestPeek, PeekError> {
+fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>) -> Result<RequestPeek, PeekError> {
     let model = field::<String>(&get, "model")?;
     let stream = field::<bool>(&get, "stream")?;
     let include_usage =
@@ -205,7 +205,7 @@ fn read<'a>(get: impl Fn(&str) -> Option<Found<'a>>) -> Result<RequestPeek, Peek
     }
     for key in ["generationConfig", "generation_config", "inferenceConfig"] {
         // A long response schema is no reason to refuse the call; its limit is then unknown.
-        if !matches!(get(key), Some(Found::Overlong)) {
+        if !matches!(get(key), Some(ScannedValue::Overlong)) {
             let limit = field::<Limits>(&get, key)?.and_then(|limits| limits.max);
             max_tokens = max_tokens.max(limit.and_then(|count| count.get()));
         }
@@ -215,18 +215,18 @@ fn read<'a>(get: impl Fn(&str) -> Option<Found<'a>>) -> Result<RequestPeek, Peek
         Ok(Some(user)) => Some(user),
         _ => field::<Metadata>(&get, "metadata").ok().flatten().and_then(|metadata| metadata.user_id),
     };
-    let answers = field::<Count>(&get, "n").ok().flatten().and_then(|count| count.get());
-    Ok(RequestPeek { model, stream, include_usage, max_tokens, user, answers })
+    let choices = field::<Count>(&get, "n").ok().flatten().and_then(|count| count.get());
+    Ok(RequestPeek { model, stream, include_usage, max_tokens, user, choices })
 }
 
 fn field<'a, T: Deserialize<'a>>(
-    get: &impl Fn(&str) -> Option<Found<'a>>,
+    get: &impl Fn(&str) -> Option<ScannedValue<'a>>,
     key: &'static str,
 ) -> Result<Option<T>, PeekError> {
     match get(key) {
         None => Ok(None),
-        Some(Found::Overlong) => Err(PeekError::Overlong(key)),
-        Some(Found::Raw(raw)) => serde_json::from_slice(raw).map_err(|_| PeekError::WrongType(key)),
+        Some(ScannedValue::Overlong) => Err(PeekError::Overlong(key)),
+        Some(ScannedValue::Raw(raw)) => serde_json::from_slice(raw).map_err(|_| PeekError::WrongType(key)),
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
                 include_usage: Some(false),
                 max_tokens: Some(9),
                 user: Some("u".into()),
-                answers: None
+                choices: None
             })
         );
         for (body, limit) in [
@@ -259,8 +259,8 @@ mod tests {
         ] {
             assert_eq!(peek(body.as_bytes()).unwrap().max_tokens, Some(limit), "{body}");
         }
-        assert_eq!(peek(br#"{"n":5}"#).unwrap().answers, Some(5));
-        assert_eq!(peek(br#"{"n":"many"}"#).unwrap().answers, None);
+        assert_eq!(peek(br#"{"n":5}"#).unwrap().choices, Some(5));
+        assert_eq!(peek(br#"{"n":"many"}"#).unwrap().choices, None);
         assert_eq!(peek(br#"{"metadata":{"user_id":"x"}}"#).unwrap().user.as_deref(), Some("x"));
         assert_eq!(
             peek(br#"{"model":null,"stream":null,"max_tokens":null,"stream_options":null}"#),
@@ -299,9 +299,9 @@ mod tests {
     fn a_body_in_pieces_tells_the_model_early_and_the_rest_in_time() {
         let mut body = BodyPeek::new();
         body.feed(br#"{"model":"gp"#).unwrap();
-        assert_eq!(body.so_far().unwrap().model, None);
+        assert_eq!(body.snapshot().unwrap().model, None);
         body.feed(br#"t","messages":["#).unwrap();
-        assert_eq!(body.so_far().unwrap().model.as_deref(), Some("gpt"));
+        assert_eq!(body.snapshot().unwrap().model.as_deref(), Some("gpt"));
         body.feed(br#"],"stream":true"#).unwrap();
         body.feed(b"}\n").unwrap();
         assert_eq!(body.finish().unwrap().stream, Some(true));

@@ -35,7 +35,7 @@ fn last_of_chat(body: &[u8]) -> Option<String> {
         if turn.parts.is_some() {
             return None;
         }
-        let text = turn.content.and_then(|raw| texts(&serde_json::from_str(raw.get()).ok()?));
+        let text = turn.content.and_then(|raw| joined_text(&serde_json::from_str(raw.get()).ok()?));
         if text.is_some() {
             return text;
         }
@@ -44,7 +44,7 @@ fn last_of_chat(body: &[u8]) -> Option<String> {
 }
 
 fn last_of_any(body: &[u8]) -> Option<String> {
-    let body = parse(&String::from_utf8_lossy(body))?;
+    let body = parse_truncated(&String::from_utf8_lossy(body))?;
     for key in ["messages", "input", "contents"] {
         let Some(turns) = body.get(key).and_then(Value::as_array) else { continue };
         let is_user = |turn: &&Value| {
@@ -52,68 +52,77 @@ fn last_of_any(body: &[u8]) -> Option<String> {
             // Gemini leaves the role out when there is only one turn.
             role == Some("user") || (role.is_none() && turn.get("parts").is_some())
         };
-        if let Some(text) = turns.iter().rev().filter(is_user).find_map(content) {
+        if let Some(text) = turns.iter().rev().filter(is_user).find_map(message_text) {
             return Some(text);
         }
     }
     // Embeddings, completions and the older APIs have a bare text or a list of texts.
     ["input", "prompt", "message", "contents", "content", "inputText", "texts"]
         .iter()
-        .find_map(|key| body.get(key).and_then(texts))
+        .find_map(|key| body.get(key).and_then(joined_text))
 }
 
 /// The text of the model's answer: of its first choice, when there are several.
 pub fn assistant_text(body: &[u8], is_event_stream: bool) -> Option<String> {
     let text = String::from_utf8_lossy(body);
-    let folded = if is_event_stream { fold_stream(&text) } else { parse(&text).as_ref().and_then(answer) };
+    let folded = if is_event_stream {
+        stream_text(&text)
+    } else {
+        parse_truncated(&text).as_ref().and_then(response_text)
+    };
     // What a provider says of its content type is not always so.
-    folded
-        .or_else(|| if is_event_stream { parse(&text).as_ref().and_then(answer) } else { fold_stream(&text) })
+    folded.or_else(|| {
+        if is_event_stream {
+            parse_truncated(&text).as_ref().and_then(response_text)
+        } else {
+            stream_text(&text)
+        }
+    })
 }
 
 /// The same of a body that is parsed already.
-pub(crate) fn answer(body: &Value) -> Option<String> {
+pub(crate) fn response_text(body: &Value) -> Option<String> {
     if let Some(pieces) = body.as_array() {
         // Gemini streams without `alt=sse` are one array of answers.
-        return some(pieces.iter().filter_map(answer).collect());
+        return some(pieces.iter().filter_map(response_text).collect());
     }
     if let Some(choice) = body.pointer("/choices/0") {
         let message = choice.get("message");
         return message
-            .and_then(content)
-            .or_else(|| message?.get("refusal").and_then(texts))
-            .or_else(|| texts(choice.get("text")?));
+            .and_then(message_text)
+            .or_else(|| message?.get("refusal").and_then(joined_text))
+            .or_else(|| joined_text(choice.get("text")?));
     }
     if let Some(items) = body.get("output").and_then(Value::as_array) {
         let messages = items.iter().filter(|item| item.get("type").is_none_or(|kind| kind == "message"));
-        return some(messages.filter_map(content).collect());
+        return some(messages.filter_map(message_text).collect());
     }
     if let Some(candidate) = body.pointer("/candidates/0/content") {
-        return content(candidate);
+        return message_text(candidate);
     }
     let holders = [Some(body), body.get("message"), body.pointer("/output/message")];
-    holders.into_iter().flatten().find_map(content).or_else(|| {
+    holders.into_iter().flatten().find_map(message_text).or_else(|| {
         ["text", "response", "outputText", "generation"]
             .iter()
-            .find_map(|key| body.get(key).and_then(texts))
-            .or_else(|| body.pointer("/results/0/outputText").and_then(texts))
+            .find_map(|key| body.get(key).and_then(joined_text))
+            .or_else(|| body.pointer("/results/0/outputText").and_then(joined_text))
     })
 }
 
 /// The text of a message: its `content` or `parts`, thoughts and tool traffic left out.
-pub(crate) fn content(message: &Value) -> Option<String> {
-    message.get("content").or_else(|| message.get("parts")).and_then(texts)
+pub(crate) fn message_text(message: &Value) -> Option<String> {
+    message.get("content").or_else(|| message.get("parts")).and_then(joined_text)
 }
 
 /// A text, or the texts in a list of texts and parts.
-pub(crate) fn texts(value: &Value) -> Option<String> {
+pub(crate) fn joined_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => some(text.clone()),
         Value::Array(parts) => {
             let parts: Vec<&str> = parts.iter().filter_map(part_text).collect();
             some(parts.join("\n"))
         }
-        Value::Object(_) => content(value),
+        Value::Object(_) => message_text(value),
         _ => None,
     }
 }
@@ -138,7 +147,7 @@ fn some(text: String) -> Option<String> {
 }
 
 /// Joins the text pieces of server-sent events, or of JSON lines.
-fn fold_stream(text: &str) -> Option<String> {
+fn stream_text(text: &str) -> Option<String> {
     let mut folded = String::new();
     let mut data: Option<Cow<'_, str>> = None;
     for line in text.lines().chain([""]) {
@@ -161,14 +170,14 @@ fn piece(data: &str) -> Option<String> {
     if data == "[DONE]" {
         return None;
     }
-    let event = parse(data)?;
+    let event = parse_truncated(data)?;
     if let Some(choice) = event.get("choices").map(|choices| choices.get(0)) {
         let choice = choice.filter(|choice| choice.get("index").is_none_or(|index| index == 0))?;
         let delta = choice.get("delta");
-        return delta.and_then(content).or_else(|| texts(choice.get("text")?));
+        return delta.and_then(message_text).or_else(|| joined_text(choice.get("text")?));
     }
     let kind = event.get("type").or_else(|| event.get("event_type")).and_then(Value::as_str);
-    let text = |pointer: &str| event.pointer(pointer).and_then(texts);
+    let text = |pointer: &str| event.pointer(pointer).and_then(joined_text);
     match kind {
         Some("response.output_text.delta" | "response.refusal.delta") => text("/delta"),
         Some("content_block_start") => text("/content_block/text"),
@@ -185,8 +194,8 @@ fn piece(data: &str) -> Option<String> {
 }
 
 /// Parses a JSON text, also one that was cut off.
-pub(crate) fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&mend(text)?).ok())
+pub(crate) fn parse_truncated(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&complete_truncated(text)?).ok())
 }
 
 struct Level {
@@ -200,7 +209,7 @@ fn closers(levels: &[Level]) -> Vec<char> {
 
 /// Completes a JSON text that breaks off: an open string is closed where it ends, anything else unfinished is
 /// dropped, and the brackets are closed.
-fn mend(text: &str) -> Option<String> {
+fn complete_truncated(text: &str) -> Option<String> {
     let mut levels: Vec<Level> = Vec::new();
     // The text up to here, with the brackets open here, is complete but for the brackets.
     let mut sound = (0, Vec::new());
@@ -213,10 +222,10 @@ fn mend(text: &str) -> Option<String> {
                     if is_key {
                         break;
                     }
-                    let mut mended = text[..cut].to_owned();
-                    mended.push('"');
-                    mended.extend(closers(&levels));
-                    return Some(mended);
+                    let mut completed = text[..cut].to_owned();
+                    completed.push('"');
+                    completed.extend(closers(&levels));
+                    return Some(completed);
                 }
                 if !is_key {
                     sound = (chars.offset(), closers(&levels));
@@ -280,7 +289,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_last_user_text_is_found_in_every_shape() {
+    fn the_last_user_text_is_found_in_every_format() {
         for body in [
             json!({"messages": [{"role": "user", "content": "old"}, {"role": "assistant", "content": "x"}, {"role": "user", "content": "hi"}]}),
             json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": "u"}}]}]}),
@@ -308,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_found_in_every_shape() {
+    fn the_answer_is_found_in_every_format() {
         for body in [
             json!({"choices": [{"message": {"role": "assistant", "content": "ok"}}, {"message": {"content": "second"}}]}),
             json!({"choices": [{"message": {"content": null, "refusal": "ok"}}]}),
@@ -329,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_folded_in_every_shape() {
+    fn streams_are_folded_in_every_format() {
         for lines in [
             &[
                 r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,

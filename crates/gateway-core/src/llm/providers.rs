@@ -3,7 +3,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::Shape;
+use super::ProviderFormat;
 use super::paths::Operation;
 
 /// What cannot stand in a segment of a path as it is.
@@ -40,7 +40,7 @@ pub enum Auth {
 #[derive(Debug, Clone, Copy)]
 pub struct Provider {
     pub name: &'static str,
-    pub shape: Shape,
+    pub format: ProviderFormat,
     pub auth: Auth,
     /// Ends before the `/v1` that callers' paths bring. None: has to be configured (the sandbox has none).
     pub base_url: Option<&'static str>,
@@ -48,7 +48,7 @@ pub struct Provider {
     pub env_keys: &'static [&'static str],
     /// Whether `stream_options.include_usage` may be added to a stream; the others either send usage
     /// unasked or refuse the field.
-    pub takes_include_usage: bool,
+    pub supports_include_usage: bool,
     pub chat_path: &'static str,
     /// Where a streamed chat call goes, when that is another path.
     pub stream_path: Option<&'static str>,
@@ -62,24 +62,24 @@ pub struct Provider {
 
 impl Provider {
     /// The model that counts stands in the path; one in the body is ignored. Azure's deployments are such names too.
-    pub fn names_model_in_path(&self) -> bool {
+    pub fn has_model_in_path(&self) -> bool {
         self.chat_path.contains("{model}") || self.auth == Auth::ApiKey
     }
 
-    /// Where this provider takes a call that was made for another one of its shape. None: it has no such place, or only
+    /// Where this provider takes a call that was made for another one of its format. None: it has no such place, or only
     /// its user can tell (a project, a region).
     pub fn path_for(&self, operation: Operation, model: Option<&str>, stream: bool) -> Option<String> {
-        let path = match (self.shape, operation) {
-            (Shape::OpenAi | Shape::Cohere, Operation::Chat)
-            | (Shape::Anthropic, Operation::Messages)
-            | (Shape::Gemini, Operation::GenerateContent)
-            | (Shape::Bedrock, Operation::Converse) => {
+        let path = match (self.format, operation) {
+            (ProviderFormat::OpenAi | ProviderFormat::Cohere, Operation::Chat)
+            | (ProviderFormat::Anthropic, Operation::Messages)
+            | (ProviderFormat::Gemini, Operation::GenerateContent)
+            | (ProviderFormat::Bedrock, Operation::Converse) => {
                 self.stream_path.filter(|_| stream).unwrap_or(self.chat_path)
             }
-            (Shape::OpenAi, Operation::Responses) => self.responses_path?,
+            (ProviderFormat::OpenAi, Operation::Responses) => self.responses_path?,
             (_, Operation::Embeddings) => self.embeddings_path?,
             (_, Operation::Models) => self.models_path?,
-            (Shape::OpenAi, Operation::Completions) => {
+            (ProviderFormat::OpenAi, Operation::Completions) => {
                 return Some(self.chat_path.replace("/chat/completions", "/completions"));
             }
             _ => return None,
@@ -107,14 +107,14 @@ pub fn all() -> &'static [Provider] {
     &PROVIDERS
 }
 
-/// An OpenAI-shaped provider with a Bearer key; most rows only say how they differ from it.
+/// An OpenAI-compatible provider with a Bearer key; most rows only say how they differ from it.
 const OPENAI_LIKE: Provider = Provider {
     name: "",
-    shape: Shape::OpenAi,
+    format: ProviderFormat::OpenAi,
     auth: Auth::Bearer,
     base_url: None,
     env_keys: &[],
-    takes_include_usage: true,
+    supports_include_usage: true,
     chat_path: "/v1/chat/completions",
     stream_path: None,
     responses_path: None,
@@ -138,22 +138,22 @@ static PROVIDERS: [Provider; 22] = [
     },
     Provider {
         name: "anthropic",
-        shape: Shape::Anthropic,
+        format: ProviderFormat::Anthropic,
         auth: Auth::XApiKey,
         base_url: Some("https://api.anthropic.com"),
         env_keys: &["ANTHROPIC_API_KEY"],
-        takes_include_usage: false,
+        supports_include_usage: false,
         chat_path: "/v1/messages",
         otel_name: "anthropic",
         ..OPENAI_LIKE
     },
     Provider {
         name: "gemini",
-        shape: Shape::Gemini,
+        format: ProviderFormat::Gemini,
         auth: Auth::GoogApiKey,
         base_url: Some("https://generativelanguage.googleapis.com"),
         env_keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        takes_include_usage: false,
+        supports_include_usage: false,
         chat_path: "/v1beta/models/{model}:generateContent",
         stream_path: Some("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
         embeddings_path: Some("/v1beta/models/{model}:embedContent"),
@@ -174,11 +174,11 @@ static PROVIDERS: [Provider; 22] = [
     },
     Provider {
         name: "bedrock",
-        shape: Shape::Bedrock,
+        format: ProviderFormat::Bedrock,
         auth: Auth::SigV4 { service: "bedrock" },
         base_url: Some("https://bedrock-runtime.us-east-1.amazonaws.com"),
         env_keys: &["AWS_BEARER_TOKEN_BEDROCK"],
-        takes_include_usage: false,
+        supports_include_usage: false,
         chat_path: "/model/{model}/converse",
         stream_path: Some("/model/{model}/converse-stream"),
         models_path: None,
@@ -187,11 +187,11 @@ static PROVIDERS: [Provider; 22] = [
     },
     Provider {
         name: "vertex",
-        shape: Shape::Gemini,
+        format: ProviderFormat::Gemini,
         auth: Auth::OAuthBearer,
         base_url: Some("https://aiplatform.googleapis.com"),
         env_keys: &["VERTEX_ACCESS_TOKEN", "GOOGLE_OAUTH_ACCESS_TOKEN"],
-        takes_include_usage: false,
+        supports_include_usage: false,
         chat_path: "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
         stream_path: Some(
             "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
@@ -205,17 +205,17 @@ static PROVIDERS: [Provider; 22] = [
         base_url: Some("https://api.mistral.ai"),
         env_keys: &["MISTRAL_API_KEY"],
         // Answers 422 to the field, and reports usage in the last chunk unasked.
-        takes_include_usage: false,
+        supports_include_usage: false,
         embeddings_path: EMBEDDINGS,
         otel_name: "mistral_ai",
         ..OPENAI_LIKE
     },
     Provider {
         name: "cohere",
-        shape: Shape::Cohere,
+        format: ProviderFormat::Cohere,
         base_url: Some("https://api.cohere.com"),
         env_keys: &["COHERE_API_KEY", "CO_API_KEY"],
-        takes_include_usage: false,
+        supports_include_usage: false,
         chat_path: "/v2/chat",
         embeddings_path: Some("/v2/embed"),
         otel_name: "cohere",
@@ -266,7 +266,7 @@ static PROVIDERS: [Provider; 22] = [
         base_url: Some("https://api.perplexity.ai"),
         env_keys: &["PERPLEXITY_API_KEY", "PPLX_API_KEY"],
         // Usage comes with every chunk; its paths have no version.
-        takes_include_usage: false,
+        supports_include_usage: false,
         chat_path: "/chat/completions",
         models_path: None,
         otel_name: "perplexity",
@@ -439,11 +439,15 @@ mod tests {
                 provider.models_path,
             ];
             assert!(paths.iter().flatten().all(|path| path.starts_with('/')), "{}", provider.name);
-            let model_in_path = matches!(provider.shape, Shape::Gemini | Shape::Bedrock);
+            let model_in_path = matches!(provider.format, ProviderFormat::Gemini | ProviderFormat::Bedrock);
             assert_eq!(provider.chat_path.contains("{model}"), model_in_path, "{}", provider.name);
             assert_eq!(provider.stream_path.is_some(), model_in_path, "{}", provider.name);
             assert_eq!(provider.env_keys.is_empty(), provider.auth == Auth::None, "{}", provider.name);
-            assert!(!provider.takes_include_usage || provider.shape == Shape::OpenAi, "{}", provider.name);
+            assert!(
+                !provider.supports_include_usage || provider.format == ProviderFormat::OpenAi,
+                "{}",
+                provider.name
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ pub const VALUE_LIMIT: usize = 64 * 1024;
 
 /// What is known of the object so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum ScanStatus {
     /// More bytes are needed.
     Open,
     /// The object is closed; only white space may follow.
@@ -31,7 +31,7 @@ pub enum Status {
 
 /// A finished value of a named key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum ScannedValue<'a> {
     Raw(&'a [u8]),
     Overlong,
 }
@@ -65,12 +65,12 @@ struct Slot {
 
 /// Scans one object for `N` keys, which have to be plain ASCII.
 #[derive(Debug)]
-pub struct Scanner<const N: usize> {
+pub struct ObjectScanner<const N: usize> {
     keys: &'static [&'static str; N],
     slots: [Slot; N],
     /// Whether values are copied, for callers who do not hold the whole body.
     keeps: bool,
-    status: Status,
+    status: ScanStatus,
     state: State,
     /// Bytes in the chunks before this one.
     base: usize,
@@ -86,7 +86,7 @@ pub struct Scanner<const N: usize> {
     closing: Option<usize>,
 }
 
-impl<const N: usize> Scanner<N> {
+impl<const N: usize> ObjectScanner<N> {
     /// A scanner to be fed in pieces: it keeps copies of the values.
     pub fn new(keys: &'static [&'static str; N]) -> Self {
         Self::with(keys, true)
@@ -97,7 +97,7 @@ impl<const N: usize> Scanner<N> {
             keys,
             slots: std::array::from_fn(|_| Slot::default()),
             keeps,
-            status: Status::Open,
+            status: ScanStatus::Open,
             state: State::Start,
             base: 0,
             key: Vec::new(),
@@ -111,7 +111,7 @@ impl<const N: usize> Scanner<N> {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ScanStatus {
         self.status
     }
 
@@ -137,10 +137,10 @@ impl<const N: usize> Scanner<N> {
     }
 
     /// The finished value of a key.
-    pub fn get(&self, key: &str) -> Option<Found<'_>> {
+    pub fn get(&self, key: &str) -> Option<ScannedValue<'_>> {
         let slot = self.slot(key)?;
         slot.end?;
-        Some(if slot.overlong { Found::Overlong } else { Found::Raw(&slot.kept) })
+        Some(if slot.overlong { ScannedValue::Overlong } else { ScannedValue::Raw(&slot.kept) })
     }
 
     fn slot(&self, key: &str) -> Option<&Slot> {
@@ -149,11 +149,11 @@ impl<const N: usize> Scanner<N> {
     }
 
     /// Takes the next piece of the body.
-    pub fn feed(&mut self, chunk: &[u8]) -> Status {
+    pub fn feed(&mut self, chunk: &[u8]) -> ScanStatus {
         let mut at = 0;
         // Where in this chunk the bytes of an unfinished key or value begin.
         let mut from = 0;
-        while at < chunk.len() && matches!(self.status, Status::Open | Status::Complete) {
+        while at < chunk.len() && matches!(self.status, ScanStatus::Open | ScanStatus::Complete) {
             match self.state {
                 State::Key { mut escaped } => {
                     let (next, closed) = end_of_text(chunk, at, &mut escaped, &mut self.key_has_escapes);
@@ -181,7 +181,7 @@ impl<const N: usize> Scanner<N> {
                 }
                 State::Nested | State::NestedText { .. } => {
                     at = self.skip_nested(chunk, at);
-                    if self.depth == 0 && self.state == State::Nested && self.status == Status::Open {
+                    if self.depth == 0 && self.state == State::Nested && self.status == ScanStatus::Open {
                         self.value_ended(&chunk[from..at], at);
                     }
                 }
@@ -211,7 +211,7 @@ impl<const N: usize> Scanner<N> {
                 self.opening = Some(self.base + at);
                 self.state = State::FirstKey;
             }
-            (State::Start, _) => self.status = Status::NotObject,
+            (State::Start, _) => self.status = ScanStatus::NotObject,
             (State::FirstKey | State::NextKey, b'"') => {
                 self.key.clear();
                 self.key_has_escapes = false;
@@ -222,9 +222,9 @@ impl<const N: usize> Scanner<N> {
             (State::FirstKey | State::AfterValue, b'}') => {
                 self.closing = Some(self.base + at);
                 self.state = State::Ended;
-                self.status = Status::Complete;
+                self.status = ScanStatus::Complete;
             }
-            _ => self.status = Status::Malformed,
+            _ => self.status = ScanStatus::Malformed,
         }
     }
 
@@ -237,7 +237,7 @@ impl<const N: usize> Scanner<N> {
             b'"' => self.state = State::Text { escaped: false },
             b'{' | b'[' => self.state = State::Nested,
             _ if is_scalar(byte) => self.state = State::Scalar,
-            _ => self.status = Status::Malformed,
+            _ => self.status = ScanStatus::Malformed,
         }
     }
 
@@ -274,7 +274,7 @@ impl<const N: usize> Scanner<N> {
                 byte @ (b'}' | b']') => {
                     if self.depth <= 128 {
                         if (self.kinds & 1 == 1) != (byte == b'}') {
-                            self.status = Status::Malformed;
+                            self.status = ScanStatus::Malformed;
                             return at;
                         }
                         self.kinds >>= 1;
@@ -286,7 +286,7 @@ impl<const N: usize> Scanner<N> {
                     }
                 }
                 _ => {
-                    self.status = Status::Malformed;
+                    self.status = ScanStatus::Malformed;
                     return at;
                 }
             }
@@ -312,7 +312,7 @@ impl<const N: usize> Scanner<N> {
                 continue;
             }
             if slot.seen {
-                self.status = Status::Duplicate(name);
+                self.status = ScanStatus::Duplicate(name);
                 return;
             }
             slot.seen = true;
@@ -347,27 +347,27 @@ impl<const N: usize> Scanner<N> {
 
 /// A scan of a body that is in one piece: nothing is copied, values are found in the body itself.
 #[derive(Debug)]
-pub struct Whole<'a, const N: usize> {
-    scanner: Scanner<N>,
+pub struct ObjectScan<'a, const N: usize> {
+    scanner: ObjectScanner<N>,
     body: &'a [u8],
 }
 
-impl<'a, const N: usize> Whole<'a, N> {
-    pub fn scan(keys: &'static [&'static str; N], body: &'a [u8]) -> Self {
-        let mut scanner = Scanner::with(keys, false);
+impl<'a, const N: usize> ObjectScan<'a, N> {
+    pub fn new(keys: &'static [&'static str; N], body: &'a [u8]) -> Self {
+        let mut scanner = ObjectScanner::with(keys, false);
         scanner.feed(body);
         Self { scanner, body }
     }
 
-    pub fn get(&self, key: &str) -> Option<Found<'a>> {
+    pub fn get(&self, key: &str) -> Option<ScannedValue<'a>> {
         let range = self.scanner.range(key)?;
         if range.len() > VALUE_LIMIT {
-            return Some(Found::Overlong);
+            return Some(ScannedValue::Overlong);
         }
-        self.body.get(range).map(Found::Raw)
+        self.body.get(range).map(ScannedValue::Raw)
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ScanStatus {
         self.scanner.status()
     }
 

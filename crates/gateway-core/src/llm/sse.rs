@@ -2,28 +2,28 @@
 //! providers split events, lines and even characters wherever their buffers end, and everything is bounded, since a
 //! stream without a blank line must not fill the memory.
 
-mod cutter;
-mod hider;
+mod filter;
+mod splitter;
 #[cfg(test)]
 mod tests;
 
-use cutter::Cutter;
 use memchr::memchr2_iter;
+use splitter::EventSplitter;
 
-pub use hider::{Hider, Released};
+pub use filter::{EventFilter, FilteredChunk};
 
 /// How large a line and an event may be before they are no longer looked into.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct EventLimits {
     pub line: usize,
     pub event: usize,
 }
 
-impl Limits {
+impl EventLimits {
     /// For reading: the last event of some streams repeats the whole answer.
-    pub const READ: Limits = Limits { line: 8 << 20, event: 8 << 20 };
+    pub const READ: EventLimits = EventLimits { line: 8 << 20, event: 8 << 20 };
     /// For hiding: what is hidden is small, and a caller should not wait for the end of a large event.
-    pub const HIDE: Limits = Limits { line: 64 << 10, event: 64 << 10 };
+    pub const FILTER: EventLimits = EventLimits { line: 64 << 10, event: 64 << 10 };
 }
 
 /// One complete event. Several `data` lines are joined by a line feed.
@@ -35,25 +35,25 @@ pub struct Event<'a> {
 
 /// What the stream held: an event, or the trace of one too large to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum EventItem<'a> {
     Event(Event<'a>),
     Overlong,
 }
 
 /// Reads events. An event that lies wholly inside one chunk is handed out without being copied.
 #[derive(Debug)]
-pub struct Events {
-    cutter: Cutter,
+pub struct EventReader {
+    splitter: EventSplitter,
     held: Vec<u8>,
     joined: Vec<u8>,
     told_overlong: bool,
     first: bool,
 }
 
-impl Events {
-    pub fn new(limits: Limits) -> Self {
-        Events {
-            cutter: Cutter::new(limits),
+impl EventReader {
+    pub fn new(limits: EventLimits) -> Self {
+        EventReader {
+            splitter: EventSplitter::new(limits),
             held: Vec::new(),
             joined: Vec::new(),
             told_overlong: false,
@@ -62,13 +62,13 @@ impl Events {
     }
 
     /// Calls `visit` for every event that this chunk completes.
-    pub fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(Item<'_>)) {
-        let mut rest = &chunk[self.cutter.late_line_feed(chunk)..];
-        while let Some(cut) = self.cutter.next(rest) {
+    pub fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(EventItem<'_>)) {
+        let mut rest = &chunk[self.splitter.late_line_feed(chunk)..];
+        while let Some(cut) = self.splitter.next(rest) {
             let (here, after) = rest.split_at(cut.end);
             if cut.overlong {
                 if !self.told_overlong {
-                    visit(Item::Overlong);
+                    visit(EventItem::Overlong);
                 }
             } else {
                 let block = if self.held.is_empty() {
@@ -78,15 +78,15 @@ impl Events {
                     &self.held
                 };
                 if let Some(event) = parse(block, self.first, &mut self.joined) {
-                    visit(Item::Event(event));
+                    visit(EventItem::Event(event));
                 }
             }
             self.release();
             rest = after;
         }
-        if self.cutter.overlong() {
+        if self.splitter.overlong() {
             if !self.told_overlong {
-                visit(Item::Overlong);
+                visit(EventItem::Overlong);
                 self.told_overlong = true;
             }
             self.held = Vec::new();
@@ -97,9 +97,9 @@ impl Events {
 
     /// Hands out the last event of a stream that ended without its blank line: a provider's usage must not be lost to
     /// a missing line feed.
-    pub fn finish(&mut self, mut visit: impl FnMut(Item<'_>)) {
+    pub fn finish(&mut self, mut visit: impl FnMut(EventItem<'_>)) {
         if let Some(event) = parse(&self.held, self.first, &mut self.joined) {
-            visit(Item::Event(event));
+            visit(EventItem::Event(event));
         }
         self.release();
     }

@@ -8,7 +8,7 @@ use super::names::{
     SYSTEM_INSTRUCTIONS,
 };
 use super::proto::{Any, AnyValue};
-use crate::llm::preview::{answer, assistant_text, content, parse, texts};
+use crate::llm::preview::{assistant_text, joined_text, message_text, parse_truncated, response_text};
 
 /// Messages that a sender may spread over attributes, at most.
 const MOST_MESSAGES: usize = 1_000;
@@ -23,18 +23,18 @@ pub(super) struct Asked {
 }
 
 pub(super) fn asked(request: &[u8]) -> Asked {
-    let body = parse(&String::from_utf8_lossy(request));
+    let body = parse_truncated(&String::from_utf8_lossy(request));
     let field = |names: &[&str]| names.iter().find_map(|name| body.as_ref()?.get(*name));
     let turns = field(&["messages", "input", "contents"]).and_then(Value::as_array);
     let messages: Vec<Value> = match turns {
         Some(turns) => turns.iter().filter_map(turn).collect(),
         None => field(&["prompt", "input", "message", "inputText"])
-            .and_then(texts)
+            .and_then(joined_text)
             .map(|text| vec![message("user", &text)])
             .unwrap_or_default(),
     };
     let system =
-        field(&["system", "system_instruction", "systemInstruction", "instructions"]).and_then(texts);
+        field(&["system", "system_instruction", "systemInstruction", "instructions"]).and_then(joined_text);
     Asked {
         messages: (!messages.is_empty()).then(|| Value::from(messages).to_string()),
         system: system.map(|text| json!([{"type": "text", "content": text}]).to_string()),
@@ -44,7 +44,7 @@ pub(super) fn asked(request: &[u8]) -> Asked {
 
 fn turn(turn: &Value) -> Option<Value> {
     let role = turn.get("role").and_then(Value::as_str).unwrap_or("user");
-    let text = content(turn).or_else(|| turn.as_str().map(ToOwned::to_owned))?;
+    let text = message_text(turn).or_else(|| turn.as_str().map(ToOwned::to_owned))?;
     Some(message(if role == "model" { "assistant" } else { role }, &text))
 }
 
@@ -59,7 +59,7 @@ pub(super) fn answered(
     parsed: Option<&Value>,
     finish_reason: &str,
 ) -> Option<String> {
-    let text = parsed.and_then(answer).or_else(|| assistant_text(response, is_stream))?;
+    let text = parsed.and_then(response_text).or_else(|| assistant_text(response, is_stream))?;
     let parts = json!([{"type": "text", "content": text}]);
     Some(json!([{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]).to_string())
 }
@@ -137,7 +137,7 @@ fn plain(message: &Value, role: &str) -> Option<Value> {
     let role = message.get("role").and_then(Value::as_str).unwrap_or(role);
     let text = match message.get("parts") {
         Some(parts) => parts_text(parts),
-        None => content(message),
+        None => message_text(message),
     };
     Some(json!({"role": role, "content": text?}))
 }

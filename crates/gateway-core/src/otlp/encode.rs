@@ -10,7 +10,7 @@ use super::names::{self, Name};
 use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
 use super::{SpanContext, parse_traceparent};
 use crate::ids::OrgId;
-use crate::llm::paths::{Operation, Path};
+use crate::llm::paths::{Operation, RequestPath};
 use crate::llm::providers::builtin;
 use crate::logs::{Attempt, LogRow, LogSource};
 use crate::time::Timestamp;
@@ -299,7 +299,7 @@ fn operation_name(row: &LogRow) -> Option<&str> {
         // The path of a span's row is its operation.
         return Some(row.path.as_str()).filter(|path| !path.starts_with('/'));
     }
-    match Path::read(&row.path).operation() {
+    match RequestPath::parse(&row.path).operation() {
         Operation::Chat | Operation::Responses | Operation::Messages | Operation::Converse => Some("chat"),
         Operation::GenerateContent => Some("generate_content"),
         Operation::Embeddings => Some("embeddings"),

@@ -12,7 +12,7 @@ use super::names::{self, Name};
 use super::proto::{Any, AnyValue, ExportTraceServiceRequest, KeyValue, STATUS_ERROR, Span};
 use super::{log_id, parse_traceparent};
 use crate::ids::{AppId, KeyId, OrgId, TeamId};
-use crate::llm::Shape;
+use crate::llm::ProviderFormat;
 use crate::llm::providers::{all, builtin};
 use crate::llm::usage::Usage;
 use crate::logs::{BodyStorage, LOG_EPOCH, LogLevel, LogRow, LogSource, Tokens};
@@ -106,7 +106,7 @@ fn row(
         created_at: start,
         level: if error_code.is_some() { LogLevel::Error } else { LogLevel::Info },
         source: LogSource::Otel,
-        shape: Some(Shape::OpenAi),
+        provider_format: Some(ProviderFormat::OpenAi),
         provider,
         method: attributes.text(&names::HTTP_METHOD).unwrap_or_else(|| "POST".into()),
         path: operation,

@@ -106,15 +106,15 @@ fn a_long_prompt_puts_the_whole_request_on_the_higher_rates() {
     let long = Usage { cache_read: 100_001, ..short };
     assert_eq!(costs("gemini", "gemini-2.5-pro", &long), dollars("0.27515025"));
     // A model without higher rates stays on its own.
-    let usage = Usage::of_totals(300_000, 0);
+    let usage = Usage::from_totals(300_000, 0);
     assert_eq!(costs("openai", "gpt-4o", &usage), dollars("0.75"));
 }
 
 #[test]
 fn no_rate_at_all_is_no_cost_and_never_zero() {
     let price = Price { input_per_mtok: Some(dollars("0.1")), ..Price::default() };
-    assert_eq!(cost(&price, &Usage::of_totals(10, 0)), Some(dollars("0.000001")));
-    assert_eq!(cost(&price, &Usage::of_totals(10, 1)), None);
+    assert_eq!(cost(&price, &Usage::from_totals(10, 0)), Some(dollars("0.000001")));
+    assert_eq!(cost(&price, &Usage::from_totals(10, 1)), None);
 }
 
 #[test]
@@ -231,8 +231,8 @@ fn mistakes_in_a_file_are_named_with_their_line() {
 proptest! {
     #[test]
     fn the_cost_of_two_requests_is_the_sum_of_their_costs(a in 0u64..100_000, b in 0u64..100_000, c in 0u64..1000, d in 0u64..1000) {
-        let apart = costs("openai", "gpt-4o", &Usage::of_totals(a, c)) + costs("openai", "gpt-4o", &Usage::of_totals(b, d));
-        prop_assert_eq!(costs("openai", "gpt-4o", &Usage::of_totals(a + b, c + d)), apart);
+        let apart = costs("openai", "gpt-4o", &Usage::from_totals(a, c)) + costs("openai", "gpt-4o", &Usage::from_totals(b, d));
+        prop_assert_eq!(costs("openai", "gpt-4o", &Usage::from_totals(a + b, c + d)), apart);
     }
 
     #[test]

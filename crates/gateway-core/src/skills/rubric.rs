@@ -39,7 +39,7 @@ pub struct RubricChange {
     /// `builtin`, or a provider as `X-Gateway-Provider` names it.
     pub judge_provider: Option<String>,
     pub judge_model: Option<String>,
-    /// `builtin`, or a provider with an OpenAI-shaped embeddings endpoint.
+    /// `builtin`, or a provider with an OpenAI-compatible embeddings endpoint.
     pub embed_provider: Option<String>,
     pub embed_model: Option<String>,
     #[schemars(range(min = 1, max = 8192))]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gateway_core::ids::{KeyId, OrgId};
-use gateway_core::llm::Shape;
+use gateway_core::llm::ProviderFormat;
 use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id};
 use gateway_core::search_terms::body_terms;
@@ -299,7 +299,7 @@ fn read(row: &Row) -> Result<LogEntry, StoreError> {
         level: named(row, "level", &[LogLevel::Info, LogLevel::Warn, LogLevel::Error], level_name)?,
         source: named(row, "source", &LogSource::ALL, LogSource::as_str)?,
         provider: row.get("provider")?,
-        shape: row.get::<Option<String>>("shape")?.as_deref().and_then(Shape::parse),
+        provider_format: row.get::<Option<String>>("shape")?.as_deref().and_then(ProviderFormat::parse),
         model: row.get("model")?,
         method: row.get("method")?,
         path: row.get("path")?,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gateway_core::evaluators::is_sampled;
 use gateway_core::ids::OrgId;
-use gateway_core::llm::paths::{Operation, Path};
+use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::logs::{LogRow, LogSource};
 use gateway_store::evals::{self, LiveEval};
 use gateway_store::{StoreError, jobs as store};
@@ -60,7 +60,7 @@ impl LiveEvals {
 /// A row that says something of a model. What the gateway asked itself is not judged, or judges would judge judges.
 pub fn is_trace(row: &LogRow) -> bool {
     row.source != LogSource::Api
-        && !matches!(Path::read(&row.path).operation(), Operation::Models | Operation::Embeddings)
+        && !matches!(RequestPath::parse(&row.path).operation(), Operation::Models | Operation::Embeddings)
 }
 
 /// Has the rows judged that are drawn.

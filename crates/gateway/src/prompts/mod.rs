@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::system::add_system;
+use gateway_core::llm::system_prompt::prepend_system_prompt;
 use gateway_core::logs::PromptVersionRef;
 use gateway_core::prompts::{PromptReference, RenderError, Template};
 use gateway_store::prompts::{self as store, PromptName};
@@ -135,8 +135,8 @@ pub async fn apply(
     let known =
         known.ok_or_else(|| Problem::field(PROMPT, "there is no such prompt in this organization"))?;
     let text = known.template.render(variables).map_err(|error| unrendered(VARIABLES, error))?;
-    let body =
-        add_system(operation, body, &text).map_err(|error| Problem::field(PROMPT, error.to_string()))?;
+    let body = prepend_system_prompt(operation, body, &text)
+        .map_err(|error| Problem::field(PROMPT, error.to_string()))?;
     let name = format!("{}/{}", prompt.namespace, prompt.slug);
     Ok((body.into(), PromptVersionRef { name, version: known.version }))
 }

@@ -53,7 +53,7 @@ fn apply(call: &mut Call, peek: Result<RequestPeek, PeekError>) -> ApiResult<()>
             } else {
                 call.body_model = peek.model;
             }
-            (call.max_tokens, call.answers) = (peek.max_tokens, peek.answers);
+            (call.max_tokens, call.answers) = (peek.max_tokens, peek.choices);
             call.stream |= peek.stream == Some(true);
             call.wants_usage = peek.include_usage == Some(true);
             if call.user.is_none() {
@@ -76,7 +76,7 @@ pub fn check_scopes(identity: &Identity, call: &Call, head: &Parts) -> ApiResult
     for hop in &call.targets {
         let provider = &hop.target.name;
         // The model in the path counts for some providers, the one in the body for others.
-        let body_model = call.body_model.as_deref().filter(|_| !hop.target.kind.names_model_in_path());
+        let body_model = call.body_model.as_deref().filter(|_| !hop.target.kind.has_model_in_path());
         let both = body_model.is_none_or(|model| key.scopes.allow(provider, Some(model)));
         let allowed = (both && key.scopes.allow(provider, hop.model.as_deref()))
             || (lists_models && key.scopes.allow_provider(provider));

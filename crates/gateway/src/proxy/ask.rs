@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use gateway_core::llm::ClientShape;
+use gateway_core::llm::ClientFormat;
 use gateway_core::logs::{LogRow, LogSource, Tokens};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -189,7 +189,7 @@ fn head(question: &Question) -> ApiResult<Parts> {
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-gateway-provider", header(question.provider.clone())?);
-    headers.insert("x-gateway-format", HeaderValue::from_static(ClientShape::OpenAiChat.as_str()));
+    headers.insert("x-gateway-format", HeaderValue::from_static(ClientFormat::OpenAiChat.as_str()));
     headers.insert("x-gateway-credential", HeaderValue::from_static("stored"));
     if !question.metadata.is_empty()
         && let Ok(value) =

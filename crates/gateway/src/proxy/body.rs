@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use gateway_core::llm::fold::set_stream;
+use gateway_core::llm::aggregate::set_stream;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, add_include_usage, peek, replace_model};
 use gateway_core::llm::translate::contains_wrapped_signatures;
@@ -101,7 +101,7 @@ impl Inbound {
                 }
             }
             fed = self.pieces.len();
-            match found.so_far() {
+            match found.snapshot() {
                 Err(error) => return Ok(Err(error)),
                 Ok(peek)
                     if !whole && peek.model.is_some() && (peek.stream.is_some() || self.length >= ENOUGH) =>
@@ -249,7 +249,7 @@ impl Payload {
 /// Is the usage of this stream asked for, although the caller did not?
 pub fn asks_for_usage(call: &Call, hop: &RouteTarget) -> bool {
     call.stream
-        && hop.target.kind.takes_include_usage
+        && hop.target.kind.supports_include_usage
         && !hop.target.refuses_usage.load(Ordering::Relaxed)
         && matches!(call.operation, Operation::Chat | Operation::Completions)
         && !call.wants_usage

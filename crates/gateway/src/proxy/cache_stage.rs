@@ -14,9 +14,10 @@ use gateway_core::cache::{
     CacheKey, CacheTarget, KeyParts, affects_response, is_cacheable, is_storable, key, semantic_key, split,
 };
 use gateway_core::embed;
-use gateway_core::llm::fold::{self, Folder};
+use gateway_core::llm::BodyFraming;
+use gateway_core::llm::aggregate::{self, StreamAggregator};
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::usage::{Kind, Usage};
+use gateway_core::llm::usage::Usage;
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -183,7 +184,7 @@ pub fn pieces(call: &Call, entry: &Entry) -> Option<VecDeque<Bytes>> {
     let Some(format) = call.caller_format().filter(|_| call.wants_stream) else {
         return Some(VecDeque::from([entry.body.clone()]));
     };
-    let events = fold::replay(format, &entry.body, call.wants_usage).ok()?;
+    let events = aggregate::synthesize_stream(format, &entry.body, call.wants_usage).ok()?;
     Some(events.into_iter().map(Bytes::from).collect())
 }
 
@@ -207,7 +208,7 @@ pub fn respond_from_cache(
     record.found(entry.status, &entry.provider, entry.model.as_deref(), entry.usage.as_ref());
     headers::complete_found(&mut headers, identity, &record);
     let answered = UpstreamResponse {
-        kind: Kind::Opaque,
+        framing: BodyFraming::Opaque,
         collected: Some(Collected { raw: entry.body.clone(), body: entry.body.clone() }),
         ..UpstreamResponse::new(http::Response::new(()).into_parts().0, Source::Pieces(pieces))
     };
@@ -231,7 +232,7 @@ pub struct CacheRecorder {
 enum Copy {
     Ready(Bytes),
     Plain(Vec<u8>),
-    Stream(Box<Folder>),
+    Stream(Box<StreamAggregator>),
     /// Too large, or not understood.
     Lost,
 }
@@ -240,15 +241,15 @@ impl CacheRecorder {
     /// None, with all who wait let go, when the answer is none to be kept.
     pub fn new(keeping: Box<FillGuard>, call: &Call, answered: &UpstreamResponse) -> Option<Self> {
         let status = answered.head.status;
-        let copy = match (&answered.collected, answered.kind) {
+        let copy = match (&answered.collected, answered.framing) {
             _ if status != StatusCode::OK => None,
             (Some(collected), _) => Some(Copy::Ready(collected.body.clone())),
-            (None, Kind::Json) => Some(Copy::Plain(Vec::new())),
-            (None, Kind::Sse | Kind::EventStream) => call.format().map(|format| {
-                let kind = if answered.translator.is_some() { Kind::Sse } else { answered.kind };
-                Copy::Stream(Box::new(Folder::new(format, kind, LARGEST)))
+            (None, BodyFraming::Json) => Some(Copy::Plain(Vec::new())),
+            (None, BodyFraming::Sse | BodyFraming::EventStream) => call.format().map(|format| {
+                let framing = if answered.translator.is_some() { BodyFraming::Sse } else { answered.framing };
+                Copy::Stream(Box::new(StreamAggregator::new(format, framing, LARGEST)))
             }),
-            (None, Kind::Opaque) => None,
+            (None, BodyFraming::Opaque) => None,
         };
         let Some(copy) = copy else {
             keeping.lead.failed();

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::llm::ClientShape;
-use gateway_core::llm::fold::{Format, stream_path};
-use gateway_core::llm::paths::{Operation, Path};
+use gateway_core::llm::aggregate::stream_path;
+use gateway_core::llm::paths::{Operation, RequestPath};
+use gateway_core::llm::{ClientFormat, WireFormat};
 use gateway_core::route::{FallbackStep, MAX_RETRIES, RouteStrategy, parse_chain};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -57,7 +57,7 @@ pub struct Call {
     /// The stored credential of the attempt under way.
     pub credential: Option<usize>,
     pub operation: Operation,
-    pub caller: ClientShape,
+    pub caller: ClientFormat,
     /// The caller says which format it speaks, so that it is translated where the provider speaks another.
     pub format_is_set: bool,
     /// Neither the path nor the caller says which format it is: it can be taken elsewhere, but not translated.
@@ -105,12 +105,13 @@ impl Call {
     pub fn read(app: &App, identity: &Identity, head: &Parts) -> ApiResult<Self> {
         let headers = &Directives::of(&head.headers);
         let provider = headers.text(PROVIDER.as_str())?.unwrap_or_default().to_owned();
-        let path = &Path::read(head.uri.path());
+        let path = &RequestPath::parse(head.uri.path());
         let log = headers.one_of("x-gateway-log", &["full", "metadata"])?;
         let asked_model = path_model(identity, path)?;
-        let format =
-            headers.one_of(FORMAT, &ClientShape::ALL.map(ClientShape::as_str))?.and_then(ClientShape::parse);
-        let by_path = path.caller_shape();
+        let format = headers
+            .one_of(FORMAT, &ClientFormat::ALL.map(ClientFormat::as_str))?
+            .and_then(ClientFormat::parse);
+        let by_path = path.client_format();
         if let (Some(format), Some(by_path)) = (format, by_path)
             && format != by_path
         {
@@ -129,13 +130,13 @@ impl Call {
             at: 0,
             credential: None,
             operation: path.operation(),
-            caller: format.or(by_path).unwrap_or(ClientShape::OpenAiChat),
+            caller: format.or(by_path).unwrap_or(ClientFormat::OpenAiChat),
             format_is_set: format.is_some(),
             caller_is_known: format.is_some() || by_path.is_some(),
             translation: None,
             model_in_path: asked_model.is_some(),
             asked_model,
-            stream: path.streams(head.uri.query()),
+            stream: path.is_streaming(head.uri.query()),
             wants_stream: false,
             sets_stream: false,
             stream_header: headers
@@ -175,7 +176,7 @@ impl Call {
     /// The body is known: decides who streams.
     pub fn settle_stream(&mut self) {
         self.wants_stream = self.stream;
-        let can_stream = Format::of(self.caller.native(), self.operation).is_some();
+        let can_stream = WireFormat::of_response(self.caller.native(), self.operation).is_some();
         if let Some(wanted) = self.stream_header.filter(|_| can_stream) {
             self.wants_stream = wanted;
             self.sets_stream = wanted && !self.stream;
@@ -310,7 +311,7 @@ fn retries(headers: &Directives<'_>) -> ApiResult<u32> {
 }
 
 /// A path whose model cannot be told for sure is refused to keys that name models; others may go on.
-fn path_model(identity: &Identity, path: &Path<'_>) -> ApiResult<Option<String>> {
+fn path_model(identity: &Identity, path: &RequestPath<'_>) -> ApiResult<Option<String>> {
     match path.model() {
         Ok(model) => Ok(model.map(Cow::into_owned)),
         Err(_) if !super::admit::names_models(identity) => Ok(None),

@@ -186,7 +186,7 @@ impl AttemptLoop<'_> {
             upstream::attempt(self.app, self.worker, call, self.head, body, limit).await?
         };
         let answered = if more {
-            buffer_until_valid(answered, call.target().shape, call.format().is_some(), ends_at).await?
+            buffer_until_valid(answered, call.target().format, call.format().is_some(), ends_at).await?
         } else {
             answered
         };
@@ -279,7 +279,7 @@ impl AttemptLoop<'_> {
 /// one leaves that one out.
 fn untranslatable(call: &Call, problem: Problem) -> AttemptError {
     let why = format!("the request cannot be translated: {}", problem.message);
-    let failed = AttemptError::of(llm::failure::Outcome::Untranslatable, why);
+    let failed = AttemptError::of(llm::failure::AttemptOutcome::Untranslatable, why);
     let is_named = call.hop().target.name == call.provider || call.targets.len() == 1;
     AttemptError { callers_fault: is_named.then(|| Box::new(problem)), ..failed }
 }

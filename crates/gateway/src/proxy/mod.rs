@@ -181,7 +181,7 @@ fn pass_on(
 ) -> Response {
     let keeper = keeping.and_then(|keeping| CacheRecorder::new(keeping, call, &answered));
     let status = answered.head.status;
-    record.answered(status, answered.kind);
+    record.answered(status, answered.framing);
     headers::complete(&mut answered.head.headers, call, identity, &record, status);
     let headers = std::mem::take(&mut answered.head.headers);
     let mut response = Response::new(Body::new(MeteredBody::new(answered, &headers, record, call, keeper)));

@@ -135,7 +135,8 @@ fn adapt_request(call: &Call, target: &Target, model: Option<&str>, header: &str
     if matches!(call.operation, Operation::Other | Operation::Models) {
         return Ok(Adaptation::Passthrough);
     }
-    if !call.caller_is_known && call.targets.first().is_some_and(|first| first.target.shape != target.shape) {
+    if !call.caller_is_known && call.targets.first().is_some_and(|first| first.target.format != target.format)
+    {
         return Err(unsupported(target, header));
     }
     let path = target.kind.path_for(call.operation, model, call.stream);

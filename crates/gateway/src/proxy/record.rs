@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_core::cache::CacheKey;
+use gateway_core::llm::BodyFraming;
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::usage::{Kind, Meter, Usage};
+use gateway_core::llm::usage::{Meter, Usage};
 use gateway_core::logs::{Attempt, MAX_BODY_BYTES, PromptVersionRef};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
@@ -266,12 +267,12 @@ impl Record {
     }
 
     /// The provider's head has come: from here on its body is metered.
-    pub fn answered(&mut self, status: StatusCode, kind: Kind) {
+    pub fn answered(&mut self, status: StatusCode, framing: BodyFraming) {
         self.status = status;
         self.upstream_took = self.attempt_began.map(|began| began.elapsed());
-        self.response_is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
+        self.response_is_stream = matches!(framing, BodyFraming::Sse | BodyFraming::EventStream);
         self.stream |= self.response_is_stream;
-        self.meter = Some(Meter::new(self.target.shape, kind));
+        self.meter = Some(Meter::new(self.target.format, framing));
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = Some(status.as_u16());
         }

@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway_core::llm::ClientShape;
+use gateway_core::llm::ClientFormat;
 use gateway_core::llm::errors::stream_error;
-use gateway_core::llm::sse::{Hider, Limits};
+use gateway_core::llm::sse::{EventFilter, EventLimits};
 use gateway_core::llm::translate::StreamTranslator;
-use gateway_core::llm::usage::hides_usage_chunk;
+use gateway_core::llm::usage::is_usage_chunk;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
@@ -93,11 +93,11 @@ pub struct MeteredBody {
     /// Copies the answer for the cache.
     keeper: Option<Box<CacheRecorder>>,
     /// Withholds the usage chunk that only we asked for.
-    hider: Option<Box<Hider>>,
+    filter: Option<Box<EventFilter>>,
     /// Pieces that wait to be handed on.
     ready: VecDeque<Bytes>,
     is_sse: bool,
-    caller: ClientShape,
+    caller: ClientFormat,
     at_boundary: bool,
     ends_at: Instant,
     heard: Instant,
@@ -115,7 +115,7 @@ impl MeteredBody {
         call: &Call,
         keeper: Option<CacheRecorder>,
     ) -> Self {
-        let UpstreamResponse { head: _, source, kind: _, translator, collected } = answered;
+        let UpstreamResponse { head: _, source, framing: _, translator, collected } = answered;
         let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
         let is_sse = content_type.starts_with(b"text/event-stream");
         if let Some(collected) = &collected {
@@ -129,7 +129,7 @@ impl MeteredBody {
             translator,
             is_metered: collected.is_some(),
             keeper: keeper.map(Box::new),
-            hider: hides.then(|| Box::new(Hider::new(Limits::HIDE))),
+            filter: hides.then(|| Box::new(EventFilter::new(EventLimits::FILTER))),
             ready: VecDeque::new(),
             is_sse,
             caller: call.caller,
@@ -176,13 +176,13 @@ impl MeteredBody {
         if let Some(keeper) = &mut self.keeper {
             keeper.saw(&data);
         }
-        match &mut self.hider {
+        match &mut self.filter {
             None if data.is_empty() => {}
             None => self.ready.push_back(data),
-            Some(hider) => {
-                let released = hider.feed(&data, |event| hides_usage_chunk(event.data));
-                if !released.before.is_empty() {
-                    self.ready.push_back(released.before.into());
+            Some(filter) => {
+                let released = filter.feed(&data, |event| is_usage_chunk(event.data));
+                if !released.buffered.is_empty() {
+                    self.ready.push_back(released.buffered.into());
                 }
                 self.ready.extend(released.ranges.into_iter().map(|range| data.slice(range)));
             }
@@ -196,8 +196,8 @@ impl MeteredBody {
             translator.finish(&mut out);
             self.pass(out.into());
         }
-        if let Some(hider) = &mut self.hider {
-            let left = hider.finish(|event| hides_usage_chunk(event.data));
+        if let Some(filter) = &mut self.filter {
+            let left = filter.finish(|event| is_usage_chunk(event.data));
             if !left.is_empty() {
                 self.ready.push_back(left.into());
             }

@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use gateway_core::llm::failure::Outcome;
-use gateway_core::llm::fold::{self, FoldError, Format};
+use gateway_core::llm::aggregate::{self, AggregateError};
+use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::usage::Kind;
+use gateway_core::llm::{BodyFraming, WireFormat};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::call::Call;
 use super::response_body::Source;
 use super::upstream::{AttemptError, UpstreamResponse};
-use super::validate::{kind_of, next_piece};
+use super::validate::{body_framing, next_piece};
 
 /// A larger answer is not collected.
 const LARGEST: usize = 32 << 20;
@@ -42,10 +42,10 @@ pub async fn convert(
     fallback_ids: &FallbackIds,
     ends_at: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
-    let kind = kind_of(&answered.head.headers);
-    let is_stream = matches!(kind, Kind::Sse | Kind::EventStream);
+    let framing = body_framing(&answered.head.headers);
+    let is_stream = matches!(framing, BodyFraming::Sse | BodyFraming::EventStream);
     let status = answered.head.status;
-    if !status.is_success() || kind == Kind::Opaque {
+    if !status.is_success() || framing == BodyFraming::Opaque {
         return Ok(answered);
     }
     let format = call.format();
@@ -58,7 +58,7 @@ pub async fn convert(
         }
         let UpstreamResponse { mut head, source, .. } = answered;
         set_content_type(&mut head.headers, EVENTS);
-        return Ok(UpstreamResponse { head, source, kind, translator, collected: None });
+        return Ok(UpstreamResponse { head, source, framing, translator, collected: None });
     }
     let must_change = call.translation.is_some() || is_stream != call.wants_stream;
     let Some(format) = format.filter(|_| must_change) else {
@@ -71,18 +71,19 @@ pub async fn convert(
         (false, Some(made)) => {
             made.answer(&raw, &fallback_ids.name, fallback_ids.created).map_err(unreadable)?.into()
         }
-        (true, None) => fold::fold(format, kind, &raw).map_err(unfolded)?.into(),
+        (true, None) => aggregate::aggregate_stream(format, framing, &raw).map_err(aggregate_failure)?.into(),
         (true, Some(made)) => {
             let mut out = Vec::new();
             let mut stream = made.stream(&fallback_ids.name, fallback_ids.created, true);
             stream.feed(&raw, &mut out);
             stream.finish(&mut out);
-            fold::fold(format, Kind::Sse, &out).map_err(unfolded)?.into()
+            aggregate::aggregate_stream(format, BodyFraming::Sse, &out).map_err(aggregate_failure)?.into()
         }
     };
     let pieces = if call.wants_stream {
         set_content_type(&mut head.headers, EVENTS);
-        let events = fold::replay(format, &body, call.wants_usage).map_err(unfolded)?;
+        let events =
+            aggregate::synthesize_stream(format, &body, call.wants_usage).map_err(aggregate_failure)?;
         events.into_iter().map(Bytes::from).collect()
     } else {
         set_content_type(&mut head.headers, JSON);
@@ -91,7 +92,7 @@ pub async fn convert(
     Ok(UpstreamResponse {
         head,
         source: Source::Pieces(pieces),
-        kind,
+        framing,
         translator: None,
         collected: Some(Collected { raw, body }),
     })
@@ -100,12 +101,12 @@ pub async fn convert(
 /// A refusal of the provider's, in the caller's words.
 pub async fn refusal(call: &Call, answered: UpstreamResponse, ends_at: Instant) -> UpstreamResponse {
     let Some(made) = &call.translation else { return answered };
-    let UpstreamResponse { mut head, source, kind, .. } = answered;
+    let UpstreamResponse { mut head, source, framing, .. } = answered;
     let raw = collect(source, ends_at).await.unwrap_or_default();
     let body = Bytes::from(made.error(head.status, &raw));
     set_content_type(&mut head.headers, JSON);
     let source = Source::whole(body.clone());
-    UpstreamResponse { head, source, kind, translator: None, collected: Some(Collected { raw, body }) }
+    UpstreamResponse { head, source, framing, translator: None, collected: Some(Collected { raw, body }) }
 }
 
 /// What the provider sent, and what was made of it.
@@ -123,12 +124,12 @@ async fn plain(
     ends_at: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
     let Some(made) = &call.translation else { return Ok(answered) };
-    let UpstreamResponse { mut head, source, kind, .. } = answered;
+    let UpstreamResponse { mut head, source, framing, .. } = answered;
     let raw = collect(source, ends_at).await?;
     let body = Bytes::from(made.answer(&raw, &fallback_ids.name, fallback_ids.created).map_err(unreadable)?);
     set_content_type(&mut head.headers, JSON);
     let source = Source::whole(body.clone());
-    Ok(UpstreamResponse { head, source, kind, translator: None, collected: Some(Collected { raw, body }) })
+    Ok(UpstreamResponse { head, source, framing, translator: None, collected: Some(Collected { raw, body }) })
 }
 
 async fn collect(source: Source, ends_at: Instant) -> Result<Bytes, AttemptError> {
@@ -146,7 +147,10 @@ async fn collect(source: Source, ends_at: Instant) -> Result<Bytes, AttemptError
     {
         whole.extend_from_slice(&piece);
         if whole.len() > LARGEST {
-            return Err(AttemptError::of(Outcome::Garbage, "its answer is too large to be collected"));
+            return Err(AttemptError::of(
+                AttemptOutcome::InvalidResponse,
+                "its answer is too large to be collected",
+            ));
         }
     }
     Ok(whole.freeze())
@@ -158,36 +162,38 @@ fn set_content_type(headers: &mut HeaderMap, content_type: HeaderValue) {
 }
 
 fn unreadable(error: impl std::fmt::Display) -> AttemptError {
-    AttemptError::of(Outcome::Garbage, error.to_string())
+    AttemptError::of(AttemptOutcome::InvalidResponse, error.to_string())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
-fn unfolded(error: FoldError) -> AttemptError {
+fn aggregate_failure(error: AggregateError) -> AttemptError {
     let outcome = match error {
-        FoldError::Incomplete => Outcome::Reset,
-        FoldError::InBand(_) => Outcome::StreamError,
-        FoldError::NotUnderstood(_) | FoldError::TooLarge => Outcome::Garbage,
+        AggregateError::Incomplete => AttemptOutcome::Reset,
+        AggregateError::InBand(_) => AttemptOutcome::StreamError,
+        AggregateError::NotUnderstood(_) | AggregateError::TooLarge => AttemptOutcome::InvalidResponse,
     };
     AttemptError::of(outcome, error.to_string())
 }
 
 impl Call {
     /// The format of answers that come from no target.
-    pub fn caller_format(&self) -> Option<Format> {
+    pub fn caller_format(&self) -> Option<WireFormat> {
         if !self.caller_is_known {
-            return Format::of(self.targets[0].target.shape, self.operation);
+            return WireFormat::of_response(self.targets[0].target.format, self.operation);
         }
-        Format::of(self.caller.native(), self.operation).map(|_| match self.operation {
-            Operation::Completions => Format::Completions,
+        WireFormat::of_response(self.caller.native(), self.operation).map(|_| match self.operation {
+            Operation::Completions => WireFormat::OpenAiCompletions,
             _ => self.caller.into(),
         })
     }
 
     /// The format of the answer as the caller sees it; None where answers are never streams.
-    pub fn format(&self) -> Option<Format> {
+    pub fn format(&self) -> Option<WireFormat> {
         match &self.translation {
-            Some(_) => Format::of(self.caller.native(), self.operation).map(|_| self.caller.into()),
-            None => Format::of(self.target().shape, self.operation),
+            Some(_) => {
+                WireFormat::of_response(self.caller.native(), self.operation).map(|_| self.caller.into())
+            }
+            None => WireFormat::of_response(self.target().format, self.operation),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gateway_core::llm::sandbox::{self, Directives};
+use gateway_core::llm::sandbox::{self, SandboxDirectives};
 use gateway_core::time::Timestamp;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
@@ -22,10 +22,10 @@ pub async fn respond(
 ) -> Result<UpstreamResponse, AttemptError> {
     let bytes = body.bytes().unwrap_or_default();
     let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let directives = Directives::from_headers(named);
+    let directives = SandboxDirectives::from_headers(named);
     let path = call.path(head);
     let path = path.split('?').next().unwrap_or_default();
-    let reply = sandbox::answer(head.method.as_str(), path, &directives, &bytes);
+    let reply = sandbox::respond(head.method.as_str(), path, &directives, &bytes);
     if !reply.delay.is_zero() {
         if reply.delay > limit {
             tokio::time::sleep(limit).await;
@@ -47,8 +47,8 @@ pub async fn respond(
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     let source = match reply.body {
-        sandbox::Body::Json(body) => Source::whole(body.into()),
-        sandbox::Body::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
+        sandbox::SandboxBody::Json(body) => Source::whole(body.into()),
+        sandbox::SandboxBody::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
     };
     UpstreamResponse::new(response.into_parts().0, source).or_failed(now)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use gateway_core::llm::Shape;
+use gateway_core::llm::ProviderFormat;
 use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
 use gateway_core::route::{pick_weighted, splitmix64};
 use http::uri::{Authority, Scheme};
@@ -22,7 +22,7 @@ pub struct Target {
     pub name: String,
     /// The built-in provider that it is or behaves like.
     pub kind: &'static Provider,
-    pub shape: Shape,
+    pub format: ProviderFormat,
     pub auth: Auth,
     /// None: nobody has said where it is. The sandbox is nowhere at all.
     pub base: Option<Base>,
@@ -128,7 +128,7 @@ pub fn operators(settings: &BTreeMap<String, ProviderSettings>) -> Operators {
         Arc::new(Target {
             name: kind.name.to_owned(),
             kind,
-            shape: kind.shape,
+            format: kind.format,
             auth: kind.auth,
             base: base_url.and_then(Base::parse),
             credentials: given
@@ -169,7 +169,7 @@ pub fn of_org(
     Some(Target {
         name: stored.name.clone(),
         kind,
-        shape: kind.shape,
+        format: kind.format,
         auth: kind.auth,
         guarded: stored.base_url.is_some() || operator.is_some_and(|target| target.guarded),
         base: match stored.base_url {

@@ -7,7 +7,7 @@ use gateway_core::llm::paths::Operation;
 use gateway_core::llm::translate::{
     self, RequestOptions, ResponseOptions, StreamTranslator, UnreadableResponse,
 };
-use gateway_core::llm::{ClientShape, Shape};
+use gateway_core::llm::{ClientFormat, ProviderFormat};
 use http::StatusCode;
 
 use super::call::{Call, RouteTarget};
@@ -20,8 +20,8 @@ pub struct Translation {
     pub path: String,
     /// Fields of the caller's that were left out.
     pub dropped: Vec<String>,
-    from: Shape,
-    to: ClientShape,
+    from: ProviderFormat,
+    to: ClientFormat,
     model: String,
     about: About,
 }
@@ -34,7 +34,7 @@ enum About {
 
 /// Does the caller's request mean nothing to this target as it is?
 pub fn is_needed(call: &Call, target: &Target) -> bool {
-    let foreign = call.caller_is_known && call.caller.native() != target.shape;
+    let foreign = call.caller_is_known && call.caller.native() != target.format;
     match call.operation {
         Operation::Chat
         | Operation::Responses
@@ -43,10 +43,10 @@ pub fn is_needed(call: &Call, target: &Target) -> bool {
         | Operation::Converse => {
             foreign
                 || (call.operation == Operation::Responses
-                    && call.caller == ClientShape::OpenAiResponses
+                    && call.caller == ClientFormat::OpenAiResponses
                     && target.kind.responses_path.is_none())
         }
-        Operation::Embeddings => foreign && call.caller == ClientShape::OpenAiChat,
+        Operation::Embeddings => foreign && call.caller == ClientFormat::OpenAiChat,
         Operation::Models => foreign && call.format_is_set,
         Operation::Completions | Operation::Other => false,
     }
@@ -67,18 +67,19 @@ pub fn request(call: &Call, hop: &RouteTarget, body: &[u8]) -> ApiResult<(Transl
         Operation::Models => (path()?, Vec::new(), Vec::new(), About::Models),
         Operation::Embeddings => {
             let model = model.unwrap_or_default();
-            let made = translate::translate_embeddings_request(target.shape, body, model).map_err(problem)?;
+            let made =
+                translate::translate_embeddings_request(target.format, body, model).map_err(problem)?;
             (made.path, made.dropped, made.body, About::Embeddings { base64: made.base64 })
         }
         _ => {
             let options = RequestOptions {
                 model: model.ok_or_else(|| Problem::field("model", "is required"))?,
                 stream: call.stream,
-                supports_include_usage: target.kind.takes_include_usage,
+                supports_include_usage: target.kind.supports_include_usage,
                 use_responses_api,
             };
             let made =
-                translate::translate_request(call.caller, target.shape, body, &options).map_err(problem)?;
+                translate::translate_request(call.caller, target.format, body, &options).map_err(problem)?;
             (
                 path()?,
                 made.dropped,
@@ -90,7 +91,7 @@ pub fn request(call: &Call, hop: &RouteTarget, body: &[u8]) -> ApiResult<(Transl
     let translation = Translation {
         path,
         dropped,
-        from: target.shape,
+        from: target.format,
         to: call.caller,
         model: model.unwrap_or_default().to_owned(),
         about,
@@ -137,13 +138,13 @@ impl Translation {
 }
 
 fn path(call: &Call, target: &Target, model: Option<&str>) -> Option<String> {
-    let operation = match (call.operation, target.shape) {
+    let operation = match (call.operation, target.format) {
         (Operation::Models | Operation::Embeddings, _) => call.operation,
-        (_, Shape::OpenAi) if should_use_responses_api(call, target, model) => Operation::Responses,
-        (_, Shape::OpenAi | Shape::Cohere) => Operation::Chat,
-        (_, Shape::Anthropic) => Operation::Messages,
-        (_, Shape::Gemini) => Operation::GenerateContent,
-        (_, Shape::Bedrock) => Operation::Converse,
+        (_, ProviderFormat::OpenAi) if should_use_responses_api(call, target, model) => Operation::Responses,
+        (_, ProviderFormat::OpenAi | ProviderFormat::Cohere) => Operation::Chat,
+        (_, ProviderFormat::Anthropic) => Operation::Messages,
+        (_, ProviderFormat::Gemini) => Operation::GenerateContent,
+        (_, ProviderFormat::Bedrock) => Operation::Converse,
     };
     target.kind.path_for(operation, model, call.stream)
 }

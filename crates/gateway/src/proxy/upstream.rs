@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway_core::llm::failure::{Outcome, classify, retry_after};
+use gateway_core::llm::BodyFraming;
+use gateway_core::llm::failure::{AttemptOutcome, classify, retry_after};
 use gateway_core::llm::providers::Auth;
 use gateway_core::llm::sigv4::{self, Credentials, Scope};
 use gateway_core::llm::translate::StreamTranslator;
-use gateway_core::llm::usage::Kind;
 use gateway_core::time::Timestamp;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
@@ -25,7 +25,7 @@ use super::pool::Answer;
 use super::response_body::Source;
 use super::response_format::Collected;
 use super::target::{Credential, Target};
-use super::validate::kind_of;
+use super::validate::body_framing;
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -39,7 +39,7 @@ pub struct UpstreamResponse {
     pub head: http::response::Parts,
     pub source: Source,
     /// How the provider framed it.
-    pub kind: Kind,
+    pub framing: BodyFraming,
     /// The stream is translated as it passes.
     pub translator: Option<Box<StreamTranslator>>,
     /// It was collected, and the source is what was made of it.
@@ -48,15 +48,15 @@ pub struct UpstreamResponse {
 
 impl UpstreamResponse {
     pub fn new(head: http::response::Parts, source: Source) -> Self {
-        let kind = kind_of(&head.headers);
-        Self { head, source, kind, translator: None, collected: None }
+        let framing = body_framing(&head.headers);
+        Self { head, source, framing, translator: None, collected: None }
     }
 
     /// Tells an answer that is a failure, and would be another's success, from one that is none. It can be passed on
     /// all the same.
     pub fn or_failed(self, now: Timestamp) -> Result<Self, AttemptError> {
         let code = self.head.status.as_u16();
-        if classify(Outcome::Status { code }).is_none() {
+        if classify(AttemptOutcome::Status { code }).is_none() {
             return Ok(self);
         }
         let retry_after = asked_wait(&self.head.headers, now);
@@ -68,7 +68,7 @@ impl UpstreamResponse {
 /// No answer, or none that one would choose.
 pub struct AttemptError {
     pub message: String,
-    pub outcome: Outcome,
+    pub outcome: AttemptOutcome,
     pub status: Option<u16>,
     /// How long the provider wants to be left alone.
     pub retry_after: Option<Duration>,
@@ -81,9 +81,9 @@ pub struct AttemptError {
 }
 
 impl AttemptError {
-    pub fn of(outcome: Outcome, message: impl Into<String>) -> Self {
+    pub fn of(outcome: AttemptOutcome, message: impl Into<String>) -> Self {
         let status = match outcome {
-            Outcome::Status { code } => Some(code),
+            AttemptOutcome::Status { code } => Some(code),
             _ => None,
         };
         Self {
@@ -98,19 +98,19 @@ impl AttemptError {
     }
 
     pub fn timeout(message: impl Into<String>) -> Self {
-        Self::of(Outcome::Timeout, message)
+        Self::of(AttemptOutcome::Timeout, message)
     }
 
     pub fn answered(code: u16, message: impl Into<String>) -> Self {
-        Self::of(Outcome::Status { code }, message)
+        Self::of(AttemptOutcome::Status { code }, message)
     }
 
     fn unreachable(message: impl Into<String>) -> Self {
-        Self::of(Outcome::Connect, message)
+        Self::of(AttemptOutcome::Connect, message)
     }
 
     pub fn timed_out(&self) -> bool {
-        self.outcome == Outcome::Timeout
+        self.outcome == AttemptOutcome::Timeout
     }
 }
 
@@ -325,7 +325,7 @@ fn explain(error: &SendError) -> AttemptError {
         let fault = Some(Box::new(problem.clone()));
         return AttemptError {
             callers_fault: fault,
-            ..AttemptError::of(Outcome::Reset, problem.message.clone())
+            ..AttemptError::of(AttemptOutcome::Reset, problem.message.clone())
         };
     }
     let root = causes.last().map_or_else(String::new, ToString::to_string);
@@ -340,5 +340,5 @@ fn explain(error: &SendError) -> AttemptError {
         let message = format!("cannot connect: {root}");
         return if timed_out { AttemptError::timeout(message) } else { AttemptError::unreachable(message) };
     }
-    AttemptError::of(Outcome::Reset, format!("the connection broke before an answer came: {root}"))
+    AttemptError::of(AttemptOutcome::Reset, format!("the connection broke before an answer came: {root}"))
 }

@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use gateway_core::llm::Shape;
-use gateway_core::llm::failure::Outcome;
-use gateway_core::llm::usage::{Kind, Meter};
+use gateway_core::llm::failure::AttemptOutcome;
+use gateway_core::llm::usage::Meter;
+use gateway_core::llm::{BodyFraming, ProviderFormat};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
@@ -24,40 +24,42 @@ const STREAM_BYTES: usize = 64 << 10;
 const BODY_BYTES: usize = 1 << 20;
 
 /// How the answer's body is framed, as far as it can be looked into.
-pub fn kind_of(headers: &HeaderMap) -> Kind {
+pub fn body_framing(headers: &HeaderMap) -> BodyFraming {
     if headers.contains_key(CONTENT_ENCODING) {
-        return Kind::Opaque;
+        return BodyFraming::Opaque;
     }
-    Kind::of(headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default())
+    BodyFraming::from_content_type(
+        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default(),
+    )
 }
 
 /// The answer, once its beginning is known to be good. `is_known`: a stream of this kind has words and an end.
 pub async fn buffer_until_valid(
     answered: UpstreamResponse,
-    shape: Shape,
+    format: ProviderFormat,
     is_known: bool,
     ends_at: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
-    let kind = kind_of(&answered.head.headers);
+    let framing = body_framing(&answered.head.headers);
     let UpstreamResponse { head, source, .. } = answered;
     let Source::Upstream(mut incoming) = source else { return Ok(UpstreamResponse::new(head, source)) };
-    let mut meter = Meter::of_soundness(shape, kind);
+    let mut meter = Meter::for_validation(format, framing);
     let mut held = VecDeque::new();
-    let enough = match kind {
-        Kind::Sse | Kind::EventStream => STREAM_BYTES,
-        Kind::Json => BODY_BYTES,
-        Kind::Opaque => 0,
+    let enough = match framing {
+        BodyFraming::Sse | BodyFraming::EventStream => STREAM_BYTES,
+        BodyFraming::Json => BODY_BYTES,
+        BodyFraming::Opaque => 0,
     };
     let mut length = 0;
     while length < enough {
         let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
-            check_end(&mut meter, kind, length, is_known)?;
+            check_end(&mut meter, framing, length, is_known)?;
             return Ok(UpstreamResponse::new(head, Source::Pieces(held)));
         };
         meter.feed(&piece);
         length += piece.len();
         held.push_back(piece);
-        if kind != Kind::Json && begins_well(&meter)? {
+        if framing != BodyFraming::Json && begins_well(&meter)? {
             break;
         }
     }
@@ -75,7 +77,10 @@ pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Optio
             Err(_) => return Err(AttemptError::timeout("its answer did not come in time")),
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
-                return Err(AttemptError::of(Outcome::Reset, format!("its answer broke off: {error}")));
+                return Err(AttemptError::of(
+                    AttemptOutcome::Reset,
+                    format!("its answer broke off: {error}"),
+                ));
             }
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data()
@@ -90,25 +95,30 @@ pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Optio
 
 /// Has the stream said something that can be passed on?
 fn begins_well(meter: &Meter) -> Result<bool, AttemptError> {
-    let metered = meter.so_far();
+    let metered = meter.snapshot();
     match metered.in_band_error {
-        Some(error) => Err(AttemptError::of(Outcome::StreamError, error)),
+        Some(error) => Err(AttemptError::of(AttemptOutcome::StreamError, error)),
         None => Ok(metered.output_chars > 0 || metered.finish_reason.is_some() || metered.saw_end),
     }
 }
 
-fn check_end(meter: &mut Meter, kind: Kind, length: usize, is_known: bool) -> Result<(), AttemptError> {
+fn check_end(
+    meter: &mut Meter,
+    framing: BodyFraming,
+    length: usize,
+    is_known: bool,
+) -> Result<(), AttemptError> {
     let metered = meter.finish();
     if let Some(error) = metered.in_band_error {
-        return Err(AttemptError::of(Outcome::StreamError, error));
+        return Err(AttemptError::of(AttemptOutcome::StreamError, error));
     }
     let says_nothing = metered.output_chars == 0 && metered.finish_reason.is_none() && !metered.saw_end;
-    match kind {
-        Kind::Sse | Kind::EventStream if length == 0 || (is_known && says_nothing) => {
-            Err(AttemptError::of(Outcome::Garbage, "its stream ended before it began"))
+    match framing {
+        BodyFraming::Sse | BodyFraming::EventStream if length == 0 || (is_known && says_nothing) => {
+            Err(AttemptError::of(AttemptOutcome::InvalidResponse, "its stream ended before it began"))
         }
-        Kind::Json if length > 0 && !metered.saw_end => {
-            Err(AttemptError::of(Outcome::Garbage, "its answer is no complete JSON"))
+        BodyFraming::Json if length > 0 && !metered.saw_end => {
+            Err(AttemptError::of(AttemptOutcome::InvalidResponse, "its answer is no complete JSON"))
         }
         _ => Ok(()),
     }

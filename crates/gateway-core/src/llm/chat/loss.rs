@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{ExtraFields, Wire};
+use super::{ExtraFields, WireFormat};
 
 /// Why a request cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,12 +68,12 @@ pub enum RequestField {
 
 impl RequestField {
     /// The field's name in a format; the name is that of the nearest field where the format has no such thing.
-    pub fn name(self, wire: Wire) -> &'static str {
-        match wire {
-            Wire::OpenAiChat | Wire::Cohere => self.in_chat(),
-            Wire::OpenAiResponses => self.in_responses(),
-            Wire::Anthropic | Wire::Bedrock => self.in_messages(),
-            Wire::Gemini => self.in_gemini(),
+    pub fn name(self, format: WireFormat) -> &'static str {
+        match format {
+            WireFormat::OpenAiChat | WireFormat::OpenAiCompletions | WireFormat::Cohere => self.in_chat(),
+            WireFormat::OpenAiResponses => self.in_responses(),
+            WireFormat::Anthropic | WireFormat::Bedrock => self.in_messages(),
+            WireFormat::Gemini => self.in_gemini(),
         }
     }
 
@@ -206,11 +206,13 @@ impl RequestField {
 
 /// Fields that hold no wish: names that items were given when they were answers, the wish for what translated answers
 /// carry anyway, and schemas in the format's own words, which the model has read in everybody's.
-fn is_insignificant(from: Wire, key: &str, value: &Value) -> bool {
+fn is_insignificant(from: WireFormat, key: &str, value: &Value) -> bool {
     match (from, key) {
-        (Wire::OpenAiResponses, "id" | "status" | "type")
-        | (Wire::Gemini, "parameters" | "generationConfig.responseSchema") => true,
-        (Wire::OpenAiResponses, "include") => *value == serde_json::json!(["reasoning.encrypted_content"]),
+        (WireFormat::OpenAiResponses, "id" | "status" | "type")
+        | (WireFormat::Gemini, "parameters" | "generationConfig.responseSchema") => true,
+        (WireFormat::OpenAiResponses, "include") => {
+            *value == serde_json::json!(["reasoning.encrypted_content"])
+        }
         _ => false,
     }
 }
@@ -228,12 +230,12 @@ pub enum FieldLocation {
 /// What one translation has lost so far.
 #[derive(Debug)]
 pub struct Losses {
-    from: Wire,
+    from: WireFormat,
     dropped: Vec<String>,
 }
 
 impl Losses {
-    pub fn new(from: Wire) -> Self {
+    pub fn new(from: WireFormat) -> Self {
         Losses { from, dropped: Vec::new() }
     }
 
@@ -274,16 +276,16 @@ impl Losses {
     fn prefix(&self, place: FieldLocation) -> &'static str {
         match (self.from, place) {
             (_, FieldLocation::Request) => "",
-            (Wire::OpenAiResponses, FieldLocation::Message) => "input[].",
-            (Wire::OpenAiResponses, FieldLocation::Part) => "input[].content[].",
-            (Wire::Gemini, FieldLocation::Message) => "contents[].",
-            (Wire::Gemini, FieldLocation::Part) => "contents[].parts[].",
-            (Wire::Gemini, FieldLocation::Tool) => "tools[].functionDeclarations[].",
-            (Wire::Gemini, FieldLocation::Reasoning) => "generationConfig.thinkingConfig.",
+            (WireFormat::OpenAiResponses, FieldLocation::Message) => "input[].",
+            (WireFormat::OpenAiResponses, FieldLocation::Part) => "input[].content[].",
+            (WireFormat::Gemini, FieldLocation::Message) => "contents[].",
+            (WireFormat::Gemini, FieldLocation::Part) => "contents[].parts[].",
+            (WireFormat::Gemini, FieldLocation::Tool) => "tools[].functionDeclarations[].",
+            (WireFormat::Gemini, FieldLocation::Reasoning) => "generationConfig.thinkingConfig.",
             (_, FieldLocation::Message) => "messages[].",
             (_, FieldLocation::Part) => "messages[].content[].",
             (_, FieldLocation::Tool) => "tools[].",
-            (Wire::Anthropic | Wire::Bedrock, FieldLocation::Reasoning) => "thinking.",
+            (WireFormat::Anthropic | WireFormat::Bedrock, FieldLocation::Reasoning) => "thinking.",
             (_, FieldLocation::Reasoning) => "reasoning.",
         }
     }

@@ -6,6 +6,7 @@ mod event;
 mod loss;
 mod response;
 
+pub use super::WireFormat;
 use serde_json::{Map, Number, Value};
 
 pub use event::{ProviderError, StreamEvent, StreamStart};
@@ -15,17 +16,6 @@ pub use response::{
     generated_call_id,
 };
 
-/// A wire format of model calls, on either side of the gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wire {
-    OpenAiChat,
-    OpenAiResponses,
-    Anthropic,
-    Gemini,
-    Bedrock,
-    Cohere,
-}
-
 /// Fields that the model has no place for, in the words of the format that they came in.
 pub type ExtraFields = Map<String, Value>;
 
@@ -33,7 +23,7 @@ pub type ExtraFields = Map<String, Value>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
     /// The format that this was read from, and so the one that all `extra` fields belong to.
-    pub wire: Wire,
+    pub format: WireFormat,
     pub model: String,
     pub stream: bool,
     /// The caller of an OpenAI stream wants the chunk that reports usage.
@@ -71,9 +61,9 @@ pub struct ChatRequest {
 }
 
 impl ChatRequest {
-    pub fn new(wire: Wire) -> Self {
+    pub fn new(format: WireFormat) -> Self {
         ChatRequest {
-            wire,
+            format,
             model: String::new(),
             stream: false,
             include_usage: false,

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{
+use super::request::{
     Ask, Format, Said, format_of, heard, limit_of, model_of, pieces, say, stream_of, tool_of, turns,
 };
-use super::{Body, Orders, Problem, Seed, tokens, whole};
+use super::{Orders, Problem, SandboxBody, Seed, tokens, whole};
 
-pub(super) fn chat(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<Body, Problem> {
+pub(super) fn chat(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<SandboxBody, Problem> {
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.filter(|list| !list.is_empty());
     let model = model_of(body)?;
@@ -66,7 +66,7 @@ pub(super) fn chat(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<Bod
     Ok(events(&head, "chat.completion.chunk", choices, include_usage(body).then_some(&usage)))
 }
 
-pub(super) fn completions(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<Body, Problem> {
+pub(super) fn completions(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<SandboxBody, Problem> {
     let model = model_of(body)?;
     let prompts: Option<Vec<&str>> = match body.get("prompt") {
         Some(Value::String(prompt)) => Some(vec![prompt]),
@@ -121,14 +121,19 @@ impl Head<'_> {
 }
 
 /// The chunks of a stream; when usage is asked for, all others say `"usage": null`, as OpenAI's do.
-fn events(head: &Head<'_>, kind: &str, choices: impl Iterator<Item = Value>, usage: Option<&Value>) -> Body {
+fn events(
+    head: &Head<'_>,
+    kind: &str,
+    choices: impl Iterator<Item = Value>,
+    usage: Option<&Value>,
+) -> SandboxBody {
     let null = usage.is_some().then_some(Value::Null);
     let chunks = choices.map(|choices| head.object(kind, &choices, null.as_ref()));
     let last = usage.map(|usage| head.object(kind, &json!([]), Some(usage)));
     let mut events: Vec<Vec<u8>> =
         chunks.chain(last).map(|chunk| format!("data: {chunk}\n\n").into_bytes()).collect();
     events.push(b"data: [DONE]\n\n".to_vec());
-    Body::Events(events)
+    SandboxBody::Events(events)
 }
 
 fn include_usage(body: &Value) -> bool {
@@ -153,16 +158,16 @@ fn usage(ask: &Ask, said: &Said) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Directives, Reply, answer};
+    use super::super::{SandboxDirectives, SandboxResponse, respond};
     use super::*;
 
-    fn post(path: &str, directives: &Directives<'_>, body: &Value) -> Reply {
-        answer("POST", path, directives, body.to_string().as_bytes())
+    fn post(path: &str, directives: &SandboxDirectives<'_>, body: &Value) -> SandboxResponse {
+        respond("POST", path, directives, body.to_string().as_bytes())
     }
 
-    fn plain(directives: &Directives<'_>, extra: &Value) -> Value {
+    fn plain(directives: &SandboxDirectives<'_>, extra: &Value) -> Value {
         let reply = post("/v1/chat/completions", directives, &request(extra));
-        let Body::Json(body) = reply.body else { panic!("no JSON") };
+        let SandboxBody::Json(body) = reply.body else { panic!("no JSON") };
         serde_json::from_slice(&body).unwrap()
     }
 
@@ -172,8 +177,8 @@ mod tests {
         body
     }
 
-    fn streamed(path: &str, directives: &Directives<'_>, body: &Value) -> Vec<Value> {
-        let Body::Events(events) = post(path, directives, body).body else { panic!("no events") };
+    fn streamed(path: &str, directives: &SandboxDirectives<'_>, body: &Value) -> Vec<Value> {
+        let SandboxBody::Events(events) = post(path, directives, body).body else { panic!("no events") };
         let mut data: Vec<String> = events
             .iter()
             .map(|event| {
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_chat_echoes_the_user_and_counts_tokens() {
-        let answer = plain(&Directives::default(), &json!({}));
+        let answer = plain(&SandboxDirectives::default(), &json!({}));
         assert_eq!(answer["choices"][0]["message"]["content"], "The sandbox read: hello");
         assert_eq!(answer["choices"][0]["finish_reason"], "stop");
         assert_eq!(
@@ -201,11 +206,11 @@ mod tests {
         );
         assert_eq!(
             answer,
-            plain(&Directives::default(), &json!({})),
+            plain(&SandboxDirectives::default(), &json!({})),
             "the same request gives the same answer"
         );
-        assert_ne!(answer["id"], plain(&Directives::default(), &json!({"seed": 1}))["id"]);
-        let reply = Directives { reply: Some("as told"), ..Directives::default() };
+        assert_ne!(answer["id"], plain(&SandboxDirectives::default(), &json!({"seed": 1}))["id"]);
+        let reply = SandboxDirectives { reply: Some("as told"), ..SandboxDirectives::default() };
         assert_eq!(plain(&reply, &json!({}))["choices"][0]["message"]["content"], "as told");
         let cut = plain(&reply, &json!({"max_tokens": 1}));
         assert_eq!(
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_stream_folds_to_the_plain_answer_in_the_chunks_ordered() {
-        let chunks = Directives { chunks: Some("40"), ..Directives::default() };
+        let chunks = SandboxDirectives { chunks: Some("40"), ..SandboxDirectives::default() };
         let events = streamed(
             "/v1/chat/completions",
             &chunks,
@@ -237,7 +242,7 @@ mod tests {
 
     #[test]
     fn formats_give_json_and_forced_tools_are_called() {
-        let none = Directives::default();
+        let none = SandboxDirectives::default();
         let content = |extra: Value| -> Value {
             serde_json::from_str(plain(&none, &extra)["choices"][0]["message"]["content"].as_str().unwrap())
                 .unwrap()
@@ -283,8 +288,8 @@ mod tests {
 
     #[test]
     fn completions_stream_and_answer_alike() {
-        let none = Directives::default();
-        let Body::Json(body) =
+        let none = SandboxDirectives::default();
+        let SandboxBody::Json(body) =
             post("/v1/completions", &none, &json!({"model": "m", "prompt": "hi there"})).body
         else {
             panic!()

@@ -5,13 +5,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::ask::model_of;
-use super::{Body, Problem, tokens, whole};
+use super::request::model_of;
+use super::{Problem, SandboxBody, tokens, whole};
 
 const DIMENSIONS: u64 = 256;
 const MOST_DIMENSIONS: u64 = 4096;
 
-pub(super) fn embeddings(body: &Value) -> Result<Body, Problem> {
+pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, Problem> {
     let model = model_of(body)?;
     let dimensions = match body.get("dimensions") {
         None | Some(Value::Null) => DIMENSIONS,
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn vectors(body: &Value) -> Vec<Vec<f64>> {
-        let Ok(Body::Json(reply)) = embeddings(body) else { panic!("refused: {body}") };
+        let Ok(SandboxBody::Json(reply)) = embeddings(body) else { panic!("refused: {body}") };
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         let data = reply["data"].as_array().unwrap();
         data.iter()
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn base64_holds_the_same_numbers() {
-        let Ok(Body::Json(reply)) =
+        let Ok(SandboxBody::Json(reply)) =
             embeddings(&json!({"model": "m", "input": "hi there", "encoding_format": "base64"}))
         else {
             panic!()

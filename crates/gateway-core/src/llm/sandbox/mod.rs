@@ -1,14 +1,14 @@
-//! The provider inside the gateway: OpenAI-shaped, needs no account, and answers the same to the same request,
+//! The provider inside the gateway: OpenAI-compatible, needs no account, and answers the same to the same request,
 //! so that people can try the gateway, rehearse failures and test their retry code without spending anything.
 //!
-//! The rules, all deterministic: the answer echoes the last user text (or is what `X-Sandbox-Reply` says, or
+//! The rules, all deterministic: the answer echoes the last user text (or is what `X-Sandbox-SandboxResponse` says, or
 //! JSON that fits the response format, or a call of the tool that the request forces). Four characters are a
 //! token, rounded up for each text. Ids and times are derived from the request.
 
-mod ask;
 mod chat;
 mod embed;
 mod example;
+mod request;
 mod responses;
 
 use std::time::Duration;
@@ -21,14 +21,14 @@ pub const MODELS: [&str; 3] = ["sandbox-small", "sandbox-large", "sandbox-embed"
 
 /// The `X-Sandbox-*` headers of a request, as they came.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Directives<'a> {
+pub struct SandboxDirectives<'a> {
     pub status: Option<&'a str>,
     pub delay_ms: Option<&'a str>,
     pub chunks: Option<&'a str>,
     pub reply: Option<&'a str>,
 }
 
-impl<'a> Directives<'a> {
+impl<'a> SandboxDirectives<'a> {
     pub fn from_headers(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut found = Self::default();
         for (name, value) in headers {
@@ -47,24 +47,24 @@ impl<'a> Directives<'a> {
 
 /// What is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct SandboxResponse {
     pub status: u16,
     pub content_type: &'static str,
     pub retry_after: Option<u64>,
     /// To wait before the first byte.
     pub delay: Duration,
-    pub body: Body,
+    pub body: SandboxBody,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub enum SandboxBody {
     Json(Vec<u8>),
     /// Complete server-sent events, to be written one after the other.
     Events(Vec<Vec<u8>>),
 }
 
 /// Answers a request; `path` is without the query.
-pub fn answer(method: &str, path: &str, directives: &Directives<'_>, body: &[u8]) -> Reply {
+pub fn respond(method: &str, path: &str, directives: &SandboxDirectives<'_>, body: &[u8]) -> SandboxResponse {
     let orders = match Orders::read(directives) {
         Ok(orders) => orders,
         Err(problem) => return problem.reply(Duration::ZERO),
@@ -74,11 +74,11 @@ pub fn answer(method: &str, path: &str, directives: &Directives<'_>, body: &[u8]
         None => route(method, path, &orders, body),
     };
     match reply {
-        Ok(body) => Reply {
+        Ok(body) => SandboxResponse {
             status: 200,
             content_type: match &body {
-                Body::Json(_) => "application/json",
-                Body::Events(_) => "text/event-stream",
+                SandboxBody::Json(_) => "application/json",
+                SandboxBody::Events(_) => "text/event-stream",
             },
             retry_after: None,
             delay: orders.delay,
@@ -88,7 +88,7 @@ pub fn answer(method: &str, path: &str, directives: &Directives<'_>, body: &[u8]
     }
 }
 
-fn route(method: &str, path: &str, orders: &Orders<'_>, body: &[u8]) -> Result<Body, Problem> {
+fn route(method: &str, path: &str, orders: &Orders<'_>, body: &[u8]) -> Result<SandboxBody, Problem> {
     let seed = Seed::of(path, orders, body);
     match (method, path) {
         ("POST", "/v1/chat/completions") => chat::chat(&object(body)?, orders, &seed),
@@ -131,8 +131,8 @@ fn object(body: &[u8]) -> Result<Value, Problem> {
     }
 }
 
-fn whole(value: &Value) -> Body {
-    Body::Json(value.to_string().into_bytes())
+fn whole(value: &Value) -> SandboxBody {
+    SandboxBody::Json(value.to_string().into_bytes())
 }
 
 /// The directives, checked.
@@ -144,7 +144,7 @@ struct Orders<'a> {
 }
 
 impl<'a> Orders<'a> {
-    fn read(directives: &Directives<'a>) -> Result<Self, Problem> {
+    fn read(directives: &SandboxDirectives<'a>) -> Result<Self, Problem> {
         let bad = |header: &str, wants: &str| Problem::new(format!("{header} has to be {wants}."));
         let number = |text: &str, min: u64, max: u64| {
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -186,7 +186,7 @@ impl<'a> Orders<'a> {
     }
 }
 
-/// An error in OpenAI's shape.
+/// An error in OpenAI's format.
 struct Problem {
     status: u16,
     message: String,
@@ -212,10 +212,10 @@ impl Problem {
         Self { param: Some(param), ..Self::new(message.to_owned()) }
     }
 
-    fn reply(self, delay: Duration) -> Reply {
+    fn reply(self, delay: Duration) -> SandboxResponse {
         let Self { status, message, kind, param, code, retry_after } = self;
         let body = whole(&json!({"error": {"message": message, "type": kind, "param": param, "code": code}}));
-        Reply { status, content_type: "application/json", retry_after, delay, body }
+        SandboxResponse { status, content_type: "application/json", retry_after, delay, body }
     }
 }
 
@@ -261,14 +261,14 @@ fn tokens(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn json_of(reply: &Reply) -> Value {
-        let Body::Json(body) = &reply.body else { panic!("no JSON: {reply:?}") };
+    fn json_of(reply: &SandboxResponse) -> Value {
+        let SandboxBody::Json(body) = &reply.body else { panic!("no JSON: {reply:?}") };
         serde_json::from_slice(body).unwrap()
     }
 
-    fn with(header: &'static str, value: &'static str) -> Reply {
-        let directives = Directives::from_headers([(header, value)]);
-        answer("POST", "/v1/chat/completions", &directives, br#"{"model":"m","messages":[]}"#)
+    fn with(header: &'static str, value: &'static str) -> SandboxResponse {
+        let directives = SandboxDirectives::from_headers([(header, value)]);
+        respond("POST", "/v1/chat/completions", &directives, br#"{"model":"m","messages":[]}"#)
     }
 
     #[test]
@@ -302,20 +302,20 @@ mod tests {
 
     #[test]
     fn models_are_listed_and_found() {
-        let none = Directives::default();
-        let list = json_of(&answer("GET", "/v1/models", &none, b""));
+        let none = SandboxDirectives::default();
+        let list = json_of(&respond("GET", "/v1/models", &none, b""));
         assert_eq!(list["data"][0]["id"], MODELS[0]);
         assert_eq!(list["data"].as_array().unwrap().len(), 3);
-        assert_eq!(json_of(&answer("GET", "/v1/models/sandbox-embed", &none, b""))["object"], "model");
-        let missing = answer("GET", "/v1/models/gpt", &none, b"");
+        assert_eq!(json_of(&respond("GET", "/v1/models/sandbox-embed", &none, b""))["object"], "model");
+        let missing = respond("GET", "/v1/models/gpt", &none, b"");
         assert_eq!((missing.status, &json_of(&missing)["error"]["code"]), (404, &json!("model_not_found")));
     }
 
     #[test]
     fn unknown_paths_and_broken_bodies_get_openai_errors() {
-        let none = Directives::default();
+        let none = SandboxDirectives::default();
         for (method, path) in [("GET", "/v1/chat/completions"), ("POST", "/v1/images"), ("POST", "/")] {
-            let reply = answer(method, path, &none, b"{}");
+            let reply = respond(method, path, &none, b"{}");
             assert_eq!(
                 (reply.status, &json_of(&reply)["error"]["type"]),
                 (404, &json!("invalid_request_error"))
@@ -332,7 +332,7 @@ mod tests {
                 r#"{"model":"m"}"#,
                 r#"{"model":"m","messages":3,"input":3,"prompt":3}"#,
             ] {
-                let reply = answer("POST", path, &none, body.as_bytes());
+                let reply = respond("POST", path, &none, body.as_bytes());
                 assert_eq!(reply.status, 400, "{path} {body}");
                 assert!(json_of(&reply)["error"]["message"].is_string());
             }

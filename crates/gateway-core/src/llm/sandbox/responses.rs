@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Said, format_of, heard, limit_of, model_of, pieces, say, stream_of, tool_of, turns};
-use super::{Body, Orders, Problem, Seed, tokens, whole};
+use super::request::{
+    Ask, Said, format_of, heard, limit_of, model_of, pieces, say, stream_of, tool_of, turns,
+};
+use super::{Orders, Problem, SandboxBody, Seed, tokens, whole};
 
-pub(super) fn responses(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<Body, Problem> {
+pub(super) fn responses(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<SandboxBody, Problem> {
     let model = model_of(body)?;
     let (last_text, input_tokens) = match body.get("input") {
         Some(Value::String(text)) => (text.clone(), tokens(text)),
@@ -35,7 +37,7 @@ pub(super) fn responses(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Resul
     events.item(&said, &item, seed, orders);
     let last = if done["status"] == "incomplete" { "response.incomplete" } else { "response.completed" };
     events.push(last, json!({"response": done}));
-    Ok(Body::Events(events.written))
+    Ok(SandboxBody::Events(events.written))
 }
 
 /// The response object: in progress while nothing was said, else finished.
@@ -140,20 +142,20 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Directives, answer};
+    use super::super::{SandboxDirectives, respond};
     use super::*;
 
-    fn post(body: &Value) -> Body {
-        answer("POST", "/v1/responses", &Directives::default(), body.to_string().as_bytes()).body
+    fn post(body: &Value) -> SandboxBody {
+        respond("POST", "/v1/responses", &SandboxDirectives::default(), body.to_string().as_bytes()).body
     }
 
     fn plain(body: &Value) -> Value {
-        let Body::Json(reply) = post(body) else { panic!("no JSON") };
+        let SandboxBody::Json(reply) = post(body) else { panic!("no JSON") };
         serde_json::from_slice(&reply).unwrap()
     }
 
     fn streamed(body: &Value) -> Vec<Value> {
-        let Body::Events(events) = post(body) else { panic!("no events") };
+        let SandboxBody::Events(events) = post(body) else { panic!("no events") };
         let read = |(index, event): (usize, &Vec<u8>)| {
             let text = std::str::from_utf8(event).unwrap();
             let (kind, data) = text.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();

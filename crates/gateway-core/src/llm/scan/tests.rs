@@ -6,21 +6,21 @@ use serde_json::Value;
 
 static KEYS: [&str; 3] = ["model", "stream", "a"];
 
-fn fed(pieces: &[&[u8]]) -> Scanner<3> {
-    let mut scanner = Scanner::new(&KEYS);
+fn fed(pieces: &[&[u8]]) -> ObjectScanner<3> {
+    let mut scanner = ObjectScanner::new(&KEYS);
     for piece in pieces {
         scanner.feed(piece);
     }
     scanner
 }
 
-fn facts(scanner: &Scanner<3>) -> impl PartialEq + std::fmt::Debug + use<> {
+fn facts(scanner: &ObjectScanner<3>) -> impl PartialEq + std::fmt::Debug + use<> {
     let values = KEYS.map(|key| {
         (
             scanner.range(key),
             scanner.get(key).map(|found| match found {
-                Found::Raw(raw) => Some(raw.to_vec()),
-                Found::Overlong => None,
+                ScannedValue::Raw(raw) => Some(raw.to_vec()),
+                ScannedValue::Overlong => None,
             }),
         )
     });
@@ -31,37 +31,37 @@ fn facts(scanner: &Scanner<3>) -> impl PartialEq + std::fmt::Debug + use<> {
 fn finds_raw_values_and_braces() {
     let body = br#"  {"x":{"model":"no"},"model" : "gpt\"4","a":[1,{"b":"]"}],"stream":true } "#;
     let scanner = fed(&[body]);
-    assert_eq!(scanner.status(), Status::Complete);
-    assert_eq!(scanner.get("model"), Some(Found::Raw(br#""gpt\"4""#)));
-    assert_eq!(scanner.get("a"), Some(Found::Raw(br#"[1,{"b":"]"}]"#)));
-    assert_eq!(scanner.get("stream"), Some(Found::Raw(b"true")));
+    assert_eq!(scanner.status(), ScanStatus::Complete);
+    assert_eq!(scanner.get("model"), Some(ScannedValue::Raw(br#""gpt\"4""#)));
+    assert_eq!(scanner.get("a"), Some(ScannedValue::Raw(br#"[1,{"b":"]"}]"#)));
+    assert_eq!(scanner.get("stream"), Some(ScannedValue::Raw(b"true")));
     assert_eq!((scanner.opening(), scanner.closing()), (Some(2), Some(body.len() - 2)));
-    assert_eq!(Whole::scan(&KEYS, body).get("stream"), Some(Found::Raw(b"true")));
+    assert_eq!(ObjectScan::new(&KEYS, body).get("stream"), Some(ScannedValue::Raw(b"true")));
 }
 
 #[test]
 fn refuses_what_others_might_read_differently() {
-    let duplicate = Status::Duplicate("model");
+    let duplicate = ScanStatus::Duplicate("model");
     for (body, status) in [
         (r#"{"model":"a","model":"b"}"#, duplicate),
         (r#"{"model":"a","mod\u0065l":"b"}"#, duplicate),
         (r#"{"\u006d\u006F\u0064\u0065\u006c":"a","model":"b"}"#, duplicate),
         (r#"{"model":"a","MODEL":"b"}"#, duplicate),
         (r#"{"Model":"a","model":"b"}"#, duplicate),
-        (r#"{"model":"a","x":{"model":"b"},"models":1,"mode":2}"#, Status::Complete),
-        (r#"{"a":[}],"model":"b"}"#, Status::Malformed),
-        (r#"{"a":[/*"*/],"model":"b"/*"]*/}"#, Status::Malformed),
-        (r#"{"a":1}{"model":"b"}"#, Status::Malformed),
-        (r#"{"a" 1}"#, Status::Malformed),
-        (r#"{"a":1,}"#, Status::Malformed),
-        ("{'a':1}", Status::Malformed),
-        (r#"{"a":,}"#, Status::Malformed),
-        ("{\0\"\0", Status::Malformed),
-        ("[1]", Status::NotObject),
-        ("\u{feff}{}", Status::NotObject),
-        ("{}", Status::Complete),
-        (r#"{"a":"#, Status::Open),
-        ("", Status::Open),
+        (r#"{"model":"a","x":{"model":"b"},"models":1,"mode":2}"#, ScanStatus::Complete),
+        (r#"{"a":[}],"model":"b"}"#, ScanStatus::Malformed),
+        (r#"{"a":[/*"*/],"model":"b"/*"]*/}"#, ScanStatus::Malformed),
+        (r#"{"a":1}{"model":"b"}"#, ScanStatus::Malformed),
+        (r#"{"a" 1}"#, ScanStatus::Malformed),
+        (r#"{"a":1,}"#, ScanStatus::Malformed),
+        ("{'a':1}", ScanStatus::Malformed),
+        (r#"{"a":,}"#, ScanStatus::Malformed),
+        ("{\0\"\0", ScanStatus::Malformed),
+        ("[1]", ScanStatus::NotObject),
+        ("\u{feff}{}", ScanStatus::NotObject),
+        ("{}", ScanStatus::Complete),
+        (r#"{"a":"#, ScanStatus::Open),
+        ("", ScanStatus::Open),
     ] {
         assert_eq!(fed(&[body.as_bytes()]).status(), status, "{body}");
     }
@@ -71,19 +71,19 @@ fn refuses_what_others_might_read_differently() {
 #[test]
 fn long_values_are_marked_and_not_kept() {
     let long = format!(r#"{{"a":"{}","model":"m"}}"#, "x".repeat(VALUE_LIMIT));
-    let mut scanner = Scanner::new(&KEYS);
+    let mut scanner = ObjectScanner::new(&KEYS);
     for piece in long.as_bytes().chunks(1000) {
         scanner.feed(piece);
     }
-    assert_eq!(scanner.get("a"), Some(Found::Overlong));
-    assert_eq!(scanner.get("model"), Some(Found::Raw(br#""m""#)));
-    assert_eq!(Whole::scan(&KEYS, long.as_bytes()).get("a"), Some(Found::Overlong));
+    assert_eq!(scanner.get("a"), Some(ScannedValue::Overlong));
+    assert_eq!(scanner.get("model"), Some(ScannedValue::Raw(br#""m""#)));
+    assert_eq!(ObjectScan::new(&KEYS, long.as_bytes()).get("a"), Some(ScannedValue::Overlong));
 }
 
 #[test]
 fn deep_nesting_is_counted_without_a_limit() {
     let deep = format!(r#"{{"x":{}{},"model":1}}"#, "[{\"a\":".repeat(50_000), "1}]".repeat(50_000));
-    assert!(matches!(fed(&[deep.as_bytes()]).get("model"), Some(Found::Raw(b"1"))));
+    assert!(matches!(fed(&[deep.as_bytes()]).get("model"), Some(ScannedValue::Raw(b"1"))));
 }
 
 fn json() -> impl Strategy<Value = Value> {
@@ -124,16 +124,16 @@ proptest! {
         let body = if pretty { serde_json::to_vec_pretty(&map) } else { serde_json::to_vec(&map) }.unwrap();
         // Not every float survives being written, so what was written is what counts.
         let map: serde_json::Map<String, Value> = serde_json::from_slice(&body).unwrap();
-        let whole = Whole::scan(&KEYS, &body);
+        let whole = ObjectScan::new(&KEYS, &body);
         let parts = fed(&pieces(&body, &cuts));
-        prop_assert_eq!(parts.status(), Status::Complete);
+        prop_assert_eq!(parts.status(), ScanStatus::Complete);
         prop_assert_eq!(whole.has_members(), !map.is_empty());
         for key in KEYS {
-            let Some(Found::Raw(raw)) = parts.get(key) else {
+            let Some(ScannedValue::Raw(raw)) = parts.get(key) else {
                 prop_assert!(!map.contains_key(key));
                 continue;
             };
-            prop_assert_eq!(whole.get(key), Some(Found::Raw(raw)));
+            prop_assert_eq!(whole.get(key), Some(ScannedValue::Raw(raw)));
             prop_assert_eq!(&serde_json::from_slice::<Value>(raw).unwrap(), &map[key]);
         }
     }
@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!(facts(&fed(&pieces(&body, &cuts))), facts(&whole));
         prop_assert_eq!(facts(&fed(&single)), facts(&whole));
         if serde_json::from_slice::<serde_json::Map<String, Value>>(&body).is_ok() {
-            prop_assert!(matches!(whole.status(), Status::Complete | Status::Duplicate(_)));
+            prop_assert!(matches!(whole.status(), ScanStatus::Complete | ScanStatus::Duplicate(_)));
         }
     }
 }

@@ -10,19 +10,19 @@ enum Seen {
     Overlong,
 }
 
-const SMALL: Limits = Limits { line: 24, event: 40 };
+const SMALL: EventLimits = EventLimits { line: 24, event: 40 };
 
-fn seen(item: Item<'_>) -> Seen {
+fn seen(item: EventItem<'_>) -> Seen {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match item {
-        Item::Event(Event { event, data }) => Seen::Event(event.map(text), text(data)),
-        Item::Overlong => Seen::Overlong,
+        EventItem::Event(Event { event, data }) => Seen::Event(event.map(text), text(data)),
+        EventItem::Overlong => Seen::Overlong,
     }
 }
 
-fn read(chunks: &[&[u8]], limits: Limits) -> Vec<Seen> {
+fn read(chunks: &[&[u8]], limits: EventLimits) -> Vec<Seen> {
     let mut all = Vec::new();
-    let mut events = Events::new(limits);
+    let mut events = EventReader::new(limits);
     for chunk in chunks {
         events.feed(chunk, |item| all.push(seen(item)));
     }
@@ -30,14 +30,14 @@ fn read(chunks: &[&[u8]], limits: Limits) -> Vec<Seen> {
     all
 }
 
-fn hidden(chunks: &[&[u8]], limits: Limits) -> Vec<u8> {
+fn hidden(chunks: &[&[u8]], limits: EventLimits) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut hider = Hider::new(limits);
+    let mut filter = EventFilter::new(limits);
     let hide = |event: &Event<'_>| memchr::memchr(b'x', event.data).is_some();
     for chunk in chunks {
-        out.extend(hider.feed(chunk, hide).concat(chunk));
+        out.extend(filter.feed(chunk, hide).concat(chunk));
     }
-    out.extend(hider.finish(hide));
+    out.extend(filter.finish(hide));
     out
 }
 
@@ -48,14 +48,14 @@ fn event(data: &str) -> Seen {
 #[test]
 fn every_line_end_separates_events() {
     for stream in ["data: a\n\ndata: b\n\n", "data: a\r\n\r\ndata: b\r\n\r\n", "data: a\r\rdata: b\r\r"] {
-        assert_eq!(read(&[stream.as_bytes()], Limits::READ), [event("a"), event("b")], "{stream:?}");
+        assert_eq!(read(&[stream.as_bytes()], EventLimits::READ), [event("a"), event("b")], "{stream:?}");
     }
 }
 
 #[test]
 fn the_space_after_the_colon_is_optional_and_only_one_is_taken() {
     assert_eq!(
-        read(&[b"data:a\n\ndata:  b\n\ndata\n\n"], Limits::READ),
+        read(&[b"data:a\n\ndata:  b\n\ndata\n\n"], EventLimits::READ),
         [event("a"), event(" b"), event("")]
     );
 }
@@ -63,38 +63,38 @@ fn the_space_after_the_colon_is_optional_and_only_one_is_taken() {
 #[test]
 fn data_lines_are_joined_and_other_fields_are_skipped() {
     let stream = b"\xEF\xBB\xBF: note\nid: 7\nretry: 10\nevent: delta\ndata: {\ndata: }\ndatum: no\n\n";
-    assert_eq!(read(&[stream], Limits::READ), [Seen::Event(Some("delta".into()), "{\n}".into())]);
+    assert_eq!(read(&[stream], EventLimits::READ), [Seen::Event(Some("delta".into()), "{\n}".into())]);
 }
 
 #[test]
 fn a_block_without_data_is_no_event() {
-    assert_eq!(read(&[b": ping\n\nevent: ping\n\n\n\n\ndata: a\n\n"], Limits::READ), [event("a")]);
+    assert_eq!(read(&[b": ping\n\nevent: ping\n\n\n\n\ndata: a\n\n"], EventLimits::READ), [event("a")]);
 }
 
 #[test]
 fn the_last_event_counts_without_its_blank_line() {
-    assert_eq!(read(&[b"data: a\n\ndata: [DO", b"NE]"], Limits::READ), [event("a"), event("[DONE]")]);
+    assert_eq!(read(&[b"data: a\n\ndata: [DO", b"NE]"], EventLimits::READ), [event("a"), event("[DONE]")]);
 }
 
 #[test]
 fn a_character_cut_in_two_is_put_together_again() {
     let stream = "data: é\n\n".as_bytes();
-    assert_eq!(read(&[&stream[..7], &stream[7..]], Limits::READ), [event("é")]);
+    assert_eq!(read(&[&stream[..7], &stream[7..]], EventLimits::READ), [event("é")]);
 }
 
 #[test]
 fn an_event_inside_one_chunk_is_not_copied() {
     let chunk = b"data: hello\n\n";
-    Events::new(Limits::READ).feed(chunk, |item| match item {
-        Item::Event(event) => assert!(chunk.as_ptr_range().contains(&event.data.as_ptr())),
-        Item::Overlong => panic!("not overlong"),
+    EventReader::new(EventLimits::READ).feed(chunk, |item| match item {
+        EventItem::Event(event) => assert!(chunk.as_ptr_range().contains(&event.data.as_ptr())),
+        EventItem::Overlong => panic!("not overlong"),
     });
 }
 
 #[test]
 fn overlong_events_are_named_and_never_kept() {
     let long = format!("data: {}\n\n", "y".repeat(4096));
-    let mut events = Events::new(SMALL);
+    let mut events = EventReader::new(SMALL);
     let mut all = Vec::new();
     for byte in long.as_bytes() {
         events.feed(std::slice::from_ref(byte), |item| all.push(seen(item)));
@@ -113,31 +113,31 @@ fn a_long_event_of_short_lines_is_overlong_too() {
 #[test]
 fn hiding_takes_one_event_and_leaves_every_other_byte() {
     let stream = b"data: a\n\n: note\n\ndata: x1\n\ndata: [DONE]\n\n";
-    assert_eq!(hidden(&[stream], Limits::HIDE), b"data: a\n\n: note\n\ndata: [DONE]\n\n");
+    assert_eq!(hidden(&[stream], EventLimits::FILTER), b"data: a\n\n: note\n\ndata: [DONE]\n\n");
 }
 
 #[test]
 fn a_chunk_without_hidden_events_is_released_as_one_range() {
     let chunk = b"data: a\n\ndata: b\n\n";
-    let released = Hider::new(Limits::HIDE).feed(chunk, |_| false);
-    assert!(released.before.is_empty());
+    let released = EventFilter::new(EventLimits::FILTER).feed(chunk, |_| false);
+    assert!(released.buffered.is_empty());
     assert_eq!(released.ranges, std::iter::once(0..chunk.len()).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_line_feed_of_a_hidden_event_is_hidden_with_it() {
     let stream: [&[u8]; 3] = [b"data: x\r\n\r", b"\ndata: b\r\n\r", b"\n"];
-    assert_eq!(hidden(&stream, Limits::HIDE), b"data: b\r\n\r\n");
+    assert_eq!(hidden(&stream, EventLimits::FILTER), b"data: b\r\n\r\n");
 }
 
 #[test]
 fn an_event_too_large_to_be_hidden_passes_at_once() {
-    let mut hider = Hider::new(SMALL);
+    let mut filter = EventFilter::new(SMALL);
     let chunk = "data: x".to_owned() + &"y".repeat(50);
-    let released = hider.feed(chunk.as_bytes(), |_| true);
+    let released = filter.feed(chunk.as_bytes(), |_| true);
     assert_eq!(released.concat(chunk.as_bytes()), chunk.as_bytes());
     let rest = b"z\n\ndata: x\n\n";
-    assert_eq!(hider.feed(rest, |_| true).concat(rest), b"z\n\n");
+    assert_eq!(filter.feed(rest, |_| true).concat(rest), b"z\n\n");
 }
 
 fn stream() -> impl Strategy<Value = Vec<u8>> {
@@ -170,14 +170,14 @@ fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
 proptest! {
     #[test]
     fn any_chunking_gives_the_same_events(stream in stream(), sizes in proptest::collection::vec(0usize..9, 0..40)) {
-        for limits in [SMALL, Limits::READ] {
+        for limits in [SMALL, EventLimits::READ] {
             prop_assert_eq!(read(&cut(&stream, &sizes), limits), read(&[&stream], limits));
         }
     }
 
     #[test]
     fn any_chunking_gives_the_same_output(stream in stream(), sizes in proptest::collection::vec(0usize..9, 0..40)) {
-        for limits in [SMALL, Limits::HIDE] {
+        for limits in [SMALL, EventLimits::FILTER] {
             prop_assert_eq!(hidden(&cut(&stream, &sizes), limits), hidden(&[&stream], limits));
         }
     }
@@ -188,11 +188,11 @@ proptest! {
         sizes in proptest::collection::vec(0usize..20, 0..20),
     ) {
         let mut out = Vec::new();
-        let mut hider = Hider::new(SMALL);
+        let mut filter = EventFilter::new(SMALL);
         for chunk in cut(&bytes, &sizes) {
-            out.extend(hider.feed(chunk, |_| false).concat(chunk));
+            out.extend(filter.feed(chunk, |_| false).concat(chunk));
         }
-        out.extend(hider.finish(|_| false));
+        out.extend(filter.finish(|_| false));
         prop_assert_eq!(out, bytes);
     }
 }

@@ -4,8 +4,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde_json::{Map, Value};
 
 use super::super::{
-    ClientShape, Shape,
-    chat::{ChatResponse, Choice, Content, Losses, ProviderError, StopReason, TranslationError, Wire},
+    ClientFormat, ProviderFormat,
+    chat::{ChatResponse, Choice, Content, Losses, ProviderError, StopReason, TranslationError, WireFormat},
     errors,
 };
 use super::{client_codec, provider_codec, signatures};
@@ -53,12 +53,12 @@ pub struct UnreadableResponse;
 
 /// AlternatingTurns a caller's request into one for a provider.
 pub fn translate_request(
-    from: ClientShape,
-    to: Shape,
+    from: ClientFormat,
+    to: ProviderFormat,
     body: &[u8],
     ask: &RequestOptions<'_>,
 ) -> Result<TranslatedRequest, TranslationError> {
-    let (source, target) = (Wire::of_client(from), Wire::of_provider(to, ask.use_responses_api));
+    let (source, target) = (WireFormat::from(from), WireFormat::of_provider(to, ask.use_responses_api));
     let mut request = client_codec(from).decode_request(parse_body(body)?)?;
     ask.model.clone_into(&mut request.model);
     request.stream = ask.stream;
@@ -82,36 +82,40 @@ pub fn translate_request(
 
 /// AlternatingTurns a provider's successful answer into the caller's format.
 pub fn translate_response(
-    from: Shape,
-    to: ClientShape,
+    from: ProviderFormat,
+    to: ClientFormat,
     body: &[u8],
     reply: &ResponseOptions<'_>,
 ) -> Result<Vec<u8>, UnreadableResponse> {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else { return Err(UnreadableResponse) };
-    let source = Wire::of_provider(from, reply.use_responses_api);
+    let source = WireFormat::of_provider(from, reply.use_responses_api);
     let mut response = provider_codec(source).decode_response(body).ok_or(UnreadableResponse)?;
     normalize(&mut response, reply);
-    signatures::wrap_response(&mut response.choices, source, Wire::of_client(to));
+    signatures::wrap_response(&mut response.choices, source, WireFormat::from(to));
     Ok(client_codec(to).encode_response(response).to_string().into_bytes())
 }
 
 /// AlternatingTurns a provider's error into the caller's format. A body that is no error of the format is quoted.
-pub fn translate_error(from: Shape, to: ClientShape, status: u16, body: &[u8]) -> Vec<u8> {
+pub fn translate_error(from: ProviderFormat, to: ClientFormat, status: u16, body: &[u8]) -> Vec<u8> {
     let ProviderError { code, message, .. } = decode_error(from, status, body);
     errors::error_body(to, status, &code, &message)
 }
 
 /// AlternatingTurns a provider's list of models into the caller's format.
-pub fn translate_models(from: Shape, to: ClientShape, body: &[u8]) -> Result<Vec<u8>, UnreadableResponse> {
+pub fn translate_models(
+    from: ProviderFormat,
+    to: ClientFormat,
+    body: &[u8],
+) -> Result<Vec<u8>, UnreadableResponse> {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else { return Err(UnreadableResponse) };
-    let provider = provider_codec(Wire::of_provider(from, false));
+    let provider = provider_codec(WireFormat::of_provider(from, false));
     let models = provider.decode_models(&body).ok_or(UnreadableResponse)?;
     Ok(client_codec(to).encode_models(models).to_string().into_bytes())
 }
 
-fn decode_error(from: Shape, status: u16, body: &[u8]) -> ProviderError {
+fn decode_error(from: ProviderFormat, status: u16, body: &[u8]) -> ProviderError {
     const LONGEST: usize = 1000;
-    let provider = provider_codec(Wire::of_provider(from, false));
+    let provider = provider_codec(WireFormat::of_provider(from, false));
     let known = match serde_json::from_slice(body) {
         Ok(Value::Object(body)) => provider.decode_error(status, &body),
         // Google answers in a list of one when a stream was asked for.
@@ -172,17 +176,17 @@ pub(super) fn parse_body(body: &[u8]) -> Result<Map<String, Value>, TranslationE
 }
 
 /// Where a request of this format is sent.
-fn path(wire: Wire, model: &str, stream: bool) -> String {
+fn path(format: WireFormat, model: &str, stream: bool) -> String {
     let model = path_segment(model);
-    match (wire, stream) {
-        (Wire::OpenAiChat, _) => "/v1/chat/completions".to_owned(),
-        (Wire::OpenAiResponses, _) => "/v1/responses".to_owned(),
-        (Wire::Anthropic, _) => "/v1/messages".to_owned(),
-        (Wire::Gemini, false) => format!("/v1beta/models/{model}:generateContent"),
-        (Wire::Gemini, true) => format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
-        (Wire::Bedrock, false) => format!("/model/{model}/converse"),
-        (Wire::Bedrock, true) => format!("/model/{model}/converse-stream"),
-        (Wire::Cohere, _) => "/v2/chat".to_owned(),
+    match (format, stream) {
+        (WireFormat::OpenAiChat | WireFormat::OpenAiCompletions, _) => "/v1/chat/completions".to_owned(),
+        (WireFormat::OpenAiResponses, _) => "/v1/responses".to_owned(),
+        (WireFormat::Anthropic, _) => "/v1/messages".to_owned(),
+        (WireFormat::Gemini, false) => format!("/v1beta/models/{model}:generateContent"),
+        (WireFormat::Gemini, true) => format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+        (WireFormat::Bedrock, false) => format!("/model/{model}/converse"),
+        (WireFormat::Bedrock, true) => format!("/model/{model}/converse-stream"),
+        (WireFormat::Cohere, _) => "/v2/chat".to_owned(),
     }
 }
 

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        Shape,
-        chat::{EmbeddingsRequest, Losses, TranslationError, Wire},
+        ProviderFormat,
+        chat::{EmbeddingsRequest, Losses, TranslationError, WireFormat},
         usage::Usage,
     },
     driver::{UnreadableResponse, parse_body},
@@ -26,12 +26,12 @@ pub struct TranslatedEmbeddingsRequest {
 
 /// AlternatingTurns a request in OpenAI's format into one for a provider. `model` is what the provider calls it.
 pub fn translate_embeddings_request(
-    to: Shape,
+    to: ProviderFormat,
     body: &[u8],
     model: &str,
 ) -> Result<TranslatedEmbeddingsRequest, TranslationError> {
     let mut body = parse_body(body)?;
-    let mut losses = Losses::new(Wire::OpenAiChat);
+    let mut losses = Losses::new(WireFormat::OpenAiChat);
     let inputs = match take_value(&mut body, "input") {
         Some(Value::String(one)) => vec![one],
         Some(Value::Array(several)) if several.iter().any(|input| !input.is_string()) => {
@@ -56,7 +56,7 @@ pub fn translate_embeddings_request(
     };
     body.shift_remove("model");
     losses.drop_extra(super::super::chat::FieldLocation::Request, &body);
-    let (path, body) = provider_codec(wire(to)).encode_embeddings_request(embed, &mut losses)?;
+    let (path, body) = provider_codec(wire_format(to)).encode_embeddings_request(embed, &mut losses)?;
     Ok(TranslatedEmbeddingsRequest {
         path,
         body: body.to_string().into_bytes(),
@@ -67,13 +67,14 @@ pub fn translate_embeddings_request(
 
 /// AlternatingTurns a provider's embeddings into OpenAI's format.
 pub fn translate_embeddings_response(
-    from: Shape,
+    from: ProviderFormat,
     body: &[u8],
     model: &str,
     base64: bool,
 ) -> Result<Vec<u8>, UnreadableResponse> {
     let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| UnreadableResponse)?;
-    let embedded = provider_codec(wire(from)).decode_embeddings_response(&body).ok_or(UnreadableResponse)?;
+    let embedded =
+        provider_codec(wire_format(from)).decode_embeddings_response(&body).ok_or(UnreadableResponse)?;
     let rows: Vec<Value> = embedded
         .vectors
         .into_iter()
@@ -89,8 +90,8 @@ pub fn translate_embeddings_response(
     Ok(body.to_string().into_bytes())
 }
 
-fn wire(shape: Shape) -> Wire {
-    Wire::of_provider(shape, false)
+fn wire_format(format: ProviderFormat) -> WireFormat {
+    WireFormat::of_provider(format, false)
 }
 
 /// 32-bit floats, least byte first.

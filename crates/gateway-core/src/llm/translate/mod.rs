@@ -53,10 +53,10 @@ pub use signatures::contains_wrapped_signatures;
 pub use stream::StreamTranslator;
 
 use super::{
-    ClientShape, Shape,
+    ClientFormat,
     chat::{
         ChatRequest, ChatResponse, EmbeddingsRequest, EmbeddingsResponse, Losses, ModelEntry, ProviderError,
-        StreamEvent, TranslationError, Wire,
+        StreamEvent, TranslationError, WireFormat,
     },
 };
 
@@ -111,56 +111,34 @@ trait StreamEncoder: Send {
 
 /// Whether a model of a provider that has OpenAI's responses is to be called through them: by callers who speak them, and
 /// by everybody for the models that have no chat completions. The answer goes into both `RequestOptions` and `ResponseOptions`.
-pub fn should_use_responses_api(client: ClientShape, model: &str) -> bool {
+pub fn should_use_responses_api(client: ClientFormat, model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let generation = model.split('-').next().unwrap_or(model);
     let reasons = model.starts_with("gpt-5")
         || (generation.starts_with('o') && generation[1..].bytes().all(|digit| digit.is_ascii_digit()));
-    client == ClientShape::OpenAiResponses
+    client == ClientFormat::OpenAiResponses
         || (reasons && ["-pro", "-codex", "-deep-research"].iter().any(|word| model.contains(word)))
         || model.starts_with("codex-")
         || model.starts_with("computer-use-")
 }
 
-fn client_codec(shape: ClientShape) -> &'static dyn ClientCodec {
-    match shape {
-        ClientShape::OpenAiChat => &openai_chat::Chat,
-        ClientShape::OpenAiResponses => &responses::Responses,
-        ClientShape::Anthropic => &anthropic::Messages,
-        ClientShape::Gemini => &gemini::Gemini,
+fn client_codec(format: ClientFormat) -> &'static dyn ClientCodec {
+    match format {
+        ClientFormat::OpenAiChat => &openai_chat::Chat,
+        ClientFormat::OpenAiResponses => &responses::Responses,
+        ClientFormat::Anthropic => &anthropic::Messages,
+        ClientFormat::Gemini => &gemini::Gemini,
     }
 }
 
-fn provider_codec(wire: Wire) -> &'static dyn ProviderCodec {
-    match wire {
-        Wire::OpenAiChat => &openai_chat::Chat,
-        Wire::OpenAiResponses => &responses::Responses,
-        Wire::Anthropic => &anthropic::Messages,
-        Wire::Gemini => &gemini::Gemini,
-        Wire::Bedrock => &bedrock::Converse,
-        Wire::Cohere => &cohere::Cohere,
-    }
-}
-
-impl Wire {
-    pub fn of_client(client: ClientShape) -> Self {
-        match client {
-            ClientShape::OpenAiChat => Wire::OpenAiChat,
-            ClientShape::OpenAiResponses => Wire::OpenAiResponses,
-            ClientShape::Anthropic => Wire::Anthropic,
-            ClientShape::Gemini => Wire::Gemini,
-        }
-    }
-
-    /// What a provider is spoken to in. OpenAI-shaped ones may have two formats: see `should_use_responses_api`.
-    pub fn of_provider(shape: Shape, responses: bool) -> Self {
-        match shape {
-            Shape::OpenAi if responses => Wire::OpenAiResponses,
-            Shape::OpenAi => Wire::OpenAiChat,
-            Shape::Anthropic => Wire::Anthropic,
-            Shape::Gemini => Wire::Gemini,
-            Shape::Bedrock => Wire::Bedrock,
-            Shape::Cohere => Wire::Cohere,
-        }
+fn provider_codec(format: WireFormat) -> &'static dyn ProviderCodec {
+    match format {
+        // Completions are never translated: no client or provider format maps to them.
+        WireFormat::OpenAiChat | WireFormat::OpenAiCompletions => &openai_chat::Chat,
+        WireFormat::OpenAiResponses => &responses::Responses,
+        WireFormat::Anthropic => &anthropic::Messages,
+        WireFormat::Gemini => &gemini::Gemini,
+        WireFormat::Bedrock => &bedrock::Converse,
+        WireFormat::Cohere => &cohere::Cohere,
     }
 }

@@ -7,7 +7,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::super::chat::{ChatRequest, Choice, Content, Losses, RequestField, StreamEvent, Wire};
+use super::super::chat::{ChatRequest, Choice, Content, Losses, RequestField, StreamEvent, WireFormat};
 
 const MARK: &str = "gateway:";
 
@@ -18,7 +18,7 @@ pub fn contains_wrapped_signatures(body: &[u8]) -> bool {
 }
 
 /// Names the makers in an answer.
-pub(super) fn wrap_response(choices: &mut [Choice], maker: Wire, caller: Wire) {
+pub(super) fn wrap_response(choices: &mut [Choice], maker: WireFormat, caller: WireFormat) {
     if family(maker) == family(caller) {
         return;
     }
@@ -30,7 +30,7 @@ pub(super) fn wrap_response(choices: &mut [Choice], maker: Wire, caller: Wire) {
 }
 
 /// Names the maker in an event of a stream.
-pub(super) fn wrap_event(event: &mut StreamEvent, maker: Wire, caller: Wire) {
+pub(super) fn wrap_event(event: &mut StreamEvent, maker: WireFormat, caller: WireFormat) {
     if family(maker) == family(caller) {
         return;
     }
@@ -45,8 +45,8 @@ pub(super) fn wrap_event(event: &mut StreamEvent, maker: Wire, caller: Wire) {
 }
 
 /// Leaves in a request only what the provider has signed itself.
-pub(super) fn unwrap_request(request: &mut ChatRequest, target: Wire, losses: &mut Losses) {
-    let source = request.wire;
+pub(super) fn unwrap_request(request: &mut ChatRequest, target: WireFormat, losses: &mut Losses) {
+    let source = request.format;
     for message in &mut request.messages {
         message.parts.retain_mut(|part| {
             let Some(signature) = signature_in(&mut part.content) else { return true };
@@ -60,7 +60,7 @@ pub(super) fn unwrap_request(request: &mut ChatRequest, target: Wire, losses: &m
             match &mut part.content {
                 Content::ToolCall(call) => call.signature = None,
                 // Cohere signs nothing; to all others a thought without a signature is worth nothing.
-                Content::Thinking { text, signature } if target == Wire::Cohere && !text.is_empty() => {
+                Content::Thinking { text, signature } if target == WireFormat::Cohere && !text.is_empty() => {
                     *signature = None;
                 }
                 Content::Thinking { .. } => {
@@ -87,17 +87,17 @@ fn signature_in(content: &mut Content) -> Option<&mut String> {
 }
 
 /// Who takes whose signatures: Claude signs alike wherever it runs.
-fn family(wire: Wire) -> &'static str {
-    match wire {
-        Wire::OpenAiChat => "chat",
-        Wire::OpenAiResponses => "responses",
-        Wire::Anthropic | Wire::Bedrock => "claude",
-        Wire::Gemini => "gemini",
-        Wire::Cohere => "cohere",
+fn family(format: WireFormat) -> &'static str {
+    match format {
+        WireFormat::OpenAiChat | WireFormat::OpenAiCompletions => "chat",
+        WireFormat::OpenAiResponses => "responses",
+        WireFormat::Anthropic | WireFormat::Bedrock => "claude",
+        WireFormat::Gemini => "gemini",
+        WireFormat::Cohere => "cohere",
     }
 }
 
-fn wrap(signature: &mut String, maker: Wire) {
+fn wrap(signature: &mut String, maker: WireFormat) {
     *signature = STANDARD.encode(format!("{MARK}{}:{signature}", family(maker)));
 }
 
@@ -105,10 +105,15 @@ fn wrap(signature: &mut String, maker: Wire) {
 fn unwrap(signature: &str) -> Option<(&'static str, Option<String>)> {
     let text = String::from_utf8(STANDARD.decode(signature).ok()?).ok()?;
     let (name, original) = text.strip_prefix(MARK)?.split_once(':')?;
-    const WIRES: [Wire; 5] =
-        [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini, Wire::Cohere];
+    const FORMATS: [WireFormat; 5] = [
+        WireFormat::OpenAiChat,
+        WireFormat::OpenAiResponses,
+        WireFormat::Anthropic,
+        WireFormat::Gemini,
+        WireFormat::Cohere,
+    ];
     // A name that is not known is nobody's here.
-    let maker = WIRES.into_iter().map(family).find(|family| *family == name).unwrap_or("");
+    let maker = FORMATS.into_iter().map(family).find(|family| *family == name).unwrap_or("");
     Some((maker, Some(original.to_owned())))
 }
 
@@ -121,7 +126,7 @@ mod tests {
         Part::new(Content::Thinking { text: "hm".to_owned(), signature: Some(signature.to_owned()) })
     }
 
-    fn sent(from: Wire, to: Wire, parts: Vec<Part>) -> (Vec<Content>, Vec<String>) {
+    fn sent(from: WireFormat, to: WireFormat, parts: Vec<Part>) -> (Vec<Content>, Vec<String>) {
         let mut request = ChatRequest::new(from);
         request.messages = vec![Message::new(Role::Assistant, parts)];
         let mut losses = Losses::new(from);
@@ -130,7 +135,7 @@ mod tests {
         (parts.into_iter().map(|part| part.content).collect(), losses.into_dropped())
     }
 
-    fn answered(maker: Wire, caller: Wire, parts: Vec<Part>) -> Vec<Part> {
+    fn answered(maker: WireFormat, caller: WireFormat, parts: Vec<Part>) -> Vec<Part> {
         let mut choices = [Choice { parts, ..Choice::default() }];
         wrap_response(&mut choices, maker, caller);
         let [choice] = choices;
@@ -148,10 +153,10 @@ mod tests {
         let parts =
             vec![thought("s"), Part::new(Content::Redacted("r".into())), Part::new(Content::ToolCall(call))];
         for (maker, caller) in [
-            (Wire::Gemini, Wire::Anthropic),
-            (Wire::Anthropic, Wire::Gemini),
-            (Wire::Bedrock, Wire::OpenAiChat),
-            (Wire::OpenAiResponses, Wire::Anthropic),
+            (WireFormat::Gemini, WireFormat::Anthropic),
+            (WireFormat::Anthropic, WireFormat::Gemini),
+            (WireFormat::Bedrock, WireFormat::OpenAiChat),
+            (WireFormat::OpenAiResponses, WireFormat::Anthropic),
         ] {
             let wrapped = answered(maker, caller, parts.clone());
             assert_ne!(wrapped, parts);
@@ -167,27 +172,30 @@ mod tests {
 
     #[test]
     fn claude_signs_alike_wherever_it_runs() {
-        assert_eq!(answered(Wire::Bedrock, Wire::Anthropic, vec![thought("s")]), [thought("s")]);
-        assert_eq!(sent(Wire::Anthropic, Wire::Bedrock, vec![thought("s")]).0, [thought("s").content]);
-        let wrapped = answered(Wire::Anthropic, Wire::Gemini, vec![thought("s")]);
-        assert_eq!(sent(Wire::Gemini, Wire::Bedrock, wrapped).0, [thought("s").content]);
+        assert_eq!(answered(WireFormat::Bedrock, WireFormat::Anthropic, vec![thought("s")]), [thought("s")]);
+        assert_eq!(
+            sent(WireFormat::Anthropic, WireFormat::Bedrock, vec![thought("s")]).0,
+            [thought("s").content]
+        );
+        let wrapped = answered(WireFormat::Anthropic, WireFormat::Gemini, vec![thought("s")]);
+        assert_eq!(sent(WireFormat::Gemini, WireFormat::Bedrock, wrapped).0, [thought("s").content]);
     }
 
     #[test]
     fn a_stranger_gets_no_signatures() {
-        assert_eq!(sent(Wire::Anthropic, Wire::Gemini, vec![thought("s")]).0, []);
-        let wrapped = answered(Wire::Gemini, Wire::Anthropic, vec![thought("s")]);
-        assert_eq!(sent(Wire::Anthropic, Wire::Anthropic, wrapped).0, []);
+        assert_eq!(sent(WireFormat::Anthropic, WireFormat::Gemini, vec![thought("s")]).0, []);
+        let wrapped = answered(WireFormat::Gemini, WireFormat::Anthropic, vec![thought("s")]);
+        assert_eq!(sent(WireFormat::Anthropic, WireFormat::Anthropic, wrapped).0, []);
         let unsigned = Content::Thinking { text: "hm".to_owned(), signature: None };
-        assert_eq!(sent(Wire::Anthropic, Wire::Cohere, vec![thought("s")]).0, [unsigned]);
+        assert_eq!(sent(WireFormat::Anthropic, WireFormat::Cohere, vec![thought("s")]).0, [unsigned]);
         let signature = Some("s".to_owned());
         let call = ToolCall { id: "c".into(), name: "f".into(), arguments: "{}".into(), signature };
         let unsigned = ToolCall { signature: None, ..call.clone() };
         let parts = vec![Part::new(Content::ToolCall(call))];
-        assert_eq!(sent(Wire::Gemini, Wire::OpenAiChat, parts).0, [Content::ToolCall(unsigned)]);
+        assert_eq!(sent(WireFormat::Gemini, WireFormat::OpenAiChat, parts).0, [Content::ToolCall(unsigned)]);
         let silent = Part::new(Content::Thinking { text: String::new(), signature: Some("s".into()) });
         let redacted = Part::new(Content::Redacted("r".into()));
-        let (parts, dropped) = sent(Wire::Anthropic, Wire::Gemini, vec![silent, redacted]);
+        let (parts, dropped) = sent(WireFormat::Anthropic, WireFormat::Gemini, vec![silent, redacted]);
         assert_eq!(parts, []);
         assert_eq!(dropped, ["messages[].content[].thinking", "messages[].content[].data"]);
     }

@@ -3,10 +3,10 @@
 
 use super::{
     super::{
-        ClientShape, Shape,
-        chat::{ProviderError, StopReason, StreamEvent, StreamStart, Wire, generated_call_id},
-        eventstream::Frames,
-        sse::{Events, Item, Limits},
+        ClientFormat, ProviderFormat,
+        chat::{ProviderError, StopReason, StreamEvent, StreamStart, WireFormat, generated_call_id},
+        eventstream::FrameReader,
+        sse::{EventItem, EventLimits, EventReader},
     },
     StreamDecoder, StreamEncoder, client_codec,
     driver::{ResponseOptions, resolve_stop_reason},
@@ -22,22 +22,22 @@ pub struct StreamTranslator {
 }
 
 enum StreamFraming {
-    Sse(Events),
-    Frames(Frames),
+    Sse(EventReader),
+    Frames(FrameReader),
 }
 
 impl StreamTranslator {
-    pub fn new(from: Shape, to: ClientShape, reply: &ResponseOptions<'_>) -> Self {
-        let wire = Wire::of_provider(from, reply.use_responses_api);
+    pub fn new(from: ProviderFormat, to: ClientFormat, reply: &ResponseOptions<'_>) -> Self {
+        let format = WireFormat::of_provider(from, reply.use_responses_api);
         StreamTranslator {
-            framing: match wire {
-                Wire::Bedrock => StreamFraming::Frames(Frames::new()),
-                _ => StreamFraming::Sse(Events::new(Limits::READ)),
+            framing: match format {
+                WireFormat::Bedrock => StreamFraming::Frames(FrameReader::new()),
+                _ => StreamFraming::Sse(EventReader::new(EventLimits::READ)),
             },
-            decoder: provider_codec(wire).stream_decoder(),
+            decoder: provider_codec(format).stream_decoder(),
             sequencer: StreamSequencer {
-                maker: wire,
-                caller: Wire::of_client(to),
+                maker: format,
+                caller: WireFormat::from(to),
                 encoder: client_codec(to).stream_encoder(reply.include_usage),
                 start: Some(StreamStart {
                     id: reply.id.to_owned(),
@@ -106,18 +106,18 @@ impl StreamTranslator {
 }
 
 fn sse_item(
-    item: Item<'_>,
+    item: EventItem<'_>,
     decoder: &mut dyn StreamDecoder,
     sequencer: &mut StreamSequencer,
     events: &mut Vec<StreamEvent>,
     out: &mut Vec<u8>,
 ) {
     match item {
-        Item::Event(event) => {
+        EventItem::Event(event) => {
             let name = event.event.and_then(|name| std::str::from_utf8(name).ok());
             one_event(name, event.data, decoder, sequencer, events, out);
         }
-        Item::Overlong => {
+        EventItem::Overlong => {
             sequencer.fail("provider_error", "the provider sent an event that is too large", out)
         }
     }
@@ -170,8 +170,8 @@ fn size_of_event(event: &StreamEvent) -> usize {
 
 /// Passes events on in good order.
 struct StreamSequencer {
-    maker: Wire,
-    caller: Wire,
+    maker: WireFormat,
+    caller: WireFormat,
     encoder: Box<dyn StreamEncoder>,
     /// What the stream will say of itself, until it has been said.
     start: Option<StreamStart>,

@@ -44,7 +44,7 @@ pub(super) fn loose_counts(fields: &Fields) -> Option<Usage> {
     let number = |key: &str| std::str::from_utf8(fields.get(key)?).ok()?.parse::<u64>().ok();
     let of = |input: Option<u64>, output: Option<u64>| {
         (input.is_some() || output.is_some())
-            .then(|| Usage::of_totals(input.unwrap_or(0), output.unwrap_or(0)))
+            .then(|| Usage::from_totals(input.unwrap_or(0), output.unwrap_or(0)))
     };
     of(number("prompt_token_count"), number("generation_token_count"))
         .or_else(|| of(number("prompt_eval_count"), number("eval_count")))

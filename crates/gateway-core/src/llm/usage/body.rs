@@ -1,7 +1,7 @@
 //! One plain JSON body, or one object of a row of them: which top-level values are kept and what they say.
 
 use super::{
-    Shape, bedrock,
+    ProviderFormat, bedrock,
     json::{Value, characters, pairs},
     objects::{Fields, Wanted},
     read_usage,
@@ -67,15 +67,15 @@ pub(super) const WANTED: &[Wanted] = &[
 pub(super) const ERRORS: &[Wanted] = &[("error", SMALL)];
 
 /// Takes in the values of one object.
-pub(super) fn absorb(reading: &mut Reading, shape: Shape, fields: &Fields) {
+pub(super) fn absorb(reading: &mut Reading, format: ProviderFormat, fields: &Fields) {
     let raw = |key: &str| std::str::from_utf8(fields.get(key)?).ok();
     let text = |key: &str| serde_json::from_str::<String>(raw(key)?).ok().filter(|text| !text.is_empty());
     let groq =
         || serde_json::from_str::<Groq<'_>>(raw("x_groq")?).ok()?.usage.map(serde_json::value::RawValue::get);
     let usage = ["usage", "usageMetadata", "meta"]
         .into_iter()
-        .find_map(|key| read_usage(shape, raw(key)?))
-        .or_else(|| read_usage(shape, groq()?))
+        .find_map(|key| read_usage(format, raw(key)?))
+        .or_else(|| read_usage(format, groq()?))
         .or_else(|| bedrock::loose_counts(fields));
     if usage.is_some() {
         reading.usage = usage;

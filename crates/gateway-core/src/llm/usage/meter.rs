@@ -4,44 +4,21 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    Shape, Usage, body,
+    ProviderFormat, Usage, body,
     json::{Value, pairs},
     objects::{Objects, Wanted},
     stream::{self, Reading},
 };
 use crate::llm::{
+    BodyFraming,
     estimate::estimate_from_chars,
-    eventstream::{Frame, Frames},
-    sse::{Events, Item, Limits},
+    eventstream::{Frame, FrameReader},
+    sse::{EventItem, EventLimits, EventReader},
 };
-
-/// How the body is framed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Json,
-    Sse,
-    EventStream,
-    /// Anything else: it passes unread.
-    Opaque,
-}
-
-impl Kind {
-    /// The framing that a `content-type` announces. Rows of JSON objects count as JSON.
-    pub fn of(content_type: &str) -> Kind {
-        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match &*essence {
-            "text/event-stream" => Kind::Sse,
-            "application/vnd.amazon.eventstream" => Kind::EventStream,
-            "application/json" | "application/x-ndjson" | "application/stream+json" => Kind::Json,
-            other if other.ends_with("+json") => Kind::Json,
-            _ => Kind::Opaque,
-        }
-    }
-}
 
 /// What a response said of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Metered {
+pub struct MeterReading {
     /// None when the provider reported none, which is not zero.
     pub usage: Option<Usage>,
     /// The model as the provider names it.
@@ -56,13 +33,13 @@ pub struct Metered {
     pub saw_end: bool,
 }
 
-impl Metered {
+impl MeterReading {
     /// The usage to account for, and whether any of it is an estimate. A response that broke off is charged for the
     /// text that was sent even where the provider's report of it had not come yet.
-    pub fn settle(&self, estimate_prompt: impl FnOnce() -> u64) -> (Usage, bool) {
+    pub fn finalize_usage(&self, estimate_prompt: impl FnOnce() -> u64) -> (Usage, bool) {
         let seen = estimate_from_chars(self.output_chars);
         match &self.usage {
-            None => (Usage::of_totals(estimate_prompt(), seen), true),
+            None => (Usage::from_totals(estimate_prompt(), seen), true),
             Some(usage) if self.saw_end || usage.completion_tokens() >= seen => (usage.clone(), false),
             Some(usage) => {
                 let missing = seen - usage.completion_tokens();
@@ -75,7 +52,7 @@ impl Metered {
 /// Reads a response as it passes.
 #[derive(Debug)]
 pub struct Meter {
-    shape: Shape,
+    format: ProviderFormat,
     source: Source,
     reading: Reading,
 }
@@ -83,80 +60,85 @@ pub struct Meter {
 #[derive(Debug)]
 enum Source {
     Json(Objects),
-    Sse(Events),
-    EventStream { frames: Frames, decoded: Vec<u8> },
+    Sse(EventReader),
+    EventStream { frames: FrameReader, decoded: Vec<u8> },
     Opaque,
 }
 
 impl Meter {
-    pub fn new(shape: Shape, kind: Kind) -> Self {
-        Self::wanting(body::WANTED, shape, kind)
+    pub fn new(format: ProviderFormat, framing: BodyFraming) -> Self {
+        Self::wanting(body::WANTED, format, framing)
     }
 
     /// One that is asked whether a response is sound, and not what it used. Of a stream it reads all there is.
-    pub fn of_soundness(shape: Shape, kind: Kind) -> Self {
-        Self::wanting(body::ERRORS, shape, kind)
+    pub fn for_validation(format: ProviderFormat, framing: BodyFraming) -> Self {
+        Self::wanting(body::ERRORS, format, framing)
     }
 
-    fn wanting(wanted: &'static [Wanted], shape: Shape, kind: Kind) -> Self {
-        let source = match kind {
-            Kind::Json => Source::Json(Objects::new(wanted)),
-            Kind::Sse => Source::Sse(Events::new(Limits::READ)),
-            Kind::EventStream => Source::EventStream { frames: Frames::new(), decoded: Vec::new() },
-            Kind::Opaque => Source::Opaque,
+    fn wanting(wanted: &'static [Wanted], format: ProviderFormat, framing: BodyFraming) -> Self {
+        let source = match framing {
+            BodyFraming::Json => Source::Json(Objects::new(wanted)),
+            BodyFraming::Sse => Source::Sse(EventReader::new(EventLimits::READ)),
+            BodyFraming::EventStream => {
+                Source::EventStream { frames: FrameReader::new(), decoded: Vec::new() }
+            }
+            BodyFraming::Opaque => Source::Opaque,
         };
-        Meter { shape, source, reading: Reading::default() }
+        Meter { format, source, reading: Reading::default() }
     }
 
     pub fn feed(&mut self, chunk: &[u8]) {
-        let Meter { shape, source, reading } = self;
+        let Meter { format, source, reading } = self;
         match source {
-            Source::Json(objects) => objects.feed(chunk, |fields| body::absorb(reading, *shape, fields)),
-            Source::Sse(events) => events.feed(chunk, |item| read_item(reading, *shape, item)),
+            Source::Json(objects) => objects.feed(chunk, |fields| body::absorb(reading, *format, fields)),
+            Source::Sse(events) => events.feed(chunk, |item| read_item(reading, *format, item)),
             Source::EventStream { frames, decoded } => {
                 // A broken frame ends the reading; what was read until then stands, and `saw_end` stays false.
-                let _ = frames.feed(chunk, |frame| read_frame(reading, *shape, &frame, decoded));
+                let _ = frames.feed(chunk, |frame| read_frame(reading, *format, &frame, decoded));
             }
             Source::Opaque => {}
         }
     }
 
     /// What is known now, for a caller that hangs up.
-    pub fn so_far(&self) -> Metered {
-        let Meter { shape, source, reading } = self;
+    pub fn snapshot(&self) -> MeterReading {
+        let Meter { format, source, reading } = self;
         match source {
             Source::Json(objects) => match objects.unfinished() {
                 Some(fields) => {
                     let mut reading = reading.clone();
-                    body::absorb(&mut reading, *shape, fields);
-                    report(&reading, *shape)
+                    body::absorb(&mut reading, *format, fields);
+                    report(&reading, *format)
                 }
-                None => Metered { saw_end: objects.complete() && !reading.more, ..report(reading, *shape) },
+                None => {
+                    MeterReading { saw_end: objects.complete() && !reading.more, ..report(reading, *format) }
+                }
             },
             Source::Sse(_) => {
-                let metered = report(reading, *shape);
+                let metered = report(reading, *format);
                 // Not everyone who copied OpenAI's streams sends `[DONE]`, but nothing follows a reason and a report.
-                let told_all =
-                    *shape == Shape::OpenAi && metered.finish_reason.is_some() && metered.usage.is_some();
-                Metered { saw_end: metered.saw_end || told_all, ..metered }
+                let told_all = *format == ProviderFormat::OpenAi
+                    && metered.finish_reason.is_some()
+                    && metered.usage.is_some();
+                MeterReading { saw_end: metered.saw_end || told_all, ..metered }
             }
-            Source::EventStream { .. } | Source::Opaque => report(reading, *shape),
+            Source::EventStream { .. } | Source::Opaque => report(reading, *format),
         }
     }
 
     /// What is known at the end of the body.
-    pub fn finish(&mut self) -> Metered {
-        let Meter { shape, source, reading } = self;
+    pub fn finish(&mut self) -> MeterReading {
+        let Meter { format, source, reading } = self;
         if let Source::Sse(events) = source {
-            events.finish(|item| read_item(reading, *shape, item));
+            events.finish(|item| read_item(reading, *format, item));
         }
-        self.so_far()
+        self.snapshot()
     }
 }
 
-fn report(reading: &Reading, shape: Shape) -> Metered {
-    Metered {
-        usage: reading.final_usage(shape),
+fn report(reading: &Reading, format: ProviderFormat) -> MeterReading {
+    MeterReading {
+        usage: reading.final_usage(format),
         model: reading.model.clone(),
         response_id: reading.response_id.clone(),
         finish_reason: reading.finish_reason.clone(),
@@ -166,13 +148,13 @@ fn report(reading: &Reading, shape: Shape) -> Metered {
     }
 }
 
-fn read_item(reading: &mut Reading, shape: Shape, item: Item<'_>) {
-    if let Item::Event(event) = item {
-        stream::event(reading, shape, event.event, event.data);
+fn read_item(reading: &mut Reading, format: ProviderFormat, item: EventItem<'_>) {
+    if let EventItem::Event(event) = item {
+        stream::event(reading, format, event.event, event.data);
     }
 }
 
-fn read_frame(reading: &mut Reading, shape: Shape, frame: &Frame<'_>, decoded: &mut Vec<u8>) {
+fn read_frame(reading: &mut Reading, format: ProviderFormat, frame: &Frame<'_>, decoded: &mut Vec<u8>) {
     if let Some(exception) = frame.exception_type {
         reading.error(&String::from_utf8_lossy(frame.payload));
         let message = reading.in_band_error.take().unwrap_or_default();
@@ -180,7 +162,7 @@ fn read_frame(reading: &mut Reading, shape: Shape, frame: &Frame<'_>, decoded: &
         return;
     }
     if frame.event_type != Some("chunk") {
-        stream::event(reading, shape, frame.event_type.map(str::as_bytes), frame.payload);
+        stream::event(reading, format, frame.event_type.map(str::as_bytes), frame.payload);
         return;
     }
     // The invoke calls wrap each event of the model's own stream in Base64.
@@ -188,7 +170,7 @@ fn read_frame(reading: &mut Reading, shape: Shape, frame: &Frame<'_>, decoded: &
         if let (b"bytes", Value::Text(text)) = (key, value) {
             decoded.clear();
             if STANDARD.decode_vec(text, decoded).is_ok() {
-                stream::event(reading, shape, None, decoded);
+                stream::event(reading, format, None, decoded);
             }
         }
     });

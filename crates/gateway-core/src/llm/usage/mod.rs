@@ -17,11 +17,11 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use super::Shape;
+use super::ProviderFormat;
 
 pub(in crate::llm) use anthropic::Report as MessagesReport;
-pub use meter::{Kind, Meter, Metered};
-pub use openai::hides_usage_chunk;
+pub use meter::{Meter, MeterReading};
+pub use openai::is_usage_chunk;
 
 /// Token counts in classes that do not overlap: their sum is the provider's total.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -64,20 +64,20 @@ impl Usage {
     }
 
     /// Usage of which only the plain totals are known, such as those in Bedrock's response headers.
-    pub fn of_totals(input: u64, output: u64) -> Self {
+    pub fn from_totals(input: u64, output: u64) -> Self {
         Usage { input, output, ..Usage::default() }
     }
 }
 
 /// Reads a provider's usage object. Its keys tell whose it is: many providers answer in another's format, and a wrong
-/// guess here would be a wrong bill. The shape decides only where the keys are the same.
-fn read_usage(shape: Shape, raw: &str) -> Option<Usage> {
+/// guess here would be a wrong bill. The format decides only where the keys are the same.
+fn read_usage(format: ProviderFormat, raw: &str) -> Option<Usage> {
     let Ok(Value::Object(report)) = serde_json::from_str(raw) else { return None };
-    of_report(shape, &report).map(|usage| Usage { raw: Some(raw.into()), ..usage })
+    parse_report(format, &report).map(|usage| Usage { raw: Some(raw.into()), ..usage })
 }
 
 /// Reads a usage object that is parsed already, without keeping it.
-pub(in crate::llm) fn of_report(shape: Shape, report: &Map<String, Value>) -> Option<Usage> {
+pub(in crate::llm) fn parse_report(format: ProviderFormat, report: &Map<String, Value>) -> Option<Usage> {
     let has = |keys: &[&str]| keys.iter().any(|key| report.contains_key(*key));
     if has(&["promptTokenCount", "totalTokenCount"]) {
         gemini::usage(report)
@@ -89,7 +89,9 @@ pub(in crate::llm) fn of_report(shape: Shape, report: &Map<String, Value>) -> Op
         cohere::usage(report)
     } else if has(&["prompt_tokens", "completion_tokens", "total_tokens"]) {
         openai::usage(report)
-    } else if has(&["cache_read_input_tokens", "cache_creation_input_tokens"]) || shape != Shape::OpenAi {
+    } else if has(&["cache_read_input_tokens", "cache_creation_input_tokens"])
+        || format != ProviderFormat::OpenAi
+    {
         anthropic::Report::read(report).usage()
     } else {
         openai::usage(report)

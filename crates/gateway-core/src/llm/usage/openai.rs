@@ -10,7 +10,7 @@ use super::{Usage, carve, count, first_count, json::skip_space, nested_count};
 
 /// Whether this stream event is the extra chunk that a provider sends only when usage was asked for: no choices, and
 /// a usage object. Azure's first chunk has no choices either, but carries no usage.
-pub fn hides_usage_chunk(event_data: &[u8]) -> bool {
+pub fn is_usage_chunk(event_data: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Chunk<'a> {
         #[serde(borrow)]
@@ -82,7 +82,7 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     } else if cache_beside {
         carve(&mut rest, reasoning)
     } else {
-        // What a total holds beyond input and output is reasoning too: so Gemini's OpenAI-shaped endpoint reports it.
+        // What a total holds beyond input and output is reasoning too: so Gemini's OpenAI-compatible endpoint reports it.
         carve(&mut rest, reasoning).saturating_add(beside)
     };
     let audio_output = carve(&mut rest, speech);

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, value::RawValue};
 
 use super::{
-    Shape, Usage, anthropic,
+    ProviderFormat, Usage, anthropic,
     json::{Value, characters, pairs},
     read_usage,
 };
@@ -34,7 +34,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn final_usage(&self, shape: Shape) -> Option<Usage> {
+    pub(super) fn final_usage(&self, format: ProviderFormat) -> Option<Usage> {
         if let Some(usage) = self.messages.usage() {
             let raw = match &*self.message_reports {
                 [one] => one.clone(),
@@ -43,7 +43,7 @@ impl Reading {
             return Some(Usage { raw: Some(raw), ..usage });
         }
         let latest = serde_json::from_slice::<Envelope<'_>>(&self.latest).ok();
-        latest.and_then(|event| read_usage(shape, event.usage()?)).or_else(|| self.usage.clone())
+        latest.and_then(|event| read_usage(format, event.usage()?)).or_else(|| self.usage.clone())
     }
 
     /// Takes in an error value: a text, or an object with a message and perhaps a kind.
@@ -133,21 +133,20 @@ impl<'a> Envelope<'a> {
 }
 
 /// Reads one event. `name` is what the stream's framing calls it, if it calls it anything.
-pub(super) fn event(reading: &mut Reading, shape: Shape, name: Option<&[u8]>, data: &[u8]) {
+pub(super) fn event(reading: &mut Reading, format: ProviderFormat, name: Option<&[u8]>, data: &[u8]) {
     if data.trim_ascii() == b"[DONE]" {
         reading.saw_end = true;
         return;
     }
-    let glance = Glance::at(shape, data);
-    let kind = name.or(glance.kind).unwrap_or_default();
+    let scan = EventScan::new(format, data);
+    let kind = name.or(scan.kind).unwrap_or_default();
     let from_responses = kind.starts_with(b"response.");
     // These streams repeat the finished text after its deltas.
-    reading.output_chars +=
-        if from_responses { glance.delta_chars } else { glance.chars + glance.delta_chars };
-    if let Some(reason) = glance.finish_reason {
+    reading.output_chars += if from_responses { scan.delta_chars } else { scan.chars + scan.delta_chars };
+    if let Some(reason) = scan.finish_reason {
         reading.finish_reason = Some(String::from_utf8_lossy(reason).into_owned());
     }
-    reading.saw_end |= glance.end;
+    reading.saw_end |= scan.end;
     reading.saw_end |= matches!(
         kind,
         b"message_stop"
@@ -158,12 +157,12 @@ pub(super) fn event(reading: &mut Reading, shape: Shape, name: Option<&[u8]>, da
             | b"response.incomplete"
             | b"response.failed"
     );
-    let failed = glance.error || kind == b"error";
+    let failed = scan.error || kind == b"error";
     let introduces =
         reading.introductions < INTRODUCTIONS && (reading.model.is_none() || reading.response_id.is_none());
     let last_response = from_responses && reading.saw_end;
-    let merges = glance.usage && matches!(kind, b"message_start" | b"message_delta");
-    if glance.usage && !merges {
+    let merges = scan.usage && matches!(kind, b"message_start" | b"message_delta");
+    if scan.usage && !merges {
         reading.latest.clear();
         reading.latest.extend_from_slice(data);
     }
@@ -218,7 +217,7 @@ fn describe(error: &Map<String, Json>) -> Option<String> {
 
 /// What one pass over an event's keys shows.
 #[derive(Default)]
-struct Glance<'a> {
+struct EventScan<'a> {
     kind: Option<&'a [u8]>,
     finish_reason: Option<&'a [u8]>,
     /// Gemini ends a stream with a reason and nothing else, Bedrock's invoke calls with their metrics.
@@ -229,9 +228,9 @@ struct Glance<'a> {
     delta_chars: u64,
 }
 
-impl<'a> Glance<'a> {
-    fn at(shape: Shape, data: &'a [u8]) -> Self {
-        let mut glance = Glance::default();
+impl<'a> EventScan<'a> {
+    fn new(format: ProviderFormat, data: &'a [u8]) -> Self {
+        let mut scan = EventScan::default();
         // Perplexity sends the whole message so far beside each delta.
         let mut repeated = false;
         pairs(data, |key, value| match (key, value) {
@@ -240,28 +239,28 @@ impl<'a> Glance<'a> {
                 | b"partial_json" | b"arguments" | b"input" | b"tool_plan" | b"generation" | b"outputText"
                 | b"completion",
                 Value::Text(text),
-            ) if !repeated => glance.chars += characters(text),
-            (b"delta", Value::Text(text)) => glance.delta_chars += characters(text),
+            ) if !repeated => scan.chars += characters(text),
+            (b"delta", Value::Text(text)) => scan.delta_chars += characters(text),
             (b"delta", _) => repeated = false,
-            (b"message", Value::Object) => repeated = shape == Shape::OpenAi,
-            (b"usage" | b"usageMetadata", Value::Object) => glance.usage = true,
-            (b"meta", Value::Object) => glance.usage |= shape == Shape::Cohere,
+            (b"message", Value::Object) => repeated = format == ProviderFormat::OpenAi,
+            (b"usage" | b"usageMetadata", Value::Object) => scan.usage = true,
+            (b"meta", Value::Object) => scan.usage |= format == ProviderFormat::Cohere,
             (b"amazon-bedrock-invocationMetrics", Value::Object) => {
-                glance.usage = true;
-                glance.end = true;
+                scan.usage = true;
+                scan.end = true;
             }
-            (b"error", Value::Object | Value::Text(_)) => glance.error = true,
-            (b"type" | b"event_type", Value::Text(text)) if glance.kind.is_none() => glance.kind = Some(text),
+            (b"error", Value::Object | Value::Text(_)) => scan.error = true,
+            (b"type" | b"event_type", Value::Text(text)) if scan.kind.is_none() => scan.kind = Some(text),
             (
                 b"finish_reason" | b"stop_reason" | b"finishReason" | b"stopReason" | b"blockReason"
                 | b"completionReason",
                 Value::Text(text),
             ) if !text.is_empty() => {
-                glance.finish_reason = Some(text);
-                glance.end |= matches!(key, b"finishReason" | b"blockReason");
+                scan.finish_reason = Some(text);
+                scan.end |= matches!(key, b"finishReason" | b"blockReason");
             }
             _ => {}
         });
-        glance
+        scan
     }
 }

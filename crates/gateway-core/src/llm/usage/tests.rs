@@ -12,34 +12,35 @@ use self::{
     openai::{AZURE, DONE, FIRST, RESPONSES, STOP_WITH_USAGE, TEXT, USAGE},
 };
 use super::*;
+use crate::llm::BodyFraming;
 
-fn meter(shape: Shape, kind: Kind, chunks: &[&[u8]]) -> Metered {
-    let mut meter = Meter::new(shape, kind);
+fn meter(format: ProviderFormat, framing: BodyFraming, chunks: &[&[u8]]) -> MeterReading {
+    let mut meter = Meter::new(format, framing);
     for chunk in chunks {
         meter.feed(chunk);
     }
     meter.finish()
 }
 
-fn sse(shape: Shape, events: &[&str]) -> Metered {
-    meter(shape, Kind::Sse, &[sse_bytes(events).as_bytes()])
+fn sse(format: ProviderFormat, events: &[&str]) -> MeterReading {
+    meter(format, BodyFraming::Sse, &[sse_bytes(events).as_bytes()])
 }
 
 fn sse_bytes(events: &[&str]) -> String {
     events.iter().flat_map(|event| ["data: ", event, "\n\n"]).collect()
 }
 
-fn json(shape: Shape, body: &str) -> Metered {
-    meter(shape, Kind::Json, &[body.as_bytes()])
+fn json(format: ProviderFormat, body: &str) -> MeterReading {
+    meter(format, BodyFraming::Json, &[body.as_bytes()])
 }
 
-fn read(shape: Shape, raw: &str) -> Usage {
-    let usage = read_usage(shape, raw).unwrap_or_else(|| panic!("no usage in {raw}"));
+fn read(format: ProviderFormat, raw: &str) -> Usage {
+    let usage = read_usage(format, raw).unwrap_or_else(|| panic!("no usage in {raw}"));
     assert_eq!(usage.raw.as_deref(), Some(raw));
     Usage { raw: None, ..usage }
 }
 
-fn classes(metered: &Metered) -> Usage {
+fn classes(metered: &MeterReading) -> Usage {
     Usage { raw: None, ..metered.usage.clone().expect("usage") }
 }
 
@@ -48,37 +49,45 @@ fn named_bytes(events: &[(&str, &str)]) -> String {
 }
 
 /// Every recorded stream and body, for the property below.
-fn recordings() -> Vec<(Shape, Kind, Vec<u8>)> {
+fn recordings() -> Vec<(ProviderFormat, BodyFraming, Vec<u8>)> {
     let array = format!("[{}\n,\r\n{}]", GEMINI[0], GEMINI[2]);
     vec![
-        (Shape::OpenAi, Kind::Sse, sse_bytes(&[AZURE, FIRST, TEXT, STOP_WITH_USAGE, USAGE, DONE]).into()),
-        (Shape::OpenAi, Kind::Sse, sse_bytes(&RESPONSES).replace('\n', "\r\n").into()),
-        (Shape::OpenAi, Kind::Json, STOP_WITH_USAGE.into()),
-        (Shape::Anthropic, Kind::Sse, named_bytes(&ANTHROPIC).into()),
-        (Shape::Gemini, Kind::Sse, sse_bytes(&GEMINI).into()),
-        (Shape::Gemini, Kind::Json, array.into()),
-        (Shape::Bedrock, Kind::EventStream, converse()),
-        (Shape::Bedrock, Kind::EventStream, invoke(&[ANTHROPIC[0].1, ANTHROPIC[4].1, ANTHROPIC[5].1])),
-        (Shape::Cohere, Kind::Sse, named_bytes(&COHERE).into()),
+        (
+            ProviderFormat::OpenAi,
+            BodyFraming::Sse,
+            sse_bytes(&[AZURE, FIRST, TEXT, STOP_WITH_USAGE, USAGE, DONE]).into(),
+        ),
+        (ProviderFormat::OpenAi, BodyFraming::Sse, sse_bytes(&RESPONSES).replace('\n', "\r\n").into()),
+        (ProviderFormat::OpenAi, BodyFraming::Json, STOP_WITH_USAGE.into()),
+        (ProviderFormat::Anthropic, BodyFraming::Sse, named_bytes(&ANTHROPIC).into()),
+        (ProviderFormat::Gemini, BodyFraming::Sse, sse_bytes(&GEMINI).into()),
+        (ProviderFormat::Gemini, BodyFraming::Json, array.into()),
+        (ProviderFormat::Bedrock, BodyFraming::EventStream, converse()),
+        (
+            ProviderFormat::Bedrock,
+            BodyFraming::EventStream,
+            invoke(&[ANTHROPIC[0].1, ANTHROPIC[4].1, ANTHROPIC[5].1]),
+        ),
+        (ProviderFormat::Cohere, BodyFraming::Sse, named_bytes(&COHERE).into()),
     ]
 }
 
 proptest! {
     #[test]
     fn any_chunking_gives_the_same_reading(size in 1usize..300, cut in 0.0f64..1.0) {
-        for (shape, kind, bytes) in recordings() {
+        for (format, framing, bytes) in recordings() {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in the bytes")]
             let bytes = &bytes[..bytes.len() - (bytes.len() as f64 * cut * cut) as usize];
             let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
-            prop_assert_eq!(meter(shape, kind, &chunks), meter(shape, kind, &[bytes]));
+            prop_assert_eq!(meter(format, framing, &chunks), meter(format, framing, &[bytes]));
         }
     }
 
     #[test]
     fn arbitrary_text_never_panics(text in r#"(data: |\n|[\[\]{}":,\\a0]|"usage":|"type":"error"|"delta":){0,30}"#, size in 1usize..9) {
-        for kind in [Kind::Json, Kind::Sse, Kind::EventStream] {
+        for kind in [BodyFraming::Json, BodyFraming::Sse, BodyFraming::EventStream] {
             let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
-            prop_assert_eq!(meter(Shape::OpenAi, kind, &chunks), meter(Shape::OpenAi, kind, &[text.as_bytes()]));
+            prop_assert_eq!(meter(ProviderFormat::OpenAi, kind, &chunks), meter(ProviderFormat::OpenAi, kind, &[text.as_bytes()]));
         }
     }
 }

@@ -4,7 +4,7 @@ use prost::Message as _;
 use serde_json::{Map, json};
 
 use super::*;
-use crate::llm::Shape;
+use crate::llm::ProviderFormat;
 use crate::logs::{BodyStorage, LogLevel, Tokens};
 use crate::otlp::batch::Batch;
 use crate::otlp::proto::{Any, ExportTraceServiceRequest};
@@ -18,7 +18,7 @@ fn row() -> LogRow {
         level: LogLevel::Info,
         source: LogSource::Proxy,
         provider: "gemini".into(),
-        shape: Some(Shape::OpenAi),
+        provider_format: Some(ProviderFormat::OpenAi),
         model: Some("gpt-4o".into()),
         method: "POST".into(),
         path: "/v1/chat/completions".into(),

@@ -57,7 +57,7 @@ pub fn area() -> Area {
 struct RunRequest {
     provider: String,
     model: String,
-    /// OpenAI-shaped, each with `role` and `content`.
+    /// OpenAI-compatible, each with `role` and `content`.
     messages: Option<Vec<Map<String, Value>>>,
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gateway_core::llm::sse::{Events, Item, Limits};
+use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
@@ -114,7 +114,7 @@ async fn listen(
         Problem::new(http::StatusCode::BAD_GATEWAY, "provider_error", format!("{provider}: {error}"))
     };
     let mut said = Said::default();
-    let mut read = Events::new(Limits::READ);
+    let mut read = EventReader::new(EventLimits::READ);
     let mut rest = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broken(error.to_string()))?;
@@ -125,7 +125,7 @@ async fn listen(
         }
         let mut pieces = Vec::new();
         read.feed(&data, |item| {
-            if let Item::Event(event) = item {
+            if let EventItem::Event(event) = item {
                 pieces.extend(Piece::read(event.data));
             }
         });

@@ -15,7 +15,7 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         level: LogLevel::Info,
         source: LogSource::Proxy,
         provider: "openai".into(),
-        shape: None,
+        provider_format: None,
         model: Some("gpt-4o".into()),
         method: "POST".into(),
         path: "/v1/chat/completions".into(),

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::preview::last_user_text;
-use gateway_core::llm::usage::{Metered, Usage};
+use gateway_core::llm::usage::{MeterReading, Usage};
 use gateway_core::logs::{BodyStorage, LogLevel, LogRow, MAX_BODY_BYTES, Tokens};
 use gateway_core::pricing;
 use rust_decimal::Decimal;
@@ -14,7 +14,7 @@ use super::{Record, RequestCopy, millis, short};
 use crate::auth::Who;
 
 impl Record {
-    pub(super) fn row(&mut self, status: u16, error_code: Option<String>, metered: &Metered) -> LogRow {
+    pub(super) fn row(&mut self, status: u16, error_code: Option<String>, metered: &MeterReading) -> LogRow {
         let is_hit = self.cache == Some("hit");
         let (usage, usage_estimated) = if is_hit { (self.used.take(), false) } else { self.usage(metered) };
         let (cost_usd, unpriced) =
@@ -46,7 +46,7 @@ impl Record {
             level,
             source: self.origin.source,
             provider: self.answered_by.take().unwrap_or_else(|| self.target.name.clone()),
-            shape: Some(self.target.shape),
+            provider_format: Some(self.target.format),
             model: self.model.take().or_else(|| metered.model.as_deref().map(short)),
             method: self.method.as_str().to_owned(),
             path: std::mem::take(&mut self.path),
@@ -96,10 +96,10 @@ impl Record {
     }
 
     /// What was used: as reported, or counted here when a model answered and nobody said.
-    fn usage(&self, metered: &Metered) -> (Option<Usage>, bool) {
+    fn usage(&self, metered: &MeterReading) -> (Option<Usage>, bool) {
         if metered.usage.is_some() {
             // The report of an answer that broke off may lag behind the text that was sent.
-            let (usage, estimated) = metered.settle(|| 0);
+            let (usage, estimated) = metered.finalize_usage(|| 0);
             return (Some(usage), estimated);
         }
         let is_model_call = !matches!(self.operation, Operation::Models | Operation::Other);
@@ -107,7 +107,7 @@ impl Record {
         if !is_model_call || !began {
             return (None, false);
         }
-        let (usage, estimated) = metered.settle(|| self.estimate_prompt());
+        let (usage, estimated) = metered.finalize_usage(|| self.estimate_prompt());
         (Some(usage), estimated)
     }
 
@@ -132,7 +132,7 @@ impl Record {
     }
 
     /// The model that answered has the say about the price, then the one that was asked for.
-    fn cost(&self, metered: &Metered, usage: Option<&Usage>) -> (Option<Decimal>, bool) {
+    fn cost(&self, metered: &MeterReading, usage: Option<&Usage>) -> (Option<Decimal>, bool) {
         let Some(usage) = usage else { return (None, false) };
         let provider = self.target.kind.name;
         let models = [metered.model.as_deref(), self.model.as_deref()];

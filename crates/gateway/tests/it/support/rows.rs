@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use gateway_core::ids::OrgId;
-use gateway_core::llm::Shape;
+use gateway_core::llm::ProviderFormat;
 use gateway_core::logs::{Attempt, BodyStorage, LogLevel, LogRow, LogSource, Tokens, first_log_id};
 use gateway_core::time::Timestamp;
 use gateway_store::logs;
@@ -31,7 +31,7 @@ pub fn row_of(org_id: &str, time: Timestamp) -> LogRow {
         level: LogLevel::Info,
         source: LogSource::Proxy,
         provider: "openai".into(),
-        shape: Some(Shape::OpenAi),
+        provider_format: Some(ProviderFormat::OpenAi),
         model: Some("gpt-4o".into()),
         method: "POST".into(),
         path: "/v1/chat/completions".into(),

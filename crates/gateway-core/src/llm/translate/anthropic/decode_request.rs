@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use super::super::{
     super::chat::{
         CacheControl, ChatRequest, Content, FunctionTool, Media, MediaKind, MediaSource, Message,
-        OutputFormat, Part, Reasoning, Role, Tool, ToolCall, ToolChoice, ToolResult, TranslationError, Wire,
+        OutputFormat, Part, Reasoning, Role, Tool, ToolCall, ToolChoice, ToolResult, TranslationError,
+        WireFormat,
     },
     json::{
         at_path, into_object, into_strings, require_string, str_field, take_array, take_bool, take_number,
@@ -17,7 +18,7 @@ type Object = Map<String, Value>;
 
 pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, TranslationError> {
     let body = &mut body;
-    let mut request = ChatRequest::new(Wire::Anthropic);
+    let mut request = ChatRequest::new(WireFormat::Anthropic);
     if let Some(system) = take_value(body, "system") {
         let (parts, is_string) = decode_content(Some(system), "system")?;
         request.messages.push(Message { is_string, ..Message::new(Role::System, parts) });

@@ -7,7 +7,7 @@ use super::super::{
     super::chat::{
         CacheControl, ChatRequest, Content, FieldLocation, FunctionTool, Losses, Media, MediaKind,
         MediaSource, Message, OutputFormat, Part, Reasoning, RequestField, Role, Tool, ToolChoice,
-        TranslationError, Wire, parse_arguments,
+        TranslationError, WireFormat, parse_arguments,
     },
     alternating_turns::{AlternatingTurns, json_instruction, sanitize_call_id, to_alternating_turns},
     claude_models::{self, ThinkingConfig, ThinkingMode},
@@ -21,7 +21,7 @@ pub(super) fn encode_request(
     mut request: ChatRequest,
     losses: &mut Losses,
 ) -> Result<Value, TranslationError> {
-    let same_format = request.wire == Wire::Anthropic;
+    let same_format = request.format == WireFormat::Anthropic;
     let generation = claude_models::generation(&request.model).unwrap_or((u32::MAX, 0));
     let max_tokens = request.max_tokens.unwrap_or_else(|| claude_models::default_max_tokens(generation));
     let thinking = if same_format {

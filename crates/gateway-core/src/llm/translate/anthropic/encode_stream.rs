@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         super::{
-            ClientShape,
+            ClientFormat,
             chat::{ProviderError, StopReason, StreamEvent, StreamStart},
             errors,
             usage::Usage,
@@ -215,7 +215,7 @@ impl StreamEncoder for Encoder {
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Error(failure) => {
                 let ProviderError { status, code, message } = failure;
-                let body = errors::error_body(ClientShape::Anthropic, status, &code, &message);
+                let body = errors::error_body(ClientFormat::Anthropic, status, &code, &message);
                 out.extend_from_slice(b"event: error\ndata: ");
                 out.extend_from_slice(&body);
                 out.extend_from_slice(b"\n\n");

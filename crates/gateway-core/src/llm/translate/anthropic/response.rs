@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{ChatResponse, Choice, Content, Part, StopReason, parse_arguments},
             usage::{self, Usage},
         },
@@ -33,7 +33,7 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
         model: str_field(&body, "model").to_owned(),
         created: None,
         choices: vec![Choice { index: 0, parts, stop, logprobs: Vec::new() }],
-        usage: report.and_then(|report| usage::of_report(Shape::Anthropic, &report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::Anthropic, &report)),
     })
 }
 

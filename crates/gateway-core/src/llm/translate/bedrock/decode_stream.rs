@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{ProviderError, StreamEvent, StreamStart},
             usage,
         },
@@ -112,7 +112,8 @@ impl StreamDecoder for Decoder {
                 self.stopped = true;
             }
             "metadata" => {
-                let usage = event.usage.and_then(|report| usage::of_report(Shape::Bedrock, &report));
+                let usage =
+                    event.usage.and_then(|report| usage::parse_report(ProviderFormat::Bedrock, &report));
                 out.extend(usage.map(StreamEvent::Usage));
                 self.metered = true;
             }

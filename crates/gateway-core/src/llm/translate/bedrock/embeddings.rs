@@ -48,7 +48,7 @@ pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<Em
         let usage = body.get("inputTextTokenCount").and_then(Value::as_u64);
         return Some(EmbeddingsResponse {
             vectors: vec![vector(one)?],
-            usage: usage.map(|input| Usage::of_totals(input, 0)),
+            usage: usage.map(|input| Usage::from_totals(input, 0)),
         });
     }
     let list = match body.get("embeddings")? {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::super::{
-        Shape,
+        ProviderFormat,
         chat::{ChatResponse, Choice, Content, Part, ToolCall},
         usage,
     },
@@ -21,7 +21,7 @@ pub(super) fn decode_response(body: &Map<String, Value>) -> Option<ChatResponse>
             stop: body.get("stopReason").and_then(Value::as_str).map(decode_stop_reason),
             logprobs: Vec::new(),
         }],
-        usage: report.and_then(|report| usage::of_report(Shape::Bedrock, report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::Bedrock, report)),
         ..ChatResponse::default()
     })
 }

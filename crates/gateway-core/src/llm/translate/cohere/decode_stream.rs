@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{ProviderError, StopReason, StreamEvent, StreamStart},
             usage,
         },
@@ -83,7 +83,9 @@ impl StreamDecoder for Decoder {
                     out.push(StreamEvent::Error(ProviderError { status: 502, code, message }));
                     return true;
                 }
-                if let Some(usage) = delta.usage.and_then(|report| usage::of_report(Shape::Cohere, &report)) {
+                if let Some(usage) =
+                    delta.usage.and_then(|report| usage::parse_report(ProviderFormat::Cohere, &report))
+                {
                     out.push(StreamEvent::Usage(usage));
                 }
                 out.push(StreamEvent::Stop { choice: 0, reason });

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{ChatResponse, Choice, Content, Logprob, Part, ToolCall},
             usage,
         },
@@ -56,7 +56,7 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
         model: String::new(),
         created: None,
         choices: vec![choice],
-        usage: report.and_then(|report| usage::of_report(Shape::Cohere, &report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::Cohere, &report)),
     })
 }
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use super::super::{
     super::chat::{
         ChatRequest, Content, FunctionTool, Media, MediaKind, MediaSource, Message, OutputFormat, Part,
-        Reasoning, Role, Tool, ToolCall, ToolChoice, ToolResult, TranslationError, Wire, generated_call_id,
+        Reasoning, Role, Tool, ToolCall, ToolChoice, ToolResult, TranslationError, WireFormat,
+        generated_call_id,
     },
     json::{
         at_path, into_object, into_strings, require_string, take_array, take_bool, take_number, take_object,
@@ -19,7 +20,7 @@ type Object = Map<String, Value>;
 pub(super) fn decode_request(body: Object) -> Result<ChatRequest, TranslationError> {
     let mut body = camel_case_keys(body);
     let body = &mut body;
-    let mut request = ChatRequest::new(Wire::Gemini);
+    let mut request = ChatRequest::new(WireFormat::Gemini);
     let mut calls = Calls::default();
     if let Some(system) = take_value(body, "systemInstruction") {
         let system = match system {

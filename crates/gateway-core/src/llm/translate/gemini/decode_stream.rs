@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{Content, StopReason, StreamEvent, StreamStart},
             usage,
         },
@@ -48,7 +48,7 @@ impl StreamDecoder for Decoder {
             }
         }
         let report = take_object(&mut body, "usageMetadata").ok().flatten();
-        if let Some(usage) = report.and_then(|report| usage::of_report(Shape::Gemini, &report)) {
+        if let Some(usage) = report.and_then(|report| usage::parse_report(ProviderFormat::Gemini, &report)) {
             out.push(StreamEvent::Usage(usage));
         }
         false

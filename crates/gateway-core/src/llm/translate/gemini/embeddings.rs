@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::{
     super::{
-        Shape,
+        ProviderFormat,
         chat::{EmbeddingsRequest, EmbeddingsResponse, Losses, RequestField},
         usage,
     },
@@ -39,6 +39,6 @@ pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<Em
     let report = body.get("usageMetadata").and_then(Value::as_object);
     Some(EmbeddingsResponse {
         vectors,
-        usage: report.and_then(|report| usage::of_report(Shape::Gemini, report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::Gemini, report)),
     })
 }

@@ -6,7 +6,7 @@ use super::{
     super::{
         super::chat::{
             ChatRequest, Content, FieldLocation, FunctionTool, Losses, OutputFormat, Reasoning, RequestField,
-            Role, Tool, ToolChoice, TranslationError, Wire,
+            Role, Tool, ToolChoice, TranslationError, WireFormat,
         },
         alternating_turns,
         json::insert_some,
@@ -20,7 +20,7 @@ pub(super) fn encode_request(
     mut request: ChatRequest,
     losses: &mut Losses,
 ) -> Result<Value, TranslationError> {
-    let same_format = request.wire == Wire::Gemini;
+    let same_format = request.format == WireFormat::Gemini;
     let names = tool_names(&request);
     let messages = std::mem::take(&mut request.messages);
     let alternating_turns::AlternatingTurns { system, turns } =
@@ -75,7 +75,7 @@ pub(super) fn encode_request(
 fn drop_unsupported_params(request: &ChatRequest, losses: &mut Losses) {
     for (there, field) in [
         (request.user.is_some(), RequestField::User),
-        (request.metadata.is_some() && request.wire != Wire::Gemini, RequestField::Metadata),
+        (request.metadata.is_some() && request.format != WireFormat::Gemini, RequestField::Metadata),
         (request.store == Some(true), RequestField::Store),
         (request.service_tier.as_deref().is_some_and(|tier| tier != "auto"), RequestField::ServiceTier),
         (request.prompt_cache_key.is_some(), RequestField::PromptCacheKey),
@@ -120,7 +120,7 @@ fn encode_config(request: &mut ChatRequest, losses: &mut Losses) -> Result<Objec
                 losses.drop(RequestField::OutputName);
             }
             insert_some(&mut config, "responseMimeType", Some("application/json"));
-            if !(request.wire == Wire::Gemini
+            if !(request.format == WireFormat::Gemini
                 && request.extra.contains_key("generationConfig.responseSchema"))
             {
                 config.insert("responseJsonSchema".to_owned(), schema);
@@ -128,7 +128,8 @@ fn encode_config(request: &mut ChatRequest, losses: &mut Losses) -> Result<Objec
         }
     }
     if let Some(reasoning) = request.reasoning.take() {
-        let thinking = encode_thinking(&request.model, reasoning, request.wire == Wire::Gemini, losses);
+        let thinking =
+            encode_thinking(&request.model, reasoning, request.format == WireFormat::Gemini, losses);
         insert_some(&mut config, "thinkingConfig", (!thinking.is_empty()).then_some(thinking));
     }
     Ok(config)
@@ -180,7 +181,7 @@ fn encode_tools(
     request: &mut ChatRequest,
     losses: &mut Losses,
 ) -> Result<(), TranslationError> {
-    let same_format = request.wire == Wire::Gemini;
+    let same_format = request.format == WireFormat::Gemini;
     let mut functions = Vec::new();
     let mut others = Vec::new();
     for tool in std::mem::take(&mut request.tools) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         super::{
-            ClientShape,
+            ClientFormat,
             chat::{StopReason, StreamEvent, ToolCall},
             errors,
             usage::Usage,
@@ -54,7 +54,7 @@ impl StreamEncoder for Encoder {
             }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Error(failure) => {
-                out.extend(errors::stream_error(ClientShape::Gemini, &failure.code, &failure.message));
+                out.extend(errors::stream_error(ClientFormat::Gemini, &failure.code, &failure.message));
             }
             StreamEvent::Text { choice, text } | StreamEvent::Refusal { choice, text } => {
                 self.flush(choice, out).spoke = true;

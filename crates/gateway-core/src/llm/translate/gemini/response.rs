@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value, json};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{
                 ChatResponse, Choice, Content, Logprob, MediaSource, Part, StopReason, ToolCall,
                 parse_arguments,
@@ -40,7 +40,7 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
         model: str_field(&body, "modelVersion").to_owned(),
         created: None,
         choices,
-        usage: report.and_then(|report| usage::of_report(Shape::Gemini, &report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::Gemini, &report)),
     })
 }
 

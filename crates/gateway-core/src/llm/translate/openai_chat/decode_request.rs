@@ -7,7 +7,7 @@ use super::{
         super::chat::{
             CacheControl, ChatRequest, Content, FunctionTool, Media, MediaKind, MediaSource, Message,
             OutputFormat, Part, Reasoning, Role, Tool, ToolCall, ToolChoice, ToolResult, TranslationError,
-            Wire,
+            WireFormat,
         },
         json::{
             at_path, into_object, into_strings, require_string, take_array, take_bool, take_number,
@@ -24,7 +24,7 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
     let body = &mut body;
     let messages =
         take_array(body, "messages")?.ok_or_else(|| TranslationError::malformed("messages", "is missing"))?;
-    let mut request = ChatRequest::new(Wire::OpenAiChat);
+    let mut request = ChatRequest::new(WireFormat::OpenAiChat);
     request.messages = messages
         .into_iter()
         .enumerate()

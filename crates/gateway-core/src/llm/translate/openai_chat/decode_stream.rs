@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{Content, ProviderError, StreamEvent, StreamStart},
             usage,
         },
@@ -130,7 +130,7 @@ impl StreamDecoder for Decoder {
             self.choice(choice, out);
         }
         let report = chunk.usage.or_else(|| chunk.x_groq?.usage);
-        if let Some(usage) = report.and_then(|report| usage::of_report(Shape::OpenAi, &report)) {
+        if let Some(usage) = report.and_then(|report| usage::parse_report(ProviderFormat::OpenAi, &report)) {
             out.push(StreamEvent::Usage(usage));
         }
         false

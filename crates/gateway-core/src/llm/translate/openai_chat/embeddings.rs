@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::super::{
     super::{
-        Shape,
+        ProviderFormat,
         chat::{EmbeddingsRequest, EmbeddingsResponse},
         usage,
     },
@@ -27,7 +27,7 @@ pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<Em
     let report = body.get("usage").and_then(Value::as_object);
     Some(EmbeddingsResponse {
         vectors,
-        usage: report.and_then(|report| usage::of_report(Shape::OpenAi, report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::OpenAi, report)),
     })
 }
 

@@ -6,7 +6,7 @@ use super::{
     super::{
         super::chat::{
             CacheControl, ChatRequest, FieldLocation, FunctionTool, Losses, OutputFormat, Reasoning,
-            RequestField, Tool, ToolChoice, TranslationError, Wire,
+            RequestField, Tool, ToolChoice, TranslationError, WireFormat,
         },
         json::insert_some,
         parameter_rules::user_within_limit,
@@ -20,7 +20,7 @@ pub(super) fn encode_request(
     mut request: ChatRequest,
     losses: &mut Losses,
 ) -> Result<Value, TranslationError> {
-    let same_format = request.wire == Wire::OpenAiChat;
+    let same_format = request.format == WireFormat::OpenAiChat;
     let mut body = Object::new();
     let messages = encode_messages(std::mem::take(&mut request.messages), same_format, losses)?;
     body.insert("model".to_owned(), std::mem::take(&mut request.model).into());
@@ -76,7 +76,7 @@ pub(super) fn encode_request(
         if same_format { request.user } else { user_within_limit(request.user, losses) },
     );
     // Other formats have fields of these names with other meanings.
-    if matches!(request.wire, Wire::OpenAiChat | Wire::OpenAiResponses) {
+    if matches!(request.format, WireFormat::OpenAiChat | WireFormat::OpenAiResponses) {
         insert_some(&mut body, "metadata", request.metadata);
         insert_some(&mut body, "service_tier", request.service_tier);
     } else {
@@ -148,7 +148,7 @@ fn encode_tools(
     request: &mut ChatRequest,
     losses: &mut Losses,
 ) -> Result<(), TranslationError> {
-    let same_format = request.wire == Wire::OpenAiChat;
+    let same_format = request.format == WireFormat::OpenAiChat;
     let mut tools = Vec::with_capacity(request.tools.len());
     for tool in std::mem::take(&mut request.tools) {
         match tool {

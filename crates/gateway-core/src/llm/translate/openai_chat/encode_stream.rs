@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         super::{
-            ClientShape,
+            ClientFormat,
             chat::{ProviderError, StopReason, StreamEvent, StreamStart},
             errors,
             usage::Usage,
@@ -184,10 +184,10 @@ impl Encoder {
     fn fail(&self, failure: &ProviderError, out: &mut Vec<u8>) {
         let ProviderError { status, code, message } = failure;
         if self.head.is_empty() {
-            out.extend(errors::stream_error(ClientShape::OpenAiChat, code, message));
+            out.extend(errors::stream_error(ClientFormat::OpenAiChat, code, message));
             return;
         }
-        let body = errors::error_body(ClientShape::OpenAiChat, *status, code, message);
+        let body = errors::error_body(ClientFormat::OpenAiChat, *status, code, message);
         out.extend_from_slice(&self.head);
         out.extend_from_slice(br#","choices":[{"index":0,"delta":{},"finish_reason":"error"}],"#);
         // The body is an object with an error in it; all but its opening brace follows.

@@ -6,7 +6,7 @@ use super::{
     super::{
         super::chat::{
             ChatRequest, Content, FunctionTool, Message, OutputFormat, Part, Reasoning, Role, Tool,
-            ToolChoice, ToolResult, TranslationError, Wire,
+            ToolChoice, ToolResult, TranslationError, WireFormat,
         },
         json::{
             at_path, into_object, require_string, take_array, take_bool, take_number, take_object,
@@ -22,7 +22,7 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 
 pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, TranslationError> {
     let body = &mut body;
-    let mut request = ChatRequest::new(Wire::OpenAiResponses);
+    let mut request = ChatRequest::new(WireFormat::OpenAiResponses);
     if let Some(instructions) = take_string(body, "instructions")? {
         request.messages.push(Message::text(Role::System, instructions));
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{ProviderError, StreamEvent, StreamStart},
             usage,
         },
@@ -95,7 +95,7 @@ impl StreamDecoder for Decoder {
             "response.completed" | "response.incomplete" => {
                 let mut response = response.unwrap_or_default();
                 if let Some(Value::Object(report)) = response.remove("usage")
-                    && let Some(usage) = usage::of_report(Shape::OpenAi, &report)
+                    && let Some(usage) = usage::parse_report(ProviderFormat::OpenAi, &report)
                 {
                     out.push(StreamEvent::Usage(usage));
                 }

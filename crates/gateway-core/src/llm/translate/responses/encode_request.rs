@@ -6,7 +6,7 @@ use super::{
     super::{
         super::chat::{
             ChatRequest, Content, FieldLocation, FunctionTool, Losses, Message, OutputFormat, Part,
-            Reasoning, RequestField, Role, Tool, ToolChoice, TranslationError, Wire,
+            Reasoning, RequestField, Role, Tool, ToolChoice, TranslationError, WireFormat,
         },
         json::insert_some,
         openai_chat::supports_reasoning_effort,
@@ -21,7 +21,7 @@ pub(super) fn encode_request(
     mut request: ChatRequest,
     losses: &mut Losses,
 ) -> Result<Value, TranslationError> {
-    let same_format = request.wire == Wire::OpenAiResponses;
+    let same_format = request.format == WireFormat::OpenAiResponses;
     let mut body = Object::new();
     body.insert("model".to_owned(), std::mem::take(&mut request.model).into());
     let mut messages = std::mem::take(&mut request.messages);
@@ -201,7 +201,7 @@ fn encode_tools(
     request: &mut ChatRequest,
     losses: &mut Losses,
 ) -> Result<(), TranslationError> {
-    let same_format = request.wire == Wire::OpenAiResponses;
+    let same_format = request.format == WireFormat::OpenAiResponses;
     let mut tools = Vec::with_capacity(request.tools.len());
     for tool in std::mem::take(&mut request.tools) {
         match tool {

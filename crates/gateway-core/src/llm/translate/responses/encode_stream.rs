@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         super::{
-            ClientShape,
+            ClientFormat,
             chat::{
                 ChatResponse, Choice, Content, Logprob, Part, StopReason, StreamEvent, StreamStart, ToolCall,
             },
@@ -67,7 +67,7 @@ impl StreamEncoder for Encoder {
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Error(failure) => {
                 out.extend(errors::stream_error(
-                    ClientShape::OpenAiResponses,
+                    ClientFormat::OpenAiResponses,
                     &failure.code,
                     &failure.message,
                 ));

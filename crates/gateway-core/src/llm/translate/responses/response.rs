@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         super::{
-            Shape,
+            ProviderFormat,
             chat::{ChatResponse, Choice, Content, Part, StopReason},
             usage::{self, Usage},
         },
@@ -31,7 +31,7 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
         model: str_field(&body, "model").to_owned(),
         created: body.get("created_at").and_then(unix_seconds),
         choices: vec![choice],
-        usage: report.and_then(|report| usage::of_report(Shape::OpenAi, &report)),
+        usage: report.and_then(|report| usage::parse_report(ProviderFormat::OpenAi, &report)),
     })
 }
 

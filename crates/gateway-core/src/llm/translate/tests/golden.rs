@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ClientShape, chat::TranslationError},
+        super::{ClientFormat, chat::TranslationError},
         RequestOptions, translate_error, translate_request, translate_response,
     },
     support::{CLIENTS, Side, cases, fixtures, read, read_json, stream_bytes, translate_stream},
@@ -116,7 +116,7 @@ fn every_format_has_all_cases() {
     }
 }
 
-fn request_text(client: ClientShape, side: Side, body: &[u8]) -> Vec<u8> {
+fn request_text(client: ClientFormat, side: Side, body: &[u8]) -> Vec<u8> {
     let parsed: Value = serde_json::from_slice(body).unwrap();
     let ask = RequestOptions {
         model: side.model(),
@@ -124,7 +124,7 @@ fn request_text(client: ClientShape, side: Side, body: &[u8]) -> Vec<u8> {
         supports_include_usage: true,
         use_responses_api: side.use_responses_api,
     };
-    let told = match translate_request(client, side.shape, body, &ask) {
+    let told = match translate_request(client, side.provider, body, &ask) {
         Ok(done) => json!({
             "path": done.path,
             "dropped": done.dropped,
@@ -140,12 +140,15 @@ fn request_text(client: ClientShape, side: Side, body: &[u8]) -> Vec<u8> {
 }
 
 /// A fixture of an error tells its status beside its body.
-fn response_text(side: Side, client: ClientShape, body: &Value) -> Vec<u8> {
+fn response_text(side: Side, client: ClientFormat, body: &Value) -> Vec<u8> {
     let translated = match (body.get("status").and_then(Value::as_u64), body.get("body")) {
-        (Some(status), Some(body)) => {
-            translate_error(side.shape, client, u16::try_from(status).unwrap(), body.to_string().as_bytes())
-        }
-        _ => translate_response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap(),
+        (Some(status), Some(body)) => translate_error(
+            side.provider,
+            client,
+            u16::try_from(status).unwrap(),
+            body.to_string().as_bytes(),
+        ),
+        _ => translate_response(side.provider, client, body.to_string().as_bytes(), &side.reply()).unwrap(),
     };
     pretty(&serde_json::from_slice(&translated).unwrap())
 }

@@ -1,4 +1,4 @@
-//! Laws that hold for every pair of formats: it does not matter whether a stream is first folded and then translated or
+//! Laws that hold for every pair of formats: it does not matter whether a stream is first aggregated and then translated or
 //! the other way round, nor where its chunks are cut; and a request that is read and written again in its own format is
 //! the request that it was.
 
@@ -8,16 +8,15 @@ use serde_json::Value;
 use super::{
     super::{
         super::{
-            ClientShape, Shape,
-            chat::{Losses, Wire},
-            fold::{self, Format},
+            ClientFormat, ProviderFormat, aggregate,
+            chat::{Losses, WireFormat},
         },
         client_codec, provider_codec, translate_response,
     },
     support::{CLIENTS, Side, cases, plain, read_json, stream_bytes, translate_stream},
 };
 
-fn every_stream() -> Vec<(ClientShape, Side, String)> {
+fn every_stream() -> Vec<(ClientFormat, Side, String)> {
     let mut all = Vec::new();
     for client in CLIENTS {
         for side in Side::all() {
@@ -27,23 +26,24 @@ fn every_stream() -> Vec<(ClientShape, Side, String)> {
     all
 }
 
-fn folded(format: Format, bytes: &[u8]) -> Vec<u8> {
-    fold::fold(format, format.framing(), bytes)
+fn aggregated(format: WireFormat, bytes: &[u8]) -> Vec<u8> {
+    aggregate::aggregate_stream(format, format.framing(), bytes)
         .unwrap_or_else(|error| panic!("{format:?}: {error}\n{}", String::from_utf8_lossy(bytes)))
 }
 
 #[test]
-fn folding_and_translating_commute() {
+fn aggregating_and_translating_commute() {
     for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
         let bytes = stream_bytes(side, &case);
         let translated = translate_stream(side, client, &bytes, &[7]);
-        let translated_then_folded = folded(client.into(), &translated);
-        let folded_then_translated =
-            translate_response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
+        let translated_then_aggregated = aggregated(client.into(), &translated);
+        let aggregated_then_translated =
+            translate_response(side.provider, client, &aggregated(side.format(), &bytes), &side.reply())
+                .unwrap();
         let parse = |bytes: &[u8]| plain(serde_json::from_slice::<Value>(bytes).unwrap());
         assert_eq!(
-            parse(&translated_then_folded),
-            parse(&folded_then_translated),
+            parse(&translated_then_aggregated),
+            parse(&aggregated_then_translated),
             "{client:?} from {}: {case}",
             side.name()
         );
@@ -55,10 +55,11 @@ fn a_stream_says_the_same_as_the_plain_answer() {
     for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
         let body = read_json(side.name(), &format!("{case}.response.json"));
         let from_body =
-            translate_response(side.shape, client, body.to_string().as_bytes(), &side.reply()).unwrap();
+            translate_response(side.provider, client, body.to_string().as_bytes(), &side.reply()).unwrap();
         let bytes = stream_bytes(side, &case);
         let from_stream =
-            translate_response(side.shape, client, &folded(side.format(), &bytes), &side.reply()).unwrap();
+            translate_response(side.provider, client, &aggregated(side.format(), &bytes), &side.reply())
+                .unwrap();
         let parse = |bytes: &[u8]| plain(serde_json::from_slice::<Value>(bytes).unwrap());
         assert_eq!(parse(&from_stream), parse(&from_body), "{client:?} from {}: {case}", side.name());
     }
@@ -72,9 +73,9 @@ fn requests_come_back_as_they_were() {
                 panic!("{case} is no object")
             };
             let request = client_codec(client).decode_request(body.clone()).unwrap();
-            let wire = Wire::of_client(client);
-            let mut losses = Losses::new(wire);
-            let written = provider_codec(wire).encode_request(request, &mut losses).unwrap();
+            let format = WireFormat::from(client);
+            let mut losses = Losses::new(format);
+            let written = provider_codec(format).encode_request(request, &mut losses).unwrap();
             assert_eq!(plain(written), plain(body.into()), "{client:?}: {case}");
             assert_eq!(losses.into_dropped(), Vec::<String>::new(), "{client:?}: {case}");
         }
@@ -83,27 +84,30 @@ fn requests_come_back_as_they_were() {
 
 #[test]
 fn tokens_are_the_same_in_every_format() {
-    use super::super::super::usage::{Kind, Meter, Usage};
+    use super::super::super::{
+        BodyFraming,
+        usage::{Meter, Usage},
+    };
     for (client, side, case) in every_stream().into_iter().filter(|(.., case)| case != "error") {
         let bytes = stream_bytes(side, &case);
-        let metered = |shape: Shape, kind: Kind, bytes: &[u8]| {
-            let mut meter = Meter::new(shape, kind);
+        let metered = |format: ProviderFormat, framing: BodyFraming, bytes: &[u8]| {
+            let mut meter = Meter::new(format, framing);
             meter.feed(bytes);
             meter.finish().usage.unwrap()
         };
-        let before = metered(side.shape, side.format().framing(), &bytes);
+        let before = metered(side.provider, side.format().framing(), &bytes);
         let translated = translate_stream(side, client, &bytes, &[usize::MAX]);
-        let after = metered(client.native(), Kind::Sse, &translated);
+        let after = metered(client.native(), BodyFraming::Sse, &translated);
         let what = format!("{client:?} from {}: {case}", side.name());
         assert_eq!(before.prompt_tokens(), after.prompt_tokens(), "{what}");
         assert_eq!(before.completion_tokens(), after.completion_tokens(), "{what}");
         assert_eq!(before.cached_tokens(), after.cached_tokens(), "{what}");
-        if matches!(client, ClientShape::OpenAiChat | ClientShape::Anthropic) {
+        if matches!(client, ClientFormat::OpenAiChat | ClientFormat::Anthropic) {
             let written = |usage: &Usage| usage.cache_write + usage.cache_write_1h;
             assert_eq!(written(&before), written(&after), "{what}");
         }
         // Anthropic counts its thoughts as output.
-        if client == ClientShape::OpenAiChat {
+        if client == ClientFormat::OpenAiChat {
             assert_eq!(before.reasoning, after.reasoning, "{what}");
         }
     }
@@ -144,9 +148,9 @@ proptest! {
     fn arbitrary_bodies_never_panic(body in r#"[\[\]{}":,a-z0-9 ]{0,60}"#) {
         for client in CLIENTS {
             for side in Side::all() {
-                let _ = translate_response(side.shape, client, body.as_bytes(), &side.reply());
-                let _ = super::super::translate_error(side.shape, client, 500, body.as_bytes());
-                let _ = super::super::translate_models(side.shape, client, body.as_bytes());
+                let _ = translate_response(side.provider, client, body.as_bytes(), &side.reply());
+                let _ = super::super::translate_error(side.provider, client, 500, body.as_bytes());
+                let _ = super::super::translate_models(side.provider, client, body.as_bytes());
             }
         }
     }

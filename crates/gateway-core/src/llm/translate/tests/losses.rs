@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{
-    super::{ClientShape, Shape, chat::TranslationError},
+    super::{ClientFormat, ProviderFormat, chat::TranslationError},
     RequestOptions, TranslatedRequest, translate_request,
 };
 
@@ -14,7 +14,11 @@ const ASK: RequestOptions<'static> = RequestOptions {
     use_responses_api: false,
 };
 
-fn translate(from: ClientShape, to: Shape, fields: &Value) -> Result<TranslatedRequest, TranslationError> {
+fn translate(
+    from: ClientFormat,
+    to: ProviderFormat,
+    fields: &Value,
+) -> Result<TranslatedRequest, TranslationError> {
     let mut body = json!({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]});
     for (key, value) in fields.as_object().unwrap() {
         body[key] = value.clone();
@@ -39,11 +43,11 @@ fn harmless_fields_are_left_out_and_named() {
         ),
         (json!({"stop": [" "]}), "stop"),
     ] {
-        let done = translate(ClientShape::OpenAiChat, Shape::Anthropic, &fields).unwrap();
+        let done = translate(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, &fields).unwrap();
         assert_eq!(done.dropped, [expected], "{fields}");
     }
     let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 2000, "display": "omitted"}});
-    let done = translate(ClientShape::Anthropic, Shape::Bedrock, &thinking).unwrap();
+    let done = translate(ClientFormat::Anthropic, ProviderFormat::Bedrock, &thinking).unwrap();
     assert_eq!(done.dropped, ["thinking.display", "thinking"]);
 }
 
@@ -53,7 +57,7 @@ fn what_says_nothing_is_not_named() {
         "n": 1, "logprobs": false, "frequency_penalty": 0, "service_tier": "auto", "logit_bias": {},
         "temperature": null, "tools": [], "parallel_tool_calls": true, "response_format": {"type": "text"},
     });
-    let done = translate(ClientShape::OpenAiChat, Shape::Anthropic, &fields).unwrap();
+    let done = translate(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, &fields).unwrap();
     assert_eq!(done.dropped, Vec::<String>::new());
 }
 
@@ -62,7 +66,7 @@ fn losses_that_would_change_the_meaning_are_refused() {
     let video = json!({"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}});
     let sound = json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}});
     let custom = json!({"type": "custom", "custom": {"name": "c"}});
-    for shape in [Shape::Anthropic, Shape::Bedrock] {
+    for format in [ProviderFormat::Anthropic, ProviderFormat::Bedrock] {
         for (fields, expected) in [
             (json!({"n": 2}), "n"),
             (json!({"logprobs": true}), "logprobs"),
@@ -78,16 +82,16 @@ fn losses_that_would_change_the_meaning_are_refused() {
                 "messages[].content[]",
             ),
         ] {
-            let refused = translate(ClientShape::OpenAiChat, shape, &fields);
+            let refused = translate(ClientFormat::OpenAiChat, format, &fields);
             match refused {
                 Err(TranslationError::Unsupported { field, .. }) => {
-                    assert_eq!(field, expected, "{shape:?} {fields}");
+                    assert_eq!(field, expected, "{format:?} {fields}");
                 }
-                other => panic!("{shape:?} {fields}: {other:?}"),
+                other => panic!("{format:?} {fields}: {other:?}"),
             }
         }
     }
-    let refused = translate(ClientShape::Anthropic, Shape::OpenAi, &json!({"mcp_servers": []}));
+    let refused = translate(ClientFormat::Anthropic, ProviderFormat::OpenAi, &json!({"mcp_servers": []}));
     assert!(matches!(refused, Err(TranslationError::Unsupported { field, .. }) if field == "mcp_servers"));
 }
 
@@ -108,7 +112,7 @@ fn malformed_bodies_name_the_place() {
         (r#"{"messages": [], "tool_choice": "maybe"}"#, "tool_choice"),
         (r#"{"messages": [], "response_format": {"type": "xml"}}"#, "response_format.type"),
     ] {
-        match translate_request(ClientShape::OpenAiChat, Shape::Anthropic, body.as_bytes(), &ASK) {
+        match translate_request(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, body.as_bytes(), &ASK) {
             Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
@@ -119,7 +123,7 @@ fn malformed_bodies_name_the_place() {
         (r#"{"messages": [], "tool_choice": {"type": "tool"}}"#, "tool_choice.name"),
         (r#"{"messages": [], "thinking": {}}"#, "thinking.type"),
     ] {
-        match translate_request(ClientShape::Anthropic, Shape::OpenAi, body.as_bytes(), &ASK) {
+        match translate_request(ClientFormat::Anthropic, ProviderFormat::OpenAi, body.as_bytes(), &ASK) {
             Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
             other => panic!("{body}: {other:?}"),
         }

@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ClientShape, Shape, chat::TranslationError},
+        super::{ClientFormat, ProviderFormat, chat::TranslationError},
         RequestOptions, StreamTranslator, TranslatedRequest, translate_embeddings_request,
         translate_embeddings_response, translate_models, translate_request, translate_response,
     },
     support::{Side, translate_stream},
 };
 
-const CHAT: Side = Side { shape: Shape::OpenAi, use_responses_api: false };
+const CHAT: Side = Side { provider: ProviderFormat::OpenAi, use_responses_api: false };
 
 fn sent(
-    from: ClientShape,
-    to: Shape,
+    from: ClientFormat,
+    to: ProviderFormat,
     model: &str,
     body: &Value,
 ) -> Result<(Value, Vec<String>), TranslationError> {
@@ -25,22 +25,22 @@ fn sent(
     Ok((serde_json::from_slice(&body).unwrap(), dropped))
 }
 
-fn from_responses(to: Shape, mut body: Value) -> Result<(Value, Vec<String>), TranslationError> {
+fn from_responses(to: ProviderFormat, mut body: Value) -> Result<(Value, Vec<String>), TranslationError> {
     if body.get("input").is_none() {
         body["input"] = "Hi".into();
     }
-    sent(ClientShape::OpenAiResponses, to, "m", &body)
+    sent(ClientFormat::OpenAiResponses, to, "m", &body)
 }
 
-fn from_gemini(to: Shape, contents: &Value) -> Result<(Value, Vec<String>), TranslationError> {
-    sent(ClientShape::Gemini, to, "m", &json!({"contents": contents}))
+fn from_gemini(to: ProviderFormat, contents: &Value) -> Result<(Value, Vec<String>), TranslationError> {
+    sent(ClientFormat::Gemini, to, "m", &json!({"contents": contents}))
 }
 
-fn from_chat(to: Shape, model: &str, mut body: Value) -> (Value, Vec<String>) {
+fn from_chat(to: ProviderFormat, model: &str, mut body: Value) -> (Value, Vec<String>) {
     if body.get("messages").is_none() {
         body["messages"] = json!([{"role": "user", "content": "Hi"}]);
     }
-    sent(ClientShape::OpenAiChat, to, model, &body).unwrap()
+    sent(ClientFormat::OpenAiChat, to, model, &body).unwrap()
 }
 
 fn refused(result: Result<(Value, Vec<String>), TranslationError>) -> String {
@@ -58,12 +58,12 @@ fn what_openai_keeps_for_a_caller_is_known_nowhere_else() {
         ("prompt", json!({"id": "pmpt_1"})),
         ("background", json!(true)),
     ] {
-        for shape in [Shape::Anthropic, Shape::OpenAi, Shape::Gemini] {
-            assert_eq!(refused(from_responses(shape, json!({field: value}))), field);
+        for format in [ProviderFormat::Anthropic, ProviderFormat::OpenAi, ProviderFormat::Gemini] {
+            assert_eq!(refused(from_responses(format, json!({field: value}))), field);
         }
     }
     let (_, dropped) = from_responses(
-        Shape::Anthropic,
+        ProviderFormat::Anthropic,
         json!({"previous_response_id": null, "background": false, "truncation": "disabled", "conversation": null}),
     )
     .unwrap();
@@ -73,9 +73,9 @@ fn what_openai_keeps_for_a_caller_is_known_nowhere_else() {
 #[test]
 fn items_and_tools_that_only_openai_runs_are_refused_elsewhere() {
     let reference = json!({"input": [{"type": "item_reference", "id": "msg_1"}]});
-    assert_eq!(refused(from_responses(Shape::Anthropic, reference)), "input[].content[]");
+    assert_eq!(refused(from_responses(ProviderFormat::Anthropic, reference)), "input[].content[]");
     let search = json!({"tools": [{"type": "web_search"}]});
-    assert_eq!(refused(from_responses(Shape::Gemini, search)), "tools[]");
+    assert_eq!(refused(from_responses(ProviderFormat::Gemini, search)), "tools[]");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn malformed_items_name_their_place() {
         (json!([{"role": "user", "content": [{"type": "input_text"}]}]), "input.0.content.0.text"),
         (json!(7), "input"),
     ] {
-        match from_responses(Shape::Anthropic, json!({"input": input})) {
+        match from_responses(ProviderFormat::Anthropic, json!({"input": input})) {
             Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, place),
             other => panic!("{place}: {other:?}"),
         }
@@ -103,20 +103,20 @@ fn thoughts_that_only_claude_can_read_come_back_to_it_through_responses() {
         "content": [{"type": "redacted_thinking", "data": "Emwc"}, {"type": "text", "text": "391"}],
         "usage": {"input_tokens": 1, "output_tokens": 1},
     });
-    let side = Side { shape: Shape::Anthropic, use_responses_api: false };
+    let side = Side { provider: ProviderFormat::Anthropic, use_responses_api: false };
     let told = translate_response(
-        side.shape,
-        ClientShape::OpenAiResponses,
+        side.provider,
+        ClientFormat::OpenAiResponses,
         answer.to_string().as_bytes(),
         &side.reply(),
     );
     let told: Value = serde_json::from_slice(&told.unwrap()).unwrap();
     let mut input = told["output"].as_array().unwrap().clone();
     input.push(json!({"role": "user", "content": "And 18 * 23?"}));
-    let (claude, _) = from_responses(Shape::Anthropic, json!({"input": input})).unwrap();
+    let (claude, _) = from_responses(ProviderFormat::Anthropic, json!({"input": input})).unwrap();
     assert_eq!(claude["messages"][0]["content"][0], json!({"type": "redacted_thinking", "data": "Emwc"}));
     // To anybody else they are nothing.
-    let (gemini, dropped) = from_responses(Shape::Gemini, json!({"input": input})).unwrap();
+    let (gemini, dropped) = from_responses(ProviderFormat::Gemini, json!({"input": input})).unwrap();
     assert_eq!(gemini["contents"][0]["parts"], json!([{"text": "391"}]));
     assert_eq!(dropped, ["input[].encrypted_content"]);
 }
@@ -137,9 +137,10 @@ fn arguments_that_grow_side_by_side_stay_apart() {
         end,
     ];
     let stream: Vec<u8> = chunks.iter().flat_map(|chunk| format!("data: {chunk}\n\n").into_bytes()).collect();
-    for client in [ClientShape::OpenAiResponses, ClientShape::Gemini, ClientShape::OpenAiChat] {
+    for client in [ClientFormat::OpenAiResponses, ClientFormat::Gemini, ClientFormat::OpenAiChat] {
         let out = translate_stream(CHAT, client, &stream, &[11]);
-        let body = crate::llm::fold::fold(client.into(), crate::llm::usage::Kind::Sse, &out).unwrap();
+        let body = crate::llm::aggregate::aggregate_stream(client.into(), crate::llm::BodyFraming::Sse, &out)
+            .unwrap();
         let text = String::from_utf8(body).unwrap().replace('\\', "");
         assert!(text.contains(r#"{"x":1}"#) && text.contains(r#"{"y":2}"#), "{client:?}: {text}");
     }
@@ -147,9 +148,9 @@ fn arguments_that_grow_side_by_side_stay_apart() {
 
 #[test]
 fn events_of_a_response_are_numbered_and_every_item_that_opens_closes() {
-    let side = Side { shape: Shape::Anthropic, use_responses_api: false };
+    let side = Side { provider: ProviderFormat::Anthropic, use_responses_api: false };
     let stream = super::support::stream_bytes(side, "parallel_tools");
-    let out = translate_stream(side, ClientShape::OpenAiResponses, &stream, &[usize::MAX]);
+    let out = translate_stream(side, ClientFormat::OpenAiResponses, &stream, &[usize::MAX]);
     let text = String::from_utf8(out).unwrap();
     let events: Vec<Value> = text
         .lines()
@@ -170,7 +171,8 @@ fn an_answer_without_end_is_cut_off_with_an_error() {
     let text = "a".repeat(1 << 20);
     let chunk = json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
     let chunk = format!("data: {chunk}\n\n").into_bytes();
-    let mut translator = StreamTranslator::new(Shape::OpenAi, ClientShape::OpenAiResponses, &CHAT.reply());
+    let mut translator =
+        StreamTranslator::new(ProviderFormat::OpenAi, ClientFormat::OpenAiResponses, &CHAT.reply());
     let mut out = Vec::new();
     for _ in 0..64 {
         out.clear();
@@ -193,7 +195,7 @@ fn geminis_calls_without_ids_are_answered_by_name_and_order() {
         {"role": "model", "parts": [call("Paris"), call("Rome")]},
         {"role": "user", "parts": [answer(18), answer(24)]},
     ]);
-    let (body, _) = from_gemini(Shape::OpenAi, &contents).unwrap();
+    let (body, _) = from_gemini(ProviderFormat::OpenAi, &contents).unwrap();
     let calls = &body["messages"][1]["tool_calls"];
     assert_eq!((&calls[0]["id"], &calls[1]["id"]), (&json!("call_0"), &json!("call_1")));
     assert_eq!(
@@ -212,7 +214,7 @@ fn gemini_is_read_in_snake_case_too() {
         "tools": [{"function_declarations": [{"name": "f", "parameters": {"type": "OBJECT", "properties": {"snake_name": {"type": "STRING"}}}}]}],
         "tool_config": {"function_calling_config": {"mode": "ANY"}},
     });
-    let (chat, dropped) = sent(ClientShape::Gemini, Shape::OpenAi, "m", &body).unwrap();
+    let (chat, dropped) = sent(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body).unwrap();
     assert_eq!(chat["messages"][0], json!({"role": "system", "content": "Be brief."}));
     assert_eq!(chat["messages"][1]["content"][0]["image_url"]["url"], "data:image/png;base64,AAAA");
     assert_eq!((&chat["max_tokens"], &chat["stop"]), (&json!(5), &json!(["x"])));
@@ -230,8 +232,8 @@ fn files_that_lie_with_google_are_refused_elsewhere() {
     for uri in ["gs://bucket/a.pdf", "https://generativelanguage.googleapis.com/v1beta/files/abc"] {
         let part = json!({"fileData": {"mimeType": "application/pdf", "fileUri": uri}});
         let contents = json!([{"role": "user", "parts": [part]}]);
-        assert_eq!(refused(from_gemini(Shape::Anthropic, &contents)), "contents[].parts[]");
-        let (own, _) = from_gemini(Shape::Gemini, &contents).unwrap();
+        assert_eq!(refused(from_gemini(ProviderFormat::Anthropic, &contents)), "contents[].parts[]");
+        let (own, _) = from_gemini(ProviderFormat::Gemini, &contents).unwrap();
         assert_eq!(own["contents"], contents);
     }
 }
@@ -240,17 +242,20 @@ fn files_that_lie_with_google_are_refused_elsewhere() {
 fn sound_and_pictures_as_answers_are_only_googles() {
     for kinds in [json!(["AUDIO"]), json!(["TEXT", "IMAGE"])] {
         let body = json!({"contents": [], "generationConfig": {"responseModalities": kinds}});
-        let result = sent(ClientShape::Gemini, Shape::OpenAi, "m", &body);
+        let result = sent(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body);
         assert_eq!(refused(result), "generationConfig.responseModalities");
     }
     let body = json!({"contents": [], "generationConfig": {"responseModalities": ["TEXT"]}});
-    assert_eq!(sent(ClientShape::Gemini, Shape::OpenAi, "m", &body).unwrap().1, Vec::<String>::new());
+    assert_eq!(
+        sent(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body).unwrap().1,
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn each_generation_of_gemini_is_told_to_think_in_its_own_way() {
     let thinking = |model: &str, effort: &str| {
-        let (body, dropped) = from_chat(Shape::Gemini, model, json!({"reasoning_effort": effort}));
+        let (body, dropped) = from_chat(ProviderFormat::Gemini, model, json!({"reasoning_effort": effort}));
         (body["generationConfig"]["thinkingConfig"].clone(), dropped)
     };
     let shown = |key: &str, value: Value| json!({key: value, "includeThoughts": true});
@@ -272,7 +277,7 @@ fn a_result_that_is_an_object_reaches_gemini_as_one() {
             {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
             {"role": "tool", "tool_call_id": "c", "content": content},
         ]);
-        let (body, _) = from_chat(Shape::Gemini, "gemini-2.5-flash", json!({"messages": messages}));
+        let (body, _) = from_chat(ProviderFormat::Gemini, "gemini-2.5-flash", json!({"messages": messages}));
         body["contents"][2]["parts"][0]["functionResponse"].clone()
     };
     assert_eq!(result(r#"{"a": 1}"#), json!({"id": "c", "name": "f", "response": {"a": 1}}));
@@ -283,10 +288,10 @@ fn a_result_that_is_an_object_reaches_gemini_as_one() {
 #[test]
 fn cohere_thinks_only_where_the_model_can() {
     let asked = json!({"reasoning_effort": "low"});
-    let (body, dropped) = from_chat(Shape::Cohere, "command-a-reasoning-08-2025", asked.clone());
+    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-a-reasoning-08-2025", asked.clone());
     assert_eq!(body["thinking"], json!({"type": "enabled", "token_budget": 2_048}));
     assert_eq!(dropped, Vec::<String>::new());
-    let (body, dropped) = from_chat(Shape::Cohere, "command-r", asked);
+    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-r", asked);
     assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
 }
 
@@ -297,7 +302,8 @@ fn texts_that_are_attached_become_coheres_documents() {
     let body = json!({"max_tokens": 9, "messages": [
         {"role": "user", "content": [document, {"type": "text", "text": "How tall?"}]},
     ]});
-    let (body, _) = sent(ClientShape::Anthropic, Shape::Cohere, "command-a-03-2025", &body).unwrap();
+    let (body, _) =
+        sent(ClientFormat::Anthropic, ProviderFormat::Cohere, "command-a-03-2025", &body).unwrap();
     assert_eq!(
         body["documents"],
         json!([{"id": "doc-0", "data": {"text": "Penguins are tall.", "title": "Birds"}}])
@@ -308,7 +314,7 @@ fn texts_that_are_attached_become_coheres_documents() {
 #[test]
 fn embeddings_are_made_by_gemini_and_cohere() {
     let body = br#"{"model":"x","input":["a","b"],"dimensions":8,"user":"u"}"#;
-    let gemini = translate_embeddings_request(Shape::Gemini, body, "gemini-embedding-001").unwrap();
+    let gemini = translate_embeddings_request(ProviderFormat::Gemini, body, "gemini-embedding-001").unwrap();
     assert_eq!(gemini.path, "/v1beta/models/gemini-embedding-001:batchEmbedContents");
     assert_eq!(gemini.dropped, ["user"]);
     let one = |text: &str| json!({"model": "models/gemini-embedding-001", "content": {"parts": [{"text": text}]}, "outputDimensionality": 8});
@@ -316,7 +322,7 @@ fn embeddings_are_made_by_gemini_and_cohere() {
         serde_json::from_slice::<Value>(&gemini.body).unwrap(),
         json!({"requests": [one("a"), one("b")]})
     );
-    let cohere = translate_embeddings_request(Shape::Cohere, body, "embed-v4.0").unwrap();
+    let cohere = translate_embeddings_request(ProviderFormat::Cohere, body, "embed-v4.0").unwrap();
     assert_eq!(cohere.path, "/v2/embed");
     assert_eq!(
         serde_json::from_slice::<Value>(&cohere.body).unwrap(),
@@ -325,15 +331,15 @@ fn embeddings_are_made_by_gemini_and_cohere() {
             "embedding_types": ["float"], "output_dimension": 8,
         })
     );
-    for (shape, answer, tokens) in [
-        (Shape::Gemini, json!({"embeddings": [{"values": [0.5, 1.0]}, {"values": [0.25, 2.0]}]}), 0),
+    for (format, answer, tokens) in [
+        (ProviderFormat::Gemini, json!({"embeddings": [{"values": [0.5, 1.0]}, {"values": [0.25, 2.0]}]}), 0),
         (
-            Shape::Cohere,
+            ProviderFormat::Cohere,
             json!({"id": "e", "embeddings": {"float": [[0.5, 1.0], [0.25, 2.0]]}, "meta": {"billed_units": {"input_tokens": 4}}}),
             4,
         ),
     ] {
-        let told = translate_embeddings_response(shape, answer.to_string().as_bytes(), "m", false).unwrap();
+        let told = translate_embeddings_response(format, answer.to_string().as_bytes(), "m", false).unwrap();
         assert_eq!(
             serde_json::from_slice::<Value>(&told).unwrap(),
             json!({
@@ -356,30 +362,40 @@ fn lists_of_gemini_and_cohere_are_told_in_the_callers_format() {
     }]});
     let cohere =
         json!({"models": [{"name": "command-a-03-2025", "endpoints": ["chat"], "context_length": 288_000}]});
-    let told = |shape: Shape, client: ClientShape, list: &Value| -> Value {
-        serde_json::from_slice(&translate_models(shape, client, list.to_string().as_bytes()).unwrap())
+    let told = |format: ProviderFormat, client: ClientFormat, list: &Value| -> Value {
+        serde_json::from_slice(&translate_models(format, client, list.to_string().as_bytes()).unwrap())
             .unwrap()
     };
     assert_eq!(
-        told(Shape::Gemini, ClientShape::OpenAiChat, &gemini)["data"][0],
+        told(ProviderFormat::Gemini, ClientFormat::OpenAiChat, &gemini)["data"][0],
         json!({"id": "gemini-2.5-pro", "object": "model", "created": 0, "owned_by": "google"})
     );
-    assert_eq!(told(Shape::Gemini, ClientShape::Gemini, &gemini), gemini);
+    assert_eq!(told(ProviderFormat::Gemini, ClientFormat::Gemini, &gemini), gemini);
     assert_eq!(
-        told(Shape::Cohere, ClientShape::Gemini, &cohere)["models"][0]["name"],
+        told(ProviderFormat::Cohere, ClientFormat::Gemini, &cohere)["models"][0]["name"],
         "models/command-a-03-2025"
     );
-    assert_eq!(told(Shape::Cohere, ClientShape::Anthropic, &cohere)["data"][0]["id"], "command-a-03-2025");
-    assert_eq!(told(Shape::Cohere, ClientShape::OpenAiResponses, &cohere)["data"][0]["owned_by"], "cohere");
+    assert_eq!(
+        told(ProviderFormat::Cohere, ClientFormat::Anthropic, &cohere)["data"][0]["id"],
+        "command-a-03-2025"
+    );
+    assert_eq!(
+        told(ProviderFormat::Cohere, ClientFormat::OpenAiResponses, &cohere)["data"][0]["owned_by"],
+        "cohere"
+    );
 }
 
 #[test]
 fn a_conversation_goes_on_with_another_provider() {
-    let side = Side { shape: Shape::Gemini, use_responses_api: false };
+    let side = Side { provider: ProviderFormat::Gemini, use_responses_api: false };
     let answer = super::support::read_json("gemini", "tool.response.json");
-    let told =
-        translate_response(side.shape, ClientShape::Anthropic, answer.to_string().as_bytes(), &side.reply())
-            .unwrap();
+    let told = translate_response(
+        side.provider,
+        ClientFormat::Anthropic,
+        answer.to_string().as_bytes(),
+        &side.reply(),
+    )
+    .unwrap();
     let told: Value = serde_json::from_slice(&told).unwrap();
     let id = told["content"].as_array().unwrap().iter().find_map(|block| block.get("id")).unwrap();
     let body = json!({"max_tokens": 100, "messages": [
@@ -388,9 +404,11 @@ fn a_conversation_goes_on_with_another_provider() {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "18"}]},
     ]});
     // Its maker gets the signature back where it stood; Claude is spared it.
-    let (gemini, _) = sent(ClientShape::Anthropic, Shape::Gemini, "gemini-2.5-flash", &body).unwrap();
+    let (gemini, _) =
+        sent(ClientFormat::Anthropic, ProviderFormat::Gemini, "gemini-2.5-flash", &body).unwrap();
     assert_eq!(gemini["contents"][1]["parts"][0]["thoughtSignature"], "CvwBAXLI2nw=");
     assert_eq!(gemini["contents"][1]["parts"][0]["functionCall"]["name"], "get_weather");
-    let (claude, _) = sent(ClientShape::Anthropic, Shape::Anthropic, "claude-sonnet-4-5", &body).unwrap();
+    let (claude, _) =
+        sent(ClientFormat::Anthropic, ProviderFormat::Anthropic, "claude-sonnet-4-5", &body).unwrap();
     assert_eq!(claude["messages"][1]["content"].as_array().unwrap().len(), 1);
 }

@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{
         super::{
-            ClientShape,
-            chat::{ChatResponse, Choice, Content, Losses, Part, StopReason, ToolCall, Wire},
-            fold,
+            ClientFormat, aggregate,
+            chat::{ChatResponse, Choice, Content, Losses, Part, StopReason, ToolCall, WireFormat},
             usage::Usage,
         },
         client_codec, provider_codec, translate_response,
@@ -377,11 +376,11 @@ fn generate_request() -> impl Strategy<Value = Map<String, Value>> {
     })
 }
 
-fn comes_back(client: ClientShape, body: Map<String, Value>) -> Result<(), TestCaseError> {
+fn comes_back(client: ClientFormat, body: Map<String, Value>) -> Result<(), TestCaseError> {
     let request = client_codec(client).decode_request(body.clone()).unwrap();
-    let wire = Wire::of_client(client);
-    let mut losses = Losses::new(wire);
-    let written = provider_codec(wire).encode_request(request, &mut losses).unwrap();
+    let format = WireFormat::from(client);
+    let mut losses = Losses::new(format);
+    let written = provider_codec(format).encode_request(request, &mut losses).unwrap();
     prop_assert_eq!(plain(written), plain(body.into()));
     prop_assert_eq!(losses.into_dropped(), Vec::<String>::new());
     Ok(())
@@ -391,41 +390,41 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn folding_and_translating_commute_for_any_answer(
+    fn aggregating_and_translating_commute_for_any_answer(
         answer in answer(),
         sizes in vec(1usize..64, 1..4),
     ) {
         for source in CLIENTS {
-            let side = Side { shape: source.native(), use_responses_api: source == ClientShape::OpenAiResponses };
+            let side = Side { provider: source.native(), use_responses_api: source == ClientFormat::OpenAiResponses };
             let body = client_codec(source).encode_response(answer.clone()).to_string();
-            let stream = fold::replay(side.format(), body.as_bytes(), true).unwrap().concat();
+            let stream = aggregate::synthesize_stream(side.format(), body.as_bytes(), true).unwrap().concat();
             for client in CLIENTS {
                 let translated = translate_stream(side, client, &stream, &sizes);
                 let format = client.into();
-                let folded = fold::fold(format, format.framing(), &translated).unwrap();
-                let expected = translate_response(side.shape, client, body.as_bytes(), &side.reply()).unwrap();
-                prop_assert_eq!(json_value(&folded), json_value(&expected), "{:?} to {:?}", source, client);
+                let aggregated = aggregate::aggregate_stream(format, format.framing(), &translated).unwrap();
+                let expected = translate_response(side.provider, client, body.as_bytes(), &side.reply()).unwrap();
+                prop_assert_eq!(json_value(&aggregated), json_value(&expected), "{:?} to {:?}", source, client);
             }
         }
     }
 
     #[test]
     fn any_chat_request_comes_back_as_it_was(body in chat_request()) {
-        comes_back(ClientShape::OpenAiChat, body)?;
+        comes_back(ClientFormat::OpenAiChat, body)?;
     }
 
     #[test]
     fn any_responses_request_comes_back_as_it_was(body in responses_request()) {
-        comes_back(ClientShape::OpenAiResponses, body)?;
+        comes_back(ClientFormat::OpenAiResponses, body)?;
     }
 
     #[test]
     fn any_gemini_request_comes_back_as_it_was(body in generate_request()) {
-        comes_back(ClientShape::Gemini, body)?;
+        comes_back(ClientFormat::Gemini, body)?;
     }
 
     #[test]
     fn any_messages_request_comes_back_as_it_was(body in messages_request()) {
-        comes_back(ClientShape::Anthropic, body)?;
+        comes_back(ClientFormat::Anthropic, body)?;
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{
-    super::{ClientShape, Shape, chat::TranslationError},
+    super::{ClientFormat, ProviderFormat, chat::TranslationError},
     RequestOptions, TranslatedRequest, translate_embeddings_request, translate_embeddings_response,
     translate_models, translate_request,
 };
@@ -12,17 +12,21 @@ fn ask(model: &str) -> RequestOptions<'_> {
     RequestOptions { model, stream: false, supports_include_usage: true, use_responses_api: false }
 }
 
-fn chat_to(shape: Shape, model: &str, mut body: Value) -> Result<(Value, Vec<String>), TranslationError> {
+fn chat_to(
+    format: ProviderFormat,
+    model: &str,
+    mut body: Value,
+) -> Result<(Value, Vec<String>), TranslationError> {
     if body.get("messages").is_none() {
         body["messages"] = json!([{"role": "user", "content": "Hi"}]);
     }
     let TranslatedRequest { body, dropped, .. } =
-        translate_request(ClientShape::OpenAiChat, shape, body.to_string().as_bytes(), &ask(model))?;
+        translate_request(ClientFormat::OpenAiChat, format, body.to_string().as_bytes(), &ask(model))?;
     Ok((serde_json::from_slice(&body).unwrap(), dropped))
 }
 
 fn to_claude(model: &str, body: Value) -> (Value, Vec<String>) {
-    chat_to(Shape::Anthropic, model, body).unwrap()
+    chat_to(ProviderFormat::Anthropic, model, body).unwrap()
 }
 
 #[test]
@@ -144,11 +148,12 @@ fn converse_learns_the_tools_that_a_conversation_has_used() {
         {"role": "assistant", "content": null, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": "1"},
     ]);
-    let (body, _) = chat_to(Shape::Bedrock, "amazon.nova-pro-v1:0", json!({"messages": messages})).unwrap();
+    let (body, _) =
+        chat_to(ProviderFormat::Bedrock, "amazon.nova-pro-v1:0", json!({"messages": messages})).unwrap();
     assert_eq!(body["toolConfig"]["tools"][0]["toolSpec"]["name"], "f");
     let none = json!({"messages": messages, "tools": [{"type": "function", "function": {"name": "f"}}],
         "tool_choice": "none"});
-    let refused = chat_to(Shape::Bedrock, "amazon.nova-pro-v1:0", none).unwrap_err();
+    let refused = chat_to(ProviderFormat::Bedrock, "amazon.nova-pro-v1:0", none).unwrap_err();
     assert!(matches!(refused, TranslationError::Unsupported { field, .. } if field == "tool_choice"));
 }
 
@@ -163,8 +168,8 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
         ("olmo-2", "max_tokens"),
     ] {
         let done = translate_request(
-            ClientShape::Anthropic,
-            Shape::OpenAi,
+            ClientFormat::Anthropic,
+            ProviderFormat::OpenAi,
             body.to_string().as_bytes(),
             &ask(model),
         );
@@ -177,8 +182,12 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
 fn openais_reasoning_models_get_no_sampling() {
     let body = json!({"model": "x", "max_tokens": 9, "temperature": 0.3, "top_p": 1, "metadata": {"user_id": "u".repeat(65)},
         "messages": [{"role": "user", "content": "Hi"}]});
-    let done =
-        translate_request(ClientShape::Anthropic, Shape::OpenAi, body.to_string().as_bytes(), &ask("gpt-5"));
+    let done = translate_request(
+        ClientFormat::Anthropic,
+        ProviderFormat::OpenAi,
+        body.to_string().as_bytes(),
+        &ask("gpt-5"),
+    );
     let done = done.unwrap();
     assert_eq!(done.dropped, ["temperature", "metadata.user_id"]);
     let written: Value = serde_json::from_slice(&done.body).unwrap();
@@ -191,8 +200,8 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
         let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
             "output_config": {"format": {"type": "json_schema", "schema": schema}}});
         let done = translate_request(
-            ClientShape::Anthropic,
-            Shape::OpenAi,
+            ClientFormat::Anthropic,
+            ProviderFormat::OpenAi,
             body.to_string().as_bytes(),
             &ask("gpt-4o"),
         );
@@ -214,8 +223,12 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
 fn lists_of_models_are_told_in_the_callers_format() {
     let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-4-1", "display_name": "Claude Opus 4.1",
         "created_at": "2025-08-05T00:00:00Z"}], "has_more": false, "first_id": "a", "last_id": "a"});
-    let told = translate_models(Shape::Anthropic, ClientShape::OpenAiChat, anthropic.to_string().as_bytes())
-        .unwrap();
+    let told = translate_models(
+        ProviderFormat::Anthropic,
+        ClientFormat::OpenAiChat,
+        anthropic.to_string().as_bytes(),
+    )
+    .unwrap();
     assert_eq!(
         serde_json::from_slice::<Value>(&told).unwrap(),
         json!({"object": "list", "data": [
@@ -225,7 +238,8 @@ fn lists_of_models_are_told_in_the_callers_format() {
     let bedrock = json!({"modelSummaries": [{"modelId": "amazon.nova-pro-v1:0", "modelName": "Nova Pro",
         "providerName": "Amazon"}]});
     let told =
-        translate_models(Shape::Bedrock, ClientShape::Anthropic, bedrock.to_string().as_bytes()).unwrap();
+        translate_models(ProviderFormat::Bedrock, ClientFormat::Anthropic, bedrock.to_string().as_bytes())
+            .unwrap();
     assert_eq!(
         serde_json::from_slice::<Value>(&told).unwrap(),
         json!({
@@ -239,7 +253,8 @@ fn lists_of_models_are_told_in_the_callers_format() {
 #[test]
 fn embeddings_are_made_by_models_on_bedrock() {
     let body = br#"{"model":"m","input":"Hi","dimensions":256,"encoding_format":"base64"}"#;
-    let done = translate_embeddings_request(Shape::Bedrock, body, "amazon.titan-embed-text-v2:0").unwrap();
+    let done =
+        translate_embeddings_request(ProviderFormat::Bedrock, body, "amazon.titan-embed-text-v2:0").unwrap();
     assert_eq!(done.path, "/model/amazon.titan-embed-text-v2%3A0/invoke");
     assert_eq!(
         serde_json::from_slice::<Value>(&done.body).unwrap(),
@@ -248,7 +263,7 @@ fn embeddings_are_made_by_models_on_bedrock() {
     assert!(done.base64);
     let answer = br#"{"embedding":[0.5,-1.0],"inputTextTokenCount":3}"#;
     let told = |base64| {
-        let told = translate_embeddings_response(Shape::Bedrock, answer, "titan", base64).unwrap();
+        let told = translate_embeddings_response(ProviderFormat::Bedrock, answer, "titan", base64).unwrap();
         serde_json::from_slice::<Value>(&told).unwrap()
     };
     assert_eq!(told(false)["data"], json!([{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}]));
@@ -258,20 +273,26 @@ fn embeddings_are_made_by_models_on_bedrock() {
 
 #[test]
 fn embeddings_that_cannot_be_made_are_refused() {
-    let refused = |shape, body: &str, model| match translate_embeddings_request(shape, body.as_bytes(), model)
-    {
-        Err(TranslationError::Unsupported { field, .. }) => field,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(refused(Shape::Bedrock, r#"{"input":["a","b"]}"#, "amazon.titan-embed-text-v2:0"), "input");
-    assert_eq!(refused(Shape::Bedrock, r#"{"input":[[1,2]]}"#, "amazon.titan-embed-text-v2:0"), "input");
-    assert_eq!(refused(Shape::Bedrock, r#"{"input":"a"}"#, "amazon.nova-pro-v1:0"), "model");
-    assert_eq!(refused(Shape::Anthropic, r#"{"input":"a"}"#, "claude"), "model");
+    let refused =
+        |format, body: &str, model| match translate_embeddings_request(format, body.as_bytes(), model) {
+            Err(TranslationError::Unsupported { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(
+        refused(ProviderFormat::Bedrock, r#"{"input":["a","b"]}"#, "amazon.titan-embed-text-v2:0"),
+        "input"
+    );
+    assert_eq!(
+        refused(ProviderFormat::Bedrock, r#"{"input":[[1,2]]}"#, "amazon.titan-embed-text-v2:0"),
+        "input"
+    );
+    assert_eq!(refused(ProviderFormat::Bedrock, r#"{"input":"a"}"#, "amazon.nova-pro-v1:0"), "model");
+    assert_eq!(refused(ProviderFormat::Anthropic, r#"{"input":"a"}"#, "claude"), "model");
 }
 
 #[test]
 fn models_without_chat_completions_are_called_through_responses() {
-    use super::super::{ClientShape, should_use_responses_api};
+    use super::super::{ClientFormat, should_use_responses_api};
     for (model, only) in [
         ("gpt-5-pro", true),
         ("gpt-5.1-codex-mini", true),
@@ -285,7 +306,7 @@ fn models_without_chat_completions_are_called_through_responses() {
         ("open-pro", false),
         ("", false),
     ] {
-        assert_eq!(should_use_responses_api(ClientShape::Anthropic, model), only, "{model}");
-        assert!(should_use_responses_api(ClientShape::OpenAiResponses, model));
+        assert_eq!(should_use_responses_api(ClientFormat::Anthropic, model), only, "{model}");
+        assert!(should_use_responses_api(ClientFormat::OpenAiResponses, model));
     }
 }

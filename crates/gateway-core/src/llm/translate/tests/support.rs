@@ -6,50 +6,54 @@ use std::{fs, path::PathBuf};
 use serde_json::{Map, Value};
 
 use super::super::{
-    super::{ClientShape, Shape, eventstream, fold::Format},
+    super::{ClientFormat, ProviderFormat, WireFormat, eventstream},
     ResponseOptions, StreamTranslator,
 };
 
 /// A side of the gateway that answers: the five shapes, and OpenAI's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
-    pub(super) shape: Shape,
+    pub(super) provider: ProviderFormat,
     pub(super) use_responses_api: bool,
 }
 
 /// Callers' and providers' formats that are translated.
-pub(super) const CLIENTS: [ClientShape; 4] = ClientShape::ALL;
-const SHAPES: [Shape; 5] = Shape::ALL;
+pub(super) const CLIENTS: [ClientFormat; 4] = ClientFormat::ALL;
+const PROVIDER_FORMATS: [ProviderFormat; 5] = ProviderFormat::ALL;
 
 impl Side {
     /// The formats that a caller can be answered from.
     pub(super) fn all() -> Vec<Side> {
-        let responses = Side { shape: Shape::OpenAi, use_responses_api: true };
-        SHAPES.into_iter().map(|shape| Side { shape, use_responses_api: false }).chain([responses]).collect()
+        let responses = Side { provider: ProviderFormat::OpenAi, use_responses_api: true };
+        PROVIDER_FORMATS
+            .into_iter()
+            .map(|provider| Side { provider, use_responses_api: false })
+            .chain([responses])
+            .collect()
     }
 
     pub(super) fn name(self) -> &'static str {
-        if self.use_responses_api { "openai-responses" } else { self.shape.as_str() }
+        if self.use_responses_api { "openai-responses" } else { self.provider.as_str() }
     }
 
     pub(super) fn model(self) -> &'static str {
-        match self.shape {
-            Shape::OpenAi => "gpt-4o",
-            Shape::Anthropic => "claude-sonnet-4-5-20250929",
-            Shape::Gemini => "gemini-2.5-flash",
-            Shape::Bedrock => "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-            Shape::Cohere => "command-a-03-2025",
+        match self.provider {
+            ProviderFormat::OpenAi => "gpt-4o",
+            ProviderFormat::Anthropic => "claude-sonnet-4-5-20250929",
+            ProviderFormat::Gemini => "gemini-2.5-flash",
+            ProviderFormat::Bedrock => "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            ProviderFormat::Cohere => "command-a-03-2025",
         }
     }
 
-    pub(super) fn format(self) -> Format {
-        match self.shape {
-            Shape::OpenAi if self.use_responses_api => Format::Responses,
-            Shape::OpenAi => Format::Chat,
-            Shape::Anthropic => Format::Anthropic,
-            Shape::Gemini => Format::Gemini,
-            Shape::Bedrock => Format::Converse,
-            Shape::Cohere => Format::Cohere,
+    pub(super) fn format(self) -> WireFormat {
+        match self.provider {
+            ProviderFormat::OpenAi if self.use_responses_api => WireFormat::OpenAiResponses,
+            ProviderFormat::OpenAi => WireFormat::OpenAiChat,
+            ProviderFormat::Anthropic => WireFormat::Anthropic,
+            ProviderFormat::Gemini => WireFormat::Gemini,
+            ProviderFormat::Bedrock => WireFormat::Bedrock,
+            ProviderFormat::Cohere => WireFormat::Cohere,
         }
     }
 
@@ -90,7 +94,7 @@ pub(super) fn read_json(folder: &str, file: &str) -> Value {
 /// A provider's stream as bytes. Bedrock's is kept as lines of event name and payload, with `!` before exceptions.
 pub(super) fn stream_bytes(side: Side, case: &str) -> Vec<u8> {
     let bytes = read(side.name(), &format!("{case}.stream.txt"));
-    if side.shape != Shape::Bedrock {
+    if side.provider != ProviderFormat::Bedrock {
         return bytes;
     }
     let text = String::from_utf8(bytes).unwrap();
@@ -106,8 +110,8 @@ pub(super) fn stream_bytes(side: Side, case: &str) -> Vec<u8> {
 }
 
 /// Translates a whole stream that arrives in chunks of these sizes, used in turn.
-pub(super) fn translate_stream(side: Side, client: ClientShape, bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
-    let mut translator = StreamTranslator::new(side.shape, client, &side.reply());
+pub(super) fn translate_stream(side: Side, client: ClientFormat, bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let mut translator = StreamTranslator::new(side.provider, client, &side.reply());
     let mut out = Vec::new();
     let mut rest = bytes;
     for size in sizes.iter().cycle() {

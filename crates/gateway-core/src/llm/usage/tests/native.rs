@@ -35,7 +35,7 @@ pub(super) fn anthropic_usage() -> Usage {
 
 #[test]
 fn anthropic_streams_report_input_first_and_output_last() {
-    let metered = meter(Shape::Anthropic, Kind::Sse, &[named_bytes(&ANTHROPIC).as_bytes()]);
+    let metered = meter(ProviderFormat::Anthropic, BodyFraming::Sse, &[named_bytes(&ANTHROPIC).as_bytes()]);
     assert_eq!(classes(&metered), anthropic_usage());
     assert_eq!(metered.usage.as_ref().map(Usage::prompt_tokens), Some(2310));
     assert_eq!(metered.usage.and_then(|usage| usage.raw).map(|raw| raw.starts_with("[{\"input")), Some(true));
@@ -47,12 +47,12 @@ fn anthropic_streams_report_input_first_and_output_last() {
 
 #[test]
 fn a_caller_that_hangs_up_pays_for_the_input_and_the_text_that_was_sent() {
-    let mut meter = Meter::new(Shape::Anthropic, Kind::Sse);
+    let mut meter = Meter::new(ProviderFormat::Anthropic, BodyFraming::Sse);
     meter.feed(named_bytes(&ANTHROPIC[..5]).as_bytes());
-    let metered = meter.so_far();
+    let metered = meter.snapshot();
     assert!(!metered.saw_end);
     assert_eq!(classes(&metered), Usage { output: 1, ..anthropic_usage() });
-    let (usage, estimated) = metered.settle(|| panic!("the input is known"));
+    let (usage, estimated) = metered.finalize_usage(|| panic!("the input is known"));
     assert_eq!((usage.completion_tokens(), usage.prompt_tokens(), estimated), (2, 2310, true));
 }
 
@@ -61,17 +61,17 @@ fn a_late_report_of_the_input_counts_and_a_late_zero_does_not() {
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}"#;
     let end = r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":40,"cache_read_input_tokens":8,"output_tokens":5}}"#;
     let usage = Usage { input: 40, cache_read: 8, output: 5, ..Usage::default() };
-    assert_eq!(classes(&sse(Shape::Anthropic, &[start, end])), usage);
+    assert_eq!(classes(&sse(ProviderFormat::Anthropic, &[start, end])), usage);
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":40,"output_tokens":1}}}"#;
     let end = r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":0,"output_tokens":5}}"#;
-    assert_eq!(classes(&sse(Shape::Anthropic, &[start, end])), Usage::of_totals(40, 5));
+    assert_eq!(classes(&sse(ProviderFormat::Anthropic, &[start, end])), Usage::from_totals(40, 5));
 }
 
 #[test]
 fn anthropics_error_event_is_told() {
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let stream = named_bytes(&[ANTHROPIC[0], ("error", error)]);
-    let metered = meter(Shape::Anthropic, Kind::Sse, &[stream.as_bytes()]);
+    let metered = meter(ProviderFormat::Anthropic, BodyFraming::Sse, &[stream.as_bytes()]);
     assert_eq!(metered.in_band_error.as_deref(), Some("overloaded_error: Overloaded"));
     assert!(!metered.saw_end);
 }
@@ -86,7 +86,11 @@ pub(super) const GEMINI: [&str; 3] = [
 fn gemini_reports_alike_as_events_as_an_array_and_in_one_body() {
     let usage = Usage { input: 40, cache_read: 60, output: 25, reasoning: 40, ..Usage::default() };
     let array = format!("[{}\n,\r\n{}\n,\n{}\n]", GEMINI[0], GEMINI[1], GEMINI[2]);
-    let answers = [sse(Shape::Gemini, &GEMINI), json(Shape::Gemini, &array), json(Shape::Gemini, GEMINI[2])];
+    let answers = [
+        sse(ProviderFormat::Gemini, &GEMINI),
+        json(ProviderFormat::Gemini, &array),
+        json(ProviderFormat::Gemini, GEMINI[2]),
+    ];
     for (metered, chars) in answers.into_iter().zip([5, 5, 2]) {
         assert_eq!(classes(&metered), usage);
         assert_eq!(metered.model.as_deref(), Some("gemini-2.5-flash"));
@@ -99,9 +103,9 @@ fn gemini_reports_alike_as_events_as_an_array_and_in_one_body() {
 #[test]
 fn a_blocked_prompt_is_a_finished_answer() {
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}}"#;
-    for metered in [sse(Shape::Gemini, &[blocked]), json(Shape::Gemini, blocked)] {
+    for metered in [sse(ProviderFormat::Gemini, &[blocked]), json(ProviderFormat::Gemini, blocked)] {
         assert_eq!((metered.finish_reason.as_deref(), metered.saw_end), (Some("SAFETY"), true));
-        assert_eq!(classes(&metered), Usage::of_totals(9, 0));
+        assert_eq!(classes(&metered), Usage::from_totals(9, 0));
     }
 }
 
@@ -121,7 +125,7 @@ pub(super) fn converse() -> Vec<u8> {
 
 #[test]
 fn converse_streams_report_in_their_metadata() {
-    let metered = meter(Shape::Bedrock, Kind::EventStream, &[&converse()]);
+    let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&converse()]);
     let written = Usage { cache_write: 10, cache_write_1h: 20, ..Usage::default() };
     assert_eq!(classes(&metered), Usage { input: 12, cache_read: 500, output: 30, ..written });
     assert_eq!(metered.usage.map(|usage| usage.total()), Some(572));
@@ -133,7 +137,7 @@ fn converse_streams_report_in_their_metadata() {
 fn an_exception_inside_a_bedrock_stream_is_told() {
     let headers = [(":exception-type", "throttlingException"), (":message-type", "exception")];
     let frame = encode(&headers, br#"{"message":"Too many requests"}"#).unwrap();
-    let metered = meter(Shape::Bedrock, Kind::EventStream, &[&frame]);
+    let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&frame]);
     assert_eq!(metered.in_band_error.as_deref(), Some("throttlingException: Too many requests"));
     assert!(!metered.saw_end);
 }
@@ -151,7 +155,7 @@ pub(super) fn invoke(events: &[&str]) -> Vec<u8> {
 fn an_anthropic_stream_through_bedrock_is_read_like_its_own() {
     let mut events: Vec<&str> = ANTHROPIC.iter().map(|(_, data)| *data).collect();
     events[6] = r#"{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":10,"outputTokenCount":89,"invocationLatency":5}}"#;
-    let metered = meter(Shape::Bedrock, Kind::EventStream, &[&invoke(&events)]);
+    let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&invoke(&events)]);
     assert_eq!(classes(&metered), anthropic_usage());
     assert_eq!(metered.finish_reason.as_deref(), Some("end_turn"));
     assert_eq!((metered.output_chars, metered.saw_end), (7, true));
@@ -163,12 +167,12 @@ fn other_models_through_bedrock_are_read_off_its_metrics() {
         r#"{"generation":"Hi","prompt_token_count":11,"generation_token_count":1,"stop_reason":null}"#,
         r#"{"generation":"","stop_reason":"stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":11,"outputTokenCount":2}}"#,
     ];
-    let metered = meter(Shape::Bedrock, Kind::EventStream, &[&invoke(&events)]);
-    assert_eq!(classes(&metered), Usage::of_totals(11, 2));
+    let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&invoke(&events)]);
+    assert_eq!(classes(&metered), Usage::from_totals(11, 2));
     assert_eq!((metered.output_chars, metered.saw_end), (2, true));
     let nova = r#"{"metadata":{"usage":{"inputTokens":3,"outputTokens":4}},"amazon-bedrock-invocationMetrics":{"inputTokenCount":3,"outputTokenCount":4}}"#;
-    let metered = meter(Shape::Bedrock, Kind::EventStream, &[&invoke(&[nova])]);
-    assert_eq!(classes(&metered), Usage::of_totals(3, 4));
+    let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&invoke(&[nova])]);
+    assert_eq!(classes(&metered), Usage::from_totals(3, 4));
 }
 
 pub(super) const COHERE: [(&str, &str); 4] = [
@@ -189,8 +193,8 @@ pub(super) const COHERE: [(&str, &str); 4] = [
 
 #[test]
 fn cohere_streams_report_in_their_last_event() {
-    let metered = meter(Shape::Cohere, Kind::Sse, &[named_bytes(&COHERE).as_bytes()]);
-    assert_eq!(classes(&metered), Usage::of_totals(5, 32));
+    let metered = meter(ProviderFormat::Cohere, BodyFraming::Sse, &[named_bytes(&COHERE).as_bytes()]);
+    assert_eq!(classes(&metered), Usage::from_totals(5, 32));
     assert_eq!((metered.output_chars, metered.saw_end), (5, true));
     assert_eq!(metered.finish_reason.as_deref(), Some("COMPLETE"));
     assert_eq!(metered.response_id.as_deref(), Some("co1"));
@@ -200,30 +204,38 @@ fn cohere_streams_report_in_their_last_event() {
 fn a_report_that_comes_twice_counts_once() {
     let usage = Usage { input: 40, cache_read: 60, output: 25, reasoning: 40, ..Usage::default() };
     let twice = [GEMINI[0], GEMINI[2], GEMINI[2]];
-    assert_eq!(classes(&sse(Shape::Gemini, &twice)), usage);
+    assert_eq!(classes(&sse(ProviderFormat::Gemini, &twice)), usage);
     let mut events = ANTHROPIC.to_vec();
     events.insert(5, ANTHROPIC[5]);
-    let metered = meter(Shape::Anthropic, Kind::Sse, &[named_bytes(&events).as_bytes()]);
+    let metered = meter(ProviderFormat::Anthropic, BodyFraming::Sse, &[named_bytes(&events).as_bytes()]);
     assert_eq!(classes(&metered), anthropic_usage());
     let raw: Vec<Value> = serde_json::from_str(metered.usage.unwrap().raw.as_deref().unwrap()).unwrap();
     assert_eq!(raw.len(), 2, "the first report and the latest");
     let converse = [converse(), converse()].concat();
-    let metered = meter(Shape::Bedrock, Kind::EventStream, &[&converse]);
+    let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&converse]);
     assert_eq!(metered.usage.map(|usage| usage.total()), Some(572));
 }
 
 #[test]
-fn streams_without_a_report_have_no_usage_in_any_shape() {
+fn streams_without_a_report_have_no_usage_in_any_format() {
     let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}"#;
     let cohere =
         named_bytes(&[COHERE[0], COHERE[1], ("message-end", r#"{"type":"message-end","delta":{}}"#)]);
     let stop = encode(&[(":event-type", "messageStop")], br#"{"stopReason":"end_turn"}"#).unwrap();
     for metered in [
-        sse(Shape::Gemini, &[gemini]),
-        meter(Shape::Anthropic, Kind::Sse, &[named_bytes(&[ANTHROPIC[4], ANTHROPIC[6]]).as_bytes()]),
-        meter(Shape::Cohere, Kind::Sse, &[cohere.as_bytes()]),
-        meter(Shape::Bedrock, Kind::EventStream, &[&stop]),
-        meter(Shape::Bedrock, Kind::EventStream, &[&invoke(&[ANTHROPIC[4].1, ANTHROPIC[6].1])]),
+        sse(ProviderFormat::Gemini, &[gemini]),
+        meter(
+            ProviderFormat::Anthropic,
+            BodyFraming::Sse,
+            &[named_bytes(&[ANTHROPIC[4], ANTHROPIC[6]]).as_bytes()],
+        ),
+        meter(ProviderFormat::Cohere, BodyFraming::Sse, &[cohere.as_bytes()]),
+        meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&stop]),
+        meter(
+            ProviderFormat::Bedrock,
+            BodyFraming::EventStream,
+            &[&invoke(&[ANTHROPIC[4].1, ANTHROPIC[6].1])],
+        ),
     ] {
         assert_eq!((metered.usage, metered.saw_end), (None, true));
     }

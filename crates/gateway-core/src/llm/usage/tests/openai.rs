@@ -26,8 +26,8 @@ fn openai_streams_report_usage_wherever_it_comes() {
         ("without an end mark", &[FIRST, TEXT, STOP, USAGE]),
     ];
     for (name, events) in table {
-        let metered = sse(Shape::OpenAi, events);
-        assert_eq!(classes(&metered), Usage::of_totals(20, 7), "{name}");
+        let metered = sse(ProviderFormat::OpenAi, events);
+        assert_eq!(classes(&metered), Usage::from_totals(20, 7), "{name}");
         assert_eq!(metered.model.as_deref(), Some("gpt-4o-2024-08-06"), "{name}");
         assert_eq!(metered.response_id.as_deref(), Some("c1"), "{name}");
         assert_eq!(metered.finish_reason.as_deref(), Some("stop"), "{name}");
@@ -41,31 +41,31 @@ fn openai_streams_report_usage_wherever_it_comes() {
 
 #[test]
 fn a_stream_without_usage_has_none_rather_than_zero() {
-    let metered = sse(Shape::OpenAi, &[FIRST, TEXT, STOP, DONE]);
+    let metered = sse(ProviderFormat::OpenAi, &[FIRST, TEXT, STOP, DONE]);
     assert_eq!((metered.usage.clone(), metered.saw_end), (None, true));
-    assert_eq!(metered.settle(|| 11), (Usage::of_totals(11, 4), true));
+    assert_eq!(metered.finalize_usage(|| 11), (Usage::from_totals(11, 4), true));
 }
 
 #[test]
 fn a_stream_that_breaks_off_is_not_at_its_end() {
-    let metered = sse(Shape::OpenAi, &[FIRST, TEXT]);
+    let metered = sse(ProviderFormat::OpenAi, &[FIRST, TEXT]);
     assert_eq!((metered.usage, metered.saw_end, metered.finish_reason), (None, false, None));
 }
 
 #[test]
 fn perplexity_repeats_the_message_and_only_deltas_are_counted() {
     let event = r#"{"id":"p","model":"sonar","choices":[{"finish_reason":null,"message":{"role":"assistant","content":"Hello wor"},"delta":{"role":"assistant","content":"wor"}}],"usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5}}"#;
-    let metered = sse(Shape::OpenAi, &[event, event]);
-    assert_eq!((metered.output_chars, classes(&metered)), (6, Usage::of_totals(2, 3)));
+    let metered = sse(ProviderFormat::OpenAi, &[event, event]);
+    assert_eq!((metered.output_chars, classes(&metered)), (6, Usage::from_totals(2, 3)));
 }
 
 #[test]
 fn an_error_inside_a_stream_is_told() {
     let events = [FIRST, r#"{"error":{"message":"The server is overloaded","type":"server_error"}}"#];
-    let metered = sse(Shape::OpenAi, &events);
+    let metered = sse(ProviderFormat::OpenAi, &events);
     assert_eq!(metered.in_band_error.as_deref(), Some("server_error: The server is overloaded"));
     let gemini = [r#"{"error":{"code":503,"message":"Try later","status":"UNAVAILABLE"}}"#];
-    assert_eq!(sse(Shape::Gemini, &gemini).in_band_error.as_deref(), Some("UNAVAILABLE: Try later"));
+    assert_eq!(sse(ProviderFormat::Gemini, &gemini).in_band_error.as_deref(), Some("UNAVAILABLE: Try later"));
 }
 
 pub(super) const RESPONSES: [&str; 6] = [
@@ -79,7 +79,7 @@ pub(super) const RESPONSES: [&str; 6] = [
 
 #[test]
 fn openai_responses_report_in_their_last_event() {
-    let metered = sse(Shape::OpenAi, &RESPONSES);
+    let metered = sse(ProviderFormat::OpenAi, &RESPONSES);
     let usage = Usage { input: 50, cache_read: 25, output: 162, reasoning: 1024, ..Usage::default() };
     assert_eq!(classes(&metered), usage);
     assert_eq!(usage.total(), 1261);
@@ -91,12 +91,12 @@ fn openai_responses_report_in_their_last_event() {
 #[test]
 fn a_failed_response_is_an_error_and_an_incomplete_one_says_why() {
     let failed = r#"{"type":"response.failed","response":{"id":"r","model":"m","status":"failed","error":{"code":"server_error","message":"Broke"},"usage":null}}"#;
-    let metered = sse(Shape::OpenAi, &[failed]);
+    let metered = sse(ProviderFormat::OpenAi, &[failed]);
     assert_eq!(metered.in_band_error.as_deref(), Some("server_error: Broke"));
     let cut = r#"{"type":"response.incomplete","response":{"status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"}}}"#;
-    assert_eq!(sse(Shape::OpenAi, &[cut]).finish_reason.as_deref(), Some("max_output_tokens"));
+    assert_eq!(sse(ProviderFormat::OpenAi, &[cut]).finish_reason.as_deref(), Some("max_output_tokens"));
     let loose = r#"{"type":"error","code":"rate_limit","message":"Slow down"}"#;
-    assert_eq!(sse(Shape::OpenAi, &[loose]).in_band_error.as_deref(), Some("rate_limit: Slow down"));
+    assert_eq!(sse(ProviderFormat::OpenAi, &[loose]).in_band_error.as_deref(), Some("rate_limit: Slow down"));
 }
 
 #[test]
@@ -116,6 +116,6 @@ fn only_the_extra_usage_chunk_is_hidden() {
         (r#"{"usage":{"total_tokens":1}}"#, false),
         ("", false),
     ] {
-        assert_eq!(hides_usage_chunk(event.as_bytes()), hidden, "{event}");
+        assert_eq!(is_usage_chunk(event.as_bytes()), hidden, "{event}");
     }
 }

@@ -6,10 +6,10 @@ use super::*;
 /// Classes in the order input, cache read, cache write, cache write 1 h, output, reasoning, audio in, audio out.
 type Classes = [u64; 8];
 
-fn check(shape: Shape, raw: &str, expected: Classes, total: u64) {
+fn check(format: ProviderFormat, raw: &str, expected: Classes, total: u64) {
     let [input, cache_read, cache_write, cache_write_1h, output, reasoning, audio_input, audio_output] =
         expected;
-    let usage = read(shape, raw);
+    let usage = read(format, raw);
     let rest = Usage { reasoning, audio_input, audio_output, ..Usage::default() };
     assert_eq!(usage, Usage { input, cache_read, cache_write, cache_write_1h, output, ..rest }, "{raw}");
     assert_eq!(usage.total(), total, "{raw}");
@@ -18,7 +18,7 @@ fn check(shape: Shape, raw: &str, expected: Classes, total: u64) {
 
 #[test]
 fn openai_parts_are_taken_out_of_their_totals() {
-    let openai = |raw, expected, total| check(Shape::OpenAi, raw, expected, total);
+    let openai = |raw, expected, total| check(ProviderFormat::OpenAi, raw, expected, total);
     openai(
         r#"{"prompt_tokens":2006,"completion_tokens":300,"total_tokens":2306,"prompt_tokens_details":{"cached_tokens":1920,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":192,"audio_tokens":0}}"#,
         [86, 1920, 0, 0, 108, 192, 0, 0],
@@ -44,7 +44,7 @@ fn openai_parts_are_taken_out_of_their_totals() {
 
 #[test]
 fn those_who_copied_openai_count_in_their_own_ways() {
-    let openai = |raw, expected, total| check(Shape::OpenAi, raw, expected, total);
+    let openai = |raw, expected, total| check(ProviderFormat::OpenAi, raw, expected, total);
     // DeepSeek names the hit part of the prompt.
     openai(
         r#"{"prompt_tokens":1000,"completion_tokens":50,"total_tokens":1050,"prompt_cache_hit_tokens":896,"prompt_cache_miss_tokens":104}"#,
@@ -68,7 +68,7 @@ fn those_who_copied_openai_count_in_their_own_ways() {
         [12, 0, 25600, 0, 4, 0, 0, 0],
         25616,
     );
-    // Gemini's OpenAI-shaped endpoint shows its thoughts only in the total.
+    // Gemini's OpenAI-compatible endpoint shows its thoughts only in the total.
     openai(
         r#"{"prompt_tokens":8,"completion_tokens":10,"total_tokens":600}"#,
         [8, 0, 0, 0, 10, 582, 0, 0],
@@ -90,7 +90,7 @@ fn those_who_copied_openai_count_in_their_own_ways() {
 
 #[test]
 fn anthropics_input_leaves_the_cache_out() {
-    let anthropic = |raw, expected, total| check(Shape::Anthropic, raw, expected, total);
+    let anthropic = |raw, expected, total| check(ProviderFormat::Anthropic, raw, expected, total);
     anthropic(
         r#"{"input_tokens":21,"cache_creation_input_tokens":188086,"cache_read_input_tokens":0,"output_tokens":393}"#,
         [21, 0, 188_086, 0, 393, 0, 0, 0],
@@ -106,19 +106,19 @@ fn anthropics_input_leaves_the_cache_out() {
         [5, 0, 0, 0, 7, 0, 0, 0],
         12,
     );
-    // The same report through Bedrock's invoke or Vertex, whatever shape the caller named.
+    // The same report through Bedrock's invoke or Vertex, whatever format the caller named.
     check(
-        Shape::Bedrock,
+        ProviderFormat::Bedrock,
         r#"{"input_tokens":5,"cache_read_input_tokens":9,"cache_creation_input_tokens":0,"output_tokens":7}"#,
         [5, 9, 0, 0, 7, 0, 0, 0],
         21,
     );
-    check(Shape::Gemini, r#"{"input_tokens":5,"output_tokens":7}"#, [5, 0, 0, 0, 7, 0, 0, 0], 12);
+    check(ProviderFormat::Gemini, r#"{"input_tokens":5,"output_tokens":7}"#, [5, 0, 0, 0, 7, 0, 0, 0], 12);
 }
 
 #[test]
 fn geminis_thoughts_are_counted_once_inside_or_outside() {
-    let gemini = |raw, expected, total| check(Shape::Gemini, raw, expected, total);
+    let gemini = |raw, expected, total| check(ProviderFormat::Gemini, raw, expected, total);
     gemini(
         r#"{"promptTokenCount":11,"candidatesTokenCount":21,"totalTokenCount":1232,"thoughtsTokenCount":1200}"#,
         [11, 0, 0, 0, 21, 1200, 0, 0],
@@ -155,13 +155,13 @@ fn geminis_thoughts_are_counted_once_inside_or_outside() {
 #[test]
 fn bedrocks_input_leaves_the_cache_out() {
     check(
-        Shape::Bedrock,
+        ProviderFormat::Bedrock,
         r#"{"inputTokens":12,"outputTokens":30,"totalTokens":572,"cacheReadInputTokens":500,"cacheWriteInputTokens":30}"#,
         [12, 500, 30, 0, 30, 0, 0, 0],
         572,
     );
     check(
-        Shape::Bedrock,
+        ProviderFormat::Bedrock,
         r#"{"inputTokenCount":12,"outputTokenCount":30,"cacheReadInputTokenCount":5,"cacheWriteInputTokenCount":6,"invocationLatency":9}"#,
         [12, 5, 6, 0, 30, 0, 0, 0],
         53,
@@ -170,7 +170,7 @@ fn bedrocks_input_leaves_the_cache_out() {
 
 #[test]
 fn cohere_is_accounted_as_billed() {
-    let cohere = |raw, expected, total| check(Shape::Cohere, raw, expected, total);
+    let cohere = |raw, expected, total| check(ProviderFormat::Cohere, raw, expected, total);
     cohere(
         r#"{"billed_units":{"input_tokens":5.0,"output_tokens":418.0},"tokens":{"input_tokens":71,"output_tokens":418}}"#,
         [5, 0, 0, 0, 418, 0, 0, 0],
@@ -199,8 +199,14 @@ fn reports_without_tokens_are_no_usage() {
         r#"{"billed_units":{"search_units":1}}"#,
         r#"{"input_tokens":"many"}"#,
     ] {
-        for shape in [Shape::OpenAi, Shape::Anthropic, Shape::Gemini, Shape::Bedrock, Shape::Cohere] {
-            assert_eq!(read_usage(shape, raw), None, "{raw}");
+        for format in [
+            ProviderFormat::OpenAi,
+            ProviderFormat::Anthropic,
+            ProviderFormat::Gemini,
+            ProviderFormat::Bedrock,
+            ProviderFormat::Cohere,
+        ] {
+            assert_eq!(read_usage(format, raw), None, "{raw}");
         }
     }
 }
@@ -208,7 +214,7 @@ fn reports_without_tokens_are_no_usage() {
 #[test]
 fn parts_larger_than_their_total_never_make_more_of_it() {
     check(
-        Shape::OpenAi,
+        ProviderFormat::OpenAi,
         r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":99,"audio_tokens":9},"completion_tokens_details":{"audio_tokens":99}}"#,
         [0, 10, 0, 0, 0, 0, 0, 5],
         15,
@@ -225,7 +231,7 @@ proptest! {
             r#"{{"prompt_tokens":{prompt},"completion_tokens":{output},"total_tokens":{},"prompt_tokens_details":{{"cached_tokens":{cached}}},"completion_tokens_details":{{"reasoning_tokens":{reasoning}}}}}"#,
             prompt + output,
         );
-        let usage = read(Shape::OpenAi, &raw);
+        let usage = read(ProviderFormat::OpenAi, &raw);
         prop_assert_eq!(usage.total(), prompt + output);
         prop_assert_eq!((usage.cached_tokens(), usage.reasoning), (cached, reasoning));
     }
@@ -239,7 +245,7 @@ proptest! {
             format!(r#"{{"input_tokens":{a},"output_tokens":{b},"cache_read_input_tokens":{c},"cache_creation_input_tokens":{d}}}"#),
             format!(r#"{{"inputTokens":{a},"outputTokens":{b},"cacheReadInputTokens":{c},"cacheWriteInputTokens":{d}}}"#),
         ] {
-            read(Shape::Anthropic, &raw).total();
+            read(ProviderFormat::Anthropic, &raw).total();
         }
     }
 }

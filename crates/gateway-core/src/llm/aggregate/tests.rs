@@ -29,15 +29,15 @@ fn typed(events: &[&str]) -> Vec<u8> {
         .collect()
 }
 
-fn folded(format: Format, bytes: &[u8]) -> Value {
-    let body = fold(format, format.framing(), bytes).unwrap();
+fn aggregated(format: WireFormat, bytes: &[u8]) -> Value {
+    let body = aggregate_stream(format, format.framing(), bytes).unwrap();
     serde_json::from_slice(&body).unwrap()
 }
 
-fn fails(format: Format, bytes: &[u8]) -> FoldError {
-    fold(format, format.framing(), bytes).unwrap_err()
+fn fails(format: WireFormat, bytes: &[u8]) -> AggregateError {
+    aggregate_stream(format, format.framing(), bytes).unwrap_err()
 }
 
-fn replayed(format: Format, body: &Value) -> Vec<u8> {
-    replay(format, body.to_string().as_bytes(), true).unwrap().concat()
+fn synthesized(format: WireFormat, body: &Value) -> Vec<u8> {
+    synthesize_stream(format, body.to_string().as_bytes(), true).unwrap().concat()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Fold, FoldError, merge, pieces::pieces};
+use super::{Aggregate, AggregateError, merge, pieces::pieces};
 use crate::llm::eventstream;
 
 #[derive(Default)]
@@ -24,8 +24,8 @@ struct Block {
     rest: Map<String, Value>,
 }
 
-impl Fold for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         // Padding.
         event.remove("p");
         let index = merge::index_of(&event, "contentBlockIndex").unwrap_or(0);
@@ -39,20 +39,20 @@ impl Fold for State {
             }
             "contentBlockDelta" => {
                 let delta = merge::take_object(&mut event, "delta");
-                let delta = delta.ok_or(FoldError::NotUnderstood("a delta is missing"))?;
+                let delta = delta.ok_or(AggregateError::NotUnderstood("a delta is missing"))?;
                 merge::indexed(&mut self.blocks, index)?.grow(delta);
             }
             "contentBlockStop" => {}
             "messageStop" => self.stop = Some(event),
             "metadata" => self.metadata = Some(event),
-            _ => return Err(FoldError::NotUnderstood("an unknown event")),
+            _ => return Err(AggregateError::NotUnderstood("an unknown event")),
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
         let State { role, blocks, stop: Some(stop), metadata: Some(metadata) } = *self else {
-            return Err(FoldError::Incomplete);
+            return Err(AggregateError::Incomplete);
         };
         let cut = stop.get("stopReason").and_then(Value::as_str) == Some("max_tokens");
         let blocks =
@@ -89,7 +89,7 @@ impl Block {
         merge::delta(&mut self.rest, delta);
     }
 
-    fn whole(self, cut: bool) -> Result<Value, FoldError> {
+    fn whole(self, cut: bool) -> Result<Value, AggregateError> {
         let Block { text, tool_use, input, mut reasoning, citations, mut rest } = self;
         if !citations.is_empty() {
             let content: Vec<Value> = text.into_iter().map(|text| json!({"text": text})).collect();
@@ -101,7 +101,7 @@ impl Block {
             let input = match serde_json::from_str::<Value>(&input) {
                 Ok(input) => input,
                 Err(_) if input.is_empty() || cut => json!({}),
-                Err(_) => return Err(FoldError::NotUnderstood("the input of a tool is no JSON")),
+                Err(_) => return Err(AggregateError::NotUnderstood("the input of a tool is no JSON")),
             };
             tool_use.insert("input".into(), input);
             rest.insert("toolUse".into(), tool_use.into());
@@ -120,16 +120,16 @@ impl Block {
     }
 }
 
-pub(super) fn replay(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let message = merge::take_object(&mut body, "output")
         .and_then(|mut output| merge::take_object(&mut output, "message"));
-    let mut message = message.ok_or(FoldError::NotUnderstood("there is no message"))?;
+    let mut message = message.ok_or(AggregateError::NotUnderstood("there is no message"))?;
     let mut frames = Vec::new();
     let role = message.remove("role").unwrap_or_else(|| "assistant".into());
     push(&mut frames, "messageStart", &json!({"role": role}))?;
     for (at, block) in merge::take_list(&mut message, "content").unwrap_or_default().into_iter().enumerate() {
         let Value::Object(block) = block else {
-            return Err(FoldError::NotUnderstood("a block is no object"));
+            return Err(AggregateError::NotUnderstood("a block is no object"));
         };
         let (start, deltas) = open(block);
         if let Some(start) = start {
@@ -148,10 +148,10 @@ pub(super) fn replay(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldE
     Ok(frames)
 }
 
-fn push(frames: &mut Vec<Vec<u8>>, name: &str, payload: &Value) -> Result<(), FoldError> {
+fn push(frames: &mut Vec<Vec<u8>>, name: &str, payload: &Value) -> Result<(), AggregateError> {
     let headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")];
     let frame = eventstream::encode(&headers, payload.to_string().as_bytes());
-    frames.push(frame.map_err(|_| FoldError::TooLarge)?);
+    frames.push(frame.map_err(|_| AggregateError::TooLarge)?);
     Ok(())
 }
 

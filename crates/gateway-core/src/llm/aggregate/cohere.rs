@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fold, FoldError, merge,
+    Aggregate, AggregateError, merge,
     pieces::{Written, pieces},
 };
 
@@ -18,8 +18,8 @@ pub(super) struct State {
     ended: bool,
 }
 
-impl Fold for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         let kind = merge::take_text(&mut event, "type").unwrap_or_else(|| name.to_owned());
         let index = merge::index_of(&event, "index").unwrap_or(0);
         let mut delta = merge::take_object(&mut event, "delta").unwrap_or_default();
@@ -45,12 +45,12 @@ impl Fold for State {
             }
             "message-end" => {
                 if let Some(error) = delta.get("error").and_then(Value::as_str) {
-                    return Err(FoldError::InBand(error.into()));
+                    return Err(AggregateError::InBand(error.into()));
                 }
                 if let Some(reason) = delta.get("finish_reason").and_then(Value::as_str)
                     && reason.starts_with("ERROR")
                 {
-                    return Err(FoldError::InBand(format!("finish_reason {reason}").into()));
+                    return Err(AggregateError::InBand(format!("finish_reason {reason}").into()));
                 }
                 merge::latest(&mut self.body, event);
                 merge::latest(&mut self.body, delta);
@@ -62,9 +62,9 @@ impl Fold for State {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
         let State { mut body, mut message, content, calls, citations, logprobs, ended: true } = *self else {
-            return Err(FoldError::Incomplete);
+            return Err(AggregateError::Incomplete);
         };
         // A stream opens every list; a plain answer has only those that hold something.
         message.retain(|_, value| *value != json!([]) && *value != json!(""));
@@ -81,9 +81,9 @@ impl Fold for State {
     }
 }
 
-pub(super) fn replay(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let message = merge::take_object(&mut body, "message");
-    let mut message = message.ok_or(FoldError::NotUnderstood("there is no message"))?;
+    let mut message = message.ok_or(AggregateError::NotUnderstood("there is no message"))?;
     let content = merge::take_list(&mut message, "content").unwrap_or_default();
     let calls = merge::take_list(&mut message, "tool_calls").unwrap_or_default();
     let citations = merge::take_list(&mut message, "citations").unwrap_or_default();

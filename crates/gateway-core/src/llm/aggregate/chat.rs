@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fold, FoldError, merge,
+    Aggregate, AggregateError, merge,
     pieces::{Written, pieces},
 };
 
@@ -21,16 +21,16 @@ struct Choice {
     rest: Map<String, Value>,
 }
 
-impl Fold for State {
-    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
         // Padding, which plain answers have no use for.
         chunk.remove("obfuscation");
         let Some(Value::Array(choices)) = chunk.remove("choices").or_else(|| Some(json!([]))) else {
-            return Err(FoldError::NotUnderstood("choices is no list"));
+            return Err(AggregateError::NotUnderstood("choices is no list"));
         };
         for choice in choices {
             let Value::Object(mut choice) = choice else {
-                return Err(FoldError::NotUnderstood("a choice is no object"));
+                return Err(AggregateError::NotUnderstood("a choice is no object"));
             };
             let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
             if let Some(delta) = merge::take_object(&mut choice, "delta") {
@@ -51,15 +51,15 @@ impl Fold for State {
         self.done = true;
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
         let State { mut body, choices, done } = *self;
         let finished =
             |choice: &Choice| choice.rest.get("finish_reason").is_some_and(|reason| !reason.is_null());
         if choices.is_empty() || !(done || choices.iter().all(|(_, choice)| finished(choice))) {
-            return Err(FoldError::Incomplete);
+            return Err(AggregateError::Incomplete);
         }
         let choices = choices.into_iter().map(|(index, choice)| choice.whole(index));
-        let choices = choices.collect::<Result<Vec<Value>, FoldError>>()?;
+        let choices = choices.collect::<Result<Vec<Value>, AggregateError>>()?;
         body.insert("object".into(), "chat.completion".into());
         body.insert("choices".into(), choices.into());
         if body.get("usage").is_some_and(Value::is_null) {
@@ -70,10 +70,10 @@ impl Fold for State {
 }
 
 impl Choice {
-    fn whole(self, index: u64) -> Result<Value, FoldError> {
+    fn whole(self, index: u64) -> Result<Value, AggregateError> {
         let Choice { mut message, logprobs, mut rest } = self;
         if rest.get("finish_reason").and_then(Value::as_str) == Some("error") {
-            return Err(FoldError::InBand("finish_reason error".into()));
+            return Err(AggregateError::InBand("finish_reason error".into()));
         }
         message.entry("role").or_insert_with(|| "assistant".into());
         let said = |key: &str| match message.get(key) {
@@ -106,18 +106,21 @@ impl Choice {
 /// Texts of a message that come in pieces; every other member comes with the first delta.
 const TEXTS: [&str; 4] = ["reasoning_content", "reasoning", "content", "refusal"];
 
-pub(super) fn replay(mut body: Map<String, Value>, include_usage: bool) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(
+    mut body: Map<String, Value>,
+    include_usage: bool,
+) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(choices) = merge::take_list(&mut body, "choices") else {
-        return Err(FoldError::NotUnderstood("choices is no list"));
+        return Err(AggregateError::NotUnderstood("choices is no list"));
     };
     let usage = body.remove("usage");
     let mut stream = Stream::new(body, "chat.completion.chunk", include_usage);
     for choice in choices {
         let Value::Object(mut choice) = choice else {
-            return Err(FoldError::NotUnderstood("a choice is no object"));
+            return Err(AggregateError::NotUnderstood("a choice is no object"));
         };
         let Some(message) = merge::take_object(&mut choice, "message") else {
-            return Err(FoldError::NotUnderstood("a choice has no message"));
+            return Err(AggregateError::NotUnderstood("a choice has no message"));
         };
         let index = choice.remove("index").unwrap_or_else(|| json!(0));
         let logprobs = choice.remove("logprobs");

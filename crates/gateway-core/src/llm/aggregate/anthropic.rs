@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fold, FoldError, merge,
+    Aggregate, AggregateError, merge,
     pieces::{Written, pieces},
 };
 
@@ -21,29 +21,32 @@ struct Block {
     input: String,
 }
 
-impl Fold for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         let kind = merge::take_text(&mut event, "type").unwrap_or_else(|| name.to_owned());
         let index = merge::index_of(&event, "index").unwrap_or(0);
         match &*kind {
             "message_start" => {
                 let message = merge::take_object(&mut event, "message");
                 self.message =
-                    Some(message.ok_or(FoldError::NotUnderstood("the first event has no message"))?);
+                    Some(message.ok_or(AggregateError::NotUnderstood("the first event has no message"))?);
             }
             "content_block_start" => {
                 let block = merge::take_object(&mut event, "content_block");
-                let members = block.ok_or(FoldError::NotUnderstood("a block's first event has no block"))?;
+                let members =
+                    block.ok_or(AggregateError::NotUnderstood("a block's first event has no block"))?;
                 *merge::indexed(&mut self.blocks, index)? = Block { members, input: String::new() };
             }
             "content_block_delta" => {
                 let delta = merge::take_object(&mut event, "delta");
-                let delta = delta.ok_or(FoldError::NotUnderstood("a delta is missing"))?;
+                let delta = delta.ok_or(AggregateError::NotUnderstood("a delta is missing"))?;
                 merge::indexed(&mut self.blocks, index)?.grow(delta);
             }
             "message_delta" => {
-                let message =
-                    self.message.as_mut().ok_or(FoldError::NotUnderstood("the first event is missing"))?;
+                let message = self
+                    .message
+                    .as_mut()
+                    .ok_or(AggregateError::NotUnderstood("the first event is missing"))?;
                 merge::latest(message, merge::take_object(&mut event, "delta").unwrap_or_default());
                 if let Some(usage) = merge::take_object(&mut event, "usage") {
                     match message.get_mut("usage") {
@@ -62,9 +65,9 @@ impl Fold for State {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
         let State { message: Some(mut message), blocks, stopped: true } = *self else {
-            return Err(FoldError::Incomplete);
+            return Err(AggregateError::Incomplete);
         };
         let cut = message.get("stop_reason").and_then(Value::as_str) == Some("max_tokens");
         let blocks =
@@ -91,7 +94,7 @@ impl Block {
         merge::delta(&mut self.members, delta);
     }
 
-    fn whole(self, cut: bool) -> Result<Value, FoldError> {
+    fn whole(self, cut: bool) -> Result<Value, AggregateError> {
         let Block { mut members, input } = self;
         if !input.is_empty() {
             match serde_json::from_str::<Value>(&input) {
@@ -100,16 +103,16 @@ impl Block {
                 }
                 // A call that ran out of tokens cannot be made anyway: its input stays what it began as.
                 Err(_) if cut => {}
-                Err(_) => return Err(FoldError::NotUnderstood("the input of a tool is no JSON")),
+                Err(_) => return Err(AggregateError::NotUnderstood("the input of a tool is no JSON")),
             }
         }
         Ok(Value::Object(members))
     }
 }
 
-pub(super) fn replay(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(content) = merge::take_list(&mut body, "content") else {
-        return Err(FoldError::NotUnderstood("content is no list"));
+        return Err(AggregateError::NotUnderstood("content is no list"));
     };
     // What is known only at the end, beside the usage.
     const LATE: [&str; 4] = ["stop_reason", "stop_sequence", "container", "stop_details"];
@@ -129,7 +132,7 @@ pub(super) fn replay(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldE
     written.named("message_start", &json!({"type": "message_start", "message": body}));
     for (at, block) in content.into_iter().enumerate() {
         let Value::Object(block) = block else {
-            return Err(FoldError::NotUnderstood("a block is no object"));
+            return Err(AggregateError::NotUnderstood("a block is no object"));
         };
         replay_block(&mut written, at, block);
     }

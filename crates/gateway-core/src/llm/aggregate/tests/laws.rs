@@ -166,15 +166,15 @@ fn cohere() -> impl Strategy<Value = Value> {
     })
 }
 
-fn answers() -> impl Strategy<Value = (Format, Value)> {
+fn answers() -> impl Strategy<Value = (WireFormat, Value)> {
     prop_oneof![
-        chat().prop_map(|body| (Format::Chat, body)),
-        completions().prop_map(|body| (Format::Completions, body)),
-        responses().prop_map(|body| (Format::Responses, body)),
-        anthropic().prop_map(|body| (Format::Anthropic, body)),
-        gemini().prop_map(|body| (Format::Gemini, body)),
-        converse_body().prop_map(|body| (Format::Converse, body)),
-        cohere().prop_map(|body| (Format::Cohere, body)),
+        chat().prop_map(|body| (WireFormat::OpenAiChat, body)),
+        completions().prop_map(|body| (WireFormat::OpenAiCompletions, body)),
+        responses().prop_map(|body| (WireFormat::OpenAiResponses, body)),
+        anthropic().prop_map(|body| (WireFormat::Anthropic, body)),
+        gemini().prop_map(|body| (WireFormat::Gemini, body)),
+        converse_body().prop_map(|body| (WireFormat::Bedrock, body)),
+        cohere().prop_map(|body| (WireFormat::Cohere, body)),
     ]
 }
 
@@ -183,35 +183,35 @@ proptest! {
 
     #[test]
     fn folding_a_replay_gives_the_body_back((format, body) in answers()) {
-        prop_assert_eq!(folded(format, &replayed(format, &body)), body);
+        prop_assert_eq!(aggregated(format, &synthesized(format, &body)), body);
     }
 
     #[test]
     fn any_chunking_folds_to_the_same_body(size in 1usize..300) {
         let recordings = [
-            (Format::Chat, sse(&CHAT)),
-            (Format::Responses, typed(&RESPONSES)),
-            (Format::Anthropic, typed(&ANTHROPIC)),
-            (Format::Gemini, sse(&GEMINI)),
-            (Format::Converse, converse()),
-            (Format::Cohere, typed(&COHERE)),
+            (WireFormat::OpenAiChat, sse(&CHAT)),
+            (WireFormat::OpenAiResponses, typed(&RESPONSES)),
+            (WireFormat::Anthropic, typed(&ANTHROPIC)),
+            (WireFormat::Gemini, sse(&GEMINI)),
+            (WireFormat::Bedrock, converse()),
+            (WireFormat::Cohere, typed(&COHERE)),
         ];
         for (format, bytes) in recordings {
-            let mut folder = Folder::new(format, format.framing(), bytes.len());
+            let mut aggregator = StreamAggregator::new(format, format.framing(), bytes.len());
             for chunk in bytes.chunks(size) {
-                prop_assert_eq!(folder.feed(chunk), Ok(()));
+                prop_assert_eq!(aggregator.feed(chunk), Ok(()));
             }
-            prop_assert_eq!(folder.finish(), fold(format, format.framing(), &bytes));
+            prop_assert_eq!(aggregator.finish(), aggregate_stream(format, format.framing(), &bytes));
         }
     }
 
     #[test]
     fn arbitrary_events_never_panic(text in r#"(data: |event: error|\n\n|[\[\]{}":,0]|"choices"|"delta"|"type":|"message_start"|"content"){0,30}"#) {
-        for format in Format::ALL {
-            for kind in [Kind::Sse, Kind::Json, Kind::EventStream, Kind::Opaque] {
-                let _ = fold(format, kind, text.as_bytes());
+        for format in WireFormat::ALL {
+            for framing in [BodyFraming::Sse, BodyFraming::Json, BodyFraming::EventStream, BodyFraming::Opaque] {
+                let _ = aggregate_stream(format, framing, text.as_bytes());
             }
-            let _ = replay(format, text.as_bytes(), true);
+            let _ = synthesize_stream(format, text.as_bytes(), true);
         }
     }
 }

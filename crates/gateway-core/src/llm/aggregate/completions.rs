@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Fold, FoldError, chat::Stream, merge, pieces::pieces};
+use super::{Aggregate, AggregateError, chat::Stream, merge, pieces::pieces};
 
 #[derive(Default)]
 pub(super) struct State {
@@ -18,12 +18,12 @@ struct Choice {
     rest: Map<String, Value>,
 }
 
-impl Fold for State {
-    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
         chunk.remove("obfuscation");
         for choice in merge::take_list(&mut chunk, "choices").unwrap_or_default() {
             let Value::Object(mut choice) = choice else {
-                return Err(FoldError::NotUnderstood("a choice is no object"));
+                return Err(AggregateError::NotUnderstood("a choice is no object"));
             };
             let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
             into.text.push_str(&merge::take_text(&mut choice, "text").unwrap_or_default());
@@ -40,12 +40,12 @@ impl Fold for State {
         self.done = true;
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
         let State { mut body, choices, done } = *self;
         let finished =
             |choice: &Choice| choice.rest.get("finish_reason").is_some_and(|reason| !reason.is_null());
         if choices.is_empty() || !(done || choices.iter().all(|(_, choice)| finished(choice))) {
-            return Err(FoldError::Incomplete);
+            return Err(AggregateError::Incomplete);
         }
         let choices = choices.into_iter().map(|(index, choice)| {
             let Choice { text, logprobs, mut rest } = choice;
@@ -65,18 +65,21 @@ impl Fold for State {
     }
 }
 
-pub(super) fn replay(mut body: Map<String, Value>, include_usage: bool) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(
+    mut body: Map<String, Value>,
+    include_usage: bool,
+) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(choices) = merge::take_list(&mut body, "choices") else {
-        return Err(FoldError::NotUnderstood("choices is no list"));
+        return Err(AggregateError::NotUnderstood("choices is no list"));
     };
     let usage = body.remove("usage");
     let mut stream = Stream::new(body, "text_completion", include_usage);
     for choice in choices {
         let Value::Object(mut choice) = choice else {
-            return Err(FoldError::NotUnderstood("a choice is no object"));
+            return Err(AggregateError::NotUnderstood("a choice is no object"));
         };
         let text = merge::take_text(&mut choice, "text");
-        let text = text.ok_or(FoldError::NotUnderstood("a choice has no text"))?;
+        let text = text.ok_or(AggregateError::NotUnderstood("a choice has no text"))?;
         let index = choice.remove("index").unwrap_or_else(|| json!(0));
         for piece in pieces(&text) {
             let piece = json!({"text": piece, "index": index, "logprobs": null, "finish_reason": null});

@@ -1,20 +1,20 @@
 //! The other half of changing the kind of an answer: asking for it. Only the flag is changed; every other byte of the
 //! request stays as the caller sent it.
 
-use super::Format;
-use crate::llm::scan::{Status, Whole};
+use crate::llm::WireFormat;
+use crate::llm::scan::{ObjectScan, ScanStatus};
 
 /// The body with its `stream` flag set or unset. None when it is to be sent as it is: the flag says so already, the
 /// format has none in the body (see `stream_path`), or there is no object in which it could be set.
 ///
 /// Without a stream OpenAI refuses `stream_options`, which therefore become null with the flag's end.
-pub fn set_stream(format: Format, body: &[u8], stream: bool) -> Option<Vec<u8>> {
+pub fn set_stream(format: WireFormat, body: &[u8], stream: bool) -> Option<Vec<u8>> {
     static KEYS: [&str; 2] = ["stream", "stream_options"];
-    if matches!(format, Format::Gemini | Format::Converse) {
+    if matches!(format, WireFormat::Gemini | WireFormat::Bedrock) {
         return None;
     }
-    let scan = Whole::scan(&KEYS, body);
-    if scan.status() != Status::Complete {
+    let scan = ObjectScan::new(&KEYS, body);
+    if scan.status() != ScanStatus::Complete {
         return None;
     }
     let word: &[u8] = if stream { b"true" } else { b"false" };

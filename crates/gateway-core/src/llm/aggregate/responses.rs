@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fold, FoldError, describe, merge,
+    Aggregate, AggregateError, describe, merge,
     pieces::{Written, pieces},
 };
 
@@ -14,8 +14,8 @@ pub(super) struct State {
     response: Option<Map<String, Value>>,
 }
 
-impl Fold for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         let kind = merge::take_text(&mut event, "type").unwrap_or_else(|| name.to_owned());
         match &*kind {
             "response.output_item.done" => {
@@ -28,19 +28,19 @@ impl Fold for State {
             "response.completed" | "response.incomplete" => {
                 let response = merge::take_object(&mut event, "response");
                 self.response =
-                    Some(response.ok_or(FoldError::NotUnderstood("the last event has no response"))?);
+                    Some(response.ok_or(AggregateError::NotUnderstood("the last event has no response"))?);
             }
             "response.failed" | "response.cancelled" => {
                 let error = event.get("response").and_then(|response| response.get("error"));
-                return Err(FoldError::InBand(error.map_or_else(|| kind.into(), describe)));
+                return Err(AggregateError::InBand(error.map_or_else(|| kind.into(), describe)));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
-        let mut response = self.response.ok_or(FoldError::Incomplete)?;
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
+        let mut response = self.response.ok_or(AggregateError::Incomplete)?;
         let empty = response.get("output").and_then(Value::as_array).is_none_or(Vec::is_empty);
         if empty {
             let items: Vec<Value> = self.items.into_iter().map(|(_, item)| item).collect();
@@ -50,14 +50,14 @@ impl Fold for State {
     }
 }
 
-pub(super) fn replay(body: &Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(body: &Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(Value::Array(output)) = body.get("output") else {
-        return Err(FoldError::NotUnderstood("output is no list"));
+        return Err(AggregateError::NotUnderstood("output is no list"));
     };
     let last = match body.get("status").and_then(Value::as_str) {
         Some("completed") | None => "response.completed",
         Some("incomplete") => "response.incomplete",
-        Some(_) => return Err(FoldError::NotUnderstood("the response is not finished")),
+        Some(_) => return Err(AggregateError::NotUnderstood("the response is not finished")),
     };
     let mut begun = body.clone();
     for (key, value) in [("output", json!([])), ("status", "in_progress".into()), ("usage", Value::Null)] {

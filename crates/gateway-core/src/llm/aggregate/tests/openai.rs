@@ -21,14 +21,14 @@ fn chat(choices: &[&str]) -> Value {
     let chunks: Vec<String> = choices.iter().map(|choice| chunk(choice)).collect();
     let mut events: Vec<&str> = chunks.iter().map(String::as_str).collect();
     events.push("[DONE]");
-    folded(Format::Chat, &sse(&events))
+    aggregated(WireFormat::OpenAiChat, &sse(&events))
 }
 
 #[test]
 fn a_chat_with_log_probabilities_and_usage_becomes_a_completion() {
     let token = |text: &str, logprob: f64, byte: u8| json!({"token": text, "logprob": logprob, "bytes": [byte], "top_logprobs": []});
     assert_eq!(
-        folded(Format::Chat, &sse(&CHAT)),
+        aggregated(WireFormat::OpenAiChat, &sse(&CHAT)),
         json!({
             "id": "chatcmpl-123", "object": "chat.completion", "created": 1_694_268_190, "model": "gpt-4o-mini",
             "system_fingerprint": "fp_44709d6fcb", "service_tier": "default",
@@ -123,16 +123,21 @@ fn refusals_reasoning_audio_and_unknown_texts_are_joined() {
 #[test]
 fn a_stream_without_end_marker_is_complete_when_its_choices_are() {
     let finished = chunk(r#"{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}"#);
-    assert_eq!(folded(Format::Chat, &sse(&[&finished]))["choices"][0]["message"]["content"], "a");
+    assert_eq!(
+        aggregated(WireFormat::OpenAiChat, &sse(&[&finished]))["choices"][0]["message"]["content"],
+        "a"
+    );
 }
 
 #[test]
 fn usage_is_replayed_only_to_those_who_ask() {
-    let body = folded(Format::Chat, &sse(&CHAT)).to_string();
-    let quiet = replay(Format::Chat, body.as_bytes(), false).unwrap().concat();
+    let body = aggregated(WireFormat::OpenAiChat, &sse(&CHAT)).to_string();
+    let quiet = synthesize_stream(WireFormat::OpenAiChat, body.as_bytes(), false).unwrap().concat();
     assert!(!String::from_utf8(quiet.clone()).unwrap().contains("usage"));
-    assert_eq!(folded(Format::Chat, &quiet).get("usage"), None);
-    let asked = String::from_utf8(replay(Format::Chat, body.as_bytes(), true).unwrap().concat()).unwrap();
+    assert_eq!(aggregated(WireFormat::OpenAiChat, &quiet).get("usage"), None);
+    let asked =
+        String::from_utf8(synthesize_stream(WireFormat::OpenAiChat, body.as_bytes(), true).unwrap().concat())
+            .unwrap();
     assert_eq!(asked.matches(r#""usage":null"#).count(), asked.matches("data: {").count() - 1);
     assert_eq!(asked.matches(r#""choices":[],"usage":{"#).count(), 1);
     assert!(asked.ends_with("data: [DONE]\n\n"));
@@ -144,7 +149,7 @@ fn a_replayed_chat_comes_in_several_deltas_and_names_a_call_before_its_arguments
     let body = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [
         {"index": 0, "message": {"role": "assistant", "content": null, "tool_calls": [call]}, "logprobs": null, "finish_reason": "tool_calls"},
     ]});
-    let events = replay(Format::Chat, body.to_string().as_bytes(), false).unwrap();
+    let events = synthesize_stream(WireFormat::OpenAiChat, body.to_string().as_bytes(), false).unwrap();
     let data = |at: usize| -> Value { serde_json::from_slice(&events[at]["data: ".len()..]).unwrap() };
     assert_eq!(data(0)["choices"][0]["delta"], json!({"role": "assistant", "content": null}));
     assert_eq!(
@@ -165,7 +170,7 @@ fn legacy_completions_are_folded_too() {
         "[DONE]",
     ];
     assert_eq!(
-        folded(Format::Completions, &sse(&events)),
+        aggregated(WireFormat::OpenAiCompletions, &sse(&events)),
         json!({
             "id": "cmpl-1", "object": "text_completion", "created": 1, "model": "gpt-3.5-turbo-instruct",
             "choices": [{
@@ -191,7 +196,7 @@ pub(super) const RESPONSES: [&str; 9] = [
 #[test]
 fn a_response_is_what_its_last_event_says() {
     let last: Value = serde_json::from_str(RESPONSES[8]).unwrap();
-    assert_eq!(folded(Format::Responses, &typed(&RESPONSES)), last["response"]);
+    assert_eq!(aggregated(WireFormat::OpenAiResponses, &typed(&RESPONSES)), last["response"]);
 }
 
 #[test]
@@ -199,13 +204,16 @@ fn items_that_the_last_event_leaves_out_are_taken_from_their_own() {
     let bare = r#"{"type":"response.completed","sequence_number":8,"response":{"id":"resp_1","status":"completed","output":[]}}"#;
     let mut events = RESPONSES;
     events[8] = bare;
-    assert_eq!(folded(Format::Responses, &typed(&events))["output"][0]["content"][0]["text"], "Hi");
+    assert_eq!(
+        aggregated(WireFormat::OpenAiResponses, &typed(&events))["output"][0]["content"][0]["text"],
+        "Hi"
+    );
 }
 
 #[test]
 fn a_replayed_response_has_the_events_that_openai_sends_in_their_order() {
-    let body = folded(Format::Responses, &typed(&RESPONSES));
-    let events = replay(Format::Responses, body.to_string().as_bytes(), false).unwrap();
+    let body = aggregated(WireFormat::OpenAiResponses, &typed(&RESPONSES));
+    let events = synthesize_stream(WireFormat::OpenAiResponses, body.to_string().as_bytes(), false).unwrap();
     let expected: Vec<Vec<u8>> = RESPONSES.iter().map(|event| typed(&[event])).collect();
     assert_eq!(events.len(), expected.len());
     for (event, expected) in events.iter().zip(&expected) {

@@ -6,10 +6,10 @@ use std::ops::Range;
 use serde_json::json;
 
 use super::paths::Operation;
-use super::scan::{Status, Whole};
+use super::scan::{ObjectScan, ScanStatus};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SystemError {
+pub enum SystemPromptError {
     #[error("this path is no chat, so there is no place for a system text")]
     NotChat,
     #[error("the request body is not a JSON object")]
@@ -21,38 +21,42 @@ pub enum SystemError {
 }
 
 /// The body with the text as its first system message, or before its system text. An empty text changes nothing.
-pub fn add_system(operation: Operation, body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
+pub fn prepend_system_prompt(
+    operation: Operation,
+    body: &[u8],
+    text: &str,
+) -> Result<Vec<u8>, SystemPromptError> {
     let add = match operation {
         Operation::Chat => chat,
         Operation::Responses => responses,
         Operation::Messages => messages,
         Operation::GenerateContent => generate_content,
         Operation::Converse => converse,
-        _ => return Err(SystemError::NotChat),
+        _ => return Err(SystemPromptError::NotChat),
     };
     if text.is_empty() { Ok(body.to_vec()) } else { add(body, text) }
 }
 
 /// OpenAI's chat completions, and what is like them (Cohere's v2, Ollama): a message of the role `system`. Cohere's v1 has
 /// one `message`, and a `preamble` before it.
-fn chat(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
+fn chat(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 3] = ["messages", "message", "preamble"];
     let whole = scanned(&KEYS, body)?;
     match whole.range("messages") {
         Some(at) => into_array(body, at, &json!({"role": "system", "content": text}).to_string())
-            .ok_or(SystemError::WrongType("messages")),
+            .ok_or(SystemPromptError::WrongType("messages")),
         None if whole.range("message").is_some() => into_text(body, &whole, "preamble", text),
-        None => Err(SystemError::WrongType("messages")),
+        None => Err(SystemPromptError::WrongType("messages")),
     }
 }
 
-fn responses(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
+fn responses(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 1] = ["instructions"];
     into_text(body, &scanned(&KEYS, body)?, "instructions", text)
 }
 
 /// Anthropic: a text, or an array of blocks.
-fn messages(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
+fn messages(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 1] = ["system"];
     let whole = scanned(&KEYS, body)?;
     let block = || json!({"type": "text", "text": text}).to_string();
@@ -63,7 +67,7 @@ fn messages(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
 }
 
 /// Gemini: the parts of an object, which callers write in either of two ways.
-fn generate_content(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
+fn generate_content(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 2] = ["systemInstruction", "system_instruction"];
     static PARTS: [&str; 1] = ["parts"];
     let whole = scanned(&KEYS, body)?;
@@ -72,19 +76,19 @@ fn generate_content(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
     let Some(at) = whole.range(key).filter(|at| !is_null(body, at)) else {
         return Ok(set(body, &whole, key, &json!({"parts": [part]}).to_string()));
     };
-    let inner = scanned(&PARTS, &body[at.clone()]).map_err(|_| SystemError::WrongType(key))?;
-    let parts = inner.range("parts").ok_or(SystemError::WrongType(key))?;
+    let inner = scanned(&PARTS, &body[at.clone()]).map_err(|_| SystemPromptError::WrongType(key))?;
+    let parts = inner.range("parts").ok_or(SystemPromptError::WrongType(key))?;
     let parts = at.start + parts.start..at.start + parts.end;
-    into_array(body, parts, &part.to_string()).ok_or(SystemError::WrongType(key))
+    into_array(body, parts, &part.to_string()).ok_or(SystemPromptError::WrongType(key))
 }
 
 /// Bedrock: an array of blocks.
-fn converse(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
+fn converse(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 1] = ["system"];
     let whole = scanned(&KEYS, body)?;
     let block = json!({"text": text}).to_string();
     match whole.range("system").filter(|at| !is_null(body, at)) {
-        Some(at) => into_array(body, at, &block).ok_or(SystemError::WrongType("system")),
+        Some(at) => into_array(body, at, &block).ok_or(SystemPromptError::WrongType("system")),
         None => Ok(set(body, &whole, "system", &format!("[{block}]"))),
     }
 }
@@ -92,12 +96,12 @@ fn converse(body: &[u8], text: &str) -> Result<Vec<u8>, SystemError> {
 fn scanned<'a, const N: usize>(
     keys: &'static [&'static str; N],
     body: &'a [u8],
-) -> Result<Whole<'a, N>, SystemError> {
-    let whole = Whole::scan(keys, body);
+) -> Result<ObjectScan<'a, N>, SystemPromptError> {
+    let whole = ObjectScan::new(keys, body);
     match whole.status() {
-        Status::Complete => Ok(whole),
-        Status::Duplicate(key) => Err(SystemError::Duplicate(key)),
-        Status::Open | Status::NotObject | Status::Malformed => Err(SystemError::NotObject),
+        ScanStatus::Complete => Ok(whole),
+        ScanStatus::Duplicate(key) => Err(SystemPromptError::Duplicate(key)),
+        ScanStatus::Open | ScanStatus::NotObject | ScanStatus::Malformed => Err(SystemPromptError::NotObject),
     }
 }
 
@@ -106,7 +110,7 @@ fn is_null(body: &[u8], at: &Range<usize>) -> bool {
 }
 
 /// Sets a field that is null or not there.
-fn set<const N: usize>(body: &[u8], whole: &Whole<'_, N>, key: &str, value: &str) -> Vec<u8> {
+fn set<const N: usize>(body: &[u8], whole: &ObjectScan<'_, N>, key: &str, value: &str) -> Vec<u8> {
     if let Some(at) = whole.range(key) {
         return [&body[..at.start], value.as_bytes(), &body[at.end..]].concat();
     }
@@ -118,10 +122,10 @@ fn set<const N: usize>(body: &[u8], whole: &Whole<'_, N>, key: &str, value: &str
 /// Puts a text before the one that a field holds, with a blank line between them.
 fn into_text<const N: usize>(
     body: &[u8],
-    whole: &Whole<'_, N>,
+    whole: &ObjectScan<'_, N>,
     key: &'static str,
     text: &str,
-) -> Result<Vec<u8>, SystemError> {
+) -> Result<Vec<u8>, SystemPromptError> {
     let quoted = json!(text).to_string();
     let Some(at) = whole.range(key).filter(|at| !is_null(body, at)) else {
         return Ok(set(body, whole, key, &quoted));
@@ -132,7 +136,7 @@ fn into_text<const N: usize>(
             let inner = &quoted.as_bytes()[..quoted.len() - 1];
             Ok([&body[..at.start], inner, br"\n\n", &body[at.start + 1..]].concat())
         }
-        _ => Err(SystemError::WrongType(key)),
+        _ => Err(SystemPromptError::WrongType(key)),
     }
 }
 
@@ -154,7 +158,7 @@ mod tests {
     const TEXT: &str = "Be \"kind\".\n\\";
 
     fn put(operation: Operation, body: &str) -> Value {
-        serde_json::from_slice(&add_system(operation, body.as_bytes(), TEXT).unwrap()).unwrap()
+        serde_json::from_slice(&prepend_system_prompt(operation, body.as_bytes(), TEXT).unwrap()).unwrap()
     }
 
     #[test]
@@ -218,7 +222,7 @@ mod tests {
     #[test]
     fn the_callers_own_bytes_stay_as_they_were() {
         let body = br#" { "n" : 1.50 , "messages" : [ {"role":"user","content":"\u00e9"} ] , "x":1e5 } "#;
-        let put = add_system(Operation::Chat, body, "S").unwrap();
+        let put = prepend_system_prompt(Operation::Chat, body, "S").unwrap();
         let item = br#"{"role":"system","content":"S"},"#;
         let at = put.windows(item.len()).position(|window| window == item).unwrap();
         assert_eq!([&put[..at], &put[at + item.len()..]].concat(), body);
@@ -226,12 +230,12 @@ mod tests {
 
     #[test]
     fn an_empty_text_changes_nothing() {
-        assert_eq!(add_system(Operation::Chat, b"{}", "").unwrap(), b"{}");
+        assert_eq!(prepend_system_prompt(Operation::Chat, b"{}", "").unwrap(), b"{}");
     }
 
     #[test]
     fn a_body_without_a_place_for_it_is_refused() {
-        use SystemError::{Duplicate, NotChat, NotObject, WrongType};
+        use SystemPromptError::{Duplicate, NotChat, NotObject, WrongType};
         for (operation, body, error) in [
             (Operation::Embeddings, "{}", NotChat),
             (Operation::Other, "{}", NotChat),
@@ -248,7 +252,7 @@ mod tests {
             (Operation::GenerateContent, r#"{"systemInstruction":{}}"#, WrongType("systemInstruction")),
             (Operation::Converse, r#"{"system":"x"}"#, WrongType("system")),
         ] {
-            assert_eq!(add_system(operation, body.as_bytes(), "S"), Err(error), "{body}");
+            assert_eq!(prepend_system_prompt(operation, body.as_bytes(), "S"), Err(error), "{body}");
         }
     }
 
@@ -257,7 +261,7 @@ mod tests {
         fn any_text_comes_out_as_it_went_in(text in any::<String>(), old in any::<String>()) {
             prop_assume!(!text.is_empty() && !old.is_empty());
             let body = json!({"system": old}).to_string();
-            let put = add_system(Operation::Messages, body.as_bytes(), &text).unwrap();
+            let put = prepend_system_prompt(Operation::Messages, body.as_bytes(), &text).unwrap();
             let value: Value = serde_json::from_slice(&put).unwrap();
             prop_assert_eq!(value["system"].as_str().unwrap(), format!("{text}\n\n{old}"));
         }

@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-use super::{Event, Limits, cutter::Cutter, parse};
+use super::{Event, EventLimits, parse, splitter::EventSplitter};
 
-/// What may be sent on: first `before`, bytes of earlier chunks that were held back, then these parts of the chunk.
+/// What may be sent on: first `buffered`, bytes of earlier chunks that were held back, then these parts of the chunk.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Released {
-    pub before: Vec<u8>,
+pub struct FilteredChunk {
+    pub buffered: Vec<u8>,
     pub ranges: Vec<Range<usize>>,
 }
 
-impl Released {
+impl FilteredChunk {
     /// The released bytes in one buffer.
     pub fn concat(&self, chunk: &[u8]) -> Vec<u8> {
-        let mut bytes = self.before.clone();
+        let mut bytes = self.buffered.clone();
         for range in &self.ranges {
             bytes.extend_from_slice(&chunk[range.clone()]);
         }
@@ -33,18 +33,18 @@ impl Released {
 /// Withholds single events from a caller. Every other byte passes unchanged and in order; an incomplete event waits
 /// for its end, or until it is too large to be one that is hidden.
 #[derive(Debug)]
-pub struct Hider {
-    cutter: Cutter,
+pub struct EventFilter {
+    splitter: EventSplitter,
     held: Vec<u8>,
     joined: Vec<u8>,
     first: bool,
     hid_last: bool,
 }
 
-impl Hider {
-    pub fn new(limits: Limits) -> Self {
-        Hider {
-            cutter: Cutter::new(limits),
+impl EventFilter {
+    pub fn new(limits: EventLimits) -> Self {
+        EventFilter {
+            splitter: EventSplitter::new(limits),
             held: Vec::new(),
             joined: Vec::new(),
             first: true,
@@ -53,13 +53,13 @@ impl Hider {
     }
 
     /// Takes the next chunk; `hide` says of each complete event whether its bytes are dropped.
-    pub fn feed(&mut self, chunk: &[u8], mut hide: impl FnMut(&Event<'_>) -> bool) -> Released {
-        let mut released = Released::default();
-        let mut start = self.cutter.late_line_feed(chunk);
+    pub fn feed(&mut self, chunk: &[u8], mut hide: impl FnMut(&Event<'_>) -> bool) -> FilteredChunk {
+        let mut released = FilteredChunk::default();
+        let mut start = self.splitter.late_line_feed(chunk);
         if !self.hid_last {
             released.keep(0..start);
         }
-        while let Some(cut) = self.cutter.next(&chunk[start..]) {
+        while let Some(cut) = self.splitter.next(&chunk[start..]) {
             let range = start..start + cut.end;
             start = range.end;
             if self.held.is_empty() {
@@ -72,13 +72,13 @@ impl Hider {
                 block.extend_from_slice(&chunk[range]);
                 self.hid_last = !cut.overlong && self.hides(&block, &mut hide);
                 if !self.hid_last {
-                    released.before = block;
+                    released.buffered = block;
                 }
             }
             self.first = false;
         }
-        if self.cutter.overlong() {
-            released.before.append(&mut self.held);
+        if self.splitter.overlong() {
+            released.buffered.append(&mut self.held);
             released.keep(start..chunk.len());
         } else {
             self.held.extend_from_slice(&chunk[start..]);

@@ -104,7 +104,7 @@ fn message() -> Value {
 
 #[test]
 fn a_message_of_anthropic_gets_its_blocks_and_the_last_usage() {
-    assert_eq!(folded(Format::Anthropic, &typed(&ANTHROPIC)), message());
+    assert_eq!(aggregated(WireFormat::Anthropic, &typed(&ANTHROPIC)), message());
 }
 
 #[test]
@@ -112,7 +112,8 @@ fn a_message_of_anthropic_on_bedrock_is_the_same_message() {
     let wrap = |event: &&str| ("chunk", json!({"bytes": STANDARD.encode(event)}).to_string());
     let wrapped: Vec<(&str, String)> = ANTHROPIC.iter().map(wrap).collect();
     let frames: Vec<(&str, &str)> = wrapped.iter().map(|(name, data)| (*name, &**data)).collect();
-    let body = fold(Format::Anthropic, Kind::EventStream, &converse_frames(&frames)).unwrap();
+    let body =
+        aggregate_stream(WireFormat::Anthropic, BodyFraming::EventStream, &converse_frames(&frames)).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), message());
 }
 
@@ -122,19 +123,19 @@ fn a_tool_input_that_ran_out_of_tokens_stays_empty() {
     events.remove(15);
     let cut = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}"#;
     events[16] = cut;
-    let body = folded(Format::Anthropic, &typed(&events));
+    let body = aggregated(WireFormat::Anthropic, &typed(&events));
     assert_eq!(body["content"][2]["input"], json!({}));
     assert_eq!(body["stop_reason"], "max_tokens");
     events[16] = ANTHROPIC[17];
     assert_eq!(
-        fails(Format::Anthropic, &typed(&events)),
-        FoldError::NotUnderstood("the input of a tool is no JSON")
+        fails(WireFormat::Anthropic, &typed(&events)),
+        AggregateError::NotUnderstood("the input of a tool is no JSON")
     );
 }
 
 #[test]
 fn a_replayed_message_opens_grows_and_closes_each_block() {
-    let events = replay(Format::Anthropic, message().to_string().as_bytes(), false).unwrap();
+    let events = synthesize_stream(WireFormat::Anthropic, message().to_string().as_bytes(), false).unwrap();
     let name = |event: &Vec<u8>| {
         let text = String::from_utf8(event.clone()).unwrap();
         text.lines().next().unwrap().strip_prefix("event: ").unwrap().to_owned()
@@ -169,23 +170,26 @@ fn generated() -> Value {
 
 #[test]
 fn an_answer_of_gemini_joins_texts_and_keeps_thoughts_and_signatures_apart() {
-    assert_eq!(folded(Format::Gemini, &sse(&GEMINI)), generated());
+    assert_eq!(aggregated(WireFormat::Gemini, &sse(&GEMINI)), generated());
 }
 
 #[test]
 fn geminis_array_is_folded_like_its_events() {
     let array = format!("[{}\n]", GEMINI.join("\n,\r\n"));
-    let body = fold(Format::Gemini, Kind::Json, array.as_bytes()).unwrap();
+    let body = aggregate_stream(WireFormat::Gemini, BodyFraming::Json, array.as_bytes()).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), generated());
-    assert_eq!(fold(Format::Gemini, Kind::Json, &array.as_bytes()[..300]), Err(FoldError::Incomplete));
+    assert_eq!(
+        aggregate_stream(WireFormat::Gemini, BodyFraming::Json, &array.as_bytes()[..300]),
+        Err(AggregateError::Incomplete)
+    );
 }
 
 #[test]
 fn a_prompt_that_gemini_blocked_is_a_complete_answer() {
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4,"totalTokenCount":4}}"#;
     let body: Value = serde_json::from_str(blocked).unwrap();
-    assert_eq!(folded(Format::Gemini, &sse(&[blocked])), body);
-    assert_eq!(folded(Format::Gemini, &replayed(Format::Gemini, &body)), body);
+    assert_eq!(aggregated(WireFormat::Gemini, &sse(&[blocked])), body);
+    assert_eq!(aggregated(WireFormat::Gemini, &synthesized(WireFormat::Gemini, &body)), body);
 }
 
 #[test]
@@ -196,7 +200,7 @@ fn candidates_citations_and_probabilities_of_gemini_are_added_up() {
         r#"{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"s"}],"role":"model"},"finishReason":"MAX_TOKENS","index":1}]}"#,
     ];
     assert_eq!(
-        folded(Format::Gemini, &sse(&events)),
+        aggregated(WireFormat::Gemini, &sse(&events)),
         json!({"candidates": [
             {
                 "content": {"role": "model", "parts": [{"text": "ab"}]}, "finishReason": "STOP", "index": 0,
@@ -214,7 +218,7 @@ fn candidates_citations_and_probabilities_of_gemini_are_added_up() {
 #[test]
 fn a_converse_stream_gets_its_blocks_stop_and_metadata() {
     assert_eq!(
-        folded(Format::Converse, &converse()),
+        aggregated(WireFormat::Bedrock, &converse()),
         json!({
             "output": {"message": {"role": "assistant", "content": [
                 {"reasoningContent": {"reasoningText": {"text": "Let me see", "signature": "sig"}}},
@@ -241,17 +245,17 @@ fn cited_text_of_converse_becomes_one_cited_block() {
         ("messageStop", r#"{"stopReason":"end_turn"}"#),
         ("metadata", "{}"),
     ]);
-    let body = folded(Format::Converse, &frames);
+    let body = aggregated(WireFormat::Bedrock, &frames);
     let cited = &body["output"]["message"]["content"][0]["citationsContent"];
     assert_eq!(cited["content"], json!([{"text": "It says"}]));
     assert_eq!(cited["citations"][0]["title"], "doc");
-    assert_eq!(folded(Format::Converse, &replayed(Format::Converse, &body)), body);
+    assert_eq!(aggregated(WireFormat::Bedrock, &synthesized(WireFormat::Bedrock, &body)), body);
 }
 
 #[test]
 fn a_chat_of_cohere_gets_plan_calls_content_and_citations() {
     assert_eq!(
-        folded(Format::Cohere, &typed(&COHERE)),
+        aggregated(WireFormat::Cohere, &typed(&COHERE)),
         json!({
             "id": "29f1", "finish_reason": "COMPLETE",
             "message": {

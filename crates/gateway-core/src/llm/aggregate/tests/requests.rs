@@ -1,8 +1,9 @@
 //! Asking for a stream, or for none.
 
 use super::*;
+use crate::llm::{ProviderFormat, paths::Operation};
 
-fn set(format: Format, body: &str, stream: bool) -> Option<String> {
+fn set(format: WireFormat, body: &str, stream: bool) -> Option<String> {
     set_stream(format, body.as_bytes(), stream).map(|body| String::from_utf8(body).unwrap())
 }
 
@@ -31,13 +32,17 @@ fn only_the_flag_changes() {
         ("[]", true, None),
         (r#"{"stream":"#, true, None),
     ] {
-        for format in
-            [Format::Chat, Format::Completions, Format::Responses, Format::Anthropic, Format::Cohere]
-        {
+        for format in [
+            WireFormat::OpenAiChat,
+            WireFormat::OpenAiCompletions,
+            WireFormat::OpenAiResponses,
+            WireFormat::Anthropic,
+            WireFormat::Cohere,
+        ] {
             assert_eq!(set(format, body, stream).as_deref(), expected, "{body}");
         }
-        assert_eq!(set(Format::Gemini, body, stream), None);
-        assert_eq!(set(Format::Converse, body, stream), None);
+        assert_eq!(set(WireFormat::Gemini, body, stream), None);
+        assert_eq!(set(WireFormat::Bedrock, body, stream), None);
     }
 }
 
@@ -73,17 +78,17 @@ fn geminis_array_is_no_event_stream() {
 }
 
 #[test]
-fn formats_follow_shape_and_operation() {
-    for (shape, operation, format) in [
-        (Shape::OpenAi, Operation::Chat, Some(Format::Chat)),
-        (Shape::OpenAi, Operation::Responses, Some(Format::Responses)),
-        (Shape::OpenAi, Operation::Completions, Some(Format::Completions)),
-        (Shape::Cohere, Operation::Chat, Some(Format::Cohere)),
-        (Shape::Anthropic, Operation::Messages, Some(Format::Anthropic)),
-        (Shape::Gemini, Operation::GenerateContent, Some(Format::Gemini)),
-        (Shape::Bedrock, Operation::Converse, Some(Format::Converse)),
-        (Shape::OpenAi, Operation::Embeddings, None),
+fn formats_follow_provider_and_operation() {
+    for (provider, operation, format) in [
+        (ProviderFormat::OpenAi, Operation::Chat, Some(WireFormat::OpenAiChat)),
+        (ProviderFormat::OpenAi, Operation::Responses, Some(WireFormat::OpenAiResponses)),
+        (ProviderFormat::OpenAi, Operation::Completions, Some(WireFormat::OpenAiCompletions)),
+        (ProviderFormat::Cohere, Operation::Chat, Some(WireFormat::Cohere)),
+        (ProviderFormat::Anthropic, Operation::Messages, Some(WireFormat::Anthropic)),
+        (ProviderFormat::Gemini, Operation::GenerateContent, Some(WireFormat::Gemini)),
+        (ProviderFormat::Bedrock, Operation::Converse, Some(WireFormat::Bedrock)),
+        (ProviderFormat::OpenAi, Operation::Embeddings, None),
     ] {
-        assert_eq!(Format::of(shape, operation), format);
+        assert_eq!(WireFormat::of_response(provider, operation), format);
     }
 }

@@ -2,12 +2,12 @@
 
 use memchr::memchr2;
 
-use super::Limits;
+use super::EventLimits;
 
 /// Finds where events end, and nothing else: at the line end of an empty line.
 #[derive(Debug)]
-pub(super) struct Cutter {
-    limits: Limits,
+pub(super) struct EventSplitter {
+    limits: EventLimits,
     line: usize,
     event: usize,
     overlong: bool,
@@ -17,14 +17,21 @@ pub(super) struct Cutter {
     closing_return: bool,
 }
 
-pub(super) struct Cut {
+pub(super) struct EventEnd {
     pub(super) end: usize,
     pub(super) overlong: bool,
 }
 
-impl Cutter {
-    pub(super) fn new(limits: Limits) -> Self {
-        Cutter { limits, line: 0, event: 0, overlong: false, open_return: false, closing_return: false }
+impl EventSplitter {
+    pub(super) fn new(limits: EventLimits) -> Self {
+        EventSplitter {
+            limits,
+            line: 0,
+            event: 0,
+            overlong: false,
+            open_return: false,
+            closing_return: false,
+        }
     }
 
     pub(super) fn overlong(&self) -> bool {
@@ -37,7 +44,7 @@ impl Cutter {
         usize::from(std::mem::take(&mut self.closing_return) && *first == b'\n')
     }
 
-    pub(super) fn next(&mut self, bytes: &[u8]) -> Option<Cut> {
+    pub(super) fn next(&mut self, bytes: &[u8]) -> Option<EventEnd> {
         let mut at = 0;
         if let Some(first) = bytes.first()
             && std::mem::take(&mut self.open_return)
@@ -57,7 +64,7 @@ impl Cutter {
                 self.closing_return = is_return && next.is_none();
                 self.event = 0;
                 let overlong = std::mem::take(&mut self.overlong);
-                return Some(Cut { end: at + usize::from(is_return && next == Some(&b'\n')), overlong });
+                return Some(EventEnd { end: at + usize::from(is_return && next == Some(&b'\n')), overlong });
             }
             if is_return && next == Some(&b'\n') {
                 at += 1;

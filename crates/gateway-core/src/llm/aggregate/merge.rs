@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use super::FoldError;
+use super::AggregateError;
 
 /// Joins a delta: texts are appended, except those that name something; other values are replaced by later ones,
 /// objects are joined member by member, lists by the `index` of their items or, without one, end to end.
@@ -36,10 +36,10 @@ pub(super) fn latest(into: &mut Map<String, Value>, from: Map<String, Value>) {
 const MOST: usize = 1024;
 
 /// The item of this index, made when it is the first of it. The list stays in the order of the indexes.
-pub(super) fn indexed<T: Default>(list: &mut Vec<(u64, T)>, index: u64) -> Result<&mut T, FoldError> {
+pub(super) fn indexed<T: Default>(list: &mut Vec<(u64, T)>, index: u64) -> Result<&mut T, AggregateError> {
     let at = match list.binary_search_by_key(&index, |(index, _)| *index) {
         Ok(at) => at,
-        Err(_) if list.len() == MOST => return Err(FoldError::TooLarge),
+        Err(_) if list.len() == MOST => return Err(AggregateError::TooLarge),
         Err(at) => {
             list.insert(at, (index, T::default()));
             at

@@ -22,72 +22,16 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use super::{
-    ClientShape, Shape,
-    eventstream::{Frame, Frames},
-    paths::Operation,
-    sse::{Events, Item, Limits},
+    BodyFraming, WireFormat,
+    eventstream::{Frame, FrameReader},
+    sse::{EventItem, EventLimits, EventReader},
 };
 
-pub use super::usage::Kind;
 pub use request::{set_stream, stream_path};
-
-/// A format of answers. OpenAI has three, and the providers that speak like it have some of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    Chat,
-    Completions,
-    Responses,
-    Anthropic,
-    Gemini,
-    Converse,
-    Cohere,
-}
-
-impl Format {
-    pub const ALL: [Self; 7] = [
-        Self::Chat,
-        Self::Completions,
-        Self::Responses,
-        Self::Anthropic,
-        Self::Gemini,
-        Self::Converse,
-        Self::Cohere,
-    ];
-
-    /// What a provider of this shape answers to this operation; None where answers are never streamed, or not known.
-    pub fn of(shape: Shape, operation: Operation) -> Option<Self> {
-        match (operation, shape) {
-            (Operation::Chat, Shape::Cohere) => Some(Self::Cohere),
-            (Operation::Chat, _) => Some(Self::Chat),
-            (Operation::Completions, _) => Some(Self::Completions),
-            (Operation::Responses, _) => Some(Self::Responses),
-            (Operation::Messages, _) => Some(Self::Anthropic),
-            (Operation::GenerateContent, _) => Some(Self::Gemini),
-            (Operation::Converse, _) => Some(Self::Converse),
-            (Operation::Embeddings | Operation::Models | Operation::Other, _) => None,
-        }
-    }
-
-    /// How the format's streams are framed.
-    pub fn framing(self) -> Kind {
-        if self == Self::Converse { Kind::EventStream } else { Kind::Sse }
-    }
-}
-
-impl From<ClientShape> for Format {
-    fn from(shape: ClientShape) -> Self {
-        match shape {
-            ClientShape::OpenAiChat => Self::Chat,
-            ClientShape::OpenAiResponses => Self::Responses,
-            ClientShape::Anthropic => Self::Anthropic,
-            ClientShape::Gemini => Self::Gemini,
-        }
-    }
-}
 
 /// Why there is no body, or no stream, to be had. None of these may be cached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FoldError {
+pub enum AggregateError {
     #[error("the stream ended before the answer was complete")]
     Incomplete,
     #[error("the stream carried an error: {0}")]
@@ -98,101 +42,109 @@ pub enum FoldError {
     TooLarge,
 }
 
-/// Folds a whole stream. For streams that arrive in pieces, or that may be too long, there is `Folder`.
-pub fn fold(format: Format, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, FoldError> {
-    let mut folder = Folder::new(format, kind, usize::MAX);
-    folder.feed(bytes)?;
-    folder.finish()
+/// Folds a whole stream. For streams that arrive in pieces, or that may be too long, there is `StreamAggregator`.
+pub fn aggregate_stream(
+    format: WireFormat,
+    framing: BodyFraming,
+    bytes: &[u8],
+) -> Result<Vec<u8>, AggregateError> {
+    let mut aggregator = StreamAggregator::new(format, framing, usize::MAX);
+    aggregator.feed(bytes)?;
+    aggregator.finish()
 }
 
 /// Turns a plain body into the events of a stream, each ready to be written. `include_usage` is OpenAI's option: its
 /// chat and completion streams tell usage only to those who ask; the other formats always tell it.
-pub fn replay(format: Format, body: &[u8], include_usage: bool) -> Result<Vec<Vec<u8>>, FoldError> {
+pub fn synthesize_stream(
+    format: WireFormat,
+    body: &[u8],
+    include_usage: bool,
+) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else {
-        return Err(FoldError::NotUnderstood("the body is no JSON object"));
+        return Err(AggregateError::NotUnderstood("the body is no JSON object"));
     };
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
-        return Err(FoldError::InBand(describe(error)));
+        return Err(AggregateError::InBand(describe(error)));
     }
     match format {
-        Format::Chat => chat::replay(body, include_usage),
-        Format::Completions => completions::replay(body, include_usage),
-        Format::Responses => responses::replay(&body),
-        Format::Anthropic => anthropic::replay(body),
-        Format::Gemini => gemini::replay(body),
-        Format::Converse => converse::replay(body),
-        Format::Cohere => cohere::replay(body),
+        WireFormat::OpenAiChat => chat::synthesize(body, include_usage),
+        WireFormat::OpenAiCompletions => completions::synthesize(body, include_usage),
+        WireFormat::OpenAiResponses => responses::synthesize(&body),
+        WireFormat::Anthropic => anthropic::synthesize(body),
+        WireFormat::Gemini => gemini::synthesize(body),
+        WireFormat::Bedrock => converse::synthesize(body),
+        WireFormat::Cohere => cohere::synthesize(body),
     }
 }
 
 /// Folds a stream as it arrives. What it holds grows with the answer, so it gives up after `limit` bytes of stream.
-pub struct Folder {
+pub struct StreamAggregator {
     source: Source,
     reading: Reading,
     left: usize,
 }
 
 enum Source {
-    Sse(Events),
-    EventStream(Frames),
+    Sse(EventReader),
+    EventStream(FrameReader),
     /// Gemini's streams are one JSON array when events were not asked for.
     Array(Vec<u8>),
 }
 
 struct Reading {
-    state: Box<dyn Fold + Send>,
-    failed: Option<FoldError>,
+    state: Box<dyn Aggregate + Send>,
+    failed: Option<AggregateError>,
 }
 
 /// The fold of one format. Errors inside the stream never reach it.
-trait Fold {
+trait Aggregate {
     /// Takes one event: its name, where the format has names, and its data.
-    fn take(&mut self, name: &str, event: Map<String, Value>) -> Result<(), FoldError>;
+    fn take(&mut self, name: &str, event: Map<String, Value>) -> Result<(), AggregateError>;
 
     /// Takes note of OpenAI's end marker.
     fn done(&mut self) {}
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError>;
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError>;
 }
 
-impl Folder {
-    pub fn new(format: Format, kind: Kind, limit: usize) -> Self {
+impl StreamAggregator {
+    pub fn new(format: WireFormat, framing: BodyFraming, limit: usize) -> Self {
         let mut failed = None;
-        let source = match kind {
-            Kind::Sse => Source::Sse(Events::new(Limits::READ)),
-            Kind::EventStream => Source::EventStream(Frames::new()),
-            Kind::Json if format == Format::Gemini => Source::Array(Vec::new()),
-            Kind::Json | Kind::Opaque => {
-                failed = Some(FoldError::NotUnderstood("the body is no stream"));
+        let source = match framing {
+            BodyFraming::Sse => Source::Sse(EventReader::new(EventLimits::READ)),
+            BodyFraming::EventStream => Source::EventStream(FrameReader::new()),
+            BodyFraming::Json if format == WireFormat::Gemini => Source::Array(Vec::new()),
+            BodyFraming::Json | BodyFraming::Opaque => {
+                failed = Some(AggregateError::NotUnderstood("the body is no stream"));
                 Source::Array(Vec::new())
             }
         };
-        let state: Box<dyn Fold + Send> = match format {
-            Format::Chat => Box::new(chat::State::default()),
-            Format::Completions => Box::new(completions::State::default()),
-            Format::Responses => Box::new(responses::State::default()),
-            Format::Anthropic => Box::new(anthropic::State::default()),
-            Format::Gemini => Box::new(gemini::State::default()),
-            Format::Converse => Box::new(converse::State::default()),
-            Format::Cohere => Box::new(cohere::State::default()),
+        let state: Box<dyn Aggregate + Send> = match format {
+            WireFormat::OpenAiChat => Box::new(chat::State::default()),
+            WireFormat::OpenAiCompletions => Box::new(completions::State::default()),
+            WireFormat::OpenAiResponses => Box::new(responses::State::default()),
+            WireFormat::Anthropic => Box::new(anthropic::State::default()),
+            WireFormat::Gemini => Box::new(gemini::State::default()),
+            WireFormat::Bedrock => Box::new(converse::State::default()),
+            WireFormat::Cohere => Box::new(cohere::State::default()),
         };
-        Folder { source, reading: Reading { state, failed }, left: limit }
+        StreamAggregator { source, reading: Reading { state, failed }, left: limit }
     }
 
     /// Takes the next piece. An error is final, and `finish` will tell it again.
-    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), FoldError> {
-        let Folder { source, reading, left } = self;
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), AggregateError> {
+        let StreamAggregator { source, reading, left } = self;
         reading.standing()?;
         let Some(rest) = left.checked_sub(chunk.len()) else {
             *source = Source::Array(Vec::new());
-            return reading.fail(FoldError::TooLarge);
+            return reading.fail(AggregateError::TooLarge);
         };
         *left = rest;
         match source {
             Source::Sse(events) => events.feed(chunk, |item| reading.item(item)),
             Source::EventStream(frames) => {
                 if frames.feed(chunk, |frame| reading.frame(&frame)).is_err() {
-                    return reading.fail(FoldError::NotUnderstood("a frame is broken"));
+                    return reading.fail(AggregateError::NotUnderstood("a frame is broken"));
                 }
             }
             Source::Array(held) => held.extend_from_slice(chunk),
@@ -201,14 +153,14 @@ impl Folder {
     }
 
     /// The body, as the provider would have answered it in one piece.
-    pub fn finish(self) -> Result<Vec<u8>, FoldError> {
-        let Folder { source, mut reading, .. } = self;
+    pub fn finish(self) -> Result<Vec<u8>, AggregateError> {
+        let StreamAggregator { source, mut reading, .. } = self;
         match source {
             Source::Sse(mut events) => events.finish(|item| reading.item(item)),
             Source::EventStream(frames) => {
                 reading.standing()?;
                 if !frames.at_boundary() {
-                    return Err(FoldError::Incomplete);
+                    return Err(AggregateError::Incomplete);
                 }
             }
             Source::Array(held) => {
@@ -218,28 +170,28 @@ impl Folder {
         }
         reading.standing()?;
         let body = reading.state.finish()?;
-        serde_json::to_vec(&body).map_err(|_| FoldError::NotUnderstood("the body cannot be written"))
+        serde_json::to_vec(&body).map_err(|_| AggregateError::NotUnderstood("the body cannot be written"))
     }
 }
 
 impl Reading {
-    fn standing(&self) -> Result<(), FoldError> {
+    fn standing(&self) -> Result<(), AggregateError> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// The first failure is the one that is told.
-    fn fail(&mut self, error: FoldError) -> Result<(), FoldError> {
+    fn fail(&mut self, error: AggregateError) -> Result<(), AggregateError> {
         self.failed.get_or_insert(error);
         self.standing()
     }
 
-    fn item(&mut self, item: Item<'_>) {
+    fn item(&mut self, item: EventItem<'_>) {
         if self.failed.is_some() {
             return;
         }
         let result = match item {
-            Item::Overlong => Err(FoldError::TooLarge),
-            Item::Event(event) => match event.data.trim_ascii() {
+            EventItem::Overlong => Err(AggregateError::TooLarge),
+            EventItem::Event(event) => match event.data.trim_ascii() {
                 b"" => Ok(()),
                 b"[DONE]" => {
                     self.state.done();
@@ -261,7 +213,7 @@ impl Reading {
             (Some(kind), _) => {
                 let text = serde_json::from_slice(frame.payload)
                     .map_or_else(|_| "".into(), |error| describe(&error));
-                Err(FoldError::InBand(if text.is_empty() {
+                Err(AggregateError::InBand(if text.is_empty() {
                     kind.into()
                 } else {
                     format!("{kind}: {text}").into()
@@ -274,45 +226,45 @@ impl Reading {
         self.failed = result.err();
     }
 
-    fn wrapped(&mut self, payload: &[u8]) -> Result<(), FoldError> {
+    fn wrapped(&mut self, payload: &[u8]) -> Result<(), AggregateError> {
         #[derive(serde::Deserialize)]
         struct Chunk {
             bytes: String,
         }
         let inner =
             serde_json::from_slice::<Chunk>(payload).ok().and_then(|chunk| STANDARD.decode(chunk.bytes).ok());
-        self.event("", &inner.ok_or(FoldError::NotUnderstood("a chunk is broken"))?)
+        self.event("", &inner.ok_or(AggregateError::NotUnderstood("a chunk is broken"))?)
     }
 
-    fn event(&mut self, name: &str, data: &[u8]) -> Result<(), FoldError> {
+    fn event(&mut self, name: &str, data: &[u8]) -> Result<(), AggregateError> {
         let Ok(Value::Object(event)) = serde_json::from_slice(data) else {
-            return Err(FoldError::NotUnderstood("an event is no JSON object"));
+            return Err(AggregateError::NotUnderstood("an event is no JSON object"));
         };
         self.object(name, event)
     }
 
-    fn object(&mut self, name: &str, event: Map<String, Value>) -> Result<(), FoldError> {
+    fn object(&mut self, name: &str, event: Map<String, Value>) -> Result<(), AggregateError> {
         if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
-            return Err(FoldError::InBand(describe(error)));
+            return Err(AggregateError::InBand(describe(error)));
         }
         let kind = event.get("type").and_then(Value::as_str).unwrap_or(name);
         if kind == "error" || name == "error" {
-            return Err(FoldError::InBand(describe(&Value::Object(event))));
+            return Err(AggregateError::InBand(describe(&Value::Object(event))));
         }
         self.state.take(name, event)
     }
 
-    fn array(&mut self, held: &[u8]) -> Result<(), FoldError> {
+    fn array(&mut self, held: &[u8]) -> Result<(), AggregateError> {
         let items = match serde_json::from_slice(held) {
             Ok(Value::Array(items)) => items,
             Ok(item @ Value::Object(_)) => vec![item],
-            Ok(_) => return Err(FoldError::NotUnderstood("the body is no list of answers")),
-            Err(error) if error.is_eof() => return Err(FoldError::Incomplete),
-            Err(_) => return Err(FoldError::NotUnderstood("the body is no JSON")),
+            Ok(_) => return Err(AggregateError::NotUnderstood("the body is no list of answers")),
+            Err(error) if error.is_eof() => return Err(AggregateError::Incomplete),
+            Err(_) => return Err(AggregateError::NotUnderstood("the body is no JSON")),
         };
         for item in items {
             let Value::Object(event) = item else {
-                return Err(FoldError::NotUnderstood("an answer is no JSON object"));
+                return Err(AggregateError::NotUnderstood("an answer is no JSON object"));
             };
             self.object("", event)?;
         }

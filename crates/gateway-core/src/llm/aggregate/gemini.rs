@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fold, FoldError, merge,
+    Aggregate, AggregateError, merge,
     pieces::{Written, pieces},
 };
 
@@ -20,11 +20,11 @@ struct Candidate {
     rest: Map<String, Value>,
 }
 
-impl Fold for State {
-    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), FoldError> {
+impl Aggregate for State {
+    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
         for candidate in merge::take_list(&mut chunk, "candidates").unwrap_or_default() {
             let Value::Object(mut candidate) = candidate else {
-                return Err(FoldError::NotUnderstood("a candidate is no object"));
+                return Err(AggregateError::NotUnderstood("a candidate is no object"));
             };
             let index = merge::index_of(&candidate, "index").unwrap_or(0);
             let into = merge::indexed(&mut self.candidates, index)?;
@@ -55,7 +55,7 @@ impl Fold for State {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Value, FoldError> {
+    fn finish(self: Box<Self>) -> Result<Value, AggregateError> {
         let State { mut body, candidates } = *self;
         let finished =
             |candidate: &Candidate| candidate.rest.get("finishReason").is_some_and(Value::is_string);
@@ -63,7 +63,7 @@ impl Fold for State {
             body.get("promptFeedback").is_some_and(|feedback| feedback.get("blockReason").is_some());
         if !candidates.iter().all(|(_, candidate)| finished(candidate)) || (candidates.is_empty() && !blocked)
         {
-            return Err(FoldError::Incomplete);
+            return Err(AggregateError::Incomplete);
         }
         if !candidates.is_empty() {
             let candidates = candidates.into_iter().map(|(_, candidate)| candidate.whole());
@@ -74,7 +74,7 @@ impl Fold for State {
 }
 
 impl Candidate {
-    fn grow(&mut self, mut content: Map<String, Value>) -> Result<(), FoldError> {
+    fn grow(&mut self, mut content: Map<String, Value>) -> Result<(), AggregateError> {
         let parts = merge::take_list(&mut content, "parts");
         merge::latest(self.content.get_or_insert_default(), content);
         let Some(parts) = parts else { return Ok(()) };
@@ -84,7 +84,7 @@ impl Candidate {
             if call
                 .is_some_and(|call| call.get("partialArgs").is_some() || call.get("willContinue").is_some())
             {
-                return Err(FoldError::NotUnderstood("arguments that come in pieces"));
+                return Err(AggregateError::NotUnderstood("arguments that come in pieces"));
             }
             if let Some((mark, thought)) = bare_signature(&part)
                 && let Some(last) = known.last_mut()
@@ -158,15 +158,15 @@ fn extend(known: &mut Value, mut more: Map<String, Value>, lists: &[&str]) {
     merge::latest(known, more);
 }
 
-pub(super) fn replay(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, FoldError> {
+pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let candidates = merge::take_list(&mut body, "candidates").unwrap_or_default();
     if candidates.is_empty() && !body.contains_key("promptFeedback") {
-        return Err(FoldError::NotUnderstood("there are no candidates"));
+        return Err(AggregateError::NotUnderstood("there are no candidates"));
     }
     let mut chunks = Vec::new();
     for candidate in candidates {
         let Value::Object(mut candidate) = candidate else {
-            return Err(FoldError::NotUnderstood("a candidate is no object"));
+            return Err(AggregateError::NotUnderstood("a candidate is no object"));
         };
         let index = candidate.get("index").cloned();
         let mut content = merge::take_object(&mut candidate, "content");
