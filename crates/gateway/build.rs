@@ -1,14 +1,11 @@
-//! Puts the built web console into the binary. A release build embeds `console/dist`; a debug build reads that
-//! directory when it starts, so that a change of the console costs no build of the gateway. Without a built console
-//! the gateway builds all the same and serves a page that says so, unless `GATEWAY_REQUIRE_CONSOLE=1` forbids it.
+//! Embeds the built web console. A release build embeds `console/dist`; a debug build reads that directory at start, so
+//! that a change of the console does not require a new build. Without a built console the gateway serves a page that
+//! says so, unless `GATEWAY_REQUIRE_CONSOLE=1` makes the build fail.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "Cargo gives a build script its parameters in the environment"
-)]
+#![expect(clippy::disallowed_methods, reason = "Cargo passes parameters to build scripts in the environment")]
 
-#[path = "src/console/walk.rs"]
-mod walk;
+#[path = "src/console/list_files.rs"]
+mod list_files;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -28,10 +25,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-env-changed=GATEWAY_REQUIRE_CONSOLE");
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/console/walk.rs");
+    println!("cargo::rerun-if-changed=src/console/list_files.rs");
     println!("cargo::rerun-if-changed={}", fixture.display());
     if is_embedded {
-        // A path that is not there would make every build a new one; its parent tells when it appears.
+        // A missing path would cause a rebuild every time, so its parent is watched instead.
         if let Some(watched) = [&dist, &console].into_iter().find(|path| path.is_dir()) {
             println!("cargo::rerun-if-changed={}", watched.display());
         }
@@ -43,10 +40,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An expression of type `&[(&str, &[u8])]`: every file below the directory by its path there.
+/// Returns an expression of type `&[(&str, &[u8])]` with every file below the directory.
 fn table(directory: Option<&PathBuf>) -> io::Result<String> {
     let files = match directory {
-        Some(directory) => walk::walk(&directory.canonicalize()?)?,
+        Some(directory) => list_files::list_files(&directory.canonicalize()?)?,
         None => Vec::new(),
     };
     let mut text = String::from("&[\n");

@@ -19,7 +19,7 @@ use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::budgets::{self, Budgets};
-use crate::cache::{Cache, Second};
+use crate::cache::{Cache, RedisTier};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
 use crate::evals::live::LiveEvals;
@@ -198,12 +198,13 @@ fn open_cache(
     redis: Option<&Arc<RedisClient>>,
     process: u64,
 ) -> Result<Arc<Cache>, StartError> {
-    let second = |shared: &Arc<RedisClient>| {
+    let redis_tier = |shared: &Arc<RedisClient>| {
         let vault = Vault::derived(&config.master_key, "cache")?;
-        Some(Second::new(Arc::clone(shared), vault, format!("{process:016x}")))
+        Some(RedisTier::new(Arc::clone(shared), vault, format!("{process:016x}")))
     };
-    let second = redis.map(|redis| second(redis).ok_or(StartError::Crypto(BAD_MASTER_KEY))).transpose()?;
-    Ok(Arc::new(Cache::new(config.cache_bytes, clock.clone(), second)))
+    let redis_tier =
+        redis.map(|redis| redis_tier(redis).ok_or(StartError::Crypto(BAD_MASTER_KEY))).transpose()?;
+    Ok(Arc::new(Cache::new(config.cache_bytes, clock.clone(), redis_tier)))
 }
 
 /// Keeps the connection to Redis open, and the cache tier that depends on it running.
@@ -229,8 +230,8 @@ async fn invalidate_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now
     let Ok(changed) = orgs::changed_since(&app.services.db, now.plus(-MINUTE)).await else { return };
     for (org, at) in &changed {
         if seen.get(org) != Some(at) {
-            app.proxy.access.forget_all_of(*org);
-            app.proxy.prompts.forget_all_of(*org);
+            app.proxy.access.invalidate_all_of(*org);
+            app.proxy.prompts.invalidate_all_of(*org);
         }
     }
     *seen = changed.into_iter().collect();

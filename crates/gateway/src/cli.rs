@@ -114,13 +114,13 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         Command::Version => say(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
         Command::Openapi => say(api::openapi::yaml().trim_end()),
         Command::Config => {
-            let values = config::gather(cli.config.as_deref())?;
-            Config::check(&values)?;
-            say(config::show(&values).trim_end());
+            let values = config::load_raw(cli.config.as_deref())?;
+            Config::validate(&values)?;
+            say(config::masked_toml(&values).trim_end());
         }
         Command::Serve => {
-            let values = config::gather(cli.config.as_deref())?;
-            let config = Config::check(&values)?;
+            let values = config::load_raw(cli.config.as_deref())?;
+            let config = Config::validate(&values)?;
             telemetry::init(config.log_level);
             for name in &values.unknown_variables {
                 tracing::warn!(%name, "this variable looks like a setting but names none");
@@ -128,7 +128,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             runtime()?.block_on(serve(config, begun))?;
         }
         Command::Migrate => {
-            let config = Config::check(&config::gather(cli.config.as_deref())?)?;
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
             runtime()?.block_on(async {
                 let db = open(&config).await?;
                 migrate_all(&db, Clock::default().now()).await?.close().await;
@@ -139,7 +139,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             say(&format!("the schema is up to date (state version {state}, logs version {logs})"));
         }
         Command::Admin { command: AdminCommand::SetPlan { slug, plan } } => {
-            let config = Config::check(&config::gather(cli.config.as_deref())?)?;
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
             let plan: Plan = plan.parse().map_err(|_| {
                 ConfigError(format!("unknown plan '{plan}': expected free, pro or enterprise"))
             })?;
@@ -182,7 +182,7 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
 /// Says where the service is, where its data lies, and what to try first.
 fn announce(app: &App, url: &str, took: Duration) {
     let data = app.services.config.data_dir.display().to_string();
-    let database = config::database_place(&app.services.config);
+    let database = config::masked_database_url(&app.services.config);
     let ready_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(url, data, database, ready_ms, "gateway {} is ready", env!("CARGO_PKG_VERSION"));
     use std::io::IsTerminal as _;

@@ -8,7 +8,8 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Two TLS providers in one tree would leave the choice to chance; a second call cannot happen.
+    // Chosen explicitly, because rustls cannot choose if a dependency enables a second one. This cannot fail here: the
+    // provider is installed once.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     gateway::cli::run(gateway::cli::Cli::parse())
 }

@@ -27,17 +27,17 @@ use crate::api::{self, Api};
 use crate::app::App;
 use crate::auth::{self, Denied, Identity};
 use crate::console::{self, Console};
-use crate::patience::Patient;
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::clients::Clients;
 use crate::proxy::headers::PROVIDER;
 use crate::proxy::{self, Worker};
 use crate::services::StartError;
+use crate::write_timeout::WriteTimeoutIo;
 
 /// A client that does not finish its request head in this time is given up.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A caller that takes nothing of its answer for this long is given up.
-const WRITE_STALL: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often unused connections to providers are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
 /// How long requests in flight may take to finish once the service stops.
@@ -169,7 +169,7 @@ async fn work(
         .max_header_list_size(64 << 10)
         .keep_alive_interval(HEADER_TIMEOUT)
         .keep_alive_timeout(HEADER_TIMEOUT);
-    let patience = app.services.config.proxy_timeout.min(WRITE_STALL);
+    let write_timeout = app.services.config.proxy_timeout.min(WRITE_TIMEOUT);
     let context = Arc::new(Context { app, api, console, worker: Worker { lane, clients: Clients::new() } });
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
@@ -200,8 +200,9 @@ async fn work(
                 () = after_last_call(&stopping) => false,
             };
             if speaks {
-                let connection =
-                    builder.serve_connection(Patient::new(stream, patience), service).into_owned();
+                let connection = builder
+                    .serve_connection(WriteTimeoutIo::new(stream, write_timeout), service)
+                    .into_owned();
                 // A connection that breaks is the peer's business; requests on it were accounted for by themselves.
                 let _ = watcher.watch(connection).await;
             }
@@ -235,7 +236,7 @@ async fn respond(context: &Context, peer: SocketAddr, request: Request<Incoming>
     let request_id = given.unwrap_or_else(|| context.app.services.ids.new_request_id());
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
-    let is_ours = context.api.has_route(path) || console::claims(path);
+    let is_ours = context.api.has_route(path) || console::is_console_path(path);
     let is_proxied = request.headers().contains_key(PROVIDER) && !is_ours;
     let family = if is_proxied { ErrorFormat::Both } else { api::error_format_of(path) };
     // On the heap, since the future of a proxied request is large and would be moved with every one around it.
@@ -281,8 +282,8 @@ async fn route(
 ) -> ApiResult<Response> {
     let Context { app, api, console, worker } = context;
     let path = request.uri().path();
-    if console::claims(path) {
-        return console.answer(request.method(), request.uri(), request.headers());
+    if console::is_console_path(path) {
+        return console.respond(request.method(), request.uri(), request.headers());
     }
     let home = path == "/" && matches!(*request.method(), http::Method::GET | http::Method::HEAD);
     let mut identity = if home || api::is_public(path, app.services.config.public_docs) {

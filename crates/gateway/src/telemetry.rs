@@ -1,4 +1,4 @@
-//! The server's own log: for people on a terminal, JSON lines otherwise.
+//! The server's own log: readable text on a terminal, JSON lines otherwise.
 
 use std::io::IsTerminal as _;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Installs the subscriber. Libraries speak only when something is wrong: their chatter may hold what we must not log.
+/// Installs the subscriber. Libraries log warnings at most, because their debug output may contain secrets.
 pub(crate) fn init(level: Level) {
     let targets = Targets::new().with_default(level.min(Level::WARN)).with_target("gateway", level);
     let registry = tracing_subscriber::registry().with(targets);

@@ -1,13 +1,14 @@
-//! Sealing of secrets at rest: AES-256-GCM under the master key. The place a secret belongs to (organization, row,
-//! column) is bound to it, so that a sealed value copied elsewhere does not open.
+//! Encryption of secrets at rest: AES-256-GCM with the master key. A secret is bound to its encryption context
+//! (organization, row, column), so that a sealed value copied elsewhere cannot be opened.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use gateway_core::ids::OrgId;
 use secrecy::{ExposeSecret, SecretString};
 
-/// Names the key that sealed a value, so that a later version can hold several.
+/// The id of the key that sealed a value, so that a later version can support several keys.
 const KEY_ID: &str = "k1";
 
 pub struct Vault {
@@ -15,8 +16,8 @@ pub struct Vault {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a stored secret cannot be opened: it was sealed with another master key, or damaged")]
-pub struct Sealed;
+#[error("cannot decrypt a stored secret: it was sealed with another master key, or it is damaged")]
+pub struct VaultError;
 
 impl Vault {
     /// `master_key` is 64 hex digits.
@@ -26,44 +27,53 @@ impl Vault {
         Some(Self { key })
     }
 
-    /// A vault for things that are sealed in great numbers, with a key of its own, so that they do not wear out the
-    /// master key.
+    /// A vault with a derived key, for large numbers of values that would otherwise wear out the master key.
     pub fn derived(master_key: &SecretString, purpose: &str) -> Option<Self> {
         let bytes = hex::decode(master_key.expose_secret()).ok()?;
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes), purpose.as_bytes());
         Some(Self { key: RandomizedNonceKey::new(&AES_256_GCM, derived.as_ref()).ok()? })
     }
 
-    pub fn seal(&self, place: &str, secret: &str) -> Result<String, Sealed> {
-        let sealed = self.seal_bytes(place, secret.as_bytes().to_vec())?;
+    pub fn seal(&self, context: &str, secret: &str) -> Result<String, VaultError> {
+        let sealed = self.seal_bytes(context, secret.as_bytes().to_vec())?;
         Ok(format!("{KEY_ID}.{}", BASE64.encode(sealed)))
     }
 
-    pub fn open(&self, place: &str, sealed: &str) -> Result<SecretString, Sealed> {
-        let text = sealed.strip_prefix(KEY_ID).and_then(|rest| rest.strip_prefix('.')).ok_or(Sealed)?;
-        let plain = self.open_bytes(place, BASE64.decode(text).map_err(|_| Sealed)?)?;
-        String::from_utf8(plain).map(Into::into).map_err(|_| Sealed)
+    pub fn open(&self, context: &str, sealed: &str) -> Result<SecretString, VaultError> {
+        let text = sealed.strip_prefix(KEY_ID).and_then(|rest| rest.strip_prefix('.')).ok_or(VaultError)?;
+        let plain = self.open_bytes(context, BASE64.decode(text).map_err(|_| VaultError)?)?;
+        String::from_utf8(plain).map(Into::into).map_err(|_| VaultError)
     }
 
-    pub fn seal_bytes(&self, place: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, Sealed> {
-        let nonce =
-            self.key.seal_in_place_append_tag(Aad::from(place.as_bytes()), &mut plain).map_err(|_| Sealed)?;
+    pub fn seal_bytes(&self, context: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, VaultError> {
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(Aad::from(context.as_bytes()), &mut plain)
+            .map_err(|_| VaultError)?;
         let mut whole = nonce.as_ref().to_vec();
         whole.append(&mut plain);
         Ok(whole)
     }
 
-    pub fn open_bytes(&self, place: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, Sealed> {
+    pub fn open_bytes(&self, context: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
         if sealed.len() < NONCE_LEN {
-            return Err(Sealed);
+            return Err(VaultError);
         }
         let mut body = sealed.split_off(NONCE_LEN);
-        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| Sealed)?;
-        let length =
-            self.key.open_in_place(nonce, Aad::from(place.as_bytes()), &mut body).map_err(|_| Sealed)?.len();
+        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| VaultError)?;
+        let length = self
+            .key
+            .open_in_place(nonce, Aad::from(context.as_bytes()), &mut body)
+            .map_err(|_| VaultError)?
+            .len();
         body.truncate(length);
         Ok(body)
     }
+}
+
+/// The encryption context of a tenant's secret.
+pub fn encryption_context(org: OrgId, owner: &str, column: &str) -> String {
+    format!("{org}/{owner}/{column}")
 }
 
 #[cfg(test)]
@@ -75,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_opens_only_where_it_was_sealed_and_with_its_key() {
+    fn a_secret_opens_only_in_its_context_and_with_its_key() {
         let sealed = vault("ab").seal("org/openai/api_key", "sk-live").unwrap();
         assert!(!sealed.contains("sk-live"));
         assert_eq!(vault("ab").open("org/openai/api_key", &sealed).unwrap().expose_secret(), "sk-live");
@@ -86,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_open_only_where_they_were_sealed_and_with_their_purpose() {
+    fn bytes_open_only_in_their_context_and_with_the_key_of_their_purpose() {
         let key = "ab".repeat(32).into();
         let cache = Vault::derived(&key, "cache").unwrap();
         let sealed = cache.seal_bytes("a", b"\xff\x00body".to_vec()).unwrap();

@@ -10,7 +10,7 @@ use super::caller::{Admin, AppState, Caller, Viewer};
 use super::extract::QueryParams;
 use super::openapi::Area;
 use super::response::Json;
-use crate::cache::{NamespaceStats, Stats};
+use crate::cache::{CacheStats, NamespaceStats};
 use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
@@ -108,9 +108,18 @@ struct NamespaceView {
 }
 
 async fn stats(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Json<StatsView>> {
-    let Stats { entries, bytes, hits, misses, semantic_hits, shared_hits, coalesced, evictions, namespaces } =
-        app.proxy.cache.stats(caller.org.id);
-    let limit_bytes = app.proxy.cache.limit();
+    let CacheStats {
+        entries,
+        bytes,
+        hits,
+        misses,
+        semantic_hits,
+        shared_hits,
+        coalesced,
+        evictions,
+        namespaces,
+    } = app.proxy.cache.stats(caller.org.id);
+    let limit_bytes = app.proxy.cache.max_bytes();
     let namespaces = namespaces
         .into_iter()
         .map(|NamespaceStats { name, entries, bytes, hits, misses }| NamespaceView {

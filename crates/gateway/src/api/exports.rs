@@ -22,10 +22,10 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::auth::sealed_place;
 use crate::nodes::{self, Invalidation};
 use crate::outgoing::batch;
 use crate::problem::{ApiResult, Problem};
+use crate::vault::encryption_context;
 
 const MOST_EXPORTS: i64 = 100;
 const MAX_SECRET: usize = 1_024;
@@ -265,7 +265,7 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
         export.sources = checked_sources(&sources)?;
     }
     let seal = |column: &str, text: &str| {
-        let place = sealed_place(export.org_id, &format!("export/{}", export.id), column);
+        let place = encryption_context(export.org_id, &format!("export/{}", export.id), column);
         app.services.vault.seal(&place, text).map_err(Problem::internal)
     };
     if let Some(headers) = headers {

@@ -18,11 +18,11 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::auth::sealed_place;
 use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::target::Base;
 use crate::proxy::upstream;
+use crate::vault::encryption_context;
 
 const MAX_HEADERS: usize = 32;
 const MAX_MODELS: usize = 1_000;
@@ -262,7 +262,10 @@ async fn test(
 
 fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> ApiResult<()> {
     let seal = |column: &str, secret: &str| {
-        app.services.vault.seal(&sealed_place(org, &provider.name, column), secret).map_err(Problem::internal)
+        app.services
+            .vault
+            .seal(&encryption_context(org, &provider.name, column), secret)
+            .map_err(Problem::internal)
     };
     if let Some(base_url) = change.base_url {
         provider.base_url = base_url.map(|url| checked_url("base_url", &url)).transpose()?;

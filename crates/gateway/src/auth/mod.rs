@@ -2,7 +2,6 @@
 
 pub mod limits;
 pub mod passwords;
-pub mod snapshot;
 pub mod tokens;
 
 use std::collections::HashMap;
@@ -23,11 +22,12 @@ use http::header::AUTHORIZATION;
 
 use crate::app::App;
 use crate::budgets::{self, OrgBudgets};
+use crate::loading_cache::LoadingCache;
 use crate::nodes;
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::target::{self, Credential, Target};
+use crate::vault::encryption_context;
 use limits::{Counter, Counters};
-use snapshot::Snapshot;
 use tokens::Claims;
 
 pub const KEY_HEADER: &str = "x-gateway-key";
@@ -124,55 +124,55 @@ pub enum Denied {
 /// Everything that authentication remembers.
 #[derive(Default)]
 pub struct Access {
-    keys: Snapshot<KeyHash, KeyFacts>,
-    orgs: Snapshot<OrgId, OrgFacts>,
-    members: Snapshot<(OrgId, UserId), Role>,
-    tokens: Snapshot<TokenId, bool>,
+    keys: LoadingCache<KeyHash, KeyFacts>,
+    orgs: LoadingCache<OrgId, OrgFacts>,
+    members: LoadingCache<(OrgId, UserId), Role>,
+    tokens: LoadingCache<TokenId, bool>,
     counters: Counters,
     uses: Uses,
 }
 
 impl Access {
-    pub fn forget_key(&self, hash: KeyHash) {
-        self.keys.forget(&hash);
+    pub fn invalidate_key(&self, hash: KeyHash) {
+        self.keys.invalidate(&hash);
     }
 
-    pub fn forget_org(&self, org: OrgId) {
-        self.orgs.forget(&org);
+    pub fn invalidate_org(&self, org: OrgId) {
+        self.orgs.invalidate(&org);
     }
 
-    pub fn forget_member(&self, org: OrgId, user: UserId) {
-        self.members.forget(&(org, user));
+    pub fn invalidate_member(&self, org: OrgId, user: UserId) {
+        self.members.invalidate(&(org, user));
     }
 
-    pub fn forget_token(&self, token: TokenId) {
-        self.tokens.forget(&token);
+    pub fn invalidate_token(&self, token: TokenId) {
+        self.tokens.invalidate(&token);
     }
 
     /// The whole organization is gone, with its keys and memberships.
-    pub fn forget_all_of(&self, org: OrgId) {
-        self.orgs.forget(&org);
-        self.keys.forget_if(|_, key| key.org_id == org);
-        self.members.forget_if(|(of, _), _| *of == org);
+    pub fn invalidate_all_of(&self, org: OrgId) {
+        self.orgs.invalidate(&org);
+        self.keys.invalidate_if(|_, key| key.org_id == org);
+        self.members.invalidate_if(|(of, _), _| *of == org);
     }
 
     /// What the keys of an organization belong to has changed.
-    pub fn forget_keys_of(&self, org: OrgId) {
-        self.keys.forget_if(|_, key| key.org_id == org);
+    pub fn invalidate_keys_of(&self, org: OrgId) {
+        self.keys.invalidate_if(|_, key| key.org_id == org);
     }
 
     /// What is known may be wrong.
-    pub fn forget_everything(&self) {
-        self.orgs.forget_if(|_, _| true);
-        self.keys.forget_if(|_, _| true);
-        self.members.forget_if(|_, _| true);
-        self.tokens.forget_if(|_, _| true);
+    pub fn invalidate_all(&self) {
+        self.orgs.invalidate_all();
+        self.keys.invalidate_all();
+        self.members.invalidate_all();
+        self.tokens.invalidate_all();
     }
 
     /// When each known key was last used, where that changed since the last call.
     pub fn take_used(&self, used: &mut Vec<(KeyId, Timestamp)>) {
         used.append(&mut self.uses.lock().unwrap_or_else(PoisonError::into_inner));
-        self.keys.visit(|_, key| {
+        self.keys.for_each(|_, key| {
             let at = key.last_used.swap(0, Ordering::Relaxed);
             if at != 0 {
                 used.push((key.id, Timestamp(at)));
@@ -223,7 +223,7 @@ impl Access {
 fn own_provider(app: &App, org: OrgId, stored: &providers::Provider) -> Option<(String, Arc<Target>)> {
     let open = |column: &str, sealed: &Option<String>| {
         let sealed = sealed.as_deref()?;
-        let opened = app.services.vault.open(&sealed_place(org, &stored.name, column), sealed);
+        let opened = app.services.vault.open(&encryption_context(org, &stored.name, column), sealed);
         opened
             .inspect_err(
                 |error| tracing::error!(%error, %org, provider = stored.name, "a credential is lost"),
@@ -239,11 +239,6 @@ fn own_provider(app: &App, org: OrgId, stored: &providers::Provider) -> Option<(
     let credentials = one.into_iter().chain(more).collect();
     let target = target::of_org(&app.proxy.providers, stored, credentials, headers.as_ref())?;
     Some((stored.name.clone(), Arc::new(target)))
-}
-
-/// Where a provider's secret belongs: what it is sealed to.
-pub fn sealed_place(org: OrgId, name: &str, column: &str) -> String {
-    format!("{org}/{name}/{column}")
 }
 
 /// The caller behind these headers. A key wins over a token; a key that is not good is never excused by a token. Counts
@@ -305,8 +300,8 @@ pub async fn still_good(app: &Arc<App>, headers: &HeaderMap) -> bool {
 /// A key that is in memory with its organization: answered without waiting for anything.
 fn known_by_key(app: &App, headers: &HeaderMap) -> Option<Identity> {
     let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;
-    let key = app.proxy.access.keys.known(&hash)?;
-    let org = app.proxy.access.orgs.known(&key.org_id)?;
+    let key = app.proxy.access.keys.peek(&hash)?;
+    let org = app.proxy.access.orgs.peek(&key.org_id)?;
     by_facts(app, key, org).ok()
 }
 

@@ -1,4 +1,4 @@
-//! One cached answer, and how it travels to and from the shared cache.
+//! A cached response and its serialized form for the shared cache.
 
 use bytes::Bytes;
 use gateway_core::llm::usage::Usage;
@@ -6,14 +6,14 @@ use gateway_core::time::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
-/// What a map, a queue and an allocation cost besides the bytes that are counted.
-const OVERHEAD: usize = 512;
+/// Memory for map, queue and allocations beside the counted bytes.
+const ENTRY_OVERHEAD: usize = 512;
 
-/// An answer as the provider's call gave it: complete, successful, one body. A stream is folded before it comes here.
+/// A complete, successful response with one body. Streams are aggregated first.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct CacheableResponse {
     pub status: StatusCode,
-    /// The provider's headers; only those that say something of the answer itself are kept.
+    /// The provider's headers. Only headers that describe the body are stored.
     pub headers: HeaderMap,
     pub body: Bytes,
     pub provider: String,
@@ -21,51 +21,50 @@ pub struct Answer {
     pub usage: Option<Usage>,
 }
 
-/// A cached answer.
+/// A cached response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct CacheEntry {
     pub status: StatusCode,
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub body: Bytes,
-    /// Who gave the answer.
     pub provider: String,
     pub model: Option<String>,
-    /// What the answer cost when it was made; giving it again costs nothing.
+    /// The usage of the original call; a hit costs nothing.
     pub usage: Option<Usage>,
     pub stored_at: Timestamp,
     pub expires_at: Timestamp,
-    /// What it takes in memory.
+    /// The memory that the entry takes.
     pub bytes: usize,
 }
 
-impl Entry {
-    pub fn new(answer: Answer, stored_at: Timestamp, expires_at: Timestamp) -> Self {
-        let Answer { status, headers, body, provider, model, usage } = answer;
+impl CacheEntry {
+    pub fn new(response: CacheableResponse, stored_at: Timestamp, expires_at: Timestamp) -> Self {
+        let CacheableResponse { status, headers, body, provider, model, usage } = response;
         let headers = headers.into_iter().scan(None, |name, (next, value)| {
-            // A repeated header comes without its name.
+            // `HeaderMap` yields the name of a repeated header only once.
             *name = next.or(name.take());
             Some((name.clone(), value))
         });
         let headers = headers.filter_map(|(name, value)| Some((name?, value)));
-        let headers = headers.filter(|(name, _)| is_kept(name)).collect();
+        let headers = headers.filter(|(name, _)| describes_body(name)).collect();
         let mut entry =
             Self { status, headers, body, provider, model, usage, stored_at, expires_at, bytes: 0 };
-        entry.bytes = entry.weight();
+        entry.bytes = entry.memory_bytes();
         entry
     }
 
-    /// Seconds since the answer was stored, for the header `Age`.
+    /// The value of the `Age` header.
     pub fn age_seconds(&self, now: Timestamp) -> u64 {
         u64::try_from((now.0 - self.stored_at.0) / 1_000).unwrap_or(0)
     }
 
-    pub fn is_over(&self, now: Timestamp) -> bool {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         now >= self.expires_at
     }
 
-    /// Everything but the body as one line of JSON, then the body.
+    /// Serializes the entry as one line of JSON followed by the body.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let head = Head {
+        let head = EntryHead {
             status: self.status.as_u16(),
             headers: self
                 .headers
@@ -86,7 +85,7 @@ impl Entry {
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let end = memchr::memchr(b'\n', bytes)?;
-        let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+        let head: EntryHead = serde_json::from_slice(&bytes[..end]).ok()?;
         let header = |(name, value): (String, String)| Some((name.parse().ok()?, value.parse().ok()?));
         let mut entry = Self {
             status: StatusCode::from_u16(head.status).ok()?,
@@ -99,13 +98,13 @@ impl Entry {
             expires_at: Timestamp(head.expires_at),
             bytes: 0,
         };
-        entry.bytes = entry.weight();
+        entry.bytes = entry.memory_bytes();
         Some(entry)
     }
 
-    fn weight(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        OVERHEAD
+        ENTRY_OVERHEAD
             + self.body.len()
             + headers
             + self.provider.len()
@@ -113,8 +112,8 @@ impl Entry {
     }
 }
 
-/// Headers that tell of the answer; the others told of the call that made it, which is over.
-fn is_kept(name: &HeaderName) -> bool {
+/// True for headers that describe the body. All others belong to the original call.
+fn describes_body(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "content-type" | "openai-model" | "openai-version" | "x-ms-deployment-name" | "x-model-id"
@@ -122,7 +121,7 @@ fn is_kept(name: &HeaderName) -> bool {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct EntryHead {
     status: u16,
     headers: Vec<(String, String)>,
     provider: String,
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_reads_back_as_itself_and_keeps_only_what_tells_of_the_answer() {
+    fn an_entry_decodes_to_itself_and_stores_only_headers_that_describe_the_body() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("content-type", "application/json"),
@@ -149,7 +148,7 @@ mod tests {
         ] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        let answer = Answer {
+        let response = CacheableResponse {
             status: StatusCode::OK,
             headers,
             body: Bytes::from_static(b"{\"a\":\n1}"),
@@ -157,15 +156,15 @@ mod tests {
             model: Some("gpt-4o".into()),
             usage: Some(Usage { input: 3, output: 4, raw: Some("{}".into()), ..Usage::default() }),
         };
-        let entry = Entry::new(answer, Timestamp(1_000), Timestamp(61_000));
+        let entry = CacheEntry::new(response, Timestamp(1_000), Timestamp(61_000));
         let mut kept: Vec<_> = entry.headers.iter().map(|(name, _)| name.as_str()).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["content-type", "openai-version"]);
-        assert_eq!(Entry::decode(&entry.encode().unwrap()), Some(entry.clone()));
+        assert_eq!(CacheEntry::decode(&entry.encode().unwrap()), Some(entry.clone()));
         assert_eq!((entry.age_seconds(Timestamp(3_999)), entry.age_seconds(Timestamp(0))), (2, 0));
-        assert!(entry.is_over(Timestamp(61_000)) && !entry.is_over(Timestamp(60_999)));
+        assert!(entry.is_expired(Timestamp(61_000)) && !entry.is_expired(Timestamp(60_999)));
         for damaged in [&b""[..], b"{}\n", b"no line", b"{\"status\":200}\n{}"] {
-            assert_eq!(Entry::decode(damaged), None);
+            assert_eq!(CacheEntry::decode(damaged), None);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The cache of answers. Entries live in this process's memory, apart by organization and bounded in bytes; a second
-//! level that nodes share is asked when it is configured (`second`). The same request under way several times costs
-//! one call (`flight`). What makes two requests the same is decided in `gateway_core::cache`.
+//! The response cache. Entries are in memory, separated by organization and bounded in bytes; a second tier in Redis is
+//! shared by the nodes when configured. Identical concurrent requests cause one call (single flight). The rules for
+//! when two requests are the same are in `gateway_core::cache`.
 //!
-//! The proxy's way through it: `Cache::look` answers a `Hit`, or a `Lead`. Whoever holds a lead makes the call and then says
-//! how it went: `Lead::complete`, `Lead::failed`, or dropping it when the caller hangs up. A request that takes near
-//! answers asks `Lead::similar` before it makes the call.
+//! `Cache::lookup` returns a `CacheHit`, or a `CacheFill`. The owner of a fill makes the call and reports its result
+//! with `complete` or `fail`; dropping it, for example when the client disconnects, hands the call to a waiting request.
+//! A semantic request calls `CacheFill::find_similar` before it makes the call.
 
 mod entry;
-mod flight;
-mod second;
-mod similar;
+mod fill;
+mod redis_tier;
+mod semantic;
 mod stats;
 mod tenant;
 #[cfg(test)]
@@ -24,197 +24,161 @@ use std::time::Duration;
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, Timestamp};
-use gateway_store::redis::cache::{Generation, Purge, PurgeScope};
+use gateway_store::redis::cache::{Purge, PurgeScope};
 
 use crate::clock::Clock;
-use flight::{FlightId, Followed, Leading};
-use tenant::{Seen, Tenant};
+use crate::singleflight::{Leader, Waited};
+use tenant::{NewEntry, Probe, Tenant};
 
-pub use entry::{Answer, Entry};
-pub use second::Second;
-pub use similar::Probe;
-pub use stats::{NamespaceStats, Stats};
+pub use entry::{CacheEntry, CacheableResponse};
+pub use fill::CacheFill;
+pub use redis_tier::RedisTier;
+pub use semantic::SemanticQuery;
+pub use stats::{CacheStats, NamespaceStats};
 
 const SHARDS: usize = 16;
-/// A larger answer is handed on but not kept.
-const LARGEST_ENTRY: u64 = 4 << 20;
+/// Larger responses are forwarded but not stored.
+const MAX_ENTRY_BYTES: u64 = 4 << 20;
 
 pub struct Cache {
     clock: Clock,
-    limit: u64,
+    max_bytes: u64,
     total: Arc<AtomicU64>,
     hasher: RandomState,
     tenants: [RwLock<HashMap<OrgId, Arc<Tenant>>>; SHARDS],
-    second: Option<Second>,
+    redis_tier: Option<RedisTier>,
 }
 
-/// What a request wants of the cache.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct CacheRequest<'a> {
     pub org: OrgId,
     pub namespace: &'a str,
     pub key: CacheKey,
-    pub mode: Mode,
-    /// How long the answer may be given again.
+    pub mode: CacheMode,
     pub ttl: Duration,
-    /// How long to wait for somebody else's call at most.
-    pub patience: Duration,
+    /// How long to wait for an identical request in progress.
+    pub wait_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum CacheMode {
     Exact,
-    /// Near answers are taken too.
+    /// Also accepts responses to similar requests.
     Semantic,
-    /// The call is made in any case, and its answer replaces what is there.
+    /// Always makes the call and replaces the entry.
     Refresh,
 }
 
+/// Identifies requests in progress. A semantic request never leads an exact one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FlightKey {
+    key: CacheKey,
+    is_semantic: bool,
+}
+
 pub enum Lookup {
-    Hit(Hit),
-    Lead(Lead),
+    Hit(CacheHit),
+    Miss(CacheFill),
 }
 
 #[derive(Debug, Clone)]
-pub struct Hit {
-    pub entry: Arc<Entry>,
-    /// The entry's name, which for a near answer is not that of the request.
+pub struct CacheHit {
+    pub entry: Arc<CacheEntry>,
+    /// The key of the entry. A semantic hit has another key than its request.
     pub key: CacheKey,
-    pub how: How,
+    pub kind: HitKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum How {
+pub enum HitKind {
     Exact,
-    /// Another node had it.
+    /// Another node had stored the entry.
     Shared,
-    /// The same request was under way already.
+    /// An identical request was in progress.
     Coalesced,
     Semantic {
-        nearness: f32,
+        similarity: f32,
     },
 }
 
-/// The right to make the call, and the duty to say how it went. Dropping it passes the right on.
-pub struct Lead {
-    cache: Arc<Cache>,
-    tenant: Arc<Tenant>,
-    org: OrgId,
-    namespace: Box<str>,
-    key: CacheKey,
-    ttl: Duration,
-    /// None: nobody waits for this one.
-    leading: Option<Leading>,
-    purges: u64,
-    generation: Option<Generation>,
-    /// Counted as a miss.
-    is_miss: bool,
-}
-
 impl Cache {
-    /// `limit` is in bytes.
-    pub fn new(limit: u64, clock: Clock, second: Option<Second>) -> Self {
+    pub fn new(max_bytes: u64, clock: Clock, redis_tier: Option<RedisTier>) -> Self {
         Self {
             clock,
-            limit,
+            max_bytes,
             total: Arc::default(),
             hasher: RandomState::new(),
             tenants: Default::default(),
-            second,
+            redis_tier,
         }
     }
 
-    /// Finds the answer, waits for it, or answers the lead. Waits for nothing but the same request of somebody else and,
-    /// for a few milliseconds, the shared cache.
-    pub async fn look(self: &Arc<Self>, ask: Ask<'_>) -> Lookup {
-        let tenant = self.tenant(ask.org);
-        let id = FlightId { key: ask.key, semantic: ask.mode == Mode::Semantic };
-        match tenant.see(id, ask.mode == Mode::Refresh, self.clock.now()) {
-            Seen::Entry(entry) => {
-                tenant.count_hit(ask.namespace);
-                Lookup::Hit(Hit { entry, key: ask.key, how: How::Exact })
+    /// Returns the entry, waits for an identical request, or returns the right to fill the cache. The shared tier is
+    /// given a few milliseconds at most.
+    pub async fn lookup(self: &Arc<Self>, request: CacheRequest<'_>) -> Lookup {
+        let tenant = self.tenant(request.org);
+        let key = FlightKey { key: request.key, is_semantic: request.mode == CacheMode::Semantic };
+        match tenant.probe(key, request.mode == CacheMode::Refresh, self.clock.now()) {
+            Probe::Entry(entry) => {
+                tenant.count_hit(request.namespace);
+                Lookup::Hit(CacheHit { entry, key: request.key, kind: HitKind::Exact })
             }
-            Seen::Lead { leading, purges } => self.lead(&tenant, ask, leading, purges).await,
-            Seen::Follow(seat) => match seat.follow(ask.patience).await {
-                Followed::Answered(hit) => {
-                    tenant.count_hit(ask.namespace);
-                    tenant.counts.coalesced.fetch_add(1, Ordering::Relaxed);
-                    Lookup::Hit(Hit { how: How::Coalesced, ..hit })
+            Probe::Lead { leader, purges } => self.lookup_shared(&tenant, request, leader, purges).await,
+            Probe::Wait(waiter) => match tokio::time::timeout(request.wait_timeout, waiter.wait()).await {
+                Ok(Waited::Value(hit)) => {
+                    tenant.count_hit(request.namespace);
+                    tenant.counters.coalesced.fetch_add(1, Ordering::Relaxed);
+                    Lookup::Hit(CacheHit { kind: HitKind::Coalesced, ..hit })
                 }
-                Followed::Leads(leading) => {
+                Ok(Waited::Promoted(leader)) => {
                     let purges = tenant.purges();
-                    self.lead(&tenant, ask, Some(leading), purges).await
+                    self.lookup_shared(&tenant, request, Some(leader), purges).await
                 }
-                Followed::Alone => {
+                Ok(Waited::Failed) | Err(_) => {
                     let purges = tenant.purges();
-                    Lookup::Lead(self.new_lead(&tenant, ask, None, purges))
+                    Lookup::Miss(CacheFill::new(self, &tenant, request, None, purges))
                 }
             },
         }
     }
 
-    /// The leader asks the shared cache before it goes on.
-    async fn lead(
+    /// The leader looks into the shared tier before it makes the call.
+    async fn lookup_shared(
         self: &Arc<Self>,
         tenant: &Arc<Tenant>,
-        ask: Ask<'_>,
-        leading: Option<Leading>,
+        request: CacheRequest<'_>,
+        leader: Option<Leader<FlightKey, CacheHit>>,
         purges: u64,
     ) -> Lookup {
-        // From here on, hanging up drops the lead, and somebody else gets it.
-        let mut lead = self.new_lead(tenant, ask, leading, purges);
-        let Some(second) = &self.second else { return Lookup::Lead(lead) };
-        let Some((generation, entry)) = second.find(ask.org, ask.namespace, ask.key).await else {
-            return Lookup::Lead(lead);
+        let CacheRequest { org, namespace, key, .. } = request;
+        // From here on, a disconnect drops the fill and promotes a waiter.
+        let mut fill = CacheFill::new(self, tenant, request, leader, purges);
+        let Some(redis_tier) = &self.redis_tier else { return Lookup::Miss(fill) };
+        let Some((generation, entry)) = redis_tier.get(org, namespace, key).await else {
+            return Lookup::Miss(fill);
         };
-        lead.generation = Some(generation);
-        let entry = entry.filter(|entry| lead.is_miss && !entry.is_over(self.clock.now()));
-        let Some(entry) = entry.map(Arc::new) else { return Lookup::Lead(lead) };
-        self.keep(tenant, ask.key, ask.namespace, &entry, None, purges);
-        tenant.miss_became_hit(ask.namespace);
-        tenant.counts.shared_hits.fetch_add(1, Ordering::Relaxed);
-        Lookup::Hit(lead.settle(Hit { entry, key: ask.key, how: How::Shared }))
+        fill.set_generation(generation);
+        let entry = entry.filter(|entry| fill.counts_as_miss() && !entry.is_expired(self.clock.now()));
+        let Some(entry) = entry.map(Arc::new) else { return Lookup::Miss(fill) };
+        self.insert(tenant, NewEntry { key, namespace, entry: &entry, query: None, purges });
+        tenant.recount_miss_as_hit(namespace);
+        tenant.counters.shared_hits.fetch_add(1, Ordering::Relaxed);
+        Lookup::Hit(fill.resolve(CacheHit { entry, key, kind: HitKind::Shared }))
     }
 
-    fn new_lead(
-        self: &Arc<Self>,
-        tenant: &Arc<Tenant>,
-        ask: Ask<'_>,
-        leading: Option<Leading>,
-        purges: u64,
-    ) -> Lead {
-        let Ask { org, namespace, key, mode, ttl, patience: _ } = ask;
-        let is_miss = mode != Mode::Refresh;
-        if is_miss {
-            tenant.count_miss(namespace);
-        }
-        Lead {
-            cache: Arc::clone(self),
-            tenant: Arc::clone(tenant),
-            org,
-            namespace: namespace.into(),
-            key,
-            ttl,
-            leading,
-            purges,
-            generation: None,
-            is_miss,
-        }
-    }
-
-    /// Removes what the scope names, here, in the shared cache and, within a second, on the other nodes. Answers how
-    /// many entries this node had of it.
+    /// Removes the entries of the scope here, in the shared tier and, within a second, on the other nodes. Returns the
+    /// number of entries that this node had.
     pub async fn purge(&self, org: OrgId, scope: PurgeScope) -> u64 {
         let purge = Purge { org, scope };
-        // First what would bring an entry back, then the entries.
-        if let Some(second) = &self.second {
-            second.purge(&purge).await;
+        // The shared tier first, because it could bring a purged entry back.
+        if let Some(redis_tier) = &self.redis_tier {
+            redis_tier.purge(&purge).await;
         }
-        self.apply(&purge)
+        self.purge_local(&purge)
     }
 
-    /// The same on this node alone.
-    pub fn apply(&self, purge: &Purge) -> u64 {
+    /// Removes the entries from the memory of this node.
+    pub fn purge_local(&self, purge: &Purge) -> u64 {
         let tenant = self.tenant(purge.org);
         match &purge.scope {
             PurgeScope::All => tenant.purge(None),
@@ -223,35 +187,35 @@ impl Cache {
         }
     }
 
-    pub fn stats(&self, org: OrgId) -> Stats {
-        self.known(org).map(|tenant| tenant.stats()).unwrap_or_default()
+    pub fn stats(&self, org: OrgId) -> CacheStats {
+        self.existing_tenant(org).map(|tenant| tenant.stats()).unwrap_or_default()
     }
 
-    pub fn limit(&self) -> u64 {
-        self.limit
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
     }
 
-    /// The bytes of all organizations, and their entries' bound.
+    /// The memory that the entries of all organizations take.
     pub fn bytes(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Removes what is over, and organizations that have not used the cache for a day.
+    /// Removes expired entries, and organizations that have not used the cache for a day.
     pub fn sweep(&self, now: Timestamp) {
-        self.each(|tenant| tenant.sweep(now));
+        self.for_each_tenant(|tenant| tenant.sweep(now));
         for shard in &self.tenants {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.retain(|_, tenant| Arc::strong_count(tenant) > 1 || !tenant.is_idle_since(now.plus(-DAY)));
         }
     }
 
-    /// Looks after the second level, until it is dropped.
+    /// Runs the background work of the shared tier until dropped.
     pub async fn run(&self) {
-        match &self.second {
-            Some(second) => {
-                second
+        match &self.redis_tier {
+            Some(redis_tier) => {
+                redis_tier
                     .run(|purge| {
-                        self.apply(purge);
+                        self.purge_local(purge);
                     })
                     .await;
             }
@@ -264,112 +228,54 @@ impl Cache {
         &self.tenants[hash % SHARDS]
     }
 
-    fn known(&self, org: OrgId) -> Option<Arc<Tenant>> {
+    fn existing_tenant(&self, org: OrgId) -> Option<Arc<Tenant>> {
         self.shard(org).read().unwrap_or_else(PoisonError::into_inner).get(&org).cloned()
     }
 
     fn tenant(&self, org: OrgId) -> Arc<Tenant> {
-        self.known(org).unwrap_or_else(|| {
+        self.existing_tenant(org).unwrap_or_else(|| {
             let mut shard = self.shard(org).write().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(shard.entry(org).or_insert_with(|| Arc::new(Tenant::new(Arc::clone(&self.total)))))
         })
     }
 
-    fn each(&self, mut seen: impl FnMut(&Arc<Tenant>)) {
+    fn for_each_tenant(&self, mut visit: impl FnMut(&Arc<Tenant>)) {
         for shard in &self.tenants {
-            shard.read().unwrap_or_else(PoisonError::into_inner).values().for_each(&mut seen);
+            shard.read().unwrap_or_else(PoisonError::into_inner).values().for_each(&mut visit);
         }
     }
 
-    fn keep(
-        &self,
-        tenant: &Tenant,
-        key: CacheKey,
-        namespace: &str,
-        entry: &Arc<Entry>,
-        probe: Option<&Probe>,
-        purges: u64,
-    ) -> bool {
-        if entry.bytes as u64 > LARGEST_ENTRY.min(self.limit / 8) {
+    /// Returns false if the entry is too large, or if a purge came in between.
+    fn insert(&self, tenant: &Tenant, new: NewEntry<'_>) -> bool {
+        if new.entry.bytes as u64 > MAX_ENTRY_BYTES.min(self.max_bytes / 8) {
             return false;
         }
-        let near = probe.map(|probe| (probe.set(), probe.near(key), probe.bytes()));
-        let kept = tenant.store(key, namespace, Arc::clone(entry), near, purges);
-        self.make_room();
-        kept
+        let is_stored = tenant.store(new);
+        self.evict_to_limit();
+        is_stored
     }
 
-    /// Holds the bound. Room is made by whoever has the most, so an organization that has less than its equal share
-    /// loses nothing to the others. A little more than needed goes, so that this is not done for every entry.
-    fn make_room(&self) {
-        if self.bytes() <= self.limit {
+    /// Evicts from the organization with the most bytes, so that one with less than its equal share loses nothing to
+    /// the others. Frees a little more than needed, so that not every insert evicts.
+    fn evict_to_limit(&self) {
+        if self.bytes() <= self.max_bytes {
             return;
         }
-        let goal = self.limit - self.limit / 64;
+        let goal = self.max_bytes - self.max_bytes / 64;
         while self.bytes() > goal {
             let mut largest: Option<Arc<Tenant>> = None;
             let mut active = 0;
-            self.each(|tenant| {
+            self.for_each_tenant(|tenant| {
                 active += u64::from(tenant.bytes() > 0);
                 if largest.as_ref().is_none_or(|largest| tenant.bytes() > largest.bytes()) {
                     largest = Some(Arc::clone(tenant));
                 }
             });
-            let share = self.limit / active.max(1);
+            let share = self.max_bytes / active.max(1);
             let wanted = self.bytes().saturating_sub(goal);
             if !largest.is_some_and(|largest| largest.evict(wanted, share)) {
                 return;
             }
         }
-    }
-}
-
-impl Lead {
-    /// The name of the entry, with which it can be deleted.
-    pub fn key(&self) -> CacheKey {
-        self.key
-    }
-
-    /// Looks for an answer to a request that differs in its last user text only. A hit ends the lead.
-    pub fn similar(self, probe: &Probe, threshold: f32) -> Lookup {
-        let now = self.cache.clock.now();
-        let matches = probe.matches(&self.tenant.set(&probe.set()), threshold);
-        let found = matches
-            .into_iter()
-            .find_map(|(nearness, key)| Some((nearness, key, self.tenant.find(key, now)?)));
-        let Some((nearness, key, entry)) = found else { return Lookup::Lead(self) };
-        if self.is_miss {
-            self.tenant.miss_became_hit(&self.namespace);
-        }
-        self.tenant.counts.semantic_hits.fetch_add(1, Ordering::Relaxed);
-        Lookup::Hit(self.settle(Hit { entry, key, how: How::Semantic { nearness } }))
-    }
-
-    /// The call succeeded: the answer is kept, and everybody who waits gets it. `probe` makes it findable for near
-    /// requests. The answer must have passed `gateway_core::cache::is_storable`.
-    pub fn complete(self, answer: Answer, probe: Option<&Probe>) -> Arc<Entry> {
-        let now = self.cache.clock.now();
-        let life = i64::try_from(self.ttl.as_millis()).unwrap_or(i64::MAX);
-        let entry = Arc::new(Entry::new(answer, now, now.plus(life)));
-        let kept = self.cache.keep(&self.tenant, self.key, &self.namespace, &entry, probe, self.purges);
-        if kept && let (Some(second), Some(generation)) = (&self.cache.second, &self.generation) {
-            second.put(self.org, self.key, generation.clone(), &entry, self.ttl);
-        }
-        let key = self.key;
-        self.settle(Hit { entry, key, how: How::Coalesced }).entry
-    }
-
-    /// The call failed: nobody waits any longer, and nobody inherits the failure.
-    pub fn failed(self) {
-        if let Some(leading) = self.leading {
-            leading.close(None);
-        }
-    }
-
-    fn settle(self, hit: Hit) -> Hit {
-        if let Some(leading) = self.leading {
-            leading.close(Some(hit.clone()));
-        }
-        hit
     }
 }

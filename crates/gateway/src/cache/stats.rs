@@ -1,10 +1,10 @@
-//! What the cache did for an organization since this node started.
+//! Statistics of the cache per organization since this node started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Default)]
-pub struct Counts {
+pub struct CacheCounters {
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub semantic_hits: AtomicU64,
@@ -15,16 +15,16 @@ pub struct Counts {
 
 /// A snapshot of one organization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct CacheStats {
     pub entries: u64,
     pub bytes: u64,
-    /// All answers that cost no call, of whatever kind.
+    /// Requests answered from the cache, of every kind.
     pub hits: u64,
     pub misses: u64,
     pub semantic_hits: u64,
     /// Hits that another node had stored.
     pub shared_hits: u64,
-    /// Hits that waited for the same request of somebody else.
+    /// Hits that waited for an identical request in progress.
     pub coalesced: u64,
     pub evictions: u64,
     pub namespaces: Vec<NamespaceStats>,
@@ -45,11 +45,11 @@ impl NamespaceStats {
     }
 }
 
-impl Counts {
-    pub fn stats(&self, entries: u64, bytes: u64, namespaces: Vec<NamespaceStats>) -> Stats {
+impl CacheCounters {
+    pub fn stats(&self, entries: u64, bytes: u64, namespaces: Vec<NamespaceStats>) -> CacheStats {
         let Self { hits, misses, semantic_hits, shared_hits, coalesced, evictions } = self;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Stats {
+        CacheStats {
             entries,
             bytes,
             hits: read(hits),

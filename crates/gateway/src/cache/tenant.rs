@@ -1,5 +1,5 @@
-//! What one organization has in memory: its entries in the order in which they go, its flights, its semantic index and
-//! its counts. Everything of a tenant is behind one lock that is held for a look into a map, never across an await.
+//! The cached entries of one organization, their eviction order, the semantic index, and the requests in progress. One
+//! lock guards them; it is held for map operations only and never across an await.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,17 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gateway_core::cache::CacheKey;
 use gateway_core::time::Timestamp;
 
-use super::entry::Entry;
-use super::flight::{Flight, FlightId, Leading, Seat};
-use super::similar::{MOST, Near, SetId};
-use super::stats::{Counts, NamespaceStats, Stats};
+use super::entry::CacheEntry;
+use super::semantic::{GroupKey, IndexedText, MAX_GROUP_TEXTS, SemanticQuery};
+use super::stats::{CacheCounters, CacheStats, NamespaceStats};
+use super::{CacheHit, FlightKey};
+use crate::singleflight::{Joined, Leader, SingleFlight, Waiter};
 
-/// Namespaces whose counts are kept apart; callers choose the names, so there is a bound.
-const NAMESPACES: usize = 1_000;
+/// Namespaces with statistics of their own. Callers choose the names, so their number is bounded.
+const MAX_NAMESPACES: usize = 1_000;
 
 pub struct Tenant {
     inner: Mutex<Inner>,
-    pub counts: Counts,
+    /// The requests in progress. Its lock is taken inside that of `inner`, never the other way round.
+    pub flights: Arc<SingleFlight<FlightKey, CacheHit>>,
+    pub counters: CacheCounters,
     bytes: AtomicU64,
     /// The bytes of all tenants.
     total: Arc<AtomicU64>,
@@ -28,37 +31,41 @@ pub struct Tenant {
 #[derive(Default)]
 struct Inner {
     slots: HashMap<CacheKey, Slot>,
-    /// Who goes first. An item whose serial is not the slot's is a leftover.
+    /// The eviction order. Items whose serial differs from the slot's are outdated.
     order: VecDeque<(CacheKey, u64)>,
     serial: u64,
-    flights: HashMap<FlightId, Arc<Flight>>,
-    sets: HashMap<SetId, Vec<Arc<Near>>>,
+    groups: HashMap<GroupKey, Vec<Arc<IndexedText>>>,
     namespaces: HashMap<Arc<str>, NamespaceStats>,
     purges: u64,
 }
 
 struct Slot {
-    entry: Arc<Entry>,
+    entry: Arc<CacheEntry>,
     namespace: Arc<str>,
     bytes: usize,
     serial: u64,
-    /// Used since it was last looked at: it may stay another round.
+    /// Used since the eviction last passed it, so it gets a second chance.
     touched: bool,
-    set: Option<SetId>,
+    group: Option<GroupKey>,
 }
 
-/// What a request finds.
-pub enum Seen {
-    Entry(Arc<Entry>),
-    Follow(Seat),
-    Lead { leading: Option<Leading>, purges: u64 },
+/// The result of looking for an entry and for an identical request in progress.
+pub enum Probe {
+    Entry(Arc<CacheEntry>),
+    Wait(Waiter<FlightKey, CacheHit>),
+    /// The caller makes the call. Without a leader, no other request waits for it.
+    Lead {
+        leader: Option<Leader<FlightKey, CacheHit>>,
+        purges: u64,
+    },
 }
 
 impl Tenant {
     pub fn new(total: Arc<AtomicU64>) -> Self {
         Self {
             inner: Mutex::default(),
-            counts: Counts::default(),
+            flights: Arc::default(),
+            counters: CacheCounters::default(),
             bytes: AtomicU64::new(0),
             total,
             last_used: AtomicI64::new(0),
@@ -73,51 +80,46 @@ impl Tenant {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The entry, a seat behind whoever fetches it, or the lead. Who wants it fresh always leads.
-    pub fn see(self: &Arc<Self>, id: FlightId, fresh: bool, now: Timestamp) -> Seen {
+    /// Returns the entry, a place behind the request that fetches it, or the leadership. A refresh always leads.
+    pub fn probe(&self, key: FlightKey, is_refresh: bool, now: Timestamp) -> Probe {
         self.last_used.store(now.0, Ordering::Relaxed);
         let mut inner = self.lock();
-        if !fresh && let Some(entry) = self.live(&mut inner, id.key, now) {
-            return Seen::Entry(entry);
+        if is_refresh {
+            return Probe::Lead { leader: self.flights.try_lead(&key), purges: inner.purges };
         }
-        if let Some(flight) = inner.flights.get(&id) {
-            return if fresh {
-                Seen::Lead { leading: None, purges: inner.purges }
-            } else {
-                Seen::Follow(Seat::take(self, id, flight))
-            };
+        if let Some(entry) = self.live(&mut inner, key.key, now) {
+            return Probe::Entry(entry);
         }
-        let (flight, baton) = Flight::new();
-        let leading = baton.map(|baton| Seat::take(self, id, &flight).leading(baton));
-        if leading.is_some() {
-            inner.flights.insert(id, flight);
+        // Joined under the lock: an entry is stored before its flight ends, so it cannot be missed here.
+        match self.flights.join(&key) {
+            Joined::Waiter(waiter) => Probe::Wait(waiter),
+            Joined::Leader(leader) => Probe::Lead { leader: Some(leader), purges: inner.purges },
         }
-        Seen::Lead { leading, purges: inner.purges }
     }
 
-    /// An entry that is there and not over.
-    pub fn find(&self, key: CacheKey, now: Timestamp) -> Option<Arc<Entry>> {
+    /// Returns the entry unless it has expired.
+    pub fn find(&self, key: CacheKey, now: Timestamp) -> Option<Arc<CacheEntry>> {
         self.live(&mut self.lock(), key, now)
     }
 
-    /// How often something was purged: what was asked for before a purge is not stored after it.
+    /// The number of purges so far. An answer requested before a purge is not stored after it.
     pub fn purges(&self) -> u64 {
         self.lock().purges
     }
 
     pub fn count_hit(&self, namespace: &str) {
-        self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        self.counters.hits.fetch_add(1, Ordering::Relaxed);
         self.lock().namespace(namespace).hits += 1;
     }
 
     pub fn count_miss(&self, namespace: &str) {
-        self.counts.misses.fetch_add(1, Ordering::Relaxed);
+        self.counters.misses.fetch_add(1, Ordering::Relaxed);
         self.lock().namespace(namespace).misses += 1;
     }
 
-    /// What was counted as a miss turned out to be a hit after all.
-    pub fn miss_became_hit(&self, namespace: &str) {
-        self.counts.misses.fetch_sub(1, Ordering::Relaxed);
+    /// Corrects the statistics when a counted miss turns out to be a hit.
+    pub fn recount_miss_as_hit(&self, namespace: &str) {
+        self.counters.misses.fetch_sub(1, Ordering::Relaxed);
         let mut inner = self.lock();
         let stats = inner.namespace(namespace);
         stats.misses = stats.misses.saturating_sub(1);
@@ -125,9 +127,9 @@ impl Tenant {
         self.count_hit(namespace);
     }
 
-    fn live(&self, inner: &mut Inner, key: CacheKey, now: Timestamp) -> Option<Arc<Entry>> {
+    fn live(&self, inner: &mut Inner, key: CacheKey, now: Timestamp) -> Option<Arc<CacheEntry>> {
         let slot = inner.slots.get_mut(&key)?;
-        if slot.entry.is_over(now) {
+        if slot.entry.is_expired(now) {
             self.remove(inner, key);
             return None;
         }
@@ -135,37 +137,31 @@ impl Tenant {
         Some(Arc::clone(&slot.entry))
     }
 
-    /// Stores an entry, and its vector when it has one. Nothing is stored when a purge came in between.
-    pub fn store(
-        &self,
-        key: CacheKey,
-        namespace: &str,
-        entry: Arc<Entry>,
-        near: Option<(SetId, Near, usize)>,
-        purges: u64,
-    ) -> bool {
+    /// Stores an entry, and indexes it if it has a semantic query. Stores nothing if a purge came in between.
+    pub fn store(&self, new: NewEntry<'_>) -> bool {
+        let NewEntry { key, namespace, entry, query, purges } = new;
         let mut inner = self.lock();
         if inner.purges != purges {
             return false;
         }
         self.remove(&mut inner, key);
-        let (set, near, extra) =
-            near.map_or((None, None, 0), |(set, near, bytes)| (Some(set), Some(near), bytes));
-        let bytes = entry.bytes + extra;
+        let bytes = entry.bytes + query.map_or(0, SemanticQuery::bytes);
         inner.serial += 1;
         let serial = inner.serial;
-        if let Some((set, near)) = set.clone().zip(near) {
-            let list = inner.sets.entry(set).or_default();
-            if list.len() >= MOST {
-                list.remove(0);
+        let group = query.map(SemanticQuery::group);
+        if let (Some(query), Some(group)) = (query, &group) {
+            let texts = inner.groups.entry(group.clone()).or_default();
+            if texts.len() >= MAX_GROUP_TEXTS {
+                texts.remove(0);
             }
-            list.push(Arc::new(near));
+            texts.push(Arc::new(query.indexed_as(key)));
         }
         let stats = inner.namespace(namespace);
         stats.entries += 1;
         stats.bytes += bytes as u64;
         let namespace = Arc::clone(&stats.name);
-        inner.slots.insert(key, Slot { entry, namespace, bytes, serial, touched: false, set });
+        let entry = Arc::clone(entry);
+        inner.slots.insert(key, Slot { entry, namespace, bytes, serial, touched: false, group });
         inner.order.push_back((key, serial));
         if inner.order.len() > 2 * inner.slots.len() + 64 {
             let Inner { order, slots, .. } = &mut *inner;
@@ -178,12 +174,12 @@ impl Tenant {
 
     fn remove(&self, inner: &mut Inner, key: CacheKey) {
         let Some(slot) = inner.slots.remove(&key) else { return };
-        if let Some(set) = &slot.set
-            && let Some(list) = inner.sets.get_mut(set)
+        if let Some(group) = &slot.group
+            && let Some(texts) = inner.groups.get_mut(group)
         {
-            list.retain(|near| near.key != key);
-            if list.is_empty() {
-                inner.sets.remove(set);
+            texts.retain(|text| text.key != key);
+            if texts.is_empty() {
+                inner.groups.remove(group);
             }
         }
         if let Some(stats) = inner.namespaces.get_mut(&slot.namespace) {
@@ -194,8 +190,8 @@ impl Tenant {
         self.total.fetch_sub(slot.bytes as u64, Ordering::Relaxed);
     }
 
-    /// Lets go of at least one entry, and of more until so many bytes are free or the tenant is down to its share.
-    /// Answers whether there was one.
+    /// Evicts at least one entry, and more until `wanted` bytes are free or the tenant is down to its share. Returns
+    /// false if there was nothing to evict.
     pub fn evict(&self, wanted: u64, share: u64) -> bool {
         let mut inner = self.lock();
         let before = self.bytes();
@@ -207,7 +203,7 @@ impl Tenant {
                 continue;
             }
             self.remove(&mut inner, key);
-            self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+            self.counters.evictions.fetch_add(1, Ordering::Relaxed);
             found = true;
             if before - self.bytes() >= wanted || self.bytes() <= share {
                 break;
@@ -216,29 +212,29 @@ impl Tenant {
         found
     }
 
-    /// Removes what is over.
+    /// Removes expired entries.
     pub fn sweep(&self, now: Timestamp) {
         let mut inner = self.lock();
-        let over: Vec<CacheKey> =
-            inner.slots.iter().filter(|(_, slot)| slot.entry.is_over(now)).map(|(key, _)| *key).collect();
-        for key in over {
+        let expired: Vec<CacheKey> =
+            inner.slots.iter().filter(|(_, slot)| slot.entry.is_expired(now)).map(|(key, _)| *key).collect();
+        for key in expired {
             self.remove(&mut inner, key);
         }
     }
 
-    /// Nothing in it, nothing under way, and long unused.
+    /// True if the tenant has no entries and no requests in progress, and was not used since then.
     pub fn is_idle_since(&self, then: Timestamp) -> bool {
         let inner = self.lock();
-        inner.slots.is_empty() && inner.flights.is_empty() && self.last_used.load(Ordering::Relaxed) < then.0
+        inner.slots.is_empty() && self.flights.is_idle() && self.last_used.load(Ordering::Relaxed) < then.0
     }
 
-    /// Removes the entries of a namespace, or all; answers how many there were.
+    /// Removes the entries of a namespace, or all entries, and returns their number.
     pub fn purge(&self, namespace: Option<&str>) -> u64 {
         let mut inner = self.lock();
         inner.purges += 1;
-        let named = |slot: &Slot| namespace.is_none_or(|namespace| *slot.namespace == *namespace);
+        let is_purged = |slot: &Slot| namespace.is_none_or(|namespace| *slot.namespace == *namespace);
         let keys: Vec<CacheKey> =
-            inner.slots.iter().filter(|(_, slot)| named(slot)).map(|(key, _)| *key).collect();
+            inner.slots.iter().filter(|(_, slot)| is_purged(slot)).map(|(key, _)| *key).collect();
         for key in &keys {
             self.remove(&mut inner, *key);
         }
@@ -253,40 +249,37 @@ impl Tenant {
         u64::from(found)
     }
 
-    /// The texts of one set, to be compared outside the lock.
-    pub fn set(&self, id: &SetId) -> Vec<Arc<Near>> {
-        self.lock().sets.get(id).cloned().unwrap_or_default()
+    /// Returns the texts of a group, to be compared outside the lock.
+    pub fn group(&self, key: &GroupKey) -> Vec<Arc<IndexedText>> {
+        self.lock().groups.get(key).cloned().unwrap_or_default()
     }
 
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> CacheStats {
         let inner = self.lock();
         let mut namespaces: Vec<NamespaceStats> = inner.namespaces.values().cloned().collect();
         namespaces.sort_by(|a, b| a.name.cmp(&b.name));
-        self.counts.stats(inner.slots.len() as u64, self.bytes(), namespaces)
-    }
-
-    pub(super) fn end_flight(&self, id: FlightId, flight: &Arc<Flight>) {
-        self.leave_flight(id, flight, || true);
-    }
-
-    /// Takes the flight off the board when `is_last` says so. The question is asked under the lock, so that nobody
-    /// takes a seat in between.
-    pub(super) fn leave_flight(&self, id: FlightId, flight: &Arc<Flight>, is_last: impl FnOnce() -> bool) {
-        let mut inner = self.lock();
-        let is_this = inner.flights.get(&id).is_some_and(|known| Arc::ptr_eq(known, flight));
-        if is_last() && is_this {
-            inner.flights.remove(&id);
-        }
+        self.counters.stats(inner.slots.len() as u64, self.bytes(), namespaces)
     }
 }
 
+/// An entry to be stored.
+pub struct NewEntry<'a> {
+    pub key: CacheKey,
+    pub namespace: &'a str,
+    pub entry: &'a Arc<CacheEntry>,
+    /// Makes the entry available to semantic lookups.
+    pub query: Option<&'a SemanticQuery>,
+    /// The number of purges when the answer was requested.
+    pub purges: u64,
+}
+
 impl Inner {
-    /// The counts of a namespace. Past the bound, those without entries are forgotten; the others are bounded by what
-    /// their entries take.
+    /// Returns the statistics of a namespace. Above the maximum, namespaces without entries are dropped; the number of
+    /// the others is bounded by the memory of their entries.
     fn namespace(&mut self, name: &str) -> &mut NamespaceStats {
         let known = self.namespaces.get_key_value(name).map(|(name, _)| Arc::clone(name));
         let name = known.unwrap_or_else(|| {
-            if self.namespaces.len() >= NAMESPACES {
+            if self.namespaces.len() >= MAX_NAMESPACES {
                 self.namespaces.retain(|_, stats| stats.entries > 0);
             }
             name.into()

@@ -1,8 +1,10 @@
-//! Names, precedence and messages of the settings.
+//! Tests of names, precedence and error messages.
+
+use secrecy::ExposeSecret as _;
 
 use super::*;
 
-fn values(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Values, ConfigError> {
+fn values(file: Option<&str>, environment: &[(&str, &str)]) -> Result<RawSettings, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("gateway.toml");
     if let Some(text) = file {
@@ -11,15 +13,15 @@ fn values(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Values, Co
     let data = directory.path().join("data").display().to_string();
     let mut variables = vec![("GATEWAY_DATA_DIR".to_owned(), data)];
     variables.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    Values::gather(file.map(|_| path.as_path()), variables)
+    RawSettings::load(file.map(|_| path.as_path()), variables)
 }
 
 fn config(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
-    Config::check(&values(file, environment)?)
+    Config::validate(&values(file, environment)?)
 }
 
 fn message(file: Option<&str>, environment: &[(&str, &str)]) -> String {
-    config(file, environment).expect_err("the settings must be refused").to_string()
+    config(file, environment).expect_err("the settings must be rejected").to_string()
 }
 
 #[test]
@@ -60,11 +62,11 @@ fn a_bad_value_names_the_setting_and_what_was_expected() {
 }
 
 #[test]
-fn secrets_are_made_once_and_must_be_given_with_postgres() {
+fn secrets_are_generated_once_and_required_with_postgres() {
     let directory = tempfile::tempdir().unwrap();
     let data = [("GATEWAY_DATA_DIR".to_owned(), directory.path().display().to_string())];
-    let first = Config::check(&Values::gather(None, data.clone()).unwrap()).unwrap();
-    let second = Config::check(&Values::gather(None, data).unwrap()).unwrap();
+    let first = Config::validate(&RawSettings::load(None, data.clone()).unwrap()).unwrap();
+    let second = Config::validate(&RawSettings::load(None, data).unwrap()).unwrap();
     assert_eq!(first.token_secret.expose_secret(), second.token_secret.expose_secret());
     assert_eq!(first.master_key.expose_secret().len(), 64);
     let text = message(None, &[("GATEWAY_DATABASE_URL", "postgres://localhost/x")]);
@@ -72,7 +74,7 @@ fn secrets_are_made_once_and_must_be_given_with_postgres() {
 }
 
 #[test]
-fn the_shown_settings_hide_every_secret() {
+fn the_printed_settings_mask_every_secret() {
     let values = values(
         None,
         &[
@@ -82,9 +84,9 @@ fn the_shown_settings_hide_every_secret() {
         ],
     )
     .unwrap();
-    let text = show(&values);
+    let text = masked_toml(&values);
     for secret in ["abab", "hunter2", "sk-live-1"] {
-        assert!(!text.contains(secret), "{secret} is shown in\n{text}");
+        assert!(!text.contains(secret), "{secret} is printed in\n{text}");
     }
     assert!(text.contains("[providers.openai]") && text.contains("environment"));
     assert!(text.parse::<toml::Table>().is_ok());

@@ -1,11 +1,10 @@
-//! The web console: the files that `console/` is built into, served under `/console`. They carry no data, so they need
-//! no authentication; what the console shows it asks of the public API. Every path below `/console` that is no file is
-//! a page of the console and gets its one document.
+//! Serves the built web console under `/console`. The files contain no data, so they need no authentication; the console
+//! loads its data from the public API. Every path below `/console` that is not a file returns the HTML document.
 
-mod choose;
 mod files;
+mod list_files;
+mod negotiation;
 mod page;
-mod walk;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,35 +16,35 @@ use http::header::{CONTENT_LENGTH, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use crate::problem::{ApiResult, Problem};
-use files::File;
+use files::StaticFile;
 use page::Page;
 
-/// Where the console begins.
+/// The path of the console.
 pub const HOME: &str = "/console/";
 
-/// What a release build carries; empty in a debug build, which has the directory instead.
+/// The files embedded in a release build. A debug build reads the directory instead.
 const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-const SAFETY: [(HeaderName, &str); 4] = [
+const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("x-content-type-options"), "nosniff"),
     (HeaderName::from_static("referrer-policy"), "no-referrer"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Does this path belong to the console, whatever the method?
-pub fn claims(path: &str) -> bool {
+/// True if the path belongs to the console, for any method.
+pub fn is_console_path(path: &str) -> bool {
     path == "/console" || path.starts_with(HOME)
 }
 
 /// The built console, in memory.
 pub struct Console {
-    files: HashMap<String, File>,
+    files: HashMap<String, StaticFile>,
     page: Page,
 }
 
 impl Console {
-    /// What was built into the binary, or for a debug build what is in the directory now.
+    /// Loads the embedded files, or in a debug build the files of the directory.
     pub fn load() -> Self {
         match option_env!("CONSOLE_DIST") {
             Some(directory) => Self::read(Path::new(directory)),
@@ -53,7 +52,7 @@ impl Console {
         }
     }
 
-    /// A console from a directory. One that is missing or cannot be read is a console that is not built.
+    /// Loads the console from a directory. If it cannot be read, the console counts as not built.
     pub fn read(directory: &Path) -> Self {
         Self::new(files::read(directory).unwrap_or_default())
     }
@@ -64,25 +63,25 @@ impl Console {
 
     fn new(mut contents: HashMap<String, Bytes>) -> Self {
         match contents.remove("index.html") {
-            Some(index) => Self { files: files::pair_up(contents), page: Page::new(&index) },
-            None => Self { files: HashMap::new(), page: Page::unbuilt() },
+            Some(index) => Self { files: files::group_variants(contents), page: Page::new(&index) },
+            None => Self { files: HashMap::new(), page: Page::not_built() },
         }
     }
 
-    /// Answers a request for a path that the console claims.
-    pub fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> ApiResult<Response> {
+    /// Responds to a request for a console path.
+    pub fn respond(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> ApiResult<Response> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Problem::method_not_allowed(Some(HeaderValue::from_static("GET, HEAD"))));
         }
         let Some(name) = uri.path().strip_prefix(HOME) else {
-            return to_home(uri);
+            return redirect_home(uri);
         };
         let mut response = match self.files.get(name) {
-            Some(file) => file.answer(headers),
-            None if name.starts_with("assets/") => return Err(no_such_file()),
-            None => self.page.answer()?,
+            Some(file) => file.respond(headers),
+            None if name.starts_with("assets/") => return Err(file_not_found()),
+            None => self.page.respond()?,
         };
-        for (name, value) in SAFETY {
+        for (name, value) in SECURITY_HEADERS {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         if *method == Method::HEAD {
@@ -92,7 +91,7 @@ impl Console {
     }
 }
 
-/// A page or file whose length a HEAD request is told as well.
+/// A response with a content length, which HEAD requests need too.
 fn response(body: Bytes) -> Response {
     let length = body.len();
     let mut response = Response::new(Body::from(body));
@@ -100,18 +99,18 @@ fn response(body: Bytes) -> Response {
     response
 }
 
-fn to_home(uri: &Uri) -> ApiResult<Response> {
+fn redirect_home(uri: &Uri) -> ApiResult<Response> {
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let place = HeaderValue::try_from(format!("{HOME}{query}")).map_err(Problem::internal)?;
+    let location = HeaderValue::try_from(format!("{HOME}{query}")).map_err(Problem::internal)?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
-    response.headers_mut().insert(LOCATION, place);
+    response.headers_mut().insert(LOCATION, location);
     Ok(response)
 }
 
-/// An old page asks for a file of a build that is gone. The document in its place would be a script that fails to parse.
-fn no_such_file() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "not_found", "there is no such file in this version of the console")
+/// An open page may request a file of an earlier build. Returning the HTML document would make the script fail to parse.
+fn file_not_found() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "not_found", "this version of the console has no such file")
 }
 
 #[cfg(test)]
@@ -121,17 +120,17 @@ mod tests {
     const FIXTURE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_fixture.rs"));
 
     #[test]
-    fn the_paths_below_console_are_claimed_and_no_others() {
+    fn only_paths_below_console_belong_to_it() {
         for path in ["/console", "/console/", "/console/logs", "/console/assets/x.js"] {
-            assert!(claims(path), "{path}");
+            assert!(is_console_path(path), "{path}");
         }
         for path in ["/", "/consoles", "/console.html", "/v1/console/", "/api/v1/console"] {
-            assert!(!claims(path), "{path}");
+            assert!(!is_console_path(path), "{path}");
         }
     }
 
     #[test]
-    fn what_is_embedded_is_what_the_directory_holds() {
+    fn embedded_files_equal_the_files_of_the_directory() {
         let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/console"));
         let (embedded, read) = (Console::embedded(FIXTURE), Console::read(directory));
         assert!(!embedded.files.is_empty());

@@ -35,7 +35,7 @@ pub struct LiveEvals {
 
 impl LiveEvals {
     /// A definition was changed.
-    pub fn forget(&self) {
+    pub fn invalidate(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

@@ -18,8 +18,8 @@ use secrecy::ExposeSecret as _;
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::auth::sealed_place;
 use crate::outgoing::{Sent, post, random, signed_headers};
+use crate::vault::encryption_context;
 
 const TICK: Duration = Duration::from_millis(250);
 /// Attempts at once to one receiver, to those of one organization, and to all of them: nobody's slow receivers can take all
@@ -183,7 +183,7 @@ async fn attempt(app: &App, due: &ClaimedDelivery, lease: &str) -> Result<(), St
 /// The keys to sign with: the present one, and the one before while it still counts.
 fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
     let previous = webhook.previous.iter().filter(|(_, until)| now < *until).map(|(sealed, _)| sealed);
-    let place = sealed_place(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
+    let place = encryption_context(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
     [&webhook.secret]
         .into_iter()
         .chain(previous)

@@ -91,22 +91,22 @@ impl Told {
 /// Forgets what a change made untrue.
 fn forget(app: &App, change: &Invalidation) {
     match change {
-        Invalidation::Key(hash) => app.proxy.access.forget_key(*hash),
-        Invalidation::OrgKeys(org) => app.proxy.access.forget_keys_of(*org),
-        Invalidation::Org(org) => app.proxy.access.forget_org(*org),
+        Invalidation::Key(hash) => app.proxy.access.invalidate_key(*hash),
+        Invalidation::OrgKeys(org) => app.proxy.access.invalidate_keys_of(*org),
+        Invalidation::Org(org) => app.proxy.access.invalidate_org(*org),
         Invalidation::OrgAll(org) => {
-            app.proxy.access.forget_all_of(*org);
-            app.proxy.prompts.forget_all_of(*org);
-            app.proxy.cache.apply(&Purge { org: *org, scope: PurgeScope::All });
+            app.proxy.access.invalidate_all_of(*org);
+            app.proxy.prompts.invalidate_all_of(*org);
+            app.proxy.cache.purge_local(&Purge { org: *org, scope: PurgeScope::All });
         }
-        Invalidation::Member(org, user) => app.proxy.access.forget_member(*org, *user),
-        Invalidation::Token(token) => app.proxy.access.forget_token(*token),
+        Invalidation::Member(org, user) => app.proxy.access.invalidate_member(*org, *user),
+        Invalidation::Token(token) => app.proxy.access.invalidate_token(*token),
         Invalidation::PromptVersion { org, namespace, slug } => {
-            app.proxy.prompts.forget_latest(*org, namespace, slug)
+            app.proxy.prompts.invalidate_latest(*org, namespace, slug)
         }
-        Invalidation::Prompt { org, namespace, slug } => app.proxy.prompts.forget(*org, namespace, slug),
+        Invalidation::Prompt { org, namespace, slug } => app.proxy.prompts.invalidate(*org, namespace, slug),
         Invalidation::BudgetLeases(org) => app.proxy.budgets.recall(*org),
-        Invalidation::LiveEvals => app.live_evals.forget(),
+        Invalidation::LiveEvals => app.live_evals.invalidate(),
         Invalidation::Exports => {
             app.export_changes.send_replace(());
         }
@@ -117,15 +117,15 @@ fn forget(app: &App, change: &Invalidation) {
                 (Some(namespace), None) => PurgeScope::Namespace(namespace.clone()),
                 _ => PurgeScope::All,
             };
-            app.proxy.cache.apply(&Purge { org: *org, scope });
+            app.proxy.cache.purge_local(&Purge { org: *org, scope });
         }
     }
 }
 
 fn forget_everything(app: &App) {
-    app.proxy.access.forget_everything();
-    app.proxy.prompts.forget_everything();
-    app.live_evals.forget();
+    app.proxy.access.invalidate_all();
+    app.proxy.prompts.invalidate_all();
+    app.live_evals.invalidate();
 }
 
 /// Keeps this node in step with the others, also while it finishes what is in flight.

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::{ANSWER_BYTES, Sent, post, signed_headers};
 use crate::app::App;
-use crate::auth::sealed_place;
+use crate::vault::encryption_context;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -198,7 +198,7 @@ fn own_headers(app: &App, export: &Export) -> Result<HeaderMap, String> {
 
 fn open(app: &App, export: &Export, column: &str, sealed: Option<&str>) -> Result<Option<String>, String> {
     let Some(sealed) = sealed else { return Ok(None) };
-    let place = sealed_place(export.org_id, &format!("export/{}", export.id), column);
+    let place = encryption_context(export.org_id, &format!("export/{}", export.id), column);
     let opened = app.services.vault.open(&place, sealed).map_err(|error| error.to_string())?;
     Ok(Some(opened.expose_secret().to_owned()))
 }

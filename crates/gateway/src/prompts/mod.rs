@@ -17,7 +17,7 @@ use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
 use crate::app::App;
-use crate::auth::snapshot::Snapshot;
+use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
 
 pub const PROMPT: &str = "x-gateway-prompt";
@@ -29,7 +29,7 @@ const MAX_VARIABLES: usize = 16 << 10;
 
 /// The templates that are held in memory.
 pub struct Prompts {
-    known: Snapshot<(OrgId, PromptReference), Known>,
+    known: LoadingCache<(OrgId, PromptReference), Known>,
 }
 
 /// One version of a prompt.
@@ -40,36 +40,37 @@ pub struct Known {
 
 impl Default for Prompts {
     fn default() -> Self {
-        Self { known: Snapshot::with_room(ENTRIES_PER_SHARD) }
+        Self { known: LoadingCache::with_capacity(ENTRIES_PER_SHARD) }
     }
 }
 
 impl Prompts {
     /// A new version is there: what was the latest is so no more.
-    pub fn forget_latest(&self, org: OrgId, namespace: &str, slug: &str) {
+    pub fn invalidate_latest(&self, org: OrgId, namespace: &str, slug: &str) {
         let latest = PromptReference { namespace: namespace.into(), slug: slug.into(), version: None };
-        self.known.forget(&(org, latest));
+        self.known.invalidate(&(org, latest));
     }
 
     /// The prompt is gone with all its versions.
-    pub fn forget(&self, org: OrgId, namespace: &str, slug: &str) {
-        self.known.forget_if(|(of, name), _| *of == org && name.namespace == namespace && name.slug == slug);
+    pub fn invalidate(&self, org: OrgId, namespace: &str, slug: &str) {
+        self.known
+            .invalidate_if(|(of, name), _| *of == org && name.namespace == namespace && name.slug == slug);
     }
 
-    pub fn forget_all_of(&self, org: OrgId) {
-        self.known.forget_if(|(of, _), _| *of == org);
+    pub fn invalidate_all_of(&self, org: OrgId) {
+        self.known.invalidate_if(|(of, _), _| *of == org);
     }
 
     /// What is known may be wrong.
-    pub fn forget_everything(&self) {
-        self.known.forget_if(|_, _| true);
+    pub fn invalidate_all(&self) {
+        self.known.invalidate_all();
     }
 }
 
 /// The version that is meant, from memory or else from the store. None when there is no such prompt.
 pub async fn find(app: &Arc<App>, org: OrgId, reference: &PromptReference) -> ApiResult<Option<Arc<Known>>> {
     let key = (org, reference.clone());
-    if let Some(known) = app.proxy.prompts.known.known(&key) {
+    if let Some(known) = app.proxy.prompts.known.peek(&key) {
         return Ok(Some(known));
     }
     // Requests live on workers, and only the main runtime talks to the database.

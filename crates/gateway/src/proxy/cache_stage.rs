@@ -32,7 +32,9 @@ use super::response_format::Collected;
 use super::upstream::UpstreamResponse;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::cache::{Answer, Ask, Entry, Hit, Lead, Lookup, Mode, Probe};
+use crate::cache::{
+    CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, CacheableResponse, Lookup, SemanticQuery,
+};
 use crate::problem::ApiResult;
 
 pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
@@ -44,7 +46,7 @@ const BUILTIN: &str = "builtin";
 
 /// What the caller asks of the cache.
 pub struct Caching {
-    pub mode: Mode,
+    pub mode: CacheMode,
     pub ttl: Duration,
     pub namespace: String,
     pub threshold: f32,
@@ -52,7 +54,7 @@ pub struct Caching {
 
 /// What the cache had.
 pub enum Found {
-    Hit(Hit),
+    Hit(CacheHit),
     /// The answer is to be kept, and perhaps others wait for it.
     Lead(Box<FillGuard>),
     /// Such a request is answered by the provider each time.
@@ -61,8 +63,8 @@ pub enum Found {
 
 /// The right to fill an entry.
 pub struct FillGuard {
-    lead: Lead,
-    probe: Option<Probe>,
+    lead: CacheFill,
+    probe: Option<SemanticQuery>,
 }
 
 impl FillGuard {
@@ -110,19 +112,19 @@ pub async fn lookup(
         headers: &named,
     };
     let Ok(key) = key(&parts, body) else { return Found::Nothing };
-    let asked = Ask {
+    let request = CacheRequest {
         org: identity.org.id,
         namespace: &caching.namespace,
         key,
         mode: caching.mode,
         ttl: caching.ttl,
-        patience: ends_at.saturating_duration_since(Instant::now()),
+        wait_timeout: ends_at.saturating_duration_since(Instant::now()),
     };
-    let lead = match app.proxy.cache.look(asked).await {
+    let lead = match app.proxy.cache.lookup(request).await {
         Lookup::Hit(hit) => return Found::Hit(hit),
-        Lookup::Lead(lead) => lead,
+        Lookup::Miss(lead) => lead,
     };
-    if caching.mode != Mode::Semantic {
+    if caching.mode != CacheMode::Semantic {
         return Found::Lead(Box::new(FillGuard { lead, probe: None }));
     }
     let Some(split) = split(call.operation, body) else {
@@ -131,10 +133,10 @@ pub async fn lookup(
     let Some((model, vector)) = embedding(app, identity, &split.text).await else {
         return Found::Lead(Box::new(FillGuard { lead, probe: None }));
     };
-    let probe = Probe { rest: semantic_key(&parts, &split), model, vector, text: split.text };
-    match lead.similar(&probe, caching.threshold) {
+    let probe = SemanticQuery { rest: semantic_key(&parts, &split), model, vector, text: split.text };
+    match lead.find_similar(&probe, caching.threshold) {
         Lookup::Hit(hit) => Found::Hit(hit),
-        Lookup::Lead(lead) => Found::Lead(Box::new(FillGuard { lead, probe: Some(probe) })),
+        Lookup::Miss(lead) => Found::Lead(Box::new(FillGuard { lead, probe: Some(probe) })),
     }
 }
 
@@ -180,7 +182,7 @@ fn asked(
 
 /// The entry in the form that the caller wants. None for a body that cannot be made into a stream: then it is the
 /// provider's turn.
-pub fn pieces(call: &Call, entry: &Entry) -> Option<VecDeque<Bytes>> {
+pub fn pieces(call: &Call, entry: &CacheEntry) -> Option<VecDeque<Bytes>> {
     let Some(format) = call.caller_format().filter(|_| call.wants_stream) else {
         return Some(VecDeque::from([entry.body.clone()]));
     };
@@ -194,7 +196,7 @@ pub fn respond_from_cache(
     call: &Call,
     identity: &Identity,
     mut record: Record,
-    hit: &Hit,
+    hit: &CacheHit,
     pieces: VecDeque<Bytes>,
 ) -> Response {
     let entry = &hit.entry;
@@ -252,7 +254,7 @@ impl CacheRecorder {
             (None, BodyFraming::Opaque) => None,
         };
         let Some(copy) = copy else {
-            keeping.lead.failed();
+            keeping.lead.fail();
             return None;
         };
         let mut headers = answered.head.headers.clone();
@@ -293,9 +295,9 @@ impl CacheRecorder {
         };
         let FillGuard { lead, probe } = *self.keeping;
         match body.filter(|body| is_storable(self.operation, self.status.as_u16(), body)) {
-            None => lead.failed(),
+            None => lead.fail(),
             Some(body) => {
-                let answer = Answer {
+                let answer = CacheableResponse {
                     status: self.status,
                     headers: self.headers,
                     body,
@@ -310,13 +312,13 @@ impl CacheRecorder {
 
     /// The answer broke off.
     pub fn broke(self) {
-        self.keeping.lead.failed();
+        self.keeping.lead.fail();
     }
 }
 
 /// The call came to nothing: nobody waits for it any longer.
 pub fn failed(keeping: Option<Box<FillGuard>>) {
     if let Some(keeping) = keeping {
-        keeping.lead.failed();
+        keeping.lead.fail();
     }
 }

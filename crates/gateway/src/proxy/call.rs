@@ -19,7 +19,7 @@ use super::target::Target;
 use super::translate::Translation;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::cache::Mode;
+use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem};
 
 /// One place where the request may go.
@@ -296,9 +296,9 @@ fn caching(headers: &Directives<'_>) -> ApiResult<Option<Caching>> {
     let namespace = headers.tag("x-gateway-cache-namespace")?.unwrap_or_default();
     let mode = match mode {
         None | Some("false") => return Ok(None),
-        Some("semantic") => Mode::Semantic,
-        Some("refresh") => Mode::Refresh,
-        Some(_) => Mode::Exact,
+        Some("semantic") => CacheMode::Semantic,
+        Some("refresh") => CacheMode::Refresh,
+        Some(_) => CacheMode::Exact,
     };
     Ok(Some(Caching { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
 }

@@ -37,7 +37,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::auth::{self, Identity};
-use crate::cache::Mode;
+use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts;
 use ask::Origin;
@@ -104,7 +104,7 @@ async fn run(
     };
     let keeping = match (&call.caching, payload.kept()) {
         (Some(caching), Some(body)) => {
-            record.missed(caching.mode == Mode::Refresh);
+            record.missed(caching.mode == CacheMode::Refresh);
             let ends_at = record.ends_at(call.timeout);
             match cache_stage::lookup(app, identity, &call, head, body, ends_at).await {
                 Found::Hit(hit) => match cache_stage::pieces(&call, &hit.entry) {

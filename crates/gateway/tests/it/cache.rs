@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::cache::{Answer, Ask, Lookup, Mode};
+use gateway::cache::{CacheMode, CacheRequest, CacheableResponse, Lookup};
 use gateway_core::cache::CacheKey;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use sha2::{Digest as _, Sha256};
 use crate::on_both;
 use crate::support::{Account, Backend, TestApp};
 
-fn ask<'a>(account: &Account, namespace: &'a str, name: &str) -> Ask<'a> {
-    Ask {
+fn ask<'a>(account: &Account, namespace: &'a str, name: &str) -> CacheRequest<'a> {
+    CacheRequest {
         org: account.org_id.parse().unwrap(),
         namespace,
         key: key(name),
-        mode: Mode::Exact,
+        mode: CacheMode::Exact,
         ttl: Duration::from_secs(60),
-        patience: Duration::from_secs(5),
+        wait_timeout: Duration::from_secs(5),
     }
 }
 
@@ -28,10 +28,10 @@ fn key(name: &str) -> CacheKey {
 }
 
 async fn store(app: &TestApp, account: &Account, namespace: &str, name: &str) {
-    let Lookup::Lead(lead) = app.app.proxy.cache.look(ask(account, namespace, name)).await else {
+    let Lookup::Miss(lead) = app.app.proxy.cache.lookup(ask(account, namespace, name)).await else {
         panic!("{name} is there already")
     };
-    let answer = Answer {
+    let answer = CacheableResponse {
         status: StatusCode::OK,
         headers: HeaderMap::new(),
         body: Bytes::from_static(b"{}"),
@@ -43,7 +43,7 @@ async fn store(app: &TestApp, account: &Account, namespace: &str, name: &str) {
 }
 
 async fn has(app: &TestApp, account: &Account, namespace: &str, name: &str) -> bool {
-    matches!(app.app.proxy.cache.look(ask(account, namespace, name)).await, Lookup::Hit(_))
+    matches!(app.app.proxy.cache.lookup(ask(account, namespace, name)).await, Lookup::Hit(_))
 }
 
 async fn stats(app: &TestApp, account: &Account) -> Value {

@@ -17,7 +17,7 @@ fn fixture() -> Console {
     Console::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/console")))
 }
 
-fn unbuilt() -> Console {
+fn not_built() -> Console {
     Console::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/nothing-here")))
 }
 
@@ -41,7 +41,7 @@ async fn ask_with(
 ) -> Got {
     let headers =
         headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
-    let outcome: ApiResult<Response<_>> = console.answer(&method, &path.parse().unwrap(), &headers);
+    let outcome: ApiResult<Response<_>> = console.respond(&method, &path.parse().unwrap(), &headers);
     let (head, body) = outcome.unwrap_or_else(|problem| problem.render(ErrorFormat::Code)).into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     Got {
@@ -178,7 +178,7 @@ async fn a_caller_that_has_the_file_gets_304_and_no_body() {
         (tag.replace('"', ""), 200),
     ] {
         let headers = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::try_from(&known).unwrap())]);
-        let answer = console.answer(&Method::GET, &APP.parse().unwrap(), &headers).unwrap();
+        let answer = console.respond(&Method::GET, &APP.parse().unwrap(), &headers).unwrap();
         assert_eq!(answer.status(), status, "{known}");
         assert_eq!(answer.headers()[ETAG], plain.headers[ETAG]);
         assert_eq!(answer.headers()["cache-control"], "public, max-age=31536000, immutable");
@@ -198,7 +198,7 @@ async fn a_file_of_another_build_is_missing_and_not_the_document() {
 
 #[tokio::test]
 async fn without_a_built_console_the_page_says_how_to_build_it() {
-    let console = unbuilt();
+    let console = not_built();
     for path in ["/console/", "/console/logs"] {
         let got = ask(&console, path).await;
         assert_eq!(got.status, 200);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
-use gateway::config::{Config, Values};
+use gateway::config::{Config, RawSettings};
 use gateway_store::testing::load_postgres_dump;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -99,7 +99,7 @@ async fn config(backend: Backend, fixture: &Path, data: &TempDir) -> Config {
             load_postgres_dump(&url.unwrap().1, dump).await.unwrap();
         }
     }
-    Config::check(&Values::gather(None, settings).unwrap()).unwrap()
+    Config::validate(&RawSettings::load(None, settings).unwrap()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,8 +18,8 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::auth::sealed_place;
 use crate::problem::{ApiResult, Problem};
+use crate::vault::encryption_context;
 
 const MOST_WEBHOOKS: i64 = 100;
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -250,7 +250,7 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     let secret = format_secret(&random);
-    let place = sealed_place(org, &format!("webhook/{id}"), "secret");
+    let place = encryption_context(org, &format!("webhook/{id}"), "secret");
     let sealed = app.services.vault.seal(&place, &secret).map_err(Problem::internal)?;
     Ok((secret, sealed))
 }

@@ -1,8 +1,8 @@
-//! The cache on its own, with callers on several threads as the workers are.
+//! Tests of the cache without the proxy, with callers on several threads.
 
 mod bounds;
-mod flights;
 mod semantic;
+mod singleflight;
 mod two_nodes;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::*;
 
 const TTL: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn org(number: u128) -> OrgId {
     OrgId(Uuid::from_u128(number))
@@ -28,14 +28,21 @@ fn cache() -> Arc<Cache> {
     Arc::new(Cache::new(64 << 20, Clock::default(), None))
 }
 
-fn ask(number: u128, of: u64) -> Ask<'static> {
-    Ask { org: org(number), namespace: "", key: key(of), mode: Mode::Exact, ttl: TTL, patience: PATIENCE }
+fn request(org_number: u128, key_number: u64) -> CacheRequest<'static> {
+    CacheRequest {
+        org: org(org_number),
+        namespace: "",
+        key: key(key_number),
+        mode: CacheMode::Exact,
+        ttl: TTL,
+        wait_timeout: WAIT_TIMEOUT,
+    }
 }
 
-fn answer(text: &str) -> Answer {
+fn response(text: &str) -> CacheableResponse {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
-    Answer {
+    CacheableResponse {
         status: StatusCode::OK,
         headers,
         body: Bytes::copy_from_slice(text.as_bytes()),
@@ -46,27 +53,27 @@ fn answer(text: &str) -> Answer {
 }
 
 impl Lookup {
-    fn hit(self) -> Hit {
+    fn hit(self) -> CacheHit {
         match self {
             Self::Hit(hit) => hit,
-            Self::Lead(_) => panic!("a miss where a hit was due"),
+            Self::Miss(_) => panic!("a miss where a hit was expected"),
         }
     }
 
-    fn led(self) -> Lead {
+    fn miss(self) -> CacheFill {
         match self {
-            Self::Lead(lead) => lead,
-            Self::Hit(hit) => panic!("a hit where a miss was due: {hit:?}"),
+            Self::Miss(fill) => fill,
+            Self::Hit(hit) => panic!("a hit where a miss was expected: {hit:?}"),
         }
     }
 }
 
-impl Hit {
+impl CacheHit {
     fn text(&self) -> &str {
         std::str::from_utf8(&self.entry.body).unwrap()
     }
 }
 
-async fn store(cache: &Arc<Cache>, ask: Ask<'_>, text: &str) {
-    cache.look(ask).await.led().complete(answer(text), None);
+async fn store(cache: &Arc<Cache>, request: CacheRequest<'_>, text: &str) {
+    cache.lookup(request).await.miss().complete(response(text), None);
 }

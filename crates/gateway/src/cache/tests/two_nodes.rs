@@ -1,4 +1,4 @@
-//! Two nodes that share a Redis.
+//! Tests of two nodes that share a Redis.
 
 use gateway_store::redis::RedisClient;
 
@@ -7,7 +7,7 @@ use crate::vault::Vault;
 
 struct Node {
     cache: Arc<Cache>,
-    shared: Arc<RedisClient>,
+    redis: Arc<RedisClient>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -19,22 +19,22 @@ impl Drop for Node {
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its environment and starts its tasks directly")]
 fn node(url: &str, name: &str, master_key: &str) -> Node {
-    let shared = Arc::new(RedisClient::new(url).unwrap());
+    let redis = Arc::new(RedisClient::new(url).unwrap());
     let vault = Vault::derived(&master_key.repeat(32).into(), "cache").unwrap();
-    let second = Second::new(Arc::clone(&shared), vault, format!("{name}-{}", Uuid::new_v4()));
-    let cache = Arc::new(Cache::new(64 << 20, Clock::default(), Some(second)));
-    let (running, connection) = (Arc::clone(&cache), Arc::clone(&shared));
+    let redis_tier = RedisTier::new(Arc::clone(&redis), vault, format!("{name}-{}", Uuid::new_v4()));
+    let cache = Arc::new(Cache::new(64 << 20, Clock::default(), Some(redis_tier)));
+    let (running, connection) = (Arc::clone(&cache), Arc::clone(&redis));
     let task = tokio::spawn(async move {
         tokio::select! {
             () = running.run() => {}
             () = connection.run(|_| {}) => {}
         }
     });
-    Node { cache, shared, task }
+    Node { cache, redis, task }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its environment directly")]
-fn redis() -> String {
+fn redis_url() -> String {
     std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`")
 }
 
@@ -45,26 +45,25 @@ async fn until(mut condition: impl AsyncFnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("it did not happen");
+    panic!("the condition was never met");
 }
 
 async fn connected(name: &str, master_key: &str) -> Node {
-    let node = node(&redis(), name, master_key);
-    until(async || node.shared.is_up()).await;
+    let node = node(&redis_url(), name, master_key);
+    until(async || node.redis.is_up()).await;
     node
 }
 
-/// An organization that no other test uses.
-fn asked() -> Ask<'static> {
-    Ask { org: OrgId(Uuid::new_v4()), ..ask(0, 1) }
+/// A request in an organization that no other test uses.
+fn unique_request() -> CacheRequest<'static> {
+    CacheRequest { org: OrgId(Uuid::new_v4()), ..request(0, 1) }
 }
 
-/// Does this node find the entry?
-async fn finds(node: &Node, ask: Ask<'_>) -> Option<Hit> {
-    match node.cache.look(ask).await {
+async fn find(node: &Node, request: CacheRequest<'_>) -> Option<CacheHit> {
+    match node.cache.lookup(request).await {
         Lookup::Hit(hit) => Some(hit),
-        Lookup::Lead(lead) => {
-            lead.failed();
+        Lookup::Miss(fill) => {
+            fill.fail();
             None
         }
     }
@@ -73,80 +72,80 @@ async fn finds(node: &Node, ask: Ask<'_>) -> Option<Hit> {
 #[tokio::test]
 async fn an_answer_of_one_node_is_a_hit_on_the_other() {
     let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
-    let ask = asked();
-    store(&one.cache, ask, "from one").await;
-    until(async || finds(&two, ask).await.is_some()).await;
-    // The first time it came from Redis, from then on it is in memory.
-    let stats = two.cache.stats(ask.org);
+    let request = unique_request();
+    store(&one.cache, request, "from one").await;
+    until(async || find(&two, request).await.is_some()).await;
+    // The first hit came from Redis; since then the entry is in memory.
+    let stats = two.cache.stats(request.org);
     assert_eq!((stats.shared_hits, stats.entries, stats.hits), (1, 1, 1));
-    let hit = finds(&two, ask).await.unwrap();
-    assert_eq!((hit.text(), hit.how), ("from one", How::Exact));
+    let hit = find(&two, request).await.unwrap();
+    assert_eq!((hit.text(), hit.kind), ("from one", HitKind::Exact));
     assert_eq!(hit.entry.headers.len(), 1);
-    // Nobody else's.
-    assert!(finds(&two, Ask { org: OrgId(Uuid::new_v4()), ..ask }).await.is_none());
+    // Other organizations do not see it.
+    assert!(find(&two, CacheRequest { org: OrgId(Uuid::new_v4()), ..request }).await.is_none());
 }
 
 #[tokio::test]
-async fn what_one_node_empties_is_empty_on_the_other() {
+async fn a_purge_on_one_node_purges_the_other() {
     let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
     for scope in [PurgeScope::All, PurgeScope::Namespace("n".into()), PurgeScope::Entry(key(1))] {
-        let ask = Ask { namespace: "n", ..asked() };
-        store(&one.cache, ask, "x").await;
-        until(async || finds(&two, ask).await.is_some()).await;
-        one.cache.purge(ask.org, scope.clone()).await;
-        assert!(finds(&one, ask).await.is_none(), "{scope:?}");
-        until(async || finds(&two, ask).await.is_none()).await;
+        let request = CacheRequest { namespace: "n", ..unique_request() };
+        store(&one.cache, request, "x").await;
+        until(async || find(&two, request).await.is_some()).await;
+        one.cache.purge(request.org, scope.clone()).await;
+        assert!(find(&one, request).await.is_none(), "{scope:?}");
+        until(async || find(&two, request).await.is_none()).await;
     }
-    // Emptying another namespace changes nothing.
-    let ask = Ask { namespace: "n", ..asked() };
-    store(&one.cache, ask, "x").await;
-    until(async || finds(&two, ask).await.is_some()).await;
+    // Purging another namespace changes nothing.
+    let request = CacheRequest { namespace: "n", ..unique_request() };
+    store(&one.cache, request, "x").await;
+    until(async || find(&two, request).await.is_some()).await;
     let three = connected("three", "ab").await;
-    one.cache.purge(ask.org, PurgeScope::Namespace("other".into())).await;
-    assert!(finds(&three, ask).await.is_some());
+    one.cache.purge(request.org, PurgeScope::Namespace("other".into())).await;
+    assert!(find(&three, request).await.is_some());
 }
 
 #[tokio::test]
-async fn an_answer_asked_for_before_a_purge_does_not_come_back_through_redis() {
+async fn an_answer_requested_before_a_purge_does_not_come_back_through_redis() {
     let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
-    let (ask, other) = (asked(), asked());
-    let lead = one.cache.look(ask).await.led();
-    // The other node empties, and the first has not heard of it yet.
-    two.cache.purge(ask.org, PurgeScope::All).await;
-    lead.complete(answer("old"), None);
-    // Writes go in order: when this one is there, the one before it was written.
+    let (request, other) = (unique_request(), unique_request());
+    let fill = one.cache.lookup(request).await.miss();
+    // The other node purges, and the first has not been notified yet.
+    two.cache.purge(request.org, PurgeScope::All).await;
+    fill.complete(response("old"), None);
+    // Writes are ordered: once this entry is there, the previous one was written.
     store(&one.cache, other, "mark").await;
-    until(async || finds(&two, other).await.is_some()).await;
-    assert!(finds(&two, ask).await.is_none());
+    until(async || find(&two, other).await.is_some()).await;
+    assert!(find(&two, request).await.is_none());
 }
 
 #[tokio::test]
-async fn an_entry_of_a_node_with_another_master_key_is_no_entry() {
+async fn an_entry_of_a_node_with_another_master_key_is_ignored() {
     let (one, two) = (connected("one", "ab").await, connected("two", "cd").await);
     let three = connected("three", "ab").await;
-    let ask = asked();
-    store(&one.cache, ask, "sealed").await;
-    until(async || finds(&three, ask).await.is_some()).await;
-    assert!(finds(&two, ask).await.is_none());
+    let request = unique_request();
+    store(&one.cache, request, "sealed").await;
+    until(async || find(&three, request).await.is_some()).await;
+    assert!(find(&two, request).await.is_none());
 }
 
 #[tokio::test]
-async fn without_redis_memory_goes_on_and_nobody_waits() {
+async fn without_redis_the_memory_tier_works_and_no_request_waits() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let node = node(&format!("redis://127.0.0.1:{port}"), "alone", "ab");
-    let ask = asked();
+    let request = unique_request();
     let begun = std::time::Instant::now();
-    store(&node.cache, ask, "mine").await;
-    assert_eq!(finds(&node, ask).await.unwrap().text(), "mine");
-    assert_eq!(node.cache.purge(ask.org, PurgeScope::All).await, 1);
+    store(&node.cache, request, "mine").await;
+    assert_eq!(find(&node, request).await.unwrap().text(), "mine");
+    assert_eq!(node.cache.purge(request.org, PurgeScope::All).await, 1);
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
-    assert!(!node.shared.is_up() && !node.shared.ping(Duration::from_secs(1)).await);
+    assert!(!node.redis.is_up() && !node.redis.ping(Duration::from_secs(1)).await);
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_answer_costs_one_request_a_few_milliseconds() {
-    // It accepts, says hello to the first commands, and then nothing any more.
+async fn an_unresponsive_redis_costs_one_request_a_few_milliseconds() {
+    // Accepts, answers the handshake, and then stops responding.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     #[expect(clippy::disallowed_methods, reason = "a test starts its tasks directly")]
@@ -155,7 +154,7 @@ async fn a_redis_that_does_not_answer_costs_one_request_a_few_milliseconds() {
         let mut silent = Vec::new();
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut buffer = [0; 4096];
-            // The handshake of the client may have several commands in one packet; one answer for each.
+            // The handshake may have several commands in one packet; each gets one reply.
             let read = stream.read(&mut buffer).await.unwrap_or(0);
             let commands = memchr::memchr_iter(b'*', &buffer[..read]).count();
             let _ = stream.write_all("+OK\r\n".repeat(commands).as_bytes()).await;
@@ -166,11 +165,11 @@ async fn a_redis_that_does_not_answer_costs_one_request_a_few_milliseconds() {
             silent.push(stream);
         }
     });
-    let node = node(&url, "patient", "ab");
-    until(async || node.shared.is_up()).await;
+    let node = node(&url, "unresponsive", "ab");
+    until(async || node.redis.is_up()).await;
     let begun = std::time::Instant::now();
     for number in 0..20 {
-        drop(node.cache.look(Ask { key: key(number), ..asked() }).await.led());
+        drop(node.cache.lookup(CacheRequest { key: key(number), ..unique_request() }).await.miss());
     }
     assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
     server.abort();

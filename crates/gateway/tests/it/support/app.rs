@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway::app::App;
 use gateway::clock::Clock;
-use gateway::config::{Config, Values};
+use gateway::config::{Config, RawSettings};
 use gateway::server;
 use gateway_store::testing::create_postgres_database;
 use http::Method;
@@ -173,7 +173,7 @@ pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, St
 pub async fn fresh_config(backend: Backend, data: &TempDir, settings: &[(&str, &str)]) -> Config {
     let mut environment = fresh_settings(backend, data).await;
     environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    Config::check(&Values::gather(None, environment).unwrap()).unwrap()
+    Config::validate(&RawSettings::load(None, environment).unwrap()).unwrap()
 }
 
 /// The address of a new, empty database.

@@ -1,5 +1,5 @@
-//! A caller's connection, with a limit on how long it may refuse to take what it is sent. Without it a caller that stops
-//! reading would hold its call, and the provider's connection, for as long as it likes.
+//! A client connection with a write timeout. Without it, a client that stops reading would keep its request and the
+//! provider's connection open indefinitely.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -11,33 +11,33 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-pub struct Patient {
+pub struct WriteTimeoutIo {
     io: TokioIo<TcpStream>,
-    limit: Duration,
-    /// Set while the caller takes nothing.
-    alarm: Option<Pin<Box<Sleep>>>,
+    timeout: Duration,
+    /// Runs while a write is pending.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub fn new(stream: TcpStream, limit: Duration) -> Self {
-        Self { io: TokioIo::new(stream), limit, alarm: None }
+impl WriteTimeoutIo {
+    pub fn new(stream: TcpStream, timeout: Duration) -> Self {
+        Self { io: TokioIo::new(stream), timeout, timer: None }
     }
 
-    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
+    fn check_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
-            self.alarm = None;
+            self.timer = None;
             return written;
         }
-        let limit = self.limit;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        alarm
+        let timeout = self.timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        timer
             .as_mut()
             .poll(context)
-            .map(|()| Err(Error::new(ErrorKind::TimedOut, "the caller stopped reading")))
+            .map(|()| Err(Error::new(ErrorKind::TimedOut, "the client stopped reading")))
     }
 }
 
-impl Read for Patient {
+impl Read for WriteTimeoutIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,10 +47,10 @@ impl Read for Patient {
     }
 }
 
-impl Write for Patient {
+impl Write for WriteTimeoutIo {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.watch(context, written)
+        self.check_timeout(context, written)
     }
 
     fn poll_write_vectored(
@@ -59,7 +59,7 @@ impl Write for Patient {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.watch(context, written)
+        self.check_timeout(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

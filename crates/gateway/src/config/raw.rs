@@ -1,4 +1,4 @@
-//! Where values come from: defaults, then the TOML file, then the environment. Nothing is checked here but names.
+//! Raw settings: defaults, overridden by the TOML file, overridden by the environment. Only names are validated here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,37 +9,38 @@ use super::ConfigError;
 use super::settings::{PROVIDER_SETTINGS, SETTINGS, env_name};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingSource {
     Default,
     File,
     Environment,
 }
 
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct RawValue {
     pub text: String,
-    pub origin: Origin,
+    pub source: SettingSource,
 }
 
 /// Raw values by key; provider settings by provider and key.
 #[derive(Clone, Debug, Default)]
-pub struct Values {
-    pub settings: BTreeMap<&'static str, Value>,
-    pub providers: BTreeMap<String, BTreeMap<&'static str, Value>>,
-    /// Variables that look like ours but name nothing; worth a warning, since a typo would otherwise be silent.
+pub struct RawSettings {
+    pub settings: BTreeMap<&'static str, RawValue>,
+    pub providers: BTreeMap<String, BTreeMap<&'static str, RawValue>>,
+    /// Variables that start with `GATEWAY_` but name no setting, probably because of a typo.
     pub unknown_variables: Vec<String>,
 }
 
-impl Values {
-    pub fn gather(
+impl RawSettings {
+    pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
         let mut values = Self::default();
         for setting in SETTINGS {
-            values
-                .settings
-                .insert(setting.key, Value { text: setting.default.into(), origin: Origin::Default });
+            values.settings.insert(
+                setting.key,
+                RawValue { text: setting.default.into(), source: SettingSource::Default },
+            );
         }
         if let Some(path) = file {
             values.read_file(path)?;
@@ -57,7 +58,7 @@ impl Values {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError(format!("cannot read the configuration file {shown}: {error}")))?;
         let table: toml::Table = text.parse().map_err(|error| {
-            ConfigError(format!("the configuration file {shown} is no valid TOML: {error}"))
+            ConfigError(format!("the configuration file {shown} is not valid TOML: {error}"))
         })?;
         for (key, value) in table {
             if key == "providers" {
@@ -69,13 +70,13 @@ impl Values {
                 .find(|setting| setting.key == key)
                 .ok_or_else(|| ConfigError(format!("unknown key '{key}' in {shown}")))?;
             let text = scalar(&key, value)?;
-            self.settings.insert(setting.key, Value { text, origin: Origin::File });
+            self.settings.insert(setting.key, RawValue { text, source: SettingSource::File });
         }
         Ok(())
     }
 
     fn read_providers(&mut self, value: toml::Value, path: &Path) -> Result<(), ConfigError> {
-        let wrong = |key: &str| ConfigError(format!("unknown key '{key}' in {}", path.display()));
+        let unknown = |key: &str| ConfigError(format!("unknown key '{key}' in {}", path.display()));
         let toml::Value::Table(providers) = value else {
             return Err(ConfigError("'providers' must be a table such as [providers.openai]".into()));
         };
@@ -88,8 +89,8 @@ impl Values {
                 let setting = PROVIDER_SETTINGS
                     .iter()
                     .find(|setting| setting.key == key)
-                    .ok_or_else(|| wrong(&full))?;
-                let value = Value { text: scalar(&full, value)?, origin: Origin::File };
+                    .ok_or_else(|| unknown(&full))?;
+                let value = RawValue { text: scalar(&full, value)?, source: SettingSource::File };
                 self.providers.entry(name.clone()).or_default().insert(setting.key, value);
             }
         }
@@ -98,10 +99,10 @@ impl Values {
 
     fn read_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
         let variables: Vec<(String, String)> = environment.into_iter().collect();
-        self.read_usual_names(&variables);
+        self.read_common_names(&variables);
         for (name, text) in variables {
             let Some(rest) = name.strip_prefix("GATEWAY_") else { continue };
-            let value = Value { text, origin: Origin::Environment };
+            let value = RawValue { text, source: SettingSource::Environment };
             if let Some(setting) = SETTINGS.iter().find(|setting| env_name(setting.key) == name) {
                 self.settings.insert(setting.key, value);
             } else if let Some((provider, key)) = provider_variable(rest) {
@@ -113,9 +114,9 @@ impl Values {
     }
 }
 
-/// The usual names of credentials, such as `OPENAI_API_KEY`. The provider's own setting wins over them.
-impl Values {
-    fn read_usual_names(&mut self, variables: &[(String, String)]) {
+/// Reads credentials from their common names, such as `OPENAI_API_KEY`. The provider's own setting has precedence.
+impl RawSettings {
+    fn read_common_names(&mut self, variables: &[(String, String)]) {
         let find =
             |wanted: &str| variables.iter().find(|(name, text)| name == wanted && !text.trim().is_empty());
         for provider in all() {
@@ -123,13 +124,13 @@ impl Values {
             let found = found.or_else(|| if provider.name == "bedrock" { aws_key_pair(find) } else { None });
             if let Some(text) = found {
                 let entries = self.providers.entry(provider.name.to_owned()).or_default();
-                entries.entry("api_key").or_insert(Value { text, origin: Origin::Environment });
+                entries.entry("api_key").or_insert(RawValue { text, source: SettingSource::Environment });
             }
         }
     }
 }
 
-/// AWS spreads its credential over two or three variables; ours is one text.
+/// Joins the two or three variables of an AWS credential into one value.
 fn aws_key_pair<'a>(find: impl Fn(&str) -> Option<&'a (String, String)>) -> Option<String> {
     let text = |name: &str| find(name).map(|(_, text)| text.trim());
     let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
@@ -148,7 +149,7 @@ fn provider_variable(rest: &str) -> Option<(String, &'static str)> {
     })
 }
 
-/// Lists are written with commas, as in the environment.
+/// Converts a TOML value to text. Lists are joined with commas, as in the environment.
 fn scalar(key: &str, value: toml::Value) -> Result<String, ConfigError> {
     match value {
         toml::Value::String(text) => Ok(text),

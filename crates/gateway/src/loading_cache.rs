@@ -1,0 +1,263 @@
+//! A cache that loads missing entries from the database, so that the request path does not wait for it. Entries stay
+//! until they are invalidated. An invalidation takes effect on the next lookup, even if a load of the old value is in
+//! progress. Concurrent misses of one key cause one load.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::singleflight::{Joined, SingleFlight, Waited};
+
+const SHARDS: usize = 64;
+/// A full shard drops an arbitrary entry for each new one.
+const MAX_ENTRIES_PER_SHARD: usize = 4096;
+
+pub struct LoadingCache<K, V> {
+    shards: Vec<RwLock<Shard<K, V>>>,
+    max_entries_per_shard: usize,
+    hasher: RandomState,
+    loads: Arc<SingleFlight<K, ()>>,
+}
+
+struct Shard<K, V> {
+    /// Counts invalidations. A load that began before one must not store its value.
+    generation: u64,
+    entries: HashMap<K, Arc<V>>,
+}
+
+impl<K: Hash + Eq + Clone, V> Default for LoadingCache<K, V> {
+    fn default() -> Self {
+        Self::with_capacity(MAX_ENTRIES_PER_SHARD)
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
+    /// Creates a cache for 64 times as many entries.
+    pub fn with_capacity(max_entries_per_shard: usize) -> Self {
+        let empty = || RwLock::new(Shard { generation: 0, entries: HashMap::new() });
+        Self {
+            shards: (0..SHARDS).map(|_| empty()).collect(),
+            max_entries_per_shard,
+            hasher: RandomState::new(),
+            loads: Arc::default(),
+        }
+    }
+
+    /// Returns the entry only if it is in memory.
+    pub fn peek(&self, key: &K) -> Option<Arc<V>> {
+        self.shard(key).read().unwrap_or_else(PoisonError::into_inner).entries.get(key).cloned()
+    }
+
+    /// Returns the cached value, or loads it. The absence of a value is not cached.
+    pub async fn get<E, F>(&self, key: &K, load: impl Fn() -> F) -> Result<Option<Arc<V>>, E>
+    where
+        F: Future<Output = Result<Option<V>, E>>,
+    {
+        if let Some(value) = self.peek(key) {
+            return Ok(Some(value));
+        }
+        let leader = match self.loads.join(key) {
+            Joined::Leader(leader) => Some(leader),
+            Joined::Waiter(waiter) => match waiter.wait().await {
+                Waited::Promoted(leader) => Some(leader),
+                // The value is looked up below: it may have been invalidated since. If the load failed, each waiter
+                // loads by itself.
+                Waited::Value(()) | Waited::Failed => None,
+            },
+        };
+        let loaded = self.load(key, load).await;
+        if let Some(leader) = leader {
+            match &loaded {
+                Ok(_) => leader.complete(()),
+                Err(_) => leader.fail(),
+            }
+        }
+        loaded
+    }
+
+    /// Loads the value, again if it was invalidated in the meantime.
+    async fn load<E, F>(&self, key: &K, load: impl Fn() -> F) -> Result<Option<Arc<V>>, E>
+    where
+        F: Future<Output = Result<Option<V>, E>>,
+    {
+        loop {
+            let generation = {
+                let shard = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
+                if let Some(value) = shard.entries.get(key) {
+                    return Ok(Some(Arc::clone(value)));
+                }
+                shard.generation
+            };
+            let loaded = load().await?.map(Arc::new);
+            let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+            if shard.generation != generation {
+                continue;
+            }
+            if let Some(value) = &loaded {
+                shard.make_room(self.max_entries_per_shard);
+                shard.entries.insert(key.clone(), Arc::clone(value));
+            }
+            return Ok(loaded);
+        }
+    }
+
+    /// Calls the function for every cached entry.
+    pub fn for_each(&self, mut visit: impl FnMut(&K, &V)) {
+        for shard in &self.shards {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            shard.entries.iter().for_each(|(key, value)| visit(key, value));
+        }
+    }
+
+    pub fn invalidate(&self, key: &K) {
+        let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        shard.generation += 1;
+        shard.entries.remove(key);
+    }
+
+    pub fn invalidate_if(&self, is_stale: impl Fn(&K, &V) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.generation += 1;
+            shard.entries.retain(|key, value| !is_stale(key, value));
+        }
+    }
+
+    pub fn invalidate_all(&self) {
+        self.invalidate_if(|_, _| true);
+    }
+
+    fn shard(&self, key: &K) -> &RwLock<Shard<K, V>> {
+        let index = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64).unwrap_or(0);
+        &self.shards[index]
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> Shard<K, V> {
+    fn make_room(&mut self, max_entries: usize) {
+        if self.entries.len() >= max_entries
+            && let Some(victim) = self.entries.keys().next().cloned()
+        {
+            self.entries.remove(&victim);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
+
+    type Cache = LoadingCache<u32, u32>;
+
+    #[tokio::test]
+    async fn a_cached_value_is_not_loaded_again_until_it_is_invalidated() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let load = || async { Ok::<_, Infallible>(Some(loads.fetch_add(1, Ordering::SeqCst))) };
+        assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 0);
+        assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 0);
+        cache.invalidate(&1);
+        assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_value_invalidated_while_it_is_loaded_is_loaded_again() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            let round = loads.fetch_add(1, Ordering::SeqCst);
+            if round == 0 {
+                cache.invalidate(&1);
+            }
+            Ok::<_, Infallible>(Some(round))
+        };
+        assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 1);
+        assert_eq!(cache.peek(&1).as_deref(), Some(&1));
+    }
+
+    #[tokio::test]
+    async fn concurrent_misses_load_once_unless_the_load_fails() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            tokio::task::yield_now().await;
+            let round = loads.fetch_add(1, Ordering::SeqCst);
+            if round == 0 { Err("unavailable") } else { Ok(Some(round)) }
+        };
+        let all = join_all((0..20).map(|_| cache.get(&1, load))).await;
+        assert_eq!(all.iter().filter(|found| found.is_err()).count(), 1);
+        assert_eq!(cache.get(&1, load).await.unwrap().as_deref(), cache.peek(&1).as_deref());
+        cache.invalidate(&1);
+        loads.store(7, Ordering::SeqCst);
+        let all = join_all((0..20).map(|_| cache.get(&1, load))).await;
+        assert!(all.iter().all(|found| matches!(found, Ok(Some(value)) if **value == 7)), "{all:?}");
+        assert_eq!(loads.load(Ordering::SeqCst), 8);
+    }
+
+    #[tokio::test]
+    async fn when_a_load_is_cancelled_one_waiter_loads_for_all() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            let round = loads.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(Some(round))
+        };
+        let mut cancelled = Box::pin(cache.get(&1, load));
+        assert!(cancelled.as_mut().now_or_never().is_none());
+        let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(cache.get(&1, load))).collect();
+        assert!(waiting.iter_mut().all(|get| get.now_or_never().is_none()));
+        drop(cancelled);
+        let all = join_all(waiting).await;
+        assert!(all.iter().all(|found| matches!(found, Ok(Some(value)) if **value == 1)), "{all:?}");
+        assert_eq!(loads.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_waiter_does_not_take_a_value_that_was_invalidated_before_it_runs() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            let round = loads.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(Some(round))
+        };
+        let mut first = Box::pin(cache.get(&1, load));
+        let mut second = Box::pin(cache.get(&1, load));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        assert_eq!(first.await.unwrap().as_deref(), Some(&0));
+        cache.invalidate(&1);
+        assert_eq!(second.await.unwrap().as_deref(), Some(&1));
+    }
+
+    #[tokio::test]
+    async fn a_missing_value_is_loaded_each_time() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let none = || async {
+            loads.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Infallible>(None)
+        };
+        for _ in 0..2 {
+            assert!(cache.get(&1, none).await.unwrap().is_none());
+        }
+        assert_eq!(loads.load(Ordering::SeqCst), 2);
+        assert!(cache.peek(&1).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_full_shard_drops_an_entry_for_each_new_one() {
+        let cache = Cache::with_capacity(1);
+        for key in 0..1_000 {
+            cache.get(&key, || async { Ok::<_, Infallible>(Some(key)) }).await.unwrap();
+        }
+        let mut entries = 0;
+        cache.for_each(|_, _| entries += 1);
+        assert!(entries <= SHARDS);
+    }
+}
