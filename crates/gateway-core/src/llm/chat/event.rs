@@ -1,6 +1,6 @@
-//! A stream, event by event. Readers of formats make these, writers consume them; the driver between the two sees to it
-//! that `StreamStart` comes first and once, that every tool call is started before its arguments and carries an id, and that
-//! nothing follows an `Error`.
+//! The events of a response stream. Stream decoders produce them and stream encoders consume them. The sequencer between
+//! the two guarantees three things: `Start` comes first and only once, a tool call is started with an id before its
+//! arguments arrive, and nothing follows an `Error`.
 
 use super::{Logprob, StopReason};
 use crate::llm::usage::Usage;
@@ -12,12 +12,12 @@ pub enum StreamEvent {
         choice: u32,
         text: String,
     },
-    /// A thought. One that follows a signature is a new thought.
+    /// A piece of thinking. After a `Signature` it opens a new thinking block.
     Thinking {
         choice: u32,
         text: String,
     },
-    /// Ends the thought before it.
+    /// Closes the current thinking block.
     Signature {
         choice: u32,
         signature: String,
@@ -26,7 +26,7 @@ pub enum StreamEvent {
         choice: u32,
         data: String,
     },
-    /// Opens tool call number `tool` of this choice, counted from 0 in the order of opening.
+    /// Opens tool call number `tool` of this choice. Calls are numbered from 0 in the order in which they open.
     ToolStart {
         choice: u32,
         tool: u32,
@@ -34,7 +34,7 @@ pub enum StreamEvent {
         name: String,
         signature: Option<String>,
     },
-    /// A piece of the JSON text of a call's arguments.
+    /// A piece of the JSON text of a tool call's arguments.
     ToolArguments {
         choice: u32,
         tool: u32,
@@ -52,27 +52,27 @@ pub enum StreamEvent {
         choice: u32,
         reason: StopReason,
     },
-    /// The usage of the whole answer so far; a later one replaces an earlier one.
+    /// The usage of the whole response so far. A later value replaces an earlier one.
     Usage(Usage),
     Error(ProviderError),
 }
 
-/// What a stream says of itself when it begins. Empty fields are filled in by the driver.
+/// The identity of a stream, sent when it begins. The sequencer fills in empty fields.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StreamStart {
     pub id: String,
     pub model: String,
     pub created: Option<i64>,
-    /// What is known of the input by now.
+    /// Input usage, where the provider reports it at the start.
     pub usage: Option<Usage>,
 }
 
-/// An error of a provider, in a body or inside a stream.
+/// An error that a provider returned in a body or inside a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderError {
-    /// The status that this is, or would be, as an answer.
+    /// The HTTP status. For an error inside a stream, the status that it corresponds to.
     pub status: u16,
-    /// The provider's own word for it, such as `rate_limit_exceeded` or `overloaded_error`.
+    /// The provider's own error code, such as `rate_limit_exceeded` or `overloaded_error`.
     pub code: String,
     pub message: String,
 }

@@ -1,5 +1,5 @@
-//! What a translation loses. Each loss has a name in the caller's own words, since the caller has to find it in its
-//! own request; a loss that would change the meaning of the request is refused instead.
+//! The fields that a translation drops. They are reported by their names in the caller's format, so that the caller finds
+//! them in its request. If dropping a field would change the meaning of the request, the translation fails instead.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::{ExtraFields, WireFormat};
 /// Why a request cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TranslationError {
-    /// The body is not what its own format prescribes: a 400.
+    /// The body does not conform to its own format. Returned as status 400.
     #[error("{field}: {message}")]
     Malformed { field: String, message: String },
-    /// The target cannot express it, and leaving it out would change what is asked: a 422.
+    /// The target does not support the field, and dropping it would change the meaning. Returned as status 422.
     #[error("{field}: {message}")]
     Unsupported { field: String, message: String },
 }
@@ -22,7 +22,7 @@ impl TranslationError {
     }
 }
 
-/// A field of the model that some target has no place for.
+/// A field of the model that some target formats do not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestField {
     CacheControl,
@@ -67,17 +67,17 @@ pub enum RequestField {
 }
 
 impl RequestField {
-    /// The field's name in a format; the name is that of the nearest field where the format has no such thing.
+    /// The field's name in a format. If the format has no such field, the name of the closest one.
     pub fn name(self, format: WireFormat) -> &'static str {
         match format {
-            WireFormat::OpenAiChat | WireFormat::OpenAiCompletions | WireFormat::Cohere => self.in_chat(),
-            WireFormat::OpenAiResponses => self.in_responses(),
-            WireFormat::Anthropic | WireFormat::Bedrock => self.in_messages(),
-            WireFormat::Gemini => self.in_gemini(),
+            WireFormat::OpenAiChat | WireFormat::OpenAiCompletions | WireFormat::Cohere => self.chat_name(),
+            WireFormat::OpenAiResponses => self.responses_name(),
+            WireFormat::Anthropic | WireFormat::Bedrock => self.messages_name(),
+            WireFormat::Gemini => self.gemini_name(),
         }
     }
 
-    fn in_chat(self) -> &'static str {
+    fn chat_name(self) -> &'static str {
         match self {
             RequestField::CacheControl => "messages[].content[].cache_control",
             RequestField::Detail => "messages[].content[].image_url.detail",
@@ -120,7 +120,7 @@ impl RequestField {
         }
     }
 
-    fn in_responses(self) -> &'static str {
+    fn responses_name(self) -> &'static str {
         match self {
             RequestField::CacheControl => "input[].content[].cache_control",
             RequestField::Detail => "input[].content[].detail",
@@ -141,11 +141,11 @@ impl RequestField {
             RequestField::ToolArguments => "input[].arguments",
             RequestField::ToolResult | RequestField::ToolResultError => "input[].output",
             RequestField::Verbosity => "text.verbosity",
-            other => other.in_chat(),
+            other => other.chat_name(),
         }
     }
 
-    fn in_messages(self) -> &'static str {
+    fn messages_name(self) -> &'static str {
         match self {
             RequestField::DocumentName => "messages[].content[].title",
             RequestField::MaxTokens => "max_tokens",
@@ -165,11 +165,11 @@ impl RequestField {
             RequestField::ToolResult => "messages[].content[].content",
             RequestField::ToolResultError => "messages[].content[].is_error",
             RequestField::User => "metadata.user_id",
-            other => other.in_chat(),
+            other => other.chat_name(),
         }
     }
 
-    fn in_gemini(self) -> &'static str {
+    fn gemini_name(self) -> &'static str {
         match self {
             RequestField::CacheControl | RequestField::PromptCacheKey => "cachedContent",
             RequestField::Detail | RequestField::Part => "contents[].parts[]",
@@ -199,13 +199,13 @@ impl RequestField {
             RequestField::TopK => "generationConfig.topK",
             RequestField::TopLogprobs => "generationConfig.logprobs",
             RequestField::TopP => "generationConfig.topP",
-            other => other.in_chat(),
+            other => other.chat_name(),
         }
     }
 }
 
-/// Fields that hold no wish: names that items were given when they were answers, the wish for what translated answers
-/// carry anyway, and schemas in the format's own words, which the model has read in everybody's.
+/// Returns whether dropping an extra field has no effect. That holds for ids of earlier output items, for a request to
+/// include what translated responses contain anyway, and for schemas that were converted to JSON Schema.
 fn is_insignificant(from: WireFormat, key: &str, value: &Value) -> bool {
     match (from, key) {
         (WireFormat::OpenAiResponses, "id" | "status" | "type")
@@ -217,7 +217,7 @@ fn is_insignificant(from: WireFormat, key: &str, value: &Value) -> bool {
     }
 }
 
-/// Where fields stand that the model has no name for.
+/// The object that extra fields belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldLocation {
     Request,
@@ -227,7 +227,7 @@ pub enum FieldLocation {
     Reasoning,
 }
 
-/// What one translation has lost so far.
+/// The fields that a translation has dropped so far.
 #[derive(Debug)]
 pub struct Losses {
     from: WireFormat,
@@ -239,26 +239,27 @@ impl Losses {
         Losses { from, dropped: Vec::new() }
     }
 
-    /// Notes that a field was left out, which does no harm.
+    /// Records a dropped field.
     pub fn drop(&mut self, field: RequestField) {
-        self.note(field.name(self.from));
+        self.record(field.name(self.from));
     }
 
-    /// Notes all fields of an `extra`.
-    pub fn drop_extra(&mut self, place: FieldLocation, extra: &ExtraFields) {
+    /// Records all extra fields that matter as dropped.
+    pub fn drop_extra(&mut self, location: FieldLocation, extra: &ExtraFields) {
         for (key, value) in extra {
             if !is_insignificant(self.from, key, value) {
-                self.drop_key(place, key);
+                self.drop_key(location, key);
             }
         }
     }
 
-    /// Notes a field by its own name.
-    pub fn drop_key(&mut self, place: FieldLocation, key: &str) {
-        let prefix = self.prefix(place);
-        self.note(&format!("{prefix}{key}"));
+    /// Records a dropped extra field by its name.
+    pub fn drop_key(&mut self, location: FieldLocation, key: &str) {
+        let prefix = self.prefix(location);
+        self.record(&format!("{prefix}{key}"));
     }
 
+    /// Returns the error for a field that must not be dropped.
     pub fn unsupported(&self, field: RequestField, message: impl Into<String>) -> TranslationError {
         TranslationError::Unsupported { field: field.name(self.from).to_owned(), message: message.into() }
     }
@@ -267,14 +268,14 @@ impl Losses {
         self.dropped
     }
 
-    fn note(&mut self, name: &str) {
+    fn record(&mut self, name: &str) {
         if !self.dropped.iter().any(|known| known == name) {
             self.dropped.push(name.to_owned());
         }
     }
 
-    fn prefix(&self, place: FieldLocation) -> &'static str {
-        match (self.from, place) {
+    fn prefix(&self, location: FieldLocation) -> &'static str {
+        match (self.from, location) {
             (_, FieldLocation::Request) => "",
             (WireFormat::OpenAiResponses, FieldLocation::Message) => "input[].",
             (WireFormat::OpenAiResponses, FieldLocation::Part) => "input[].content[].",

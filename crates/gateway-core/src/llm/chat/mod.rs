@@ -1,14 +1,14 @@
-//! One model of a conversation, into which every wire format is read and from which every wire format is written, so
-//! that six formats need six readers and writers and not thirty converters. What only one format can say rides along in
-//! `extra`: it comes out again when the target speaks the same format, and is named as lost when it does not.
+//! The format-independent model of a conversation. Every wire format is decoded into it and encoded from it, so that six
+//! formats need six codecs and not thirty converters. Fields that only one format has are kept in `extra`. They are
+//! restored when the target uses the same format, and reported as dropped otherwise.
 
 mod event;
 mod loss;
 mod response;
 
-pub use super::WireFormat;
 use serde_json::{Map, Number, Value};
 
+pub use super::WireFormat;
 pub use event::{ProviderError, StreamEvent, StreamStart};
 pub use loss::{FieldLocation, Losses, RequestField, TranslationError};
 pub use response::{
@@ -16,26 +16,26 @@ pub use response::{
     generated_call_id,
 };
 
-/// Fields that the model has no place for, in the words of the format that they came in.
+/// Fields without a counterpart in the model, by their names in the source format.
 pub type ExtraFields = Map<String, Value>;
 
 /// A request to continue a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
-    /// The format that this was read from, and so the one that all `extra` fields belong to.
+    /// The format that this request was decoded from. All `extra` fields belong to it.
     pub format: WireFormat,
     pub model: String,
     pub stream: bool,
-    /// The caller of an OpenAI stream wants the chunk that reports usage.
+    /// The caller of an OpenAI stream asked for the chunk that reports usage.
     pub include_usage: bool,
-    /// System messages stand where the caller put them; formats with a place of their own for them gather them there.
+    /// In the caller's order, system messages included. Encoders move these where their format has a separate field.
     pub messages: Vec<Message>,
     pub tools: Vec<Tool>,
     pub tool_choice: Option<ToolChoice>,
     pub parallel_tool_calls: Option<bool>,
     pub output: Option<OutputFormat>,
     pub max_tokens: Option<u64>,
-    /// OpenAI's chats have two names for that limit; this one was `max_tokens`, which newer models refuse.
+    /// The limit came as `max_tokens`, the older of OpenAI's two names for it, which newer models reject.
     pub legacy_max_tokens: bool,
     pub temperature: Option<Number>,
     pub top_p: Option<Number>,
@@ -44,13 +44,13 @@ pub struct ChatRequest {
     pub presence_penalty: Option<Number>,
     pub stop: Vec<String>,
     pub seed: Option<Number>,
-    /// How many answers are wanted.
+    /// The number of choices to generate.
     pub n: Option<u64>,
     pub logprobs: bool,
     pub top_logprobs: Option<u64>,
     pub logit_bias: Option<Value>,
     pub reasoning: Option<Reasoning>,
-    /// Whom the request is made for.
+    /// The end user on whose behalf the request is made.
     pub user: Option<String>,
     pub metadata: Option<Value>,
     pub service_tier: Option<String>,
@@ -95,25 +95,16 @@ impl ChatRequest {
             extra: ExtraFields::new(),
         }
     }
-
-    /// The name of the tool that a call in this conversation used, for formats that answer calls by name.
-    pub fn tool_name(&self, call_id: &str) -> Option<&str> {
-        let parts = self.messages.iter().rev().flat_map(|message| &message.parts);
-        parts.into_iter().find_map(|part| match &part.content {
-            Content::ToolCall(call) if call.id == call_id => Some(&*call.name),
-            _ => None,
-        })
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     System,
-    /// OpenAI's newer word for a system message; the same to everybody else.
+    /// OpenAI's newer name for the system role. Other formats do not distinguish the two.
     Developer,
     User,
     Assistant,
-    /// Holds nothing but tool results.
+    /// Contains tool results only.
     Tool,
 }
 
@@ -121,7 +112,7 @@ pub enum Role {
 pub struct Message {
     pub role: Role,
     pub parts: Vec<Part>,
-    /// The content was, and where possible will be, one bare text rather than a list of parts.
+    /// The content was a plain string rather than a list of parts, and is encoded as one where possible.
     pub is_string: bool,
     pub name: Option<String>,
     pub extra: ExtraFields,
@@ -144,7 +135,7 @@ impl Message {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     pub content: Content,
-    /// The provider should cache everything up to here.
+    /// Asks the provider to cache the prompt up to and including this part.
     pub cache: Option<CacheControl>,
     pub extra: ExtraFields,
 }
@@ -171,17 +162,17 @@ pub enum Content {
     Media(Media),
     ToolCall(ToolCall),
     ToolResult(ToolResult),
-    /// What the model thought; `signature` proves it to the provider that made it. A signature may stand without text.
+    /// The model's thinking. `signature` proves to the provider that it is genuine, and can come without text.
     Thinking {
         text: String,
         signature: Option<String>,
     },
-    /// ThinkingDedup that only the provider can read.
+    /// Encrypted thinking that only the provider can read.
     Redacted(String),
     Refusal(String),
-    /// A structured value, as some formats have them in tool results.
+    /// A structured value, which some formats allow in tool results.
     Json(Value),
-    /// A part that only its own format knows.
+    /// A part that exists in the source format only.
     Other(Value),
 }
 
@@ -215,24 +206,24 @@ pub enum MediaSource {
     },
     /// A document given as plain text.
     Text(String),
-    /// A file that was uploaded to the provider before.
+    /// The id of a file that was uploaded to the provider.
     File(String),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Empty when the format has no ids; `ChatResponse` and the stream driver fill it in.
+    /// Empty when the provider sends none. `Choice::normalize` and the stream sequencer fill it in.
     pub id: String,
     pub name: String,
-    /// JSON text, as models write it and streams carry it.
+    /// JSON text, which may be invalid because the model generates it.
     pub arguments: String,
-    /// Gemini signs calls rather than thoughts.
+    /// Gemini signs tool calls rather than thinking.
     pub signature: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// The id of the call that this answers.
+    /// The id of the tool call that this result belongs to.
     pub id: String,
     pub name: Option<String>,
     pub parts: Vec<Part>,
@@ -244,7 +235,7 @@ pub struct ToolResult {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tool {
     Function(FunctionTool),
-    /// A tool that only its own format knows, such as a search on the provider's side.
+    /// A tool that exists in the source format only, such as a web search that the provider runs.
     Other(Value),
 }
 
@@ -252,7 +243,7 @@ pub enum Tool {
 pub struct FunctionTool {
     pub name: String,
     pub description: Option<String>,
-    /// A JSON schema; None for a function without arguments.
+    /// A JSON schema. None for a function without arguments.
     pub parameters: Option<Value>,
     pub strict: Option<bool>,
     pub cache: Option<CacheControl>,
@@ -265,7 +256,7 @@ pub enum ToolChoice {
     None,
     Required,
     Tool(String),
-    /// Only some of the tools, of which one must be called if `required`.
+    /// Restricts the choice to some of the tools. If `required`, one of them must be called.
     Allowed {
         names: Vec<String>,
         required: bool,
@@ -273,7 +264,7 @@ pub enum ToolChoice {
     Other(Value),
 }
 
-/// A mark of Anthropic's prompt caching: `ttl` is `5m` or `1h`.
+/// A cache breakpoint of Anthropic's prompt caching. `ttl` is `5m` or `1h`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CacheControl {
     pub ttl: Option<String>,
@@ -286,22 +277,22 @@ pub enum OutputFormat {
     JsonSchema { name: Option<String>, description: Option<String>, schema: Value, strict: Option<bool> },
 }
 
-/// How much the model shall think. Formats measure it in words, in tokens or both.
+/// How much the model should reason. Formats express it as an effort level, as a token budget, or both.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reasoning {
-    /// None: not told. `Some(false)`: none at all.
+    /// `None`: not specified. `Some(false)`: reasoning is turned off.
     pub enabled: Option<bool>,
     /// `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`.
     pub effort: Option<String>,
     /// In tokens.
     pub budget: Option<u64>,
-    /// Whether the thoughts shall be shown, or how: `auto`, `concise`, `detailed`, `summarized`, `omitted`.
-    pub show: Option<String>,
+    /// How thinking is returned: `auto`, `concise`, `detailed`, `summarized` or `omitted`.
+    pub display: Option<String>,
     pub extra: ExtraFields,
 }
 
 impl Reasoning {
-    /// The effort in words, worked out of the budget where only that is told.
+    /// The effort level. Derived from the budget if only that is given.
     pub fn resolved_effort(&self) -> Option<&str> {
         if self.enabled == Some(false) {
             return Some("none");
@@ -317,7 +308,7 @@ impl Reasoning {
         }
     }
 
-    /// The budget in tokens, worked out of the effort where only that is told. None when there is no limit to set.
+    /// The budget in tokens. Derived from the effort if only that is given. None if there is no limit to set.
     pub fn resolved_budget(&self) -> Option<u64> {
         if self.enabled == Some(false) {
             return Some(0);
@@ -337,7 +328,8 @@ impl Reasoning {
     }
 }
 
-/// Tool arguments as a value: formats that carry an object rather than text need one whatever the model wrote.
+/// Parses tool arguments for formats that carry an object rather than JSON text. Anything that is not an object is
+/// wrapped in one.
 pub fn parse_arguments(text: &str) -> Value {
     let text = text.trim();
     if text.is_empty() {

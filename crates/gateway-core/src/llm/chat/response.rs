@@ -1,11 +1,11 @@
-//! An answer, the list of models and embeddings, as the model sees them.
+//! The format-independent response, model list and embeddings.
 
 use super::{Content, Part};
 use crate::llm::usage::Usage;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatResponse {
-    /// Empty when the provider gives none; the driver fills these three in.
+    /// `id`, `model` and `created` are filled in from `ResponseOptions` when the provider omits them.
     pub id: String,
     pub model: String,
     pub created: Option<i64>,
@@ -22,8 +22,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Puts the parts into the one form that a stream of the same answer would give: neighbouring texts become one, empty
-    /// ones and those that only some formats can say in an answer go, and calls without an id are numbered.
+    /// Normalizes the parts to the form that a stream of the same response would produce. Merges adjacent texts, removes
+    /// empty parts and parts that not every response format has, and generates missing tool call ids.
     pub fn normalize(&mut self) {
         let mut calls = 0;
         let mut normalized: Vec<Part> = Vec::with_capacity(self.parts.len());
@@ -54,7 +54,7 @@ impl Choice {
     }
 }
 
-/// The id of a call whose provider gives none: the same in a body and in a stream.
+/// The id of a tool call whose provider sends none. It is the same for a body and for a stream.
 pub fn generated_call_id(choice: u32, call: u32) -> String {
     if choice == 0 { format!("call_{call}") } else { format!("call_{choice}_{call}") }
 }
@@ -64,17 +64,17 @@ pub fn generated_call_id(choice: u32, call: u32) -> String {
 pub enum StopReason {
     EndTurn,
     MaxTokens,
-    /// With the sequence, where it is told.
+    /// With the matched sequence, where the provider reports it.
     Sequence(Option<String>),
     ToolUse,
     /// The model declined to answer.
     Refusal,
-    /// A filter of the provider stepped in.
+    /// The provider's content filter blocked the response.
     Filtered,
-    /// The provider paused a long turn and wants to be called again.
+    /// The provider paused a long turn and expects the caller to continue it.
     Paused,
     ContextFull,
-    /// The provider failed while answering.
+    /// The provider failed while it generated the response.
     Failed,
 }
 
@@ -86,19 +86,19 @@ pub struct Logprob {
     pub top: Vec<Logprob>,
 }
 
-/// One row of a list of models.
+/// One entry of a model list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelEntry {
     pub id: String,
     pub name: Option<String>,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub created: Option<i64>,
     pub owner: Option<String>,
     pub input_limit: Option<u64>,
     pub output_limit: Option<u64>,
 }
 
-/// A request for embeddings; only callers of OpenAI's format make them.
+/// An embeddings request. Callers can send it in OpenAI's format only.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EmbeddingsRequest {
     pub model: String,

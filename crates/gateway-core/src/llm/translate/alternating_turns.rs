@@ -1,14 +1,16 @@
-//! Conversations for formats that keep the system's words apart and want user and assistant to take turns.
+//! Converts conversations for formats that keep the system prompt in a separate field and require user and assistant
+//! messages to alternate.
 
 use super::super::chat::{Content, FieldLocation, Losses, Message, OutputFormat, Part, RequestField, Role};
 
 pub(super) struct AlternatingTurns {
     pub(super) system: Vec<Message>,
-    /// Of user and assistant only; results of tools belong to the user's turn and stand first in it.
+    /// User and assistant messages only. Tool results belong to the user's turn and come first in it.
     pub(super) turns: Vec<Message>,
 }
 
-/// Takes a conversation apart. `own`: it came in the target's format, so that its turns are left as they are.
+/// Splits a conversation into system prompt and alternating turns. If `same_format` is set, the request was sent in the
+/// target's format and its turns are left unchanged.
 pub(super) fn to_alternating_turns(
     messages: Vec<Message>,
     same_format: bool,
@@ -51,17 +53,18 @@ pub(super) fn to_alternating_turns(
     AlternatingTurns { system, turns }
 }
 
-/// The line that asks for JSON where a format has no switch for it.
+/// A system instruction that requests JSON output, for formats without a parameter for it.
 pub(super) fn json_instruction(output: Option<&OutputFormat>) -> Option<&'static str> {
     matches!(output, Some(OutputFormat::JsonObject))
         .then_some("Answer with a single JSON object and nothing else.")
 }
 
-/// An id of a call in the letters that Anthropic and Bedrock allow. Calls and results change alike.
+/// Replaces the characters of a tool call id that Anthropic and Bedrock reject. Calls and results are changed alike, so
+/// they still match.
 pub(super) fn sanitize_call_id(mut id: String) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !id.chars().all(plain) {
-        id = id.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !id.chars().all(is_allowed) {
+        id = id.chars().map(|c| if is_allowed(c) { c } else { '_' }).collect();
     }
     id
 }

@@ -1,26 +1,26 @@
-//! What differs between generations of Claude, which are reached in two formats: how they are told to think, which
-//! parameters they refuse, and how much they may write.
+//! Differences between generations of Claude models: how thinking is configured, which parameters are rejected, and the
+//! output limit. Two formats use this, since Claude is served by Anthropic and by Bedrock.
 
 use super::super::chat::{
     ChatRequest, Content, FieldLocation, Losses, Message, Reasoning, RequestField, Role, ToolChoice,
 };
 
-/// The generation that a model's name tells, such as (4, 6). None for other makers' models.
+/// Reads the generation from a model name, such as (4, 6). Returns None for models that are not Claude.
 pub(super) fn generation(model: &str) -> Option<(u32, u32)> {
     let (_, name) = model.split_once("claude-")?;
-    // Anything longer is a date.
+    // Longer numbers are dates.
     let mut numbers = name
         .split(['-', '.', '@', ':'])
         .filter(|word| word.len() <= 2)
         .filter_map(|word| word.parse::<u32>().ok());
     match numbers.next() {
-        // A name without a number is newer than those that we know.
+        // A name without a number is assumed to be newer than all known ones.
         None => Some((u32::MAX, 0)),
         Some(major) => Some((major, numbers.next().unwrap_or(0))),
     }
 }
 
-/// Anthropic insists on a limit; this one stands in where the caller set none.
+/// The default for `max_tokens`, which Anthropic requires.
 pub(super) fn default_max_tokens(generation: (u32, u32)) -> u64 {
     match generation {
         (..3, _) | (3, 0) => 4_096,
@@ -29,7 +29,7 @@ pub(super) fn default_max_tokens(generation: (u32, u32)) -> u64 {
     }
 }
 
-/// How a request shall think, in Anthropic's words.
+/// The thinking configuration of a request in Anthropic's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ThinkingConfig {
     pub(super) mode: Option<ThinkingMode>,
@@ -43,7 +43,7 @@ pub(super) enum ThinkingMode {
     Disabled,
 }
 
-/// Works out the thinking of a request that came in another format.
+/// Derives the thinking configuration of a request that was sent in another format.
 pub(super) fn thinking(
     request: &ChatRequest,
     generation: (u32, u32),
@@ -53,7 +53,7 @@ pub(super) fn thinking(
     let Some(reasoning) = &request.reasoning else { return ThinkingConfig::default() };
     losses.drop_extra(FieldLocation::Reasoning, &reasoning.extra);
     if reasoning.resolved_effort() == Some("none") {
-        // From this generation on they think unless told otherwise.
+        // From this generation on, thinking is on by default.
         let mode = (generation >= (5, 0)).then_some(ThinkingMode::Disabled);
         return ThinkingConfig { mode, effort: None };
     }
@@ -75,33 +75,33 @@ fn budget(
     generation: (u32, u32),
     max_tokens: u64,
 ) -> Option<u64> {
-    const LEAST: u64 = 1_024;
-    let forced = matches!(
+    const MIN_BUDGET: u64 = 1_024;
+    let tool_use_is_forced = matches!(
         request.tool_choice,
         Some(ToolChoice::Required | ToolChoice::Tool(_) | ToolChoice::Allowed { required: true, .. })
     );
-    if generation < (3, 7) || forced || !has_signed_thinking(&request.messages) {
+    if generation < (3, 7) || tool_use_is_forced || !has_signed_thinking(&request.messages) {
         return None;
     }
-    let wanted = reasoning.resolved_budget().unwrap_or(8_192).max(LEAST);
-    let budget = wanted.min(max_tokens.saturating_sub(1));
-    (budget >= LEAST).then_some(budget)
+    let requested = reasoning.resolved_budget().unwrap_or(8_192).max(MIN_BUDGET);
+    let budget = requested.min(max_tokens.saturating_sub(1));
+    (budget >= MIN_BUDGET).then_some(budget)
 }
 
-/// Whether the calls that are being answered still have their signed thoughts before them, without which a thinking
-/// model refuses to go on.
+/// Returns whether the tool calls that the last message responds to are preceded by signed thinking. With thinking on,
+/// Claude rejects the request otherwise.
 fn has_signed_thinking(messages: &[Message]) -> bool {
-    let answering = messages.last().is_some_and(|last| {
+    let ends_with_tool_result = messages.last().is_some_and(|last| {
         last.role == Role::Tool
             || last.parts.iter().any(|part| matches!(part.content, Content::ToolResult(_)))
     });
-    let calling = messages.iter().rev().find(|message| message.role == Role::Assistant);
+    let calling_message = messages.iter().rev().find(|message| message.role == Role::Assistant);
     let signed = |message: &Message| {
         message.parts.iter().any(|part| {
             matches!(part.content, Content::Thinking { signature: Some(_), .. } | Content::Redacted(_))
         })
     };
-    !answering || calling.is_none_or(signed)
+    !ends_with_tool_result || calling_message.is_none_or(signed)
 }
 
 fn supported_effort(effort: &str, generation: (u32, u32)) -> &str {
@@ -112,25 +112,25 @@ fn supported_effort(effort: &str, generation: (u32, u32)) -> &str {
     }
 }
 
-/// Leaves out the sampling parameters that a generation, or thinking, does not allow.
+/// Drops the sampling parameters that the generation or the thinking mode does not allow.
 pub(super) fn limit_sampling_params(
     request: &mut ChatRequest,
     generation: (u32, u32),
     mode: Option<ThinkingMode>,
     losses: &mut Losses,
 ) {
-    let none_at_all = generation >= (4, 7) || mode.is_some_and(|mode| mode != ThinkingMode::Disabled);
-    if none_at_all && request.temperature.take().is_some() {
+    let rejects_sampling = generation >= (4, 7) || mode.is_some_and(|mode| mode != ThinkingMode::Disabled);
+    if rejects_sampling && request.temperature.take().is_some() {
         losses.drop(RequestField::Temperature);
     }
-    if none_at_all && request.top_k.take().is_some() {
+    if rejects_sampling && request.top_k.take().is_some() {
         losses.drop(RequestField::TopK);
     }
-    let not_both = generation >= (4, 1) && request.temperature.is_some();
-    if (none_at_all || not_both) && request.top_p.take().is_some() {
+    let rejects_both = generation >= (4, 1) && request.temperature.is_some();
+    if (rejects_sampling || rejects_both) && request.top_p.take().is_some() {
         losses.drop(RequestField::TopP);
     }
-    // OpenAI and Gemini go up to 2.
+    // Claude's maximum is 1; OpenAI and Gemini allow up to 2.
     if let Some(temperature) = &mut request.temperature
         && temperature.as_f64().is_some_and(|value| value > 1.0)
     {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generations_are_read_off_names() {
+    fn generations_are_parsed_from_model_names() {
         for (model, expected) in [
             ("claude-3-opus-20240229", Some((3, 0))),
             ("claude-3-5-haiku-latest", Some((3, 5))),

@@ -1,5 +1,5 @@
-//! Taking fields out of JSON objects. What is taken is gone from the object, so that what remains in the end is what
-//! the model has no place for. A field of `null` counts as absent.
+//! Takes typed fields out of JSON objects. A taken field is removed, so that the remaining fields are the ones without a
+//! counterpart in the model. A `null` field counts as absent.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
@@ -21,7 +21,7 @@ pub(super) fn take_string(object: &mut Object, key: &str) -> Result<Option<Strin
 }
 
 pub(super) fn require_string(object: &mut Object, key: &str) -> Result<String, TranslationError> {
-    take_string(object, key)?.ok_or_else(|| TranslationError::malformed(key, "is missing"))
+    take_string(object, key)?.ok_or_else(|| TranslationError::malformed(key, "is required"))
 }
 
 pub(super) fn take_number(object: &mut Object, key: &str) -> Result<Option<Number>, TranslationError> {
@@ -37,7 +37,7 @@ pub(super) fn take_u64(object: &mut Object, key: &str) -> Result<Option<u64>, Tr
         None => Ok(None),
         Some(value) => match value.as_u64() {
             Some(number) => Ok(Some(number)),
-            None => Err(TranslationError::malformed(key, "must be a whole number")),
+            None => Err(TranslationError::malformed(key, "must be a non-negative integer")),
         },
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn take_bool(object: &mut Object, key: &str) -> Result<Option<bool>, 
     match take_value(object, key) {
         None => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(value)),
-        Some(_) => Err(TranslationError::malformed(key, "must be true or false")),
+        Some(_) => Err(TranslationError::malformed(key, "must be a boolean")),
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn take_array(object: &mut Object, key: &str) -> Result<Option<Vec<Va
     match take_value(object, key) {
         None => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(TranslationError::malformed(key, "must be a list")),
+        Some(_) => Err(TranslationError::malformed(key, "must be an array")),
     }
 }
 
@@ -66,51 +66,51 @@ pub(super) fn take_object(object: &mut Object, key: &str) -> Result<Option<Objec
     }
 }
 
-/// An element of a list as an object.
+/// Converts an array element to an object.
 pub(super) fn into_object(value: Value, field: &str) -> Result<Object, TranslationError> {
     match value {
         Value::Object(object) => Ok(object),
-        _ => Err(TranslationError::malformed(field, "must hold objects")),
+        _ => Err(TranslationError::malformed(field, "must be an object")),
     }
 }
 
 pub(super) fn into_strings(list: Vec<Value>, field: &str) -> Result<Vec<String>, TranslationError> {
     let text = |value| match value {
         Value::String(text) => Ok(text),
-        _ => Err(TranslationError::malformed(field, "must hold strings")),
+        _ => Err(TranslationError::malformed(field, "must contain only strings")),
     };
     list.into_iter().map(text).collect()
 }
 
-/// Puts an inner path in front of the field that an error names.
+/// Prefixes the field that an error names with the path of its parent.
 pub(super) fn at_path<T>(
-    place: impl FnOnce() -> String,
+    path: impl FnOnce() -> String,
     result: Result<T, TranslationError>,
 ) -> Result<T, TranslationError> {
     result.map_err(|error| match error {
         TranslationError::Malformed { field, message } => {
-            let place = place();
-            let field = if field.is_empty() { place } else { format!("{place}.{field}") };
+            let path = path();
+            let field = if field.is_empty() { path } else { format!("{path}.{field}") };
             TranslationError::Malformed { field, message }
         }
-        refused @ TranslationError::Unsupported { .. } => refused,
+        unsupported @ TranslationError::Unsupported { .. } => unsupported,
     })
 }
 
-/// Sets a field unless there is nothing to set.
+/// Inserts a field if there is a value.
 pub(super) fn insert_some(object: &mut Object, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         object.insert(key.to_owned(), value.into());
     }
 }
 
-/// A text inside objects, `""` where there is none.
+/// Returns a string field, or `""` if it is absent or of another type.
 pub(super) fn str_field<'a>(object: &'a Object, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Reads one event of a stream. One of a form that we do not know is passed over; one that is no JSON at all means that
-/// something of the answer is lost, which must not go unsaid.
+/// Parses one event of a stream. An event of unknown structure is skipped. Truncated or invalid JSON means that part of
+/// the response is lost, so it becomes an error event.
 pub(super) fn parse_event<T: DeserializeOwned>(data: &[u8], out: &mut Vec<StreamEvent>) -> Option<T> {
     match serde_json::from_slice(data) {
         Ok(event) => Some(event),
@@ -119,7 +119,7 @@ pub(super) fn parse_event<T: DeserializeOwned>(data: &[u8], out: &mut Vec<Stream
                 out.push(StreamEvent::Error(ProviderError {
                     status: 502,
                     code: "provider_error".to_owned(),
-                    message: "the provider sent an event that is not valid JSON".to_owned(),
+                    message: "the provider sent a stream event that is not valid JSON".to_owned(),
                 }));
             }
             None
@@ -127,7 +127,7 @@ pub(super) fn parse_event<T: DeserializeOwned>(data: &[u8], out: &mut Vec<Stream
     }
 }
 
-/// For fields that some send as something else than they should: a value of another type counts as none.
+/// Deserializes a field leniently: a value of the wrong type counts as absent. Some providers send wrong types.
 pub(super) fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,8 +1,8 @@
-//! Pictures, sounds and documents: data URLs and the short names of formats.
+//! Helpers for images, audio and documents: data URLs and conversions between MIME types and format names.
 
 use super::super::chat::{Media, MediaKind, MediaSource};
 
-/// A URL as a source: data URLs are taken apart, others stay what they are.
+/// Converts a URL to a source. A data URL is split into MIME type and data.
 pub(super) fn source_from_url(url: String) -> MediaSource {
     let parts = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match parts {
@@ -19,7 +19,7 @@ pub(super) fn image(source: MediaSource) -> Media {
     Media { kind: MediaKind::Image, source, name: None, detail: None }
 }
 
-/// What a media type is of.
+/// Returns the kind of media that a MIME type denotes.
 pub(super) fn media_kind(mime: &str) -> MediaKind {
     match mime.split('/').next() {
         Some("image") => MediaKind::Image,
@@ -29,7 +29,7 @@ pub(super) fn media_kind(mime: &str) -> MediaKind {
     }
 }
 
-/// The short name that OpenAI and Bedrock use where others have a media type.
+/// Returns the format name that OpenAI and Bedrock use instead of a MIME type.
 pub(super) fn mime_to_format(mime: &str) -> &str {
     match mime {
         "image/jpg" | "image/jpeg" => "jpeg",
@@ -48,7 +48,7 @@ pub(super) fn mime_to_format(mime: &str) -> &str {
     }
 }
 
-/// The media type of one of OpenAI's names for sound formats.
+/// Returns the MIME type of one of OpenAI's audio format names.
 pub(super) fn audio_mime(format: &str) -> String {
     match format {
         "mp3" => "audio/mpeg".to_owned(),

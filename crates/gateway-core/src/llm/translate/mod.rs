@@ -1,40 +1,67 @@
-//! Any caller's format to any provider's: requests one way, answers, streams, errors and lists of models the other, always
-//! through the one model in `chat`. Each format is a module of its own that implements `ClientCodec`, `ProviderCodec` or both;
-//! `driver` and `stream` drive them. No clock and no randomness: ids and times that a provider does not give come in
-//! as arguments.
+//! Translates any caller's format into any provider's, and back. Every translation goes through the model in `chat`.
 //!
-//! A target that cannot express a field loses it, which is told (`TranslatedRequest::dropped`, in the caller's words), or makes the
-//! request impossible (`TranslationError::Unsupported`) when the request would mean something else without it:
+//! The proxy uses these entry points:
 //!
-//! | left out and named | refused |
+//! | direction | function or type |
 //! |---|---|
-//! | seed, penalties, top_k, sampling that a model does not allow | more than one answer (`n`) where there is one |
-//! | user, metadata, service_tier, store, prompt_cache_key, verbosity | log probabilities, logit_bias |
-//! | cache_control (kept for Anthropic and Bedrock) | tools that are no functions, choices of tools that cannot be said |
-//! | a message's name, a picture's detail, a result's `is_error` | pictures, sounds, films and files that the target cannot take |
-//! | strict, a schema's name | parts that only their own format knows |
-//! | reasoning for models that do not think, or must not now | stop sequences for responses |
-//! | thoughts that the target did not sign (`signatures`) | what lies with a provider: earlier responses, containers, cached content |
-//! | every other field that only its own format knows | fields listed by `ClientCodec::required_extras` |
+//! | request to the provider | `translate_request` with `RequestOptions`, `translate_embeddings_request` |
+//! | response to the caller | `translate_response` with `ResponseOptions`, `translate_embeddings_response`, `translate_models` |
+//! | stream to the caller | `StreamTranslator` |
+//! | provider error to the caller | `translate_error` |
+//! | which API of OpenAI to call | `should_use_responses_api` |
 //!
-//! Said in other words rather than lost: a system message in the middle joins the system prompt, neighbouring turns of one role
-//! become one, a choice among some tools leaves the others out, a picture in a tool's result follows in a user's
-//! message (chat), effort and budget of thinking turn into each other, any JSON as output is asked for in the system
-//! prompt (Anthropic, Bedrock), temperatures above 1 become 1 (Claude).
+//! The folder:
+//!
+//! | module | job |
+//! |---|---|
+//! | `request`, `response`, `stream`, `embeddings` | the entry points above |
+//! | `sequencer` | order, ids and limits of stream events, between decoder and encoder |
+//! | `signatures` | wraps signatures of thinking for callers of another format than the issuer's |
+//! | `anthropic`, `bedrock`, `cohere`, `gemini`, `openai_chat`, `responses` | one codec per format |
+//! | `alternating_turns`, `claude_models`, `parameter_rules` | rules that several formats share |
+//! | `json`, `media` | helpers for JSON objects and media types |
+//!
+//! Each format implements `ClientCodec`, `ProviderCodec` or both. Its files are `decode_request`, `encode_request`,
+//! `response`, `decode_stream`, `encode_stream`, `embeddings` and `models`. Translation uses neither a clock nor random
+//! numbers: ids and times that a provider does not send are arguments.
+//!
+//! If the target does not support a field, the field is dropped and reported in `TranslatedRequest::dropped`. If dropping
+//! it would change the meaning of the request, the translation fails with `TranslationError::Unsupported`:
+//!
+//! | dropped and reported | rejected |
+//! |---|---|
+//! | seed, penalties, top_k, sampling that a model does not allow | more than one choice (`n`) where there is one |
+//! | user, metadata, service_tier, store, prompt_cache_key, verbosity | log probabilities, logit_bias |
+//! | cache_control (kept for Anthropic and Bedrock) | tools that are not functions, unsupported tool choices |
+//! | a message's name, an image's detail, a tool result's `is_error` | images, audio, video and files that the target cannot take |
+//! | strict, a schema's name | content types that exist in one format only |
+//! | reasoning for models that do not support it, or not in this request | stop sequences for the Responses API |
+//! | thinking that the target did not sign (`signatures`) | state stored at a provider: earlier responses, containers, cached content |
+//! | every other field that exists in one format only | fields listed by `ClientCodec::required_extras` |
+//!
+//! Some things are expressed differently rather than dropped:
+//! - A later system message is moved into the system prompt, and adjacent messages of one role are merged.
+//! - A choice among some tools removes the other tools.
+//! - An image in a tool result follows in a user message (chat completions).
+//! - Reasoning effort and token budget are converted into each other.
+//! - JSON output without a schema is requested in the system prompt (Anthropic, Bedrock).
+//! - Temperatures above 1 become 1 (Claude).
 
 mod alternating_turns;
 mod anthropic;
 mod bedrock;
 mod claude_models;
 mod cohere;
-mod driver;
 mod embeddings;
 mod gemini;
 mod json;
 mod media;
 mod openai_chat;
 mod parameter_rules;
+mod request;
+mod response;
 mod responses;
+mod sequencer;
 mod signatures;
 mod stream;
 #[cfg(test)]
@@ -42,12 +69,12 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-pub use driver::{
-    RequestOptions, ResponseOptions, TranslatedRequest, UnreadableResponse, translate_error,
-    translate_models, translate_request, translate_response,
-};
 pub use embeddings::{
     TranslatedEmbeddingsRequest, translate_embeddings_request, translate_embeddings_response,
+};
+pub use request::{RequestOptions, TranslatedRequest, translate_request};
+pub use response::{
+    ResponseOptions, UnreadableResponse, translate_error, translate_models, translate_response,
 };
 pub use signatures::contains_wrapped_signatures;
 pub use stream::StreamTranslator;
@@ -60,18 +87,19 @@ use super::{
     },
 };
 
-/// The side of a format that faces callers.
+/// The caller's side of a format: decodes requests and encodes responses.
 trait ClientCodec: Sync {
-    /// Fields in a request's `extra` that must not be left out in silence: without them it means something else.
+    /// The `extra` fields of a request that must not be dropped, since they change its meaning.
     fn required_extras(&self) -> &'static [&'static str];
     fn decode_request(&self, body: Map<String, Value>) -> Result<ChatRequest, TranslationError>;
     fn encode_response(&self, response: ChatResponse) -> Value;
-    /// `include_usage`: the caller of an OpenAI stream asked for its usage chunk.
+    /// `include_usage`: the caller of an OpenAI stream asked for the usage chunk.
     fn stream_encoder(&self, include_usage: bool) -> Box<dyn StreamEncoder>;
     fn encode_models(&self, models: Vec<ModelEntry>) -> Value;
 }
 
-/// The side of a format that faces providers. What cannot be read is None.
+/// The provider's side of a format: encodes requests and decodes responses. A decoder returns None for a body that is not
+/// in the format.
 trait ProviderCodec: Sync {
     fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError>;
     fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse>;
@@ -79,15 +107,15 @@ trait ProviderCodec: Sync {
     fn decode_error(&self, status: u16, body: &Map<String, Value>) -> Option<ProviderError>;
     fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>>;
 
-    /// The path and the body of a request for embeddings.
+    /// Returns the path and the body of an embeddings request.
     fn encode_embeddings_request(
         &self,
-        _embed: EmbeddingsRequest,
+        _request: EmbeddingsRequest,
         _losses: &mut Losses,
     ) -> Result<(String, Value), TranslationError> {
         Err(TranslationError::Unsupported {
             field: "model".to_owned(),
-            message: "this provider makes no embeddings".to_owned(),
+            message: "this provider does not support embeddings".to_owned(),
         })
     }
 
@@ -96,28 +124,29 @@ trait ProviderCodec: Sync {
     }
 }
 
-/// Reads the events of a provider's stream. An event that says nothing adds nothing.
+/// Decodes the events of a provider's stream.
 trait StreamDecoder: Send {
-    /// Takes in one event and returns whether it was the last. `name` is what the framing calls it.
+    /// Appends the decoded events to `out` and returns whether this event was the last. `name` comes from the framing.
     fn decode_event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool;
 }
 
-/// Writes a stream for a caller. `StreamStart` comes first and once, calls come with ids, nothing follows an `Error`.
+/// Encodes a stream for a caller. Receives events with the guarantees of `StreamEvent`.
 trait StreamEncoder: Send {
     fn encode_event(&mut self, event: StreamEvent, out: &mut Vec<u8>);
-    /// Writes what ends a stream that went well.
+    /// Writes the end of a successful stream.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Whether a model of a provider that has OpenAI's responses is to be called through them: by callers who speak them, and
-/// by everybody for the models that have no chat completions. The answer goes into both `RequestOptions` and `ResponseOptions`.
+/// Returns whether to call a model through OpenAI's Responses API, if the provider has it. That is the case for callers
+/// of that API, and for models without chat completions. The result belongs into `RequestOptions` and `ResponseOptions`.
 pub fn should_use_responses_api(client: ClientFormat, model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let generation = model.split('-').next().unwrap_or(model);
-    let reasons = model.starts_with("gpt-5")
+    let is_reasoning_model = model.starts_with("gpt-5")
         || (generation.starts_with('o') && generation[1..].bytes().all(|digit| digit.is_ascii_digit()));
     client == ClientFormat::OpenAiResponses
-        || (reasons && ["-pro", "-codex", "-deep-research"].iter().any(|word| model.contains(word)))
+        || (is_reasoning_model
+            && ["-pro", "-codex", "-deep-research"].iter().any(|suffix| model.contains(suffix)))
         || model.starts_with("codex-")
         || model.starts_with("computer-use-")
 }

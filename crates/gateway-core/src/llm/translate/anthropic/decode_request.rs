@@ -1,4 +1,4 @@
-//! A caller's request for a message.
+//! Decodes a caller's Messages request.
 
 use serde_json::{Map, Value};
 
@@ -23,8 +23,8 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
         let (parts, is_string) = decode_content(Some(system), "system")?;
         request.messages.push(Message { is_string, ..Message::new(Role::System, parts) });
     }
-    let messages =
-        take_array(body, "messages")?.ok_or_else(|| TranslationError::malformed("messages", "is missing"))?;
+    let messages = take_array(body, "messages")?
+        .ok_or_else(|| TranslationError::malformed("messages", "is required"))?;
     for (at, message) in messages.into_iter().enumerate() {
         let message =
             at_path(|| format!("messages.{at}"), into_object(message, "").and_then(decode_message))?;
@@ -58,13 +58,14 @@ fn decode_message(mut message: Object) -> Result<Message, TranslationError> {
         "user" => Role::User,
         "assistant" => Role::Assistant,
         "system" => Role::System,
-        other => return Err(TranslationError::malformed("role", format!("`{other}` is not a role"))),
+        other => return Err(TranslationError::malformed("role", format!("`{other}` is not a valid role"))),
     };
     let (parts, is_string) = decode_content(take_value(&mut message, "content"), "content")?;
     Ok(Message { is_string, extra: message, ..Message::new(role, parts) })
 }
 
-/// A bare text or a list of blocks; also what a message and the result of a tool hold.
+/// Decodes a string or a list of blocks. System prompts, messages and tool results contain either. The flag returned is
+/// true for a string.
 pub(super) fn decode_content(
     content: Option<Value>,
     field: &str,
@@ -73,12 +74,12 @@ pub(super) fn decode_content(
         None => Ok((Vec::new(), false)),
         Some(Value::String(text)) => Ok((vec![Part::text(text)], true)),
         Some(Value::Array(blocks)) => {
-            let read = |(at, block)| {
+            let decode = |(at, block)| {
                 at_path(|| format!("{field}.{at}"), into_object(block, "").and_then(decode_block))
             };
-            Ok((blocks.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, false))
+            Ok((blocks.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?, false))
         }
-        Some(_) => Err(TranslationError::malformed(field, "must be a string or a list of blocks")),
+        Some(_) => Err(TranslationError::malformed(field, "must be a string or an array of blocks")),
     }
 }
 
@@ -112,15 +113,15 @@ pub(super) fn decode_block(mut block: Object) -> Result<Part, TranslationError> 
             signature: take_string(&mut block, "signature")?.filter(|signature| !signature.is_empty()),
         },
         "redacted_thinking" => Content::Redacted(require_string(&mut block, "data")?),
-        "" => return Err(TranslationError::malformed("type", "is missing")),
+        "" => return Err(TranslationError::malformed("type", "is required")),
         _ => return Ok(Part::new(Content::Other(block.into()))),
     };
     block.shift_remove("type");
-    let cache = take_object(&mut block, "cache_control")?.map(decode_cache).transpose()?;
+    let cache = take_object(&mut block, "cache_control")?.map(decode_cache_control).transpose()?;
     Ok(Part { content, cache, extra: block })
 }
 
-/// None for sources that only Anthropic knows.
+/// Returns None for source types that other formats do not have.
 fn decode_source(block: &Object) -> Option<MediaSource> {
     let source = block.get("source")?.as_object()?;
     let text = |key: &str| source.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -133,8 +134,8 @@ fn decode_source(block: &Object) -> Option<MediaSource> {
     }
 }
 
-fn decode_cache(mut mark: Object) -> Result<CacheControl, TranslationError> {
-    Ok(CacheControl { ttl: take_string(&mut mark, "ttl")? })
+fn decode_cache_control(mut control: Object) -> Result<CacheControl, TranslationError> {
+    Ok(CacheControl { ttl: take_string(&mut control, "ttl")? })
 }
 
 fn decode_tool(mut tool: Object) -> Result<Tool, TranslationError> {
@@ -146,9 +147,9 @@ fn decode_tool(mut tool: Object) -> Result<Tool, TranslationError> {
         description: take_string(&mut tool, "description")?,
         parameters: take_value(&mut tool, "input_schema"),
         strict: take_bool(&mut tool, "strict")?,
-        cache: take_object(&mut tool, "cache_control")?.map(decode_cache).transpose()?,
+        cache: take_object(&mut tool, "cache_control")?.map(decode_cache_control).transpose()?,
         extra: {
-            // Says no more than that this is a plain tool.
+            // The type `custom` is the default, so it carries no information.
             tool.shift_remove("type");
             tool
         },
@@ -164,28 +165,28 @@ fn decode_tool_choice(mut choice: Object, request: &mut ChatRequest) -> Result<(
         "tool" => {
             ToolChoice::Tool(at_path(|| "tool_choice".to_owned(), require_string(&mut choice, "name"))?)
         }
-        _ => return Err(TranslationError::malformed("tool_choice.type", "is not a choice of tools")),
+        _ => return Err(TranslationError::malformed("tool_choice.type", "is not a valid tool choice")),
     });
     Ok(())
 }
 
 fn decode_thinking(body: &mut Object, request: &mut ChatRequest) -> Result<(), TranslationError> {
     let mut reasoning = Reasoning::default();
-    let mut told = false;
+    let mut is_given = false;
     if let Some(mut thinking) = take_object(body, "thinking")? {
-        told = true;
-        let place = || "thinking".to_owned();
-        reasoning.enabled = Some(at_path(place, require_string(&mut thinking, "type"))? != "disabled");
-        reasoning.budget = at_path(place, take_u64(&mut thinking, "budget_tokens"))?;
-        reasoning.show = at_path(place, take_string(&mut thinking, "display"))?;
+        is_given = true;
+        let path = || "thinking".to_owned();
+        reasoning.enabled = Some(at_path(path, require_string(&mut thinking, "type"))? != "disabled");
+        reasoning.budget = at_path(path, take_u64(&mut thinking, "budget_tokens"))?;
+        reasoning.display = at_path(path, take_string(&mut thinking, "display"))?;
         reasoning.extra = thinking;
     }
     let mut config = take_object(body, "output_config")?.unwrap_or_default();
     if let Some(effort) = take_string(&mut config, "effort")? {
-        told = true;
+        is_given = true;
         reasoning.effort = Some(effort);
     }
-    // The second is the field's name while it was in beta.
+    // `output_format` was the field's name during its beta.
     for format in [take_value(&mut config, "format"), take_value(body, "output_format")].into_iter().flatten()
     {
         let mut format = into_object(format, "output_config.format")?;
@@ -196,12 +197,17 @@ fn decode_thinking(body: &mut Object, request: &mut ChatRequest) -> Result<(), T
                 schema: take_value(&mut format, "schema").unwrap_or_else(|| Value::Object(Map::new())),
                 strict: None,
             },
-            _ => return Err(TranslationError::malformed("output_config.format.type", "is not a format")),
+            _ => {
+                return Err(TranslationError::malformed(
+                    "output_config.format.type",
+                    "is not a valid output format",
+                ));
+            }
         });
     }
     if !config.is_empty() {
         body.insert("output_config".to_owned(), config.into());
     }
-    request.reasoning = told.then_some(reasoning);
+    request.reasoning = is_given.then_some(reasoning);
     Ok(())
 }

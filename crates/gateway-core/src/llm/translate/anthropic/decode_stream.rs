@@ -1,4 +1,4 @@
-//! A provider's stream of message events.
+//! Decodes a provider's stream of message events.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -21,11 +21,11 @@ pub(super) struct Decoder {
     calls: Vec<Call>,
 }
 
-/// A block that is a call of a tool.
+/// A `tool_use` block.
 struct Call {
     block: u32,
-    /// Whether any arguments have come; a call without any has sent an empty object at its start.
-    said: bool,
+    /// Whether any arguments have been emitted. A call without arguments is given an empty object when it ends.
+    has_arguments: bool,
 }
 
 #[derive(Deserialize)]
@@ -74,18 +74,18 @@ impl StreamDecoder for Decoder {
     fn decode_event(&mut self, name: Option<&str>, data: &[u8], out: &mut Vec<StreamEvent>) -> bool {
         let Some(event) = parse_event::<Event>(data, out) else { return false };
         match event.r#type.as_deref().or(name).unwrap_or_default() {
-            "message_start" => self.start(event.message, out),
+            "message_start" => self.start_message(event.message, out),
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    self.block(event.index, block, out);
+                    self.start_block(event.index, block, out);
                 }
             }
             "content_block_delta" => {
                 if let Some(delta) = event.delta {
-                    self.delta(event.index, delta, out);
+                    self.apply_delta(event.index, delta, out);
                 }
             }
-            "content_block_stop" => self.block_end(event.index, out),
+            "content_block_stop" => self.end_block(event.index, out),
             "message_delta" => {
                 if let Some(usage) = &event.usage {
                     self.report.merge(MessagesReport::read(usage));
@@ -104,7 +104,7 @@ impl StreamDecoder for Decoder {
                 out.push(StreamEvent::Error(decode_error(None, &body).unwrap_or_else(|| ProviderError {
                     status: 500,
                     code: "api_error".to_owned(),
-                    message: "the provider failed while it was answering".to_owned(),
+                    message: "the provider reported an error without a message".to_owned(),
                 })));
                 return true;
             }
@@ -115,7 +115,7 @@ impl StreamDecoder for Decoder {
 }
 
 impl Decoder {
-    fn start(&mut self, message: Option<Message>, out: &mut Vec<StreamEvent>) {
+    fn start_message(&mut self, message: Option<Message>, out: &mut Vec<StreamEvent>) {
         let Some(message) = message else { return };
         if let Some(usage) = &message.usage {
             self.report.merge(MessagesReport::read(usage));
@@ -128,7 +128,7 @@ impl Decoder {
         }));
     }
 
-    fn block(&mut self, index: u32, block: Block, out: &mut Vec<StreamEvent>) {
+    fn start_block(&mut self, index: u32, block: Block, out: &mut Vec<StreamEvent>) {
         let choice = CHOICE;
         match &*block.r#type {
             "tool_use" => {
@@ -140,9 +140,9 @@ impl Decoder {
                     name: block.name.unwrap_or_default(),
                     signature: None,
                 });
-                // Servers that do not stream arguments send them whole.
+                // Some servers do not stream arguments and send them complete in the first event.
                 let whole = block.input.filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
-                self.calls.push(Call { block: index, said: whole.is_some() });
+                self.calls.push(Call { block: index, has_arguments: whole.is_some() });
                 if let Some(input) = whole {
                     out.push(StreamEvent::ToolArguments { choice, tool, json: input.to_string() });
                 }
@@ -160,14 +160,14 @@ impl Decoder {
         }
     }
 
-    fn delta(&mut self, index: u32, delta: Delta, out: &mut Vec<StreamEvent>) {
+    fn apply_delta(&mut self, index: u32, delta: Delta, out: &mut Vec<StreamEvent>) {
         let choice = CHOICE;
         if let Some(text) = delta.text {
             out.push(StreamEvent::Text { choice, text });
         } else if let Some(json) = delta.partial_json.filter(|json| !json.is_empty()) {
-            // Calls of tools on the provider's side have deltas too, but were not started.
-            if let Some((tool, call)) = self.call(index) {
-                call.said = true;
+            // Tools that the provider runs itself have deltas too, but no call was opened for them.
+            if let Some((tool, call)) = self.find_call(index) {
+                call.has_arguments = true;
                 out.push(StreamEvent::ToolArguments { choice, tool, json });
             }
         } else if let Some(text) = delta.thinking {
@@ -177,16 +177,16 @@ impl Decoder {
         }
     }
 
-    fn block_end(&mut self, index: u32, out: &mut Vec<StreamEvent>) {
-        if let Some((tool, call)) = self.call(index)
-            && !std::mem::replace(&mut call.said, true)
+    fn end_block(&mut self, index: u32, out: &mut Vec<StreamEvent>) {
+        if let Some((tool, call)) = self.find_call(index)
+            && !std::mem::replace(&mut call.has_arguments, true)
         {
             let json = "{}".to_owned();
             out.push(StreamEvent::ToolArguments { choice: CHOICE, tool, json });
         }
     }
 
-    fn call(&mut self, block: u32) -> Option<(u32, &mut Call)> {
+    fn find_call(&mut self, block: u32) -> Option<(u32, &mut Call)> {
         let at = self.calls.iter().position(|call| call.block == block)?;
         Some((u32::try_from(at).ok()?, &mut self.calls[at]))
     }

@@ -1,4 +1,4 @@
-//! A request for a message, for a provider.
+//! Encodes a Messages request.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -25,28 +25,28 @@ pub(super) fn encode_request(
     let generation = claude_models::generation(&request.model).unwrap_or((u32::MAX, 0));
     let max_tokens = request.max_tokens.unwrap_or_else(|| claude_models::default_max_tokens(generation));
     let thinking = if same_format {
-        own_thinking(request.reasoning.as_ref())
+        native_thinking(request.reasoning.as_ref())
     } else {
         check_common_params(&request, losses)?;
         let thinking = claude_models::thinking(&request, generation, max_tokens, losses);
         claude_models::limit_sampling_params(&mut request, generation, thinking.mode, losses);
         thinking
     };
-    let mut writer = RequestEncoder { same_format, losses };
+    let mut encoder = RequestEncoder { same_format, losses };
     let mut body = Object::new();
     body.insert("model".to_owned(), std::mem::take(&mut request.model).into());
     body.insert("max_tokens".to_owned(), max_tokens.into());
-    writer.conversation(&mut body, &mut request)?;
+    encoder.encode_conversation(&mut body, &mut request)?;
     if request.stream {
         body.insert("stream".to_owned(), true.into());
     }
-    writer.tools(&mut body, &mut request, generation)?;
+    encoder.encode_tools(&mut body, &mut request, generation)?;
     insert_some(&mut body, "temperature", request.temperature);
     insert_some(&mut body, "top_p", request.top_p);
     insert_some(&mut body, "top_k", request.top_k);
     if !same_format {
         let before = request.stop.len();
-        // Refused by Anthropic.
+        // Anthropic rejects blank stop sequences.
         request.stop.retain(|sequence| !sequence.trim().is_empty());
         if request.stop.len() < before {
             losses.drop(RequestField::Stop);
@@ -65,7 +65,7 @@ pub(super) fn encode_request(
     Ok(body.into())
 }
 
-fn own_thinking(reasoning: Option<&Reasoning>) -> ThinkingConfig {
+fn native_thinking(reasoning: Option<&Reasoning>) -> ThinkingConfig {
     let Some(reasoning) = reasoning else { return ThinkingConfig::default() };
     let mode = reasoning.enabled.map(|enabled| match reasoning.budget {
         _ if !enabled => ThinkingMode::Disabled,
@@ -82,21 +82,21 @@ fn encode_thinking(
     same_format: bool,
 ) {
     if let Some(mode) = thinking.mode {
-        let mut written = Object::new();
+        let mut encoded = Object::new();
         let kind = match mode {
             ThinkingMode::Budget(_) => "enabled",
             ThinkingMode::Adaptive => "adaptive",
             ThinkingMode::Disabled => "disabled",
         };
-        written.insert("type".to_owned(), kind.into());
+        encoded.insert("type".to_owned(), kind.into());
         if let ThinkingMode::Budget(budget) = mode {
-            written.insert("budget_tokens".to_owned(), budget.into());
+            encoded.insert("budget_tokens".to_owned(), budget.into());
         }
         if let Some(mut reasoning) = reasoning.filter(|_| same_format) {
-            insert_some(&mut written, "display", reasoning.show);
-            written.append(&mut reasoning.extra);
+            insert_some(&mut encoded, "display", reasoning.display);
+            encoded.append(&mut reasoning.extra);
         }
-        body.insert("thinking".to_owned(), written.into());
+        body.insert("thinking".to_owned(), encoded.into());
     }
     if let Some(effort) = thinking.effort {
         body.insert("output_config".to_owned(), json!({"effort": effort}));
@@ -109,8 +109,8 @@ fn encode_output(body: &mut Object, output: Option<OutputFormat>, extra: &mut Ob
         if let Some(OutputFormat::JsonSchema { schema, .. }) = output {
             config.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
         }
-        if let Some(Value::Object(more)) = extra.get_mut("output_config") {
-            config.append(more);
+        if let Some(Value::Object(rest)) = extra.get_mut("output_config") {
+            config.append(rest);
             extra.shift_remove("output_config");
         }
         if config.is_empty() {
@@ -126,7 +126,7 @@ fn encode_metadata(
     same_format: bool,
     losses: &mut Losses,
 ) {
-    let mut written = match metadata {
+    let mut encoded = match metadata {
         Some(Value::Object(metadata)) if same_format => metadata,
         Some(_) => {
             losses.drop(RequestField::Metadata);
@@ -134,9 +134,9 @@ fn encode_metadata(
         }
         None => Object::new(),
     };
-    insert_some(&mut written, "user_id", user);
-    if !written.is_empty() {
-        body.insert("metadata".to_owned(), written.into());
+    insert_some(&mut encoded, "user_id", user);
+    if !encoded.is_empty() {
+        body.insert("metadata".to_owned(), encoded.into());
     }
 }
 
@@ -146,7 +146,11 @@ struct RequestEncoder<'a> {
 }
 
 impl RequestEncoder<'_> {
-    fn conversation(&mut self, body: &mut Object, request: &mut ChatRequest) -> Result<(), TranslationError> {
+    fn encode_conversation(
+        &mut self,
+        body: &mut Object,
+        request: &mut ChatRequest,
+    ) -> Result<(), TranslationError> {
         let AlternatingTurns { mut system, turns } =
             to_alternating_turns(std::mem::take(&mut request.messages), self.same_format, self.losses);
         if let Some(line) = json_instruction(request.output.as_ref()) {
@@ -154,8 +158,8 @@ impl RequestEncoder<'_> {
         }
         match &mut *system {
             [] => {}
-            [one] if one.is_string => {
-                let text = one.parts.pop().map(|part| part.content);
+            [only] if only.is_string => {
+                let text = only.parts.pop().map(|part| part.content);
                 insert_some(
                     body,
                     "system",
@@ -168,7 +172,7 @@ impl RequestEncoder<'_> {
             several => {
                 let mut blocks = Vec::new();
                 for part in several.iter_mut().flat_map(|message| std::mem::take(&mut message.parts)) {
-                    blocks.extend(self.block(part)?);
+                    blocks.extend(self.encode_block(part)?);
                 }
                 body.insert("system".to_owned(), blocks.into());
             }
@@ -176,7 +180,7 @@ impl RequestEncoder<'_> {
         let mut messages = Vec::with_capacity(turns.len());
         for turn in turns {
             let role = if turn.role == Role::Assistant { "assistant" } else { "user" };
-            let content = self.content(turn.parts, turn.is_string)?;
+            let content = self.encode_content(turn.parts, turn.is_string)?;
             if content.as_array().is_some_and(Vec::is_empty) && !self.same_format {
                 continue;
             }
@@ -190,7 +194,7 @@ impl RequestEncoder<'_> {
         Ok(())
     }
 
-    fn content(&mut self, mut parts: Vec<Part>, is_string: bool) -> Result<Value, TranslationError> {
+    fn encode_content(&mut self, mut parts: Vec<Part>, is_string: bool) -> Result<Value, TranslationError> {
         if is_string
             && parts.len() == 1
             && let Some(Part { content: Content::Text(text), .. }) = parts.first_mut()
@@ -199,63 +203,63 @@ impl RequestEncoder<'_> {
         }
         let mut blocks = Vec::with_capacity(parts.len());
         for part in parts {
-            blocks.extend(self.block(part)?);
+            blocks.extend(self.encode_block(part)?);
         }
         Ok(blocks.into())
     }
 
-    fn block(&mut self, part: Part) -> Result<Option<Value>, TranslationError> {
+    fn encode_block(&mut self, part: Part) -> Result<Option<Value>, TranslationError> {
         let mut block = match part.content {
-            Content::Text(text) | Content::Refusal(text) => kind("text", [("text", text.into())]),
-            Content::Json(value) => kind("text", [("text", value.to_string().into())]),
-            Content::Media(media) => self.media(media)?,
+            Content::Text(text) | Content::Refusal(text) => tagged("text", [("text", text.into())]),
+            Content::Json(value) => tagged("text", [("text", value.to_string().into())]),
+            Content::Media(media) => self.encode_media(media)?,
             Content::ToolCall(call) => {
                 let input = parse_arguments(&call.arguments);
                 let id = if self.same_format { call.id } else { sanitize_call_id(call.id) };
-                kind("tool_use", [("id", id.into()), ("name", call.name.into()), ("input", input)])
+                tagged("tool_use", [("id", id.into()), ("name", call.name.into()), ("input", input)])
             }
             Content::ToolResult(result) => {
                 let id = if self.same_format { result.id } else { sanitize_call_id(result.id) };
-                let mut block = kind("tool_result", [("tool_use_id", id.into())]);
+                let mut block = tagged("tool_result", [("tool_use_id", id.into())]);
                 if !result.parts.is_empty() || !self.same_format {
-                    block.insert("content".to_owned(), self.content(result.parts, result.is_string)?);
+                    block.insert("content".to_owned(), self.encode_content(result.parts, result.is_string)?);
                 }
                 insert_some(&mut block, "is_error", result.is_error);
                 block
             }
             Content::Thinking { text, signature: Some(signature) } => {
-                kind("thinking", [("thinking", text.into()), ("signature", signature.into())])
+                tagged("thinking", [("thinking", text.into()), ("signature", signature.into())])
             }
             Content::Thinking { text, signature: None } if self.same_format => {
-                kind("thinking", [("thinking", text.into()), ("signature", "".into())])
+                tagged("thinking", [("thinking", text.into()), ("signature", "".into())])
             }
-            // Unsigned thoughts are not Anthropic's, which would refuse them.
+            // Unsigned thinking comes from another provider, and Anthropic rejects it.
             Content::Thinking { .. } => {
                 self.losses.drop(RequestField::Thinking);
                 return Ok(None);
             }
-            Content::Redacted(data) => kind("redacted_thinking", [("data", data.into())]),
+            Content::Redacted(data) => tagged("redacted_thinking", [("data", data.into())]),
             Content::Other(value) if self.same_format => return Ok(Some(value)),
             Content::Other(_) => {
                 return Err(self
                     .losses
-                    .unsupported(RequestField::Part, "this kind of content cannot be translated"));
+                    .unsupported(RequestField::Part, "this content type is not supported by this provider"));
             }
         };
         insert_some(&mut block, "cache_control", part.cache.map(encode_cache_control));
-        self.extra(&mut block, part.extra, FieldLocation::Part);
+        self.encode_extra(&mut block, part.extra, FieldLocation::Part);
         Ok(Some(block.into()))
     }
 
-    fn extra(&mut self, object: &mut Object, mut extra: Object, place: FieldLocation) {
+    fn encode_extra(&mut self, object: &mut Object, mut extra: Object, location: FieldLocation) {
         if self.same_format {
             object.append(&mut extra);
         } else {
-            self.losses.drop_extra(place, &extra);
+            self.losses.drop_extra(location, &extra);
         }
     }
 
-    fn media(&mut self, media: Media) -> Result<Object, TranslationError> {
+    fn encode_media(&mut self, media: Media) -> Result<Object, TranslationError> {
         let Media { kind: media_kind, source, name, detail } = media;
         if detail.is_some_and(|detail| detail != "auto") {
             self.losses.drop(RequestField::Detail);
@@ -266,7 +270,7 @@ impl RequestEncoder<'_> {
             MediaKind::Audio | MediaKind::Video => {
                 return Err(self
                     .losses
-                    .unsupported(RequestField::Part, "this provider takes no sound or film"));
+                    .unsupported(RequestField::Part, "this provider does not support audio or video"));
             }
         };
         let source = match source {
@@ -277,25 +281,27 @@ impl RequestEncoder<'_> {
             }
             MediaSource::Base64 { mime, data } if mime.starts_with("text/") => {
                 let text = STANDARD.decode(&data).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-                let text = text
-                    .ok_or_else(|| self.losses.unsupported(RequestField::Part, "is not base64 of a text"))?;
+                let text = text.ok_or_else(|| {
+                    self.losses.unsupported(RequestField::Part, "must be base64-encoded UTF-8 text")
+                })?;
                 json!({"type": "text", "media_type": "text/plain", "data": text})
             }
             MediaSource::Url { url, .. } => json!({"type": "url", "url": url}),
             MediaSource::Text(text) => json!({"type": "text", "media_type": "text/plain", "data": text}),
             MediaSource::File(id) if self.same_format => json!({"type": "file", "file_id": id}),
             _ => {
-                return Err(self
-                    .losses
-                    .unsupported(RequestField::Part, "this provider cannot take this kind of file"));
+                return Err(self.losses.unsupported(
+                    RequestField::Part,
+                    "this provider does not support this file type or source",
+                ));
             }
         };
-        let mut block = kind(block_kind, [("source", source)]);
+        let mut block = tagged(block_kind, [("source", source)]);
         insert_some(&mut block, "title", name.filter(|_| media_kind == MediaKind::Document));
         Ok(block)
     }
 
-    fn tools(
+    fn encode_tools(
         &mut self,
         body: &mut Object,
         request: &mut ChatRequest,
@@ -307,39 +313,42 @@ impl RequestEncoder<'_> {
         let mut tools = Vec::with_capacity(request.tools.len());
         for tool in std::mem::take(&mut request.tools) {
             match tool {
-                Tool::Function(function) => tools.push(self.function(function, generation)),
+                Tool::Function(function) => tools.push(self.encode_function(function, generation)),
                 Tool::Other(value) if self.same_format => tools.push(value),
                 Tool::Other(_) => {
-                    let why = "only function tools can be used with this provider";
-                    return Err(self.losses.unsupported(RequestField::Tool, why));
+                    let reason = "this provider supports function tools only";
+                    return Err(self.losses.unsupported(RequestField::Tool, reason));
                 }
             }
         }
-        let any = !tools.is_empty();
-        insert_some(body, "tools", any.then_some(tools));
+        let has_tools = !tools.is_empty();
+        insert_some(body, "tools", has_tools.then_some(tools));
         let parallel = request.parallel_tool_calls.take();
         let default = (parallel == Some(false)).then_some(ToolChoice::Auto);
-        let Some(choice) = choice.or(default).filter(|_| any || self.same_format) else { return Ok(()) };
-        let mut written = match choice {
-            ToolChoice::Auto => kind("auto", []),
-            ToolChoice::None => kind("none", []),
-            ToolChoice::Required => kind("any", []),
-            ToolChoice::Tool(name) => kind("tool", [("name", name.into())]),
+        let Some(choice) = choice.or(default).filter(|_| has_tools || self.same_format) else {
+            return Ok(());
+        };
+        let mut encoded = match choice {
+            ToolChoice::Auto => tagged("auto", []),
+            ToolChoice::None => tagged("none", []),
+            ToolChoice::Required => tagged("any", []),
+            ToolChoice::Tool(name) => tagged("tool", [("name", name.into())]),
             ToolChoice::Allowed { .. } | ToolChoice::Other(_) => {
-                return Err(self
-                    .losses
-                    .unsupported(RequestField::ToolChoice, "cannot be expressed for this provider"));
+                return Err(self.losses.unsupported(
+                    RequestField::ToolChoice,
+                    "this provider does not support this tool choice",
+                ));
             }
         };
-        let none = written.get("type").and_then(Value::as_str) == Some("none");
-        if let Some(parallel) = parallel.filter(|parallel| self.same_format || !(*parallel || none)) {
-            written.insert("disable_parallel_tool_use".to_owned(), (!parallel).into());
+        let is_none = encoded.get("type").and_then(Value::as_str) == Some("none");
+        if let Some(parallel) = parallel.filter(|parallel| self.same_format || !(*parallel || is_none)) {
+            encoded.insert("disable_parallel_tool_use".to_owned(), (!parallel).into());
         }
-        body.insert("tool_choice".to_owned(), written.into());
+        body.insert("tool_choice".to_owned(), encoded.into());
         Ok(())
     }
 
-    fn function(&mut self, function: FunctionTool, generation: (u32, u32)) -> Value {
+    fn encode_function(&mut self, function: FunctionTool, generation: (u32, u32)) -> Value {
         let mut tool = Object::new();
         tool.insert("name".to_owned(), function.name.into());
         insert_some(&mut tool, "description", function.description);
@@ -356,12 +365,12 @@ impl RequestEncoder<'_> {
             self.losses.drop(RequestField::Strict);
         }
         insert_some(&mut tool, "cache_control", function.cache.map(encode_cache_control));
-        self.extra(&mut tool, function.extra, FieldLocation::Tool);
+        self.encode_extra(&mut tool, function.extra, FieldLocation::Tool);
         tool.into()
     }
 }
 
-fn kind<const N: usize>(kind: &str, fields: [(&str, Value); N]) -> Object {
+fn tagged<const N: usize>(kind: &str, fields: [(&str, Value); N]) -> Object {
     let mut object = Object::with_capacity(N + 2);
     object.insert("type".to_owned(), kind.into());
     object.extend(fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
@@ -369,7 +378,7 @@ fn kind<const N: usize>(kind: &str, fields: [(&str, Value); N]) -> Object {
 }
 
 fn encode_cache_control(cache: CacheControl) -> Value {
-    let mut mark = kind("ephemeral", []);
-    insert_some(&mut mark, "ttl", cache.ttl);
-    mark.into()
+    let mut control = tagged("ephemeral", []);
+    insert_some(&mut control, "ttl", cache.ttl);
+    control.into()
 }

@@ -1,7 +1,6 @@
-//! Anthropic's messages. A JSON schema for the answer is asked for by `output_config.format`, the format's own means,
-//! which works with thinking and streams as text; an answer of any JSON object is asked for by a line in the system
-//! prompt, since the format has no switch for it. Gemini's signature of a call is shown to callers as that of a
-//! thought before the call.
+//! Anthropic's Messages API. A JSON schema for the output is requested by `output_config.format`, which works together
+//! with thinking and streams as text. The format has no parameter for output of any JSON object, so a line in the system
+//! prompt requests it. Gemini signs tool calls; its signature is returned as that of a thinking block before the call.
 
 mod decode_request;
 mod decode_stream;
@@ -66,7 +65,7 @@ impl ProviderCodec for Messages {
     }
 }
 
-/// Inside a stream an error has no status, but its kind tells which it would have had.
+/// An error inside a stream has no status, so the status is derived from the error type.
 fn decode_error(status: Option<u16>, body: &Map<String, Value>) -> Option<ProviderError> {
     let error = body.get("error")?.as_object()?;
     let kind = str_field(error, "type");
@@ -98,7 +97,7 @@ fn decode_stop_reason(reason: &str, sequence: Option<&str>) -> StopReason {
     }
 }
 
-/// The reason and the sequence, if it was one.
+/// Returns the stop reason and the matched stop sequence.
 fn encode_stop_reason(stop: &StopReason) -> (&'static str, Option<&str>) {
     match stop {
         StopReason::EndTurn | StopReason::Failed => ("end_turn", None),

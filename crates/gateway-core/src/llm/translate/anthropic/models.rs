@@ -1,4 +1,4 @@
-//! The list of models.
+//! Model lists in Anthropic's format.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::super::{super::chat::ModelEntry, json::str_field};
 
 pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
     let rows = body.get("data")?.as_array()?.iter().filter_map(Value::as_object);
-    let read = |row: &Map<String, Value>| ModelEntry {
+    let decode = |row: &Map<String, Value>| ModelEntry {
         id: str_field(row, "id").to_owned(),
         name: row.get("display_name").and_then(Value::as_str).map(str::to_owned),
         created: str_field(row, "created_at").parse::<Timestamp>().ok().map(Timestamp::as_second),
@@ -15,7 +15,7 @@ pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>
         input_limit: row.get("max_input_tokens").and_then(Value::as_u64),
         output_limit: row.get("max_tokens").and_then(Value::as_u64),
     };
-    Some(rows.map(read).collect())
+    Some(rows.map(decode).collect())
 }
 
 pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {

@@ -1,4 +1,4 @@
-//! A whole message, read from a provider or written for a caller.
+//! Complete (non-streaming) messages.
 
 use serde_json::{Map, Value, json};
 
@@ -67,7 +67,7 @@ fn encode_block(part: Part, content: &mut Vec<Value>) {
         Content::Redacted(data) => content.push(json!({"type": "redacted_thinking", "data": data})),
         Content::ToolCall(call) => {
             if let Some(signature) = call.signature {
-                sign(content, signature);
+                attach_call_signature(content, signature);
             }
             let input = parse_arguments(&call.arguments);
             content.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
@@ -76,8 +76,8 @@ fn encode_block(part: Part, content: &mut Vec<Value>) {
     }
 }
 
-/// Keeps the signature of a call where the format has room for one: at the thought before it.
-fn sign(content: &mut Vec<Value>, signature: String) {
+/// Stores the signature of a tool call in the thinking block before it, since the format signs thinking only.
+fn attach_call_signature(content: &mut Vec<Value>, signature: String) {
     match content.last_mut() {
         Some(last) if last["type"] == "thinking" && last["signature"] == "" => {
             last["signature"] = signature.into();
@@ -86,7 +86,7 @@ fn sign(content: &mut Vec<Value>, signature: String) {
     }
 }
 
-/// Usage in Anthropic's way of counting: the input without what was read from or written to a cache.
+/// Encodes usage as Anthropic counts it: `input_tokens` excludes tokens read from or written to the cache.
 pub(super) fn encode_usage(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input.saturating_add(usage.audio_input),

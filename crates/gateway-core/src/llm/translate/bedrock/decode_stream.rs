@@ -1,4 +1,4 @@
-//! A stream of Converse: frames whose headers name the event and whose payloads are small JSON objects.
+//! Decodes a Converse stream. The headers of a frame name the event, and the payload is a JSON object.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -19,14 +19,14 @@ use super::{
 #[derive(Default)]
 pub(super) struct Decoder {
     calls: Vec<Call>,
-    /// The stop and the usage come in two events, and the stream is over after both.
-    stopped: bool,
-    metered: bool,
+    /// The stop reason and the usage arrive in two events. The stream ends after both.
+    has_stop: bool,
+    has_usage: bool,
 }
 
 struct Call {
     block: u32,
-    said: bool,
+    has_arguments: bool,
 }
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ impl StreamDecoder for Decoder {
             "contentBlockStart" => {
                 if let Some(call) = event.start.and_then(|start| start.tool_use) {
                     let Ok(tool) = u32::try_from(self.calls.len()) else { return false };
-                    self.calls.push(Call { block: event.content_block_index, said: false });
+                    self.calls.push(Call { block: event.content_block_index, has_arguments: false });
                     out.push(StreamEvent::ToolStart {
                         choice,
                         tool,
@@ -96,12 +96,12 @@ impl StreamDecoder for Decoder {
             }
             "contentBlockDelta" => {
                 if let Some(delta) = event.delta {
-                    self.delta(event.content_block_index, delta, out);
+                    self.apply_delta(event.content_block_index, delta, out);
                 }
             }
             "contentBlockStop" => {
-                if let Some((tool, call)) = self.call(event.content_block_index)
-                    && !std::mem::replace(&mut call.said, true)
+                if let Some((tool, call)) = self.find_call(event.content_block_index)
+                    && !std::mem::replace(&mut call.has_arguments, true)
                 {
                     out.push(StreamEvent::ToolArguments { choice, tool, json: "{}".to_owned() });
                 }
@@ -109,34 +109,34 @@ impl StreamDecoder for Decoder {
             "messageStop" => {
                 let reason = decode_stop_reason(event.stop_reason.as_deref().unwrap_or_default());
                 out.push(StreamEvent::Stop { choice, reason });
-                self.stopped = true;
+                self.has_stop = true;
             }
             "metadata" => {
                 let usage =
                     event.usage.and_then(|report| usage::parse_report(ProviderFormat::Bedrock, &report));
                 out.extend(usage.map(StreamEvent::Usage));
-                self.metered = true;
+                self.has_usage = true;
             }
-            failed if failed.ends_with("Exception") || event.message.is_some() => {
-                out.push(StreamEvent::Error(failure(failed, event.message)));
+            exception if exception.ends_with("Exception") || event.message.is_some() => {
+                out.push(StreamEvent::Error(stream_error(exception, event.message)));
                 return true;
             }
             _ => {}
         }
-        self.stopped && self.metered
+        self.has_stop && self.has_usage
     }
 }
 
 impl Decoder {
-    fn delta(&mut self, block: u32, delta: Delta, out: &mut Vec<StreamEvent>) {
+    fn apply_delta(&mut self, block: u32, delta: Delta, out: &mut Vec<StreamEvent>) {
         let choice = CHOICE;
         if let Some(text) = delta.text {
             out.push(StreamEvent::Text { choice, text });
         }
         if let Some(json) = delta.tool_use.and_then(|call| call.input).filter(|json| !json.is_empty())
-            && let Some((tool, call)) = self.call(block)
+            && let Some((tool, call)) = self.find_call(block)
         {
-            call.said = true;
+            call.has_arguments = true;
             out.push(StreamEvent::ToolArguments { choice, tool, json });
         }
         if let Some(reasoning) = delta.reasoning_content {
@@ -146,13 +146,13 @@ impl Decoder {
         }
     }
 
-    fn call(&mut self, block: u32) -> Option<(u32, &mut Call)> {
+    fn find_call(&mut self, block: u32) -> Option<(u32, &mut Call)> {
         let at = self.calls.iter().position(|call| call.block == block)?;
         Some((u32::try_from(at).ok()?, &mut self.calls[at]))
     }
 }
 
-fn failure(name: &str, message: Option<String>) -> ProviderError {
+fn stream_error(name: &str, message: Option<String>) -> ProviderError {
     let status = match name {
         "throttlingException" => 429,
         "validationException" => 400,
@@ -160,6 +160,6 @@ fn failure(name: &str, message: Option<String>) -> ProviderError {
         "modelStreamErrorException" => 424,
         _ => 500,
     };
-    let message = message.unwrap_or_else(|| "the provider failed while it was answering".to_owned());
+    let message = message.unwrap_or_else(|| "the provider reported an error without a message".to_owned());
     ProviderError { status, code: name.to_owned(), message }
 }

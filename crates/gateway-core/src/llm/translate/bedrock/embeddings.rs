@@ -1,4 +1,4 @@
-//! Embeddings. Converse has none: Titan's and Cohere's models are invoked in their own words.
+//! Embeddings. Converse does not cover them, so Titan and Cohere models are invoked in their own formats.
 
 use serde_json::{Map, Value, json};
 
@@ -7,39 +7,42 @@ use super::super::{
         chat::{EmbeddingsRequest, EmbeddingsResponse, Losses, RequestField, TranslationError},
         usage::Usage,
     },
-    driver::path_segment,
     json::insert_some,
+    request::path_segment,
 };
 
 pub(super) fn encode_embeddings_request(
-    mut embed: EmbeddingsRequest,
+    mut request: EmbeddingsRequest,
     losses: &mut Losses,
 ) -> Result<(String, Value), TranslationError> {
-    let refused = |field: &str, message: &str| TranslationError::Unsupported {
+    let unsupported = |field: &str, message: &str| TranslationError::Unsupported {
         field: field.to_owned(),
         message: message.to_owned(),
     };
-    if embed.user.is_some() {
+    if request.user.is_some() {
         losses.drop(RequestField::User);
     }
-    let path = format!("/model/{}/invoke", path_segment(&embed.model));
-    if embed.model.contains("titan-embed") {
-        if embed.inputs.len() > 1 {
-            return Err(refused("input", "this model embeds one text at a time"));
+    let path = format!("/model/{}/invoke", path_segment(&request.model));
+    if request.model.contains("titan-embed") {
+        if request.inputs.len() > 1 {
+            return Err(unsupported("input", "this model accepts a single text per request"));
         }
         let mut body = Map::new();
-        insert_some(&mut body, "inputText", embed.inputs.pop());
-        insert_some(&mut body, "dimensions", embed.dimensions);
+        insert_some(&mut body, "inputText", request.inputs.pop());
+        insert_some(&mut body, "dimensions", request.dimensions);
         return Ok((path, body.into()));
     }
-    if embed.model.contains("cohere.embed") {
-        let mut body = json!({"texts": embed.inputs, "input_type": "search_document"});
-        if let Some(dimensions) = embed.dimensions {
+    if request.model.contains("cohere.embed") {
+        let mut body = json!({"texts": request.inputs, "input_type": "search_document"});
+        if let Some(dimensions) = request.dimensions {
             body["output_dimension"] = dimensions.into();
         }
         return Ok((path, body));
     }
-    Err(refused("model", "the gateway knows no embeddings of this model"))
+    Err(unsupported(
+        "model",
+        "embeddings of this model are not supported; use a Titan or Cohere embedding model",
+    ))
 }
 
 pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<EmbeddingsResponse> {

@@ -1,4 +1,4 @@
-//! A request for Converse.
+//! Encodes a Converse request.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -24,19 +24,19 @@ pub(super) fn encode_request(
 ) -> Result<Value, TranslationError> {
     check_common_params(&request, losses)?;
     let mut body = Object::new();
-    let mut more = Object::new();
-    model_fields(&mut more, &mut request, losses);
-    let history_calls = called_names(&request.messages);
-    let mut writer = RequestEncoder { losses };
-    writer.conversation(&mut body, &mut request)?;
+    let mut model_fields = Object::new();
+    encode_model_fields(&mut model_fields, &mut request, losses);
+    let called_tools = called_tool_names(&request.messages);
+    let mut encoder = RequestEncoder { losses };
+    encoder.encode_conversation(&mut body, &mut request)?;
     let mut inference = Object::new();
     insert_some(&mut inference, "maxTokens", request.max_tokens);
     insert_some(&mut inference, "temperature", request.temperature.take());
     insert_some(&mut inference, "topP", request.top_p.take());
     let stop = std::mem::take(&mut request.stop);
     insert_some(&mut inference, "stopSequences", (!stop.is_empty()).then_some(stop));
-    set_object(&mut body, "inferenceConfig", inference);
-    writer.tools(&mut body, &mut request, &history_calls)?;
+    insert_nonempty(&mut body, "inferenceConfig", inference);
+    encoder.encode_tools(&mut body, &mut request, &called_tools)?;
     if let Some(OutputFormat::JsonSchema { name, description, schema, .. }) = request.output.take() {
         let mut definition = Object::new();
         definition.insert("schema".to_owned(), schema.to_string().into());
@@ -45,7 +45,7 @@ pub(super) fn encode_request(
         let format = json!({"type": "json_schema", "structure": {"jsonSchema": definition}});
         body.insert("outputConfig".to_owned(), json!({"textFormat": format}));
     }
-    set_object(&mut body, "additionalModelRequestFields", more);
+    insert_nonempty(&mut body, "additionalModelRequestFields", model_fields);
     if request.user.is_some() {
         losses.drop(RequestField::User);
     }
@@ -56,14 +56,14 @@ pub(super) fn encode_request(
     Ok(body.into())
 }
 
-fn set_object(body: &mut Object, key: &str, value: Object) {
+fn insert_nonempty(body: &mut Object, key: &str, value: Object) {
     if !value.is_empty() {
         body.insert(key.to_owned(), value.into());
     }
 }
 
-/// What the makers of models know and Converse does not.
-fn model_fields(more: &mut Object, request: &mut ChatRequest, losses: &mut Losses) {
+/// Sets the parameters that belong to the model's vendor and not to Converse.
+fn encode_model_fields(fields: &mut Object, request: &mut ChatRequest, losses: &mut Losses) {
     if let Some(generation) = claude_models::generation(&request.model) {
         let max_tokens = request.max_tokens.unwrap_or_else(|| claude_models::default_max_tokens(generation));
         let thinking = claude_models::thinking(request, generation, max_tokens, losses);
@@ -75,12 +75,12 @@ fn model_fields(more: &mut Object, request: &mut ChatRequest, losses: &mut Losse
             None => None,
         };
         if mode.is_some() {
-            // A budget must stay below a limit that Bedrock would otherwise choose itself.
+            // The budget must stay below the limit, and Bedrock's default limit is unknown.
             request.max_tokens = Some(max_tokens);
         }
-        insert_some(more, "thinking", mode);
-        insert_some(more, "output_config", thinking.effort.map(|effort| json!({"effort": effort})));
-        insert_some(more, "top_k", request.top_k.take());
+        insert_some(fields, "thinking", mode);
+        insert_some(fields, "output_config", thinking.effort.map(|effort| json!({"effort": effort})));
+        insert_some(fields, "top_k", request.top_k.take());
         return;
     }
     if request.top_k.take().is_some() {
@@ -89,7 +89,7 @@ fn model_fields(more: &mut Object, request: &mut ChatRequest, losses: &mut Losse
     match request.reasoning.take() {
         Some(reasoning) if request.model.contains("openai.") => {
             insert_some(
-                more,
+                fields,
                 "reasoning_effort",
                 reasoning.resolved_effort().filter(|effort| *effort != "none"),
             );
@@ -99,8 +99,8 @@ fn model_fields(more: &mut Object, request: &mut ChatRequest, losses: &mut Losse
     }
 }
 
-/// The tools that a conversation has used, without repetition.
-fn called_names(messages: &[Message]) -> Vec<String> {
+/// Returns the distinct names of the tools that a conversation has used.
+fn called_tool_names(messages: &[Message]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
         if let Content::ToolCall(call) = &part.content
@@ -117,7 +117,11 @@ struct RequestEncoder<'a> {
 }
 
 impl RequestEncoder<'_> {
-    fn conversation(&mut self, body: &mut Object, request: &mut ChatRequest) -> Result<(), TranslationError> {
+    fn encode_conversation(
+        &mut self,
+        body: &mut Object,
+        request: &mut ChatRequest,
+    ) -> Result<(), TranslationError> {
         let AlternatingTurns { mut system, turns } =
             to_alternating_turns(std::mem::take(&mut request.messages), false, self.losses);
         if let Some(line) = json_instruction(request.output.as_ref()) {
@@ -126,7 +130,7 @@ impl RequestEncoder<'_> {
         let mut messages = Vec::with_capacity(turns.len());
         for turn in turns {
             let role = if turn.role == Role::Assistant { "assistant" } else { "user" };
-            let content = self.blocks(turn.parts)?;
+            let content = self.encode_blocks(turn.parts)?;
             if !content.is_empty() {
                 messages.push(json!({"role": role, "content": content}));
             }
@@ -134,32 +138,32 @@ impl RequestEncoder<'_> {
         body.insert("messages".to_owned(), messages.into());
         let mut blocks = Vec::new();
         for message in system {
-            blocks.extend(self.blocks(message.parts)?);
+            blocks.extend(self.encode_blocks(message.parts)?);
         }
         insert_some(body, "system", (!blocks.is_empty()).then_some(blocks));
         Ok(())
     }
 
-    fn blocks(&mut self, parts: Vec<Part>) -> Result<Vec<Value>, TranslationError> {
+    fn encode_blocks(&mut self, parts: Vec<Part>) -> Result<Vec<Value>, TranslationError> {
         let mut blocks = Vec::with_capacity(parts.len());
         for part in parts {
             self.losses.drop_extra(FieldLocation::Part, &part.extra);
-            blocks.extend(self.block(part.content)?);
+            blocks.extend(self.encode_block(part.content)?);
             blocks.extend(part.cache.map(encode_cache_point));
         }
         Ok(blocks)
     }
 
-    fn block(&mut self, content: Content) -> Result<Option<Value>, TranslationError> {
+    fn encode_block(&mut self, content: Content) -> Result<Option<Value>, TranslationError> {
         Ok(Some(match content {
             Content::Text(text) | Content::Refusal(text) => json!({"text": text}),
             Content::Json(value) => json!({"text": value.to_string()}),
-            Content::Media(media) => self.media(media)?,
+            Content::Media(media) => self.encode_media(media)?,
             Content::ToolCall(call) => {
                 let input = parse_arguments(&call.arguments);
                 json!({"toolUse": {"toolUseId": sanitize_call_id(call.id), "name": call.name, "input": input}})
             }
-            Content::ToolResult(result) => self.result(result)?,
+            Content::ToolResult(result) => self.encode_tool_result(result)?,
             Content::Thinking { text, signature: Some(signature) } => {
                 json!({"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}})
             }
@@ -171,28 +175,28 @@ impl RequestEncoder<'_> {
             Content::Other(_) => {
                 return Err(self
                     .losses
-                    .unsupported(RequestField::Part, "this kind of content cannot be translated"));
+                    .unsupported(RequestField::Part, "this content type is not supported by this provider"));
             }
         }))
     }
 
-    fn result(&mut self, result: ToolResult) -> Result<Value, TranslationError> {
+    fn encode_tool_result(&mut self, result: ToolResult) -> Result<Value, TranslationError> {
         let mut content = Vec::with_capacity(result.parts.len());
         for part in result.parts {
             content.extend(match part.content {
                 Content::Json(value) => Some(json!({"json": value})),
-                other => self.block(other)?,
+                other => self.encode_block(other)?,
             });
         }
-        let mut written = Object::new();
-        written.insert("toolUseId".to_owned(), sanitize_call_id(result.id).into());
-        written.insert("content".to_owned(), content.into());
+        let mut encoded = Object::new();
+        encoded.insert("toolUseId".to_owned(), sanitize_call_id(result.id).into());
+        encoded.insert("content".to_owned(), content.into());
         let status = result.is_error.map(|is_error| if is_error { "error" } else { "success" });
-        insert_some(&mut written, "status", status);
-        Ok(json!({"toolResult": written}))
+        insert_some(&mut encoded, "status", status);
+        Ok(json!({"toolResult": encoded}))
     }
 
-    fn media(&mut self, media: Media) -> Result<Value, TranslationError> {
+    fn encode_media(&mut self, media: Media) -> Result<Value, TranslationError> {
         let Media { kind, source, name, detail } = media;
         if detail.is_some_and(|detail| detail != "auto") {
             self.losses.drop(RequestField::Detail);
@@ -202,7 +206,9 @@ impl RequestEncoder<'_> {
             MediaKind::Video => "video",
             MediaKind::Document => "document",
             MediaKind::Audio => {
-                return Err(self.losses.unsupported(RequestField::Part, "this provider takes no sound"));
+                return Err(self
+                    .losses
+                    .unsupported(RequestField::Part, "this provider does not support audio"));
             }
         };
         let (format, source) = match source {
@@ -214,8 +220,8 @@ impl RequestEncoder<'_> {
                 (format, json!({"s3Location": {"uri": url}}))
             }
             _ => {
-                let why = "this provider takes files only as base64 or from S3";
-                return Err(self.losses.unsupported(RequestField::Part, why));
+                let reason = "this provider accepts files as base64 data or S3 URLs only";
+                return Err(self.losses.unsupported(RequestField::Part, reason));
             }
         };
         let mut block = Object::new();
@@ -227,34 +233,34 @@ impl RequestEncoder<'_> {
         Ok(Value::Object(Map::from_iter([(key.to_owned(), block.into())])))
     }
 
-    fn tools(
+    fn encode_tools(
         &mut self,
         body: &mut Object,
         request: &mut ChatRequest,
-        called: &[String],
+        called_tools: &[String],
     ) -> Result<(), TranslationError> {
         let choice = restrict_to_allowed_tools(request.tool_choice.take(), &mut request.tools);
         if request.parallel_tool_calls == Some(false) && !request.tools.is_empty() {
             self.losses.drop(RequestField::ParallelToolCalls);
         }
         if choice == Some(ToolChoice::None) {
-            if !called.is_empty() {
-                let why = "this provider cannot be kept from using tools that the conversation has used";
-                return Err(self.losses.unsupported(RequestField::ToolChoice, why));
+            if !called_tools.is_empty() {
+                let reason = "this provider cannot disable tools that the conversation has already used";
+                return Err(self.losses.unsupported(RequestField::ToolChoice, reason));
             }
             return Ok(());
         }
         let mut tools = Vec::with_capacity(request.tools.len());
         for tool in std::mem::take(&mut request.tools) {
             let Tool::Function(function) = tool else {
-                let why = "only function tools can be used with this provider";
-                return Err(self.losses.unsupported(RequestField::Tool, why));
+                let reason = "this provider supports function tools only";
+                return Err(self.losses.unsupported(RequestField::Tool, reason));
             };
-            self.function(function, &mut tools);
+            self.encode_function(function, &mut tools);
         }
         if tools.is_empty() {
-            // Converse refuses calls in a conversation whose tools it does not know.
-            tools.extend(called.iter().map(
+            // Converse rejects a conversation with tool calls unless the tools are declared.
+            tools.extend(called_tools.iter().map(
                 |name| json!({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}}),
             ));
         }
@@ -269,9 +275,10 @@ impl RequestEncoder<'_> {
             Some(ToolChoice::Required) => Some(json!({"any": {}})),
             Some(ToolChoice::Tool(name)) => Some(json!({"tool": {"name": name}})),
             Some(_) => {
-                return Err(self
-                    .losses
-                    .unsupported(RequestField::ToolChoice, "cannot be expressed for this provider"));
+                return Err(self.losses.unsupported(
+                    RequestField::ToolChoice,
+                    "this provider does not support this tool choice",
+                ));
             }
         };
         insert_some(&mut config, "toolChoice", choice);
@@ -279,10 +286,10 @@ impl RequestEncoder<'_> {
         Ok(())
     }
 
-    fn function(&mut self, function: FunctionTool, tools: &mut Vec<Value>) {
+    fn encode_function(&mut self, function: FunctionTool, tools: &mut Vec<Value>) {
         let mut spec = Object::new();
         spec.insert("name".to_owned(), function.name.into());
-        // An empty description is refused.
+        // Bedrock rejects an empty description.
         insert_some(&mut spec, "description", function.description.filter(|text| !text.is_empty()));
         let mut schema = function.parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
         if let Value::Object(schema) = &mut schema {
@@ -303,11 +310,11 @@ fn encode_cache_point(cache: CacheControl) -> Value {
     json!({"cachePoint": point})
 }
 
-/// Bedrock insists on a name and allows few letters in it.
+/// Returns a valid document name. Bedrock requires one and restricts its characters.
 fn document_name(name: Option<&str>) -> String {
     let name = name.unwrap_or("document");
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '-' | '(' | ')' | '[' | ']');
-    let clean: String = stem.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '-' | '(' | ')' | '[' | ']');
+    let clean: String = stem.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();
     if clean.is_empty() { "document".to_owned() } else { clean }
 }

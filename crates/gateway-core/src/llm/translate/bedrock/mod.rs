@@ -1,5 +1,5 @@
-//! Bedrock's Converse, one format for many makers' models. What only Claude understands goes into
-//! `additionalModelRequestFields`; bytes are base64 here, as everywhere in JSON.
+//! Bedrock's Converse API, one format for models of many vendors. Parameters that only Claude supports are sent in
+//! `additionalModelRequestFields`.
 
 mod decode_stream;
 mod embeddings;
@@ -48,10 +48,10 @@ impl ProviderCodec for Converse {
 
     fn encode_embeddings_request(
         &self,
-        embed: EmbeddingsRequest,
+        request: EmbeddingsRequest,
         losses: &mut Losses,
     ) -> Result<(String, Value), TranslationError> {
-        embeddings::encode_embeddings_request(embed, losses)
+        embeddings::encode_embeddings_request(request, losses)
     }
 
     fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
@@ -59,7 +59,7 @@ impl ProviderCodec for Converse {
     }
 }
 
-/// Bedrock names an error in a header; in the body it is nameless.
+/// Derives the exception name from the status, since Bedrock sends the name in a header and not in the body.
 fn exception_name(status: u16) -> &'static str {
     match status {
         400 => "ValidationException",

@@ -1,4 +1,4 @@
-//! A whole answer of Converse.
+//! Decodes a complete Converse response.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! A provider's stream. The plan for using tools comes first, then calls, then words, each piece in its own event.
+//! Decodes a chat stream. The tool plan comes first, then tool calls, then text, each piece in an event of its own.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,12 +14,12 @@ use super::{
         json::parse_event,
     },
     decode_stop_reason,
-    response::decode_logprobs,
+    response::decode_logprob,
 };
 
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// The place of each call among Cohere's.
+    /// Cohere's index of each tool call.
     calls: Vec<u64>,
 }
 
@@ -67,18 +67,19 @@ impl StreamDecoder for Decoder {
                 out.extend(message.tool_plan.map(|text| StreamEvent::Thinking { choice: 0, text }));
             }
             "content-start" | "content-delta" => {
-                content(message.content.as_ref(), out);
-                if let Some(item) = event.logprobs.as_ref().and_then(decode_logprobs) {
+                decode_content(message.content.as_ref(), out);
+                if let Some(item) = event.logprobs.as_ref().and_then(decode_logprob) {
                     out.push(StreamEvent::Logprobs { choice: 0, items: vec![item] });
                 }
             }
-            "tool-call-start" => self.start(index, message.tool_calls.as_ref(), out),
-            "tool-call-delta" => self.arguments(index, message.tool_calls.as_ref(), out),
+            "tool-call-start" => self.start_call(index, message.tool_calls.as_ref(), out),
+            "tool-call-delta" => self.append_arguments(index, message.tool_calls.as_ref(), out),
             "message-end" => {
                 let reason = delta.finish_reason.as_deref().map_or(StopReason::EndTurn, decode_stop_reason);
                 if reason == StopReason::Failed || delta.error.is_some() {
-                    let message =
-                        delta.error.unwrap_or_else(|| "the provider failed while answering".to_owned());
+                    let message = delta
+                        .error
+                        .unwrap_or_else(|| "the provider reported an error without a message".to_owned());
                     let code = "provider_error".to_owned();
                     out.push(StreamEvent::Error(ProviderError { status: 502, code, message }));
                     return true;
@@ -104,24 +105,24 @@ impl StreamDecoder for Decoder {
     }
 }
 
-fn content(content: Option<&Value>, out: &mut Vec<StreamEvent>) {
+fn decode_content(content: Option<&Value>, out: &mut Vec<StreamEvent>) {
     let text = |key: &str| Some(content?.get(key)?.as_str()?.to_owned());
     out.extend(text("thinking").map(|text| StreamEvent::Thinking { choice: 0, text }));
     out.extend(text("text").map(|text| StreamEvent::Text { choice: 0, text }));
 }
 
 impl Decoder {
-    fn start(&mut self, index: u64, call: Option<&Value>, out: &mut Vec<StreamEvent>) {
+    fn start_call(&mut self, index: u64, call: Option<&Value>, out: &mut Vec<StreamEvent>) {
         let Ok(tool) = u32::try_from(self.calls.len()) else { return };
         self.calls.push(index);
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let id = text(call.and_then(|call| call.get("id")));
         let name = text(call.and_then(|call| call.get("function")?.get("name")));
         out.push(StreamEvent::ToolStart { choice: 0, tool, id, name, signature: None });
-        self.arguments(index, call, out);
+        self.append_arguments(index, call, out);
     }
 
-    fn arguments(&self, index: u64, call: Option<&Value>, out: &mut Vec<StreamEvent>) {
+    fn append_arguments(&self, index: u64, call: Option<&Value>, out: &mut Vec<StreamEvent>) {
         let json = call.and_then(|call| call.get("function")?.get("arguments")?.as_str());
         let at = self.calls.iter().rposition(|known| *known == index).and_then(|at| u32::try_from(at).ok());
         if let (Some(json), Some(tool)) = (json, at) {

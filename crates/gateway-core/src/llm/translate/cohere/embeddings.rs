@@ -1,4 +1,4 @@
-//! Embeddings.
+//! Embeddings in Cohere's format.
 
 use serde_json::{Map, Value, json};
 
@@ -8,16 +8,16 @@ use super::super::super::{
     usage,
 };
 
-pub(super) fn encode_embeddings_request(embed: &EmbeddingsRequest, losses: &mut Losses) -> (String, Value) {
-    if embed.user.is_some() {
+pub(super) fn encode_embeddings_request(request: &EmbeddingsRequest, losses: &mut Losses) -> (String, Value) {
+    if request.user.is_some() {
         losses.drop(RequestField::User);
     }
-    // Cohere insists on knowing what the vectors are for; to be found is what most are made for.
+    // Cohere requires the purpose of the vectors; search is the most common one.
     let mut body = json!({
-        "model": embed.model, "texts": embed.inputs,
+        "model": request.model, "texts": request.inputs,
         "input_type": "search_document", "embedding_types": ["float"],
     });
-    if let Some(dimensions) = embed.dimensions {
+    if let Some(dimensions) = request.dimensions {
         body["output_dimension"] = dimensions.into();
     }
     ("/v2/embed".to_owned(), body)

@@ -1,4 +1,4 @@
-//! A chat request for a provider.
+//! Encodes a chat request.
 
 use serde_json::{Map, Value, json};
 
@@ -18,11 +18,11 @@ pub(super) fn encode_request(
     mut request: ChatRequest,
     losses: &mut Losses,
 ) -> Result<Value, TranslationError> {
-    let mut writer = MessageEncoder { losses, messages: Vec::new(), documents: Vec::new() };
+    let mut encoder = MessageEncoder { losses, messages: Vec::new(), documents: Vec::new() };
     for message in std::mem::take(&mut request.messages) {
-        writer.message(message)?;
+        encoder.encode_message(message)?;
     }
-    let MessageEncoder { messages, documents, .. } = writer;
+    let MessageEncoder { messages, documents, .. } = encoder;
     let mut body = Object::new();
     body.insert("model".to_owned(), std::mem::take(&mut request.model).into());
     body.insert("messages".to_owned(), messages.into());
@@ -66,13 +66,14 @@ pub(super) fn encode_request(
 
 fn check_unsupported_params(request: &ChatRequest, losses: &mut Losses) -> Result<(), TranslationError> {
     if request.n.is_some_and(|n| n > 1) {
-        return Err(losses.unsupported(RequestField::N, "this provider gives one answer at a time"));
+        return Err(losses
+            .unsupported(RequestField::N, "this provider returns a single choice; set it to 1 or omit it"));
     }
     let bias = request.logit_bias.as_ref().and_then(Value::as_object);
     if bias.is_some_and(|bias| !bias.is_empty()) {
-        return Err(losses.unsupported(RequestField::LogitBias, "this provider cannot bias tokens"));
+        return Err(losses.unsupported(RequestField::LogitBias, "this provider does not support logit bias"));
     }
-    for (there, field) in [
+    for (is_present, field) in [
         (request.top_logprobs.is_some_and(|top| top > 0), RequestField::TopLogprobs),
         (request.parallel_tool_calls == Some(false), RequestField::ParallelToolCalls),
         (request.user.is_some(), RequestField::User),
@@ -82,22 +83,23 @@ fn check_unsupported_params(request: &ChatRequest, losses: &mut Losses) -> Resul
         (request.prompt_cache_key.is_some(), RequestField::PromptCacheKey),
         (request.verbosity.is_some(), RequestField::Verbosity),
     ] {
-        if there {
+        if is_present {
             losses.drop(field);
         }
     }
     Ok(())
 }
 
-/// Only the models that are named after it can think, and the others refuse to be asked.
+/// Encodes the thinking parameters. Only models with `reasoning` in their name accept them.
 fn encode_thinking(body: &mut Object, reasoning: &Reasoning, losses: &mut Losses) {
-    let thinks = body.get("model").and_then(Value::as_str).is_some_and(|model| model.contains("reasoning"));
+    let supports_thinking =
+        body.get("model").and_then(Value::as_str).is_some_and(|model| model.contains("reasoning"));
     match reasoning.resolved_budget() {
-        Some(0) if thinks => {
+        Some(0) if supports_thinking => {
             body.insert("thinking".to_owned(), json!({"type": "disabled"}));
         }
         Some(0) => {}
-        budget if thinks => {
+        budget if supports_thinking => {
             let mut thinking = json!({"type": "enabled"});
             if let Some(budget) = budget {
                 thinking["token_budget"] = budget.into();
@@ -106,13 +108,13 @@ fn encode_thinking(body: &mut Object, reasoning: &Reasoning, losses: &mut Losses
         }
         _ => losses.drop(RequestField::Reasoning),
     }
-    if reasoning.show.is_some() {
+    if reasoning.display.is_some() {
         losses.drop(RequestField::ReasoningShow);
     }
     losses.drop_extra(FieldLocation::Reasoning, &reasoning.extra);
 }
 
-/// A choice of one tool is a choice among that one: Cohere can only be told to use some tool or none.
+/// Encodes tools and tool choice. Cohere cannot name the tool to use, so choosing one tool removes all others.
 fn encode_tools(
     body: &mut Object,
     request: &mut ChatRequest,
@@ -124,25 +126,26 @@ fn encode_tools(
         other => other,
     };
     let choice = restrict_to_allowed_tools(choice, &mut tools);
-    let mut written = Vec::with_capacity(tools.len());
+    let mut encoded = Vec::with_capacity(tools.len());
     let mut strict = Vec::with_capacity(tools.len());
     for tool in tools {
         match tool {
             Tool::Function(function) => {
                 strict.push(function.strict == Some(true));
-                written.push(encode_function(function, losses));
+                encoded.push(encode_function(function, losses));
             }
             Tool::Other(_) => {
-                return Err(losses
-                    .unsupported(RequestField::Tool, "only function tools can be used with this provider"));
+                return Err(
+                    losses.unsupported(RequestField::Tool, "this provider supports function tools only")
+                );
             }
         }
     }
-    if written.is_empty() {
+    if encoded.is_empty() {
         return Ok(());
     }
-    body.insert("tools".to_owned(), written.into());
-    // Here it holds for all tools or for none.
+    body.insert("tools".to_owned(), encoded.into());
+    // Strict mode applies to all tools or to none.
     if strict.iter().all(|strict| *strict) {
         body.insert("strict_tools".to_owned(), true.into());
     } else if strict.contains(&true) {
@@ -155,7 +158,8 @@ fn encode_tools(
             insert_some(body, "tool_choice", Some("REQUIRED"))
         }
         Some(ToolChoice::Allowed { .. } | ToolChoice::Other(_)) => {
-            return Err(losses.unsupported(RequestField::ToolChoice, "cannot be expressed for this provider"));
+            return Err(losses
+                .unsupported(RequestField::ToolChoice, "this provider does not support this tool choice"));
         }
     }
     Ok(())
@@ -181,7 +185,7 @@ struct MessageEncoder<'a> {
 }
 
 impl MessageEncoder<'_> {
-    fn message(&mut self, message: Message) -> Result<(), TranslationError> {
+    fn encode_message(&mut self, message: Message) -> Result<(), TranslationError> {
         let Message { role, parts, is_string: _, name, extra } = message;
         if name.is_some() {
             self.losses.drop(RequestField::MessageName);
@@ -196,7 +200,7 @@ impl MessageEncoder<'_> {
             }
             self.losses.drop_extra(FieldLocation::Part, &part.extra);
             match part.content {
-                Content::ToolResult(result) => self.result(result)?,
+                Content::ToolResult(result) => self.encode_tool_result(result)?,
                 Content::ToolCall(call) => {
                     let arguments = if call.arguments.is_empty() { "{}".to_owned() } else { call.arguments };
                     let function = json!({"name": call.name, "arguments": arguments});
@@ -204,17 +208,17 @@ impl MessageEncoder<'_> {
                 }
                 Content::Thinking { text, .. } => plan.push_str(&text),
                 Content::Redacted(_) => self.losses.drop(RequestField::Redacted),
-                other => content.extend(self.content(other)?),
+                other => content.extend(self.encode_content(other)?),
             }
         }
-        let mut written = Object::new();
+        let mut encoded = Object::new();
         let role_name = match role {
             Role::System | Role::Developer => "system",
             Role::Assistant => "assistant",
             Role::User => "user",
             Role::Tool => return Ok(()),
         };
-        written.insert("role".to_owned(), role_name.into());
+        encoded.insert("role".to_owned(), role_name.into());
         if calls.is_empty() {
             if !plan.is_empty() {
                 self.losses.drop(RequestField::Thinking);
@@ -223,7 +227,7 @@ impl MessageEncoder<'_> {
                 return Ok(());
             }
         } else {
-            // What is said beside calls is the plan for them.
+            // Text next to tool calls becomes part of the tool plan.
             for text in content
                 .drain(..)
                 .filter_map(|part| part.get("text").and_then(Value::as_str).map(str::to_owned))
@@ -233,28 +237,29 @@ impl MessageEncoder<'_> {
                 }
                 plan.push_str(&text);
             }
-            insert_some(&mut written, "tool_plan", (!plan.is_empty()).then_some(plan));
-            written.insert("tool_calls".to_owned(), calls.into());
+            insert_some(&mut encoded, "tool_plan", (!plan.is_empty()).then_some(plan));
+            encoded.insert("tool_calls".to_owned(), calls.into());
         }
-        insert_some(&mut written, "content", joined(content));
-        self.messages.push(written.into());
+        insert_some(&mut encoded, "content", join_texts(content));
+        self.messages.push(encoded.into());
         Ok(())
     }
 
-    /// A part of a message; a document goes beside the conversation instead.
-    fn content(&mut self, content: Content) -> Result<Option<Value>, TranslationError> {
+    /// Encodes a part of a message. Documents are moved to the request's `documents` and return None.
+    fn encode_content(&mut self, content: Content) -> Result<Option<Value>, TranslationError> {
         let text = |text: String| Ok(Some(json!({"type": "text", "text": text})));
         match content {
-            Content::Text(said) | Content::Refusal(said) => text(said),
+            Content::Text(string) | Content::Refusal(string) => text(string),
             Content::Json(value) => text(value.to_string()),
             Content::Media(Media { kind: MediaKind::Image, source, detail, .. }) => {
                 let url = match source {
                     MediaSource::Url { url, .. } => url,
                     MediaSource::Base64 { mime, data } => data_url(&mime, &data),
                     _ => {
-                        return Err(self
-                            .losses
-                            .unsupported(RequestField::Part, "this provider cannot take this picture"));
+                        return Err(self.losses.unsupported(
+                            RequestField::Part,
+                            "this provider does not support this image source",
+                        ));
                     }
                 };
                 let mut image = json!({"url": url});
@@ -263,8 +268,8 @@ impl MessageEncoder<'_> {
                 }
                 Ok(Some(json!({"type": "image_url", "image_url": image})))
             }
-            Content::Media(Media { source: MediaSource::Text(said), name, .. }) => {
-                let mut data = json!({"text": said});
+            Content::Media(Media { source: MediaSource::Text(string), name, .. }) => {
+                let mut data = json!({"text": string});
                 if let Some(name) = name {
                     data["title"] = name.into();
                 }
@@ -272,16 +277,17 @@ impl MessageEncoder<'_> {
                 self.documents.push(json!({"id": id, "data": data}));
                 Ok(None)
             }
-            Content::Media(_) => Err(self
+            Content::Media(_) => Err(self.losses.unsupported(
+                RequestField::Part,
+                "this provider supports images and plain text documents only",
+            )),
+            _ => Err(self
                 .losses
-                .unsupported(RequestField::Part, "this provider takes pictures and plain texts only")),
-            _ => {
-                Err(self.losses.unsupported(RequestField::Part, "this kind of content cannot be translated"))
-            }
+                .unsupported(RequestField::Part, "this content type is not supported by this provider")),
         }
     }
 
-    fn result(&mut self, result: ToolResult) -> Result<(), TranslationError> {
+    fn encode_tool_result(&mut self, result: ToolResult) -> Result<(), TranslationError> {
         if result.is_error == Some(true) {
             self.losses.drop(RequestField::ToolResultError);
         }
@@ -293,9 +299,10 @@ impl MessageEncoder<'_> {
                 | Content::Media(Media { source: MediaSource::Text(text), .. }) => texts.push(text),
                 Content::Json(value) => texts.push(value.to_string()),
                 _ => {
-                    return Err(self
-                        .losses
-                        .unsupported(RequestField::ToolResult, "this provider takes results of text only"));
+                    return Err(self.losses.unsupported(
+                        RequestField::ToolResult,
+                        "this provider supports text in tool results only",
+                    ));
                 }
             }
         }
@@ -305,8 +312,8 @@ impl MessageEncoder<'_> {
     }
 }
 
-/// Texts alone are one text.
-fn joined(content: Vec<Value>) -> Option<Value> {
+/// Joins the content into one string if it consists of text only.
+fn join_texts(content: Vec<Value>) -> Option<Value> {
     if content.is_empty() {
         return None;
     }

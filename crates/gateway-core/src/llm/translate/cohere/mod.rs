@@ -1,5 +1,5 @@
-//! Cohere's chat, second version, which only providers speak. Its plan for using tools is a thought, its documents are
-//! the texts that a caller attached.
+//! Cohere's Chat API v2, supported as a provider format only. Its tool plan is decoded as thinking, and text documents of
+//! the caller are encoded as its documents.
 
 mod decode_stream;
 mod embeddings;
@@ -40,21 +40,21 @@ impl ProviderCodec for Cohere {
 
     fn decode_models(&self, body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
         let rows = body.get("models")?.as_array()?.iter().filter_map(Value::as_object);
-        let read = |row: &Map<String, Value>| ModelEntry {
+        let decode = |row: &Map<String, Value>| ModelEntry {
             id: str_field(row, "name").to_owned(),
             owner: Some("cohere".to_owned()),
             input_limit: row.get("context_length").and_then(Value::as_u64),
             ..ModelEntry::default()
         };
-        Some(rows.map(read).collect())
+        Some(rows.map(decode).collect())
     }
 
     fn encode_embeddings_request(
         &self,
-        embed: EmbeddingsRequest,
+        request: EmbeddingsRequest,
         losses: &mut Losses,
     ) -> Result<(String, Value), TranslationError> {
-        Ok(embeddings::encode_embeddings_request(&embed, losses))
+        Ok(embeddings::encode_embeddings_request(&request, losses))
     }
 
     fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {

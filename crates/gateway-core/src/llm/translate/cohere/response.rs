@@ -1,4 +1,4 @@
-//! A whole answer.
+//! Decodes a complete chat response.
 
 use serde_json::{Map, Value};
 
@@ -48,7 +48,7 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
         index: 0,
         parts,
         stop: body.get("finish_reason").and_then(Value::as_str).map(decode_stop_reason),
-        logprobs: logprobs.iter().filter_map(decode_logprobs).collect(),
+        logprobs: logprobs.iter().filter_map(decode_logprob).collect(),
     };
     let report = take_object(&mut body, "usage").ok().flatten();
     Some(ChatResponse {
@@ -60,9 +60,9 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
     })
 }
 
-/// A piece of text with the probabilities of its tokens. Which token is which part of the text is not told, so only
-/// pieces of one token say something.
-pub(super) fn decode_logprobs(piece: &Value) -> Option<Logprob> {
+/// Decodes a piece of text with the log probabilities of its tokens. Cohere does not say how the text splits into tokens,
+/// so only pieces of a single token can be used.
+pub(super) fn decode_logprob(piece: &Value) -> Option<Logprob> {
     let probabilities = piece.get("logprobs")?.as_array()?;
     let [probability] = &probabilities[..] else { return None };
     Some(Logprob {

@@ -1,4 +1,4 @@
-//! A caller's request to generate content. Google takes names in snake case as well, so both are read.
+//! Decodes a caller's generateContent request. Google accepts field names in snake case too, so both are decoded.
 
 use serde_json::{Map, Value};
 
@@ -21,31 +21,31 @@ pub(super) fn decode_request(body: Object) -> Result<ChatRequest, TranslationErr
     let mut body = camel_case_keys(body);
     let body = &mut body;
     let mut request = ChatRequest::new(WireFormat::Gemini);
-    let mut calls = Calls::default();
+    let mut calls = OpenCalls::default();
     if let Some(system) = take_value(body, "systemInstruction") {
         let system = match system {
             Value::String(text) => Message::text(Role::System, text),
             system => {
-                let read = into_object(system, "").and_then(|system| decode_content(system, &mut calls));
-                Message { role: Role::System, ..at_path(|| "systemInstruction".to_owned(), read)? }
+                let decoded = into_object(system, "").and_then(|system| decode_content(system, &mut calls));
+                Message { role: Role::System, ..at_path(|| "systemInstruction".to_owned(), decoded)? }
             }
         };
         request.messages.push(system);
     }
     let contents = match take_value(body, "contents") {
         Some(Value::Array(contents)) => contents,
-        Some(one @ Value::Object(_)) => vec![one],
-        Some(_) => return Err(TranslationError::malformed("contents", "must be a list")),
-        None => return Err(TranslationError::malformed("contents", "is missing")),
+        Some(single @ Value::Object(_)) => vec![single],
+        Some(_) => return Err(TranslationError::malformed("contents", "must be an array")),
+        None => return Err(TranslationError::malformed("contents", "is required")),
     };
     for (at, content) in contents.into_iter().enumerate() {
-        let read = into_object(content, "").and_then(|content| decode_content(content, &mut calls));
-        request.messages.push(at_path(|| format!("contents.{at}"), read)?);
+        let decoded = into_object(content, "").and_then(|content| decode_content(content, &mut calls));
+        request.messages.push(at_path(|| format!("contents.{at}"), decoded)?);
     }
     request.model = take_string(body, "model")?.unwrap_or_default();
     for (at, tool) in take_array(body, "tools")?.unwrap_or_default().into_iter().enumerate() {
-        let read = into_object(tool, "").and_then(|tool| decode_tool(tool, &mut request.tools));
-        at_path(|| format!("tools.{at}"), read)?;
+        let decoded = into_object(tool, "").and_then(|tool| decode_tool(tool, &mut request.tools));
+        at_path(|| format!("tools.{at}"), decoded)?;
     }
     if let Some(config) = take_object(body, "toolConfig")? {
         let mut config = camel_case_keys(config);
@@ -57,8 +57,8 @@ pub(super) fn decode_request(body: Object) -> Result<ChatRequest, TranslationErr
         }
     }
     if let Some(config) = take_object(body, "generationConfig")? {
-        let read = decode_config(camel_case_keys(config), &mut request);
-        let rest = at_path(|| "generationConfig".to_owned(), read)?;
+        let decoded = decode_config(camel_case_keys(config), &mut request);
+        let rest = at_path(|| "generationConfig".to_owned(), decoded)?;
         body.extend(rest.into_iter().map(|(key, value)| (format!("generationConfig.{key}"), value)));
     }
     request.metadata = take_value(body, "labels");
@@ -67,7 +67,7 @@ pub(super) fn decode_request(body: Object) -> Result<ChatRequest, TranslationErr
     Ok(request)
 }
 
-/// Reads what the model has a place for and returns the rest.
+/// Decodes the fields that the model has and returns the others.
 fn decode_config(mut config: Object, request: &mut ChatRequest) -> Result<Object, TranslationError> {
     request.max_tokens = take_u64(&mut config, "maxOutputTokens")?;
     request.temperature = take_number(&mut config, "temperature")?;
@@ -101,7 +101,7 @@ fn decode_config(mut config: Object, request: &mut ChatRequest) -> Result<Object
         request.reasoning =
             Some(at_path(|| "thinkingConfig".to_owned(), decode_thinking(camel_case_keys(thinking)))?);
     }
-    // Text is what all answers are made of.
+    // Text is the default, so requesting it changes nothing.
     if config.get("responseModalities").is_some_and(|kinds| *kinds == serde_json::json!(["TEXT"])) {
         config.shift_remove("responseModalities");
     }
@@ -110,38 +110,38 @@ fn decode_config(mut config: Object, request: &mut ChatRequest) -> Result<Object
 
 fn decode_thinking(mut thinking: Object) -> Result<Reasoning, TranslationError> {
     let level = take_string(&mut thinking, "thinkingLevel")?.map(|level| level.to_ascii_lowercase());
-    let show = take_bool(&mut thinking, "includeThoughts")?;
-    // A budget of -1 leaves it to the model.
+    let include = take_bool(&mut thinking, "includeThoughts")?;
+    // A budget of -1 lets the model decide.
     let budget = take_number(&mut thinking, "thinkingBudget")?;
     let budget = budget.filter(|budget| budget.as_i64() != Some(-1));
     let budget = budget.map(|budget| budget.as_u64().ok_or(budget)).transpose();
-    let budget =
-        budget.map_err(|_| TranslationError::malformed("thinkingBudget", "must be a whole number"))?;
+    let budget = budget
+        .map_err(|_| TranslationError::malformed("thinkingBudget", "must be an integer of at least -1"))?;
     Ok(Reasoning {
         enabled: budget.map(|budget| budget > 0),
         effort: level,
         budget,
-        show: show.map(|show| if show { "auto" } else { "omitted" }.to_owned()),
+        display: include.map(|include| if include { "auto" } else { "omitted" }.to_owned()),
         extra: thinking,
     })
 }
 
-/// The calls of a conversation so far, so that results can be told which of them they answer.
+/// The tool calls of a conversation without a result so far. Assigns results to calls by id, or by name and order.
 #[derive(Default)]
-struct Calls {
+struct OpenCalls {
     open: Vec<(String, String)>,
     count: u32,
 }
 
-impl Calls {
-    fn made(&mut self, id: Option<String>, name: &str) -> String {
+impl OpenCalls {
+    fn register_call(&mut self, id: Option<String>, name: &str) -> String {
         let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| generated_call_id(0, self.count));
         self.count += 1;
         self.open.push((id.clone(), name.to_owned()));
         id
     }
 
-    fn answered(&mut self, id: Option<String>, name: &str) -> String {
+    fn resolve_result(&mut self, id: Option<String>, name: &str) -> String {
         let id = id.filter(|id| !id.is_empty());
         let matches = |(known, called): &(String, String)| match &id {
             Some(id) => known == id,
@@ -154,48 +154,50 @@ impl Calls {
     }
 }
 
-fn decode_content(content: Object, calls: &mut Calls) -> Result<Message, TranslationError> {
+fn decode_content(content: Object, calls: &mut OpenCalls) -> Result<Message, TranslationError> {
     let mut content = camel_case_keys(content);
     let role = match take_string(&mut content, "role")?.as_deref() {
         None | Some("user" | "function" | "tool") => Role::User,
         Some("model" | "assistant") => Role::Assistant,
         Some("system") => Role::System,
-        Some(other) => return Err(TranslationError::malformed("role", format!("`{other}` is not a role"))),
+        Some(other) => {
+            return Err(TranslationError::malformed("role", format!("`{other}` is not a valid role")));
+        }
     };
     let mut parts = Vec::new();
     for (at, part) in take_array(&mut content, "parts")?.unwrap_or_default().into_iter().enumerate() {
-        let read = into_object(part, "").and_then(|part| decode_part(part, calls, &mut parts));
-        at_path(|| format!("parts.{at}"), read)?;
+        let decoded = into_object(part, "").and_then(|part| decode_part(part, calls, &mut parts));
+        at_path(|| format!("parts.{at}"), decoded)?;
     }
-    let answers =
+    let has_only_results =
         !parts.is_empty() && parts.iter().all(|part| matches!(part.content, Content::ToolResult(_)));
-    let role = if answers { Role::Tool } else { role };
+    let role = if has_only_results { Role::Tool } else { role };
     Ok(Message { extra: content, ..Message::new(role, parts) })
 }
 
-fn decode_part(part: Object, calls: &mut Calls, parts: &mut Vec<Part>) -> Result<(), TranslationError> {
+fn decode_part(part: Object, calls: &mut OpenCalls, parts: &mut Vec<Part>) -> Result<(), TranslationError> {
     let mut part = camel_case_keys(part);
     let thought = take_bool(&mut part, "thought")?.unwrap_or(false);
     let signature = take_string(&mut part, "thoughtSignature")?;
-    let mut unsigned = None;
+    let mut detached_signature = None;
     let content = if let Some(text) = take_string(&mut part, "text")? {
         if thought || (text.is_empty() && signature.is_some()) {
             Content::Thinking { text, signature }
         } else {
-            unsigned = signature;
+            detached_signature = signature;
             Content::Text(text)
         }
     } else if let Some(mut call) = take_object(&mut part, "functionCall")? {
         let name = at_path(|| "functionCall".to_owned(), require_string(&mut call, "name"))?;
-        let id = calls.made(take_string(&mut call, "id")?, &name);
+        let id = calls.register_call(take_string(&mut call, "id")?, &name);
         let arguments =
             take_value(&mut call, "args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
         Content::ToolCall(ToolCall { id, name, arguments, signature })
     } else if let Some(response) = take_object(&mut part, "functionResponse")? {
-        unsigned = signature;
+        detached_signature = signature;
         at_path(|| "functionResponse".to_owned(), decode_result(camel_case_keys(response), calls))?
     } else if let Some(media) = decode_media(&mut part)? {
-        unsigned = signature;
+        detached_signature = signature;
         Content::Media(media)
     } else {
         if let Some(signature) = signature {
@@ -206,14 +208,16 @@ fn decode_part(part: Object, calls: &mut Calls, parts: &mut Vec<Part>) -> Result
     };
     parts.push(Part { content, cache: None, extra: part });
     parts.extend(
-        unsigned.map(|mark| Part::new(Content::Thinking { text: String::new(), signature: Some(mark) })),
+        detached_signature.map(|signature| {
+            Part::new(Content::Thinking { text: String::new(), signature: Some(signature) })
+        }),
     );
     Ok(())
 }
 
-fn decode_result(mut response: Object, calls: &mut Calls) -> Result<Content, TranslationError> {
+fn decode_result(mut response: Object, calls: &mut OpenCalls) -> Result<Content, TranslationError> {
     let name = require_string(&mut response, "name")?;
-    let id = calls.answered(take_string(&mut response, "id")?, &name);
+    let id = calls.resolve_result(take_string(&mut response, "id")?, &name);
     let value = take_value(&mut response, "response").unwrap_or_else(|| Value::Object(Map::new()));
     let is_error = value.as_object().is_some_and(|value| value.len() == 1 && value.contains_key("error"));
     let mut parts = vec![Part::new(Content::Json(value))];
@@ -239,7 +243,7 @@ fn decode_media(part: &mut Object) -> Result<Option<Media>, TranslationError> {
         let source = MediaSource::Base64 { mime, data: require_string(&mut data, "data")? };
         return Ok(Some(Media { kind, source, name, detail: None }));
     }
-    // What was uploaded to Google, or lies in its buckets, can be read by nobody else: it stays a part of Google's.
+    // Other providers cannot read files in Google's storage, so such a part exists for Gemini only.
     let url = part.get("fileData").and_then(|file| file.get("fileUri").or(file.get("file_uri"))?.as_str());
     if url.is_some_and(|url| url.starts_with("gs://") || url.contains("generativelanguage.googleapis.com")) {
         return Ok(None);
@@ -288,7 +292,7 @@ fn decode_calling(mut calling: Object) -> Result<Option<ToolChoice>, Translation
     })
 }
 
-/// Names of members in camel case. Only for objects whose members Google names, not for those that callers name.
+/// Converts the keys of an object to camel case. Only for objects whose keys Google defines, not for caller data.
 fn camel_case_keys(object: Object) -> Object {
     if !object.keys().any(|key| key[1.min(key.len())..].contains('_')) {
         return object;
@@ -298,11 +302,11 @@ fn camel_case_keys(object: Object) -> Object {
 
 fn to_camel_case(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
-    let mut up = false;
+    let mut uppercase_next = false;
     for (at, letter) in word.chars().enumerate() {
         if letter == '_' && at > 0 {
-            up = true;
-        } else if std::mem::take(&mut up) {
+            uppercase_next = true;
+        } else if std::mem::take(&mut uppercase_next) {
             out.extend(letter.to_uppercase());
         } else {
             out.push(letter);
@@ -311,16 +315,16 @@ fn to_camel_case(word: &str) -> String {
     out
 }
 
-/// Google's own schemas as JSON schemas: its names of types are written in capitals, and `nullable` stands for a type.
+/// Converts Google's schema dialect to JSON Schema. Google's type names are upper case, and `nullable` is a separate field.
 fn to_json_schema(schema: Value) -> Value {
     match schema {
         Value::Object(schema) => {
-            let mut plain = Object::new();
+            let mut converted = Object::new();
             let mut nullable = false;
             for (key, value) in camel_case_keys(schema) {
                 match (&*key, value) {
                     ("type", Value::String(kind)) => {
-                        plain.insert(key, kind.to_ascii_lowercase().into());
+                        converted.insert(key, kind.to_ascii_lowercase().into());
                     }
                     ("nullable", value) => nullable = value == Value::Bool(true),
                     ("propertyOrdering", _) => {}
@@ -329,29 +333,29 @@ fn to_json_schema(schema: Value) -> Value {
                             .into_iter()
                             .map(|(name, schema)| (name, to_json_schema(schema)))
                             .collect();
-                        plain.insert(key, properties.into());
+                        converted.insert(key, properties.into());
                     }
                     (
                         "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
                         | "maxProperties",
                         Value::String(count),
                     ) => {
-                        // Google's JSON writes its longest whole numbers as texts.
+                        // Google's JSON encodes 64-bit integers as strings.
                         let count = count.parse::<u64>().map_or_else(|_| Value::from(&*count), Value::from);
-                        plain.insert(key, count);
+                        converted.insert(key, count);
                     }
                     ("items" | "anyOf" | "additionalProperties", value) => {
-                        plain.insert(key, to_json_schema(value));
+                        converted.insert(key, to_json_schema(value));
                     }
                     (_, value) => {
-                        plain.insert(key, value);
+                        converted.insert(key, value);
                     }
                 }
             }
-            if nullable && let Some(kind) = plain.get_mut("type") {
+            if nullable && let Some(kind) = converted.get_mut("type") {
                 *kind = serde_json::json!([kind.take(), "null"]);
             }
-            plain.into()
+            converted.into()
         }
         Value::Array(schemas) => schemas.into_iter().map(to_json_schema).collect(),
         other => other,

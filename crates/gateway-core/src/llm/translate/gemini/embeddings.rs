@@ -1,4 +1,4 @@
-//! Embeddings.
+//! Embeddings in Google's format.
 
 use serde_json::{Map, Value, json};
 
@@ -8,23 +8,23 @@ use super::super::{
         chat::{EmbeddingsRequest, EmbeddingsResponse, Losses, RequestField},
         usage,
     },
-    driver::path_segment,
+    request::path_segment,
 };
 
-pub(super) fn encode_embeddings_request(embed: EmbeddingsRequest, losses: &mut Losses) -> (String, Value) {
-    if embed.user.is_some() {
+pub(super) fn encode_embeddings_request(request: EmbeddingsRequest, losses: &mut Losses) -> (String, Value) {
+    if request.user.is_some() {
         losses.drop(RequestField::User);
     }
-    let path = format!("/v1beta/models/{}:batchEmbedContents", path_segment(&embed.model));
-    let model = format!("models/{}", embed.model);
-    let one = |text: String| {
-        let mut request = json!({"model": model, "content": {"parts": [{"text": text}]}});
-        if let Some(dimensions) = embed.dimensions {
-            request["outputDimensionality"] = dimensions.into();
+    let path = format!("/v1beta/models/{}:batchEmbedContents", path_segment(&request.model));
+    let model = format!("models/{}", request.model);
+    let encode = |text: String| {
+        let mut entry = json!({"model": model, "content": {"parts": [{"text": text}]}});
+        if let Some(dimensions) = request.dimensions {
+            entry["outputDimensionality"] = dimensions.into();
         }
-        request
+        entry
     };
-    (path, json!({"requests": embed.inputs.into_iter().map(one).collect::<Vec<Value>>()}))
+    (path, json!({"requests": request.inputs.into_iter().map(encode).collect::<Vec<Value>>()}))
 }
 
 pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<EmbeddingsResponse> {

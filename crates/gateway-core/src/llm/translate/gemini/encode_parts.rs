@@ -1,4 +1,4 @@
-//! The parts of a request's contents.
+//! Encodes the parts of a request's contents.
 
 use serde_json::{Map, Value, json};
 
@@ -15,13 +15,13 @@ type Object = Map<String, Value>;
 pub(super) struct PartEncoder<'a> {
     pub(super) same_format: bool,
     pub(super) losses: &'a mut Losses,
-    /// Which tool each call of the conversation used: results are told apart by name.
+    /// Call ids with the names of their tools. Results need the name.
     pub(super) names: Vec<(String, String)>,
 }
 
 impl PartEncoder<'_> {
-    pub(super) fn parts(&mut self, parts: Vec<Part>) -> Result<Vec<Value>, TranslationError> {
-        let mut written: Vec<Value> = Vec::with_capacity(parts.len());
+    pub(super) fn encode_parts(&mut self, parts: Vec<Part>) -> Result<Vec<Value>, TranslationError> {
+        let mut encoded: Vec<Value> = Vec::with_capacity(parts.len());
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
             if part.cache.is_some() {
@@ -29,7 +29,7 @@ impl PartEncoder<'_> {
             }
             let next = parts.peek_mut().map(|next| &mut next.content);
             match part.content {
-                // The signature of the call behind it, in formats that sign nothing but thoughts.
+                // In formats that sign only thinking, this is the signature of the call after it.
                 Content::Thinking { text, signature }
                     if !self.same_format
                         && text.is_empty()
@@ -39,32 +39,32 @@ impl PartEncoder<'_> {
                         call.signature = signature;
                     }
                 }
-                // The signature of the text before it.
-                Content::Thinking { text, signature: Some(mark) }
-                    if text.is_empty() && written.last().is_some_and(is_unsigned_text) =>
+                // This is the signature of the text before it.
+                Content::Thinking { text, signature: Some(signature) }
+                    if text.is_empty() && encoded.last().is_some_and(is_unsigned_text) =>
                 {
-                    if let Some(last) = written.last_mut() {
-                        last["thoughtSignature"] = mark.into();
+                    if let Some(last) = encoded.last_mut() {
+                        last["thoughtSignature"] = signature.into();
                     }
                 }
                 Content::Thinking { signature: None, .. } if !self.same_format => {
                     self.losses.drop(RequestField::Thinking)
                 }
                 Content::Redacted(_) => self.losses.drop(RequestField::Redacted),
-                content => self.part(content, part.extra, &mut written)?,
+                content => self.encode_part(content, part.extra, &mut encoded)?,
             }
         }
-        Ok(written)
+        Ok(encoded)
     }
 
-    fn part(
+    fn encode_part(
         &mut self,
         content: Content,
         extra: Object,
         out: &mut Vec<Value>,
     ) -> Result<(), TranslationError> {
-        let mut beside = Vec::new();
-        let mut written = match content {
+        let mut media = Vec::new();
+        let mut encoded = match content {
             Content::Text(text) | Content::Refusal(text) => json!({"text": text}),
             Content::Json(value) => json!({"text": value.to_string()}),
             Content::Thinking { text, signature } => {
@@ -82,27 +82,31 @@ impl PartEncoder<'_> {
                 }
                 part
             }
-            Content::ToolResult(result) => self.result(result, &mut beside)?,
-            Content::Media(media) => self.media(media)?,
+            Content::ToolResult(result) => self.encode_tool_result(result, &mut media)?,
+            Content::Media(file) => self.encode_media(file)?,
             Content::Other(value) if self.same_format => value,
             Content::Other(_) | Content::Redacted(_) => {
                 return Err(self
                     .losses
-                    .unsupported(RequestField::Part, "this kind of content cannot be translated"));
+                    .unsupported(RequestField::Part, "this content type is not supported by this provider"));
             }
         };
         if !self.same_format {
             self.losses.drop_extra(FieldLocation::Part, &extra);
-        } else if let Some(members) = written.as_object_mut() {
-            members.extend(extra);
+        } else if let Some(fields) = encoded.as_object_mut() {
+            fields.extend(extra);
         }
-        out.push(written);
-        out.append(&mut beside);
+        out.push(encoded);
+        out.append(&mut media);
         Ok(())
     }
 
-    /// A result is an object here: texts that are none are wrapped, media come as parts behind it.
-    fn result(&mut self, result: ToolResult, beside: &mut Vec<Value>) -> Result<Value, TranslationError> {
+    /// Encodes a tool result. Gemini requires an object, so other results are wrapped. Media become separate parts after it.
+    fn encode_tool_result(
+        &mut self,
+        result: ToolResult,
+        media_parts: &mut Vec<Value>,
+    ) -> Result<Value, TranslationError> {
         let ToolResult { id, name, parts, is_string: _, is_error } = result;
         let name = name
             .or_else(|| self.names.iter().rev().find(|(known, _)| *known == id).map(|(_, name)| name.clone()))
@@ -114,11 +118,12 @@ impl PartEncoder<'_> {
                 Content::Json(Value::Object(object)) if value.is_none() => value = Some(object),
                 Content::Text(text) | Content::Refusal(text) => texts.push(text),
                 Content::Json(other) => texts.push(other.to_string()),
-                Content::Media(media) => beside.push(self.media(media)?),
+                Content::Media(media) => media_parts.push(self.encode_media(media)?),
                 _ => {
-                    return Err(self
-                        .losses
-                        .unsupported(RequestField::ToolResult, "this kind of result cannot be translated"));
+                    return Err(self.losses.unsupported(
+                        RequestField::ToolResult,
+                        "this content type is not supported in tool results",
+                    ));
                 }
             }
         }
@@ -139,7 +144,7 @@ impl PartEncoder<'_> {
         Ok(json!({"functionResponse": {"id": id, "name": name, "response": response}}))
     }
 
-    fn media(&mut self, media: Media) -> Result<Value, TranslationError> {
+    fn encode_media(&mut self, media: Media) -> Result<Value, TranslationError> {
         let Media { kind, source, name, detail } = media;
         if detail.is_some() {
             self.losses.drop(RequestField::Detail);
@@ -167,7 +172,7 @@ impl PartEncoder<'_> {
             MediaSource::File(_) => {
                 return Err(self.losses.unsupported(
                     RequestField::Part,
-                    "a file that lies with another provider cannot be read",
+                    "files uploaded to another provider are not accessible; send the content or a URL",
                 ));
             }
         })
@@ -182,11 +187,12 @@ fn is_unsigned_text(part: &Value) -> bool {
     part.get("text").is_some() && part.get("thought").is_none() && part.get("thoughtSignature").is_none()
 }
 
-/// Google wants to know what a URL leads to; the ending tells, or else what is usual.
+/// Guesses the MIME type of a URL from its extension, since Google requires one. Falls back to the usual type.
 fn mime_of_url(url: &str, kind: MediaKind) -> Option<&'static str> {
     let path = url.split(['?', '#']).next().unwrap_or(url);
-    let ending = path.rsplit('/').next()?.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    match (ending.as_deref(), kind) {
+    let extension =
+        path.rsplit('/').next()?.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    match (extension.as_deref(), kind) {
         (Some("png"), _) => Some("image/png"),
         (Some("webp"), _) => Some("image/webp"),
         (Some("gif"), _) => Some("image/gif"),

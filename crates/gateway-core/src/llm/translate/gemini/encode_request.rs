@@ -1,4 +1,4 @@
-//! A request to generate content, for a provider.
+//! Encodes a generateContent request.
 
 use serde_json::{Map, Value, json};
 
@@ -21,20 +21,20 @@ pub(super) fn encode_request(
     losses: &mut Losses,
 ) -> Result<Value, TranslationError> {
     let same_format = request.format == WireFormat::Gemini;
-    let names = tool_names(&request);
+    let names = tool_names_by_call_id(&request);
     let messages = std::mem::take(&mut request.messages);
     let alternating_turns::AlternatingTurns { system, turns } =
         alternating_turns::to_alternating_turns(messages, same_format, losses);
-    let mut writer = PartEncoder { same_format, losses, names };
+    let mut encoder = PartEncoder { same_format, losses, names };
     let mut body = Object::new();
     let mut instruction = Vec::new();
     for message in system {
-        instruction.extend(writer.parts(message.parts)?);
+        instruction.extend(encoder.encode_parts(message.parts)?);
     }
     let mut contents = Vec::with_capacity(turns.len());
     for turn in turns {
         let role = if turn.role == Role::Assistant { "model" } else { "user" };
-        let parts = writer.parts(turn.parts)?;
+        let parts = encoder.encode_parts(turn.parts)?;
         let mut content =
             Object::from_iter([("role".to_owned(), role.into()), ("parts".to_owned(), parts.into())]);
         if same_format {
@@ -58,7 +58,7 @@ pub(super) fn encode_request(
                 (Some(inner), _, value) => {
                     config.insert(inner.to_owned(), value);
                 }
-                (None, Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
+                (None, Some(Value::Object(known)), Value::Object(rest)) => known.extend(rest),
                 (None, _, value) => {
                     body.insert(key, value);
                 }
@@ -71,9 +71,9 @@ pub(super) fn encode_request(
     Ok(body.into())
 }
 
-/// What this format has no place for, and what may be left out of it.
+/// Records the parameters without a counterpart that can be dropped.
 fn drop_unsupported_params(request: &ChatRequest, losses: &mut Losses) {
-    for (there, field) in [
+    for (is_present, field) in [
         (request.user.is_some(), RequestField::User),
         (request.metadata.is_some() && request.format != WireFormat::Gemini, RequestField::Metadata),
         (request.store == Some(true), RequestField::Store),
@@ -82,7 +82,7 @@ fn drop_unsupported_params(request: &ChatRequest, losses: &mut Losses) {
         (request.verbosity.is_some(), RequestField::Verbosity),
         (request.parallel_tool_calls == Some(false), RequestField::ParallelToolCalls),
     ] {
-        if there {
+        if is_present {
             losses.drop(field);
         }
     }
@@ -91,7 +91,7 @@ fn drop_unsupported_params(request: &ChatRequest, losses: &mut Losses) {
 fn encode_config(request: &mut ChatRequest, losses: &mut Losses) -> Result<Object, TranslationError> {
     let bias = request.logit_bias.as_ref().and_then(Value::as_object);
     if bias.is_some_and(|bias| !bias.is_empty()) {
-        return Err(losses.unsupported(RequestField::LogitBias, "this provider cannot bias tokens"));
+        return Err(losses.unsupported(RequestField::LogitBias, "this provider does not support logit bias"));
     }
     let mut config = Object::new();
     insert_some(&mut config, "maxOutputTokens", request.max_tokens);
@@ -135,24 +135,26 @@ fn encode_config(request: &mut ChatRequest, losses: &mut Losses) -> Result<Objec
     Ok(config)
 }
 
-/// Models up to 2.5 measure thinking in tokens, later ones in words.
+/// Encodes the thinking parameters. Models up to 2.5 take a token budget, later ones a level.
 fn encode_thinking(model: &str, reasoning: Reasoning, same_format: bool, losses: &mut Losses) -> Object {
     let mut thinking = Object::new();
-    let by_tokens = ["gemini-1", "gemini-2", "gemini-robotics-er-1"].iter().any(|old| model.contains(old));
-    let pro = model.contains("pro");
+    let takes_budget = ["gemini-1", "gemini-2", "gemini-robotics-er-1"].iter().any(|old| model.contains(old));
+    let is_pro = model.contains("pro");
     if same_format {
         insert_some(&mut thinking, "thinkingLevel", reasoning.effort);
         insert_some(&mut thinking, "thinkingBudget", reasoning.budget);
-    } else if by_tokens {
-        // The largest budgets that the two families take; the larger one cannot be told not to think.
-        let most = if pro { 32_768 } else { 24_576 };
+    } else if takes_budget {
+        // Pro and Flash models have different maximum budgets, and thinking cannot be turned off for Pro.
+        let max_budget = if is_pro { 32_768 } else { 24_576 };
         match reasoning.resolved_budget() {
-            Some(0) if pro => losses.drop(RequestField::Reasoning),
-            budget => insert_some(&mut thinking, "thinkingBudget", budget.map(|budget| budget.min(most))),
+            Some(0) if is_pro => losses.drop(RequestField::Reasoning),
+            budget => {
+                insert_some(&mut thinking, "thinkingBudget", budget.map(|budget| budget.min(max_budget)))
+            }
         }
     } else {
         let level = match reasoning.resolved_effort() {
-            Some("none" | "minimal") if !pro => Some("minimal"),
+            Some("none" | "minimal") if !is_pro => Some("minimal"),
             Some("none" | "minimal" | "low") => Some("low"),
             Some("medium") => Some("medium"),
             Some(_) => Some("high"),
@@ -160,14 +162,14 @@ fn encode_thinking(model: &str, reasoning: Reasoning, same_format: bool, losses:
         };
         insert_some(&mut thinking, "thinkingLevel", level);
     }
-    let show = match (reasoning.show.as_deref(), reasoning.enabled) {
+    let include = match (reasoning.display.as_deref(), reasoning.enabled) {
         (Some("omitted"), _) => same_format.then_some(false),
         (Some(_), _) => Some(true),
-        // Who asks for thoughts in another format is shown them, with the signatures that the next turn needs.
+        // Callers of other formats expect thinking in the response. The next turn also needs its signatures.
         (None, enabled) if !same_format && enabled != Some(false) => Some(true),
         (None, _) => None,
     };
-    insert_some(&mut thinking, "includeThoughts", show);
+    insert_some(&mut thinking, "includeThoughts", include);
     if same_format {
         thinking.extend(reasoning.extra);
     } else {
@@ -189,14 +191,15 @@ fn encode_tools(
             Tool::Function(function) => functions.push(encode_function(function, same_format, losses)),
             Tool::Other(value) if same_format => others.push(value),
             Tool::Other(_) => {
-                return Err(losses
-                    .unsupported(RequestField::Tool, "only function tools can be used with this provider"));
+                return Err(
+                    losses.unsupported(RequestField::Tool, "this provider supports function tools only")
+                );
             }
         }
     }
-    let any = !functions.is_empty();
+    let has_functions = !functions.is_empty();
     let mut tools = Vec::new();
-    tools.extend(any.then(|| json!({"functionDeclarations": functions})));
+    tools.extend(has_functions.then(|| json!({"functionDeclarations": functions})));
     tools.append(&mut others);
     insert_some(body, "tools", (!tools.is_empty()).then_some(tools));
     let calling = match request.tool_choice.take() {
@@ -210,22 +213,24 @@ fn encode_tools(
             Some(json!({"mode": mode, "allowedFunctionNames": names}))
         }
         Some(ToolChoice::Other(_)) => {
-            return Err(losses.unsupported(RequestField::ToolChoice, "cannot be expressed for this provider"));
+            return Err(losses
+                .unsupported(RequestField::ToolChoice, "this provider does not support this tool choice"));
         }
     };
-    let config =
-        calling.filter(|_| any || same_format).map(|calling| json!({"functionCallingConfig": calling}));
+    let config = calling
+        .filter(|_| has_functions || same_format)
+        .map(|calling| json!({"functionCallingConfig": calling}));
     insert_some(body, "toolConfig", config);
     Ok(())
 }
 
 fn encode_function(function: FunctionTool, same_format: bool, losses: &mut Losses) -> Value {
-    let mut written = Object::new();
-    written.insert("name".to_owned(), function.name.into());
-    insert_some(&mut written, "description", function.description);
+    let mut encoded = Object::new();
+    encoded.insert("name".to_owned(), function.name.into());
+    insert_some(&mut encoded, "description", function.description);
     let parameters =
         function.parameters.filter(|_| !(same_format && function.extra.contains_key("parameters")));
-    insert_some(&mut written, "parametersJsonSchema", parameters);
+    insert_some(&mut encoded, "parametersJsonSchema", parameters);
     if function.strict == Some(true) {
         losses.drop(RequestField::Strict);
     }
@@ -233,14 +238,14 @@ fn encode_function(function: FunctionTool, same_format: bool, losses: &mut Losse
         losses.drop(RequestField::CacheControl);
     }
     if same_format {
-        written.extend(function.extra);
+        encoded.extend(function.extra);
     } else {
         losses.drop_extra(FieldLocation::Tool, &function.extra);
     }
-    written.into()
+    encoded.into()
 }
 
-fn tool_names(request: &ChatRequest) -> Vec<(String, String)> {
+fn tool_names_by_call_id(request: &ChatRequest) -> Vec<(String, String)> {
     let parts = request.messages.iter().flat_map(|message| &message.parts);
     let calls = parts.filter_map(|part| match &part.content {
         Content::ToolCall(call) => Some((call.id.clone(), call.name.clone())),

@@ -1,5 +1,5 @@
-//! A stream of answers for a caller. Calls come whole in this format, so their arguments are gathered; reasons and usage
-//! come with the last event.
+//! Encodes a generateContent stream. The format sends tool calls complete, so their arguments are buffered. Finish reasons
+//! and usage are sent with the last event.
 
 use std::io::Write as _;
 
@@ -15,6 +15,7 @@ use super::{
             usage::Usage,
         },
         StreamEncoder,
+        sequencer::MAX_CHOICES,
     },
     encode_finish_reason,
     response::{encode_call, encode_logprobs, encode_usage},
@@ -22,8 +23,8 @@ use super::{
 
 #[derive(Default)]
 pub(super) struct Encoder {
-    /// What stands at the end of every event.
-    rest: String,
+    /// The encoded fields that end every event.
+    trailer: String,
     usage: Option<Usage>,
     choices: Vec<Candidate>,
 }
@@ -37,11 +38,11 @@ struct TextPart<'a> {
 
 #[derive(Default)]
 struct Candidate {
-    seen: bool,
-    /// Calls whose arguments are still growing, with their numbers.
+    is_used: bool,
+    /// Tool calls with incomplete arguments, with their numbers.
     calls: Vec<(u32, ToolCall)>,
-    /// The last part was a text and no thought.
-    spoke: bool,
+    /// Whether the last part was text. A signature then belongs to that text and not to thinking.
+    ends_with_text: bool,
     stop: Option<StopReason>,
 }
 
@@ -49,34 +50,34 @@ impl StreamEncoder for Encoder {
     fn encode_event(&mut self, event: StreamEvent, out: &mut Vec<u8>) {
         match event {
             StreamEvent::Start(start) => {
-                let rest = json!({"modelVersion": start.model, "responseId": start.id}).to_string();
-                rest.trim_start_matches('{').clone_into(&mut self.rest);
+                let trailer = json!({"modelVersion": start.model, "responseId": start.id}).to_string();
+                trailer.trim_start_matches('{').clone_into(&mut self.trailer);
             }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
-            StreamEvent::Error(failure) => {
-                out.extend(errors::stream_error(ClientFormat::Gemini, &failure.code, &failure.message));
+            StreamEvent::Error(error) => {
+                out.extend(errors::stream_error(ClientFormat::Gemini, &error.code, &error.message));
             }
             StreamEvent::Text { choice, text } | StreamEvent::Refusal { choice, text } => {
-                self.flush(choice, out).spoke = true;
-                self.part(choice, &TextPart { text: &text, thought: None }, out);
+                self.flush_calls(choice, out).ends_with_text = true;
+                self.push_part(choice, &TextPart { text: &text, thought: None }, out);
             }
             StreamEvent::Thinking { choice, text } => {
-                self.flush(choice, out).spoke = false;
-                self.part(choice, &TextPart { text: &text, thought: Some(true) }, out);
+                self.flush_calls(choice, out).ends_with_text = false;
+                self.push_part(choice, &TextPart { text: &text, thought: Some(true) }, out);
             }
             StreamEvent::Signature { choice, signature } => {
                 let mut part = json!({"text": "", "thoughtSignature": signature});
-                if !self.flush(choice, out).spoke {
+                if !self.flush_calls(choice, out).ends_with_text {
                     part["thought"] = true.into();
                 }
-                self.part(choice, &part, out);
+                self.push_part(choice, &part, out);
             }
-            // Nobody but its maker can read it, and this format has no place for it.
+            // This format has no field for encrypted thinking.
             StreamEvent::Redacted { .. } => {}
             StreamEvent::ToolStart { choice, tool, id, name, signature } => {
                 let call = ToolCall { id, name, arguments: String::new(), signature };
                 let candidate = self.candidate(choice);
-                candidate.spoke = false;
+                candidate.ends_with_text = false;
                 candidate.calls.push((tool, call));
             }
             StreamEvent::ToolArguments { choice, tool, json } => {
@@ -87,9 +88,9 @@ impl StreamEncoder for Encoder {
             }
             StreamEvent::Logprobs { choice, items } => {
                 let candidate = json!({"index": choice, "logprobsResult": encode_logprobs(&items)});
-                self.write(&json!([candidate]), None, out);
+                self.push_candidates(&json!([candidate]), None, out);
             }
-            StreamEvent::Stop { choice, reason } => self.flush(choice, out).stop = Some(reason),
+            StreamEvent::Stop { choice, reason } => self.flush_calls(choice, out).stop = Some(reason),
         }
     }
 
@@ -98,45 +99,44 @@ impl StreamEncoder for Encoder {
         let last: Vec<Value> = candidates
             .into_iter()
             .enumerate()
-            .filter(|(_, candidate)| candidate.seen)
+            .filter(|(_, candidate)| candidate.is_used)
             .map(|(index, candidate)| {
                 let reason = encode_finish_reason(&candidate.stop.unwrap_or(StopReason::EndTurn));
                 json!({"content": {"role": "model"}, "finishReason": reason, "index": index})
             })
             .collect();
         let usage = self.usage.take().map(|usage| encode_usage(&usage));
-        self.write(&last.into(), usage, out);
+        self.push_candidates(&last.into(), usage, out);
     }
 }
 
 impl Encoder {
     fn candidate(&mut self, choice: u32) -> &mut Candidate {
-        const MOST: usize = 256;
-        let at = (choice as usize).min(MOST - 1);
+        let at = (choice as usize).min(MAX_CHOICES - 1);
         if self.choices.len() <= at {
             self.choices.resize_with(at + 1, Candidate::default);
         }
-        self.choices[at].seen = true;
+        self.choices[at].is_used = true;
         &mut self.choices[at]
     }
 
-    /// Writes the calls that are complete by now, since something else follows.
-    fn flush(&mut self, choice: u32, out: &mut Vec<u8>) -> &mut Candidate {
+    /// Writes the buffered tool calls. They are complete when another part follows.
+    fn flush_calls(&mut self, choice: u32, out: &mut Vec<u8>) -> &mut Candidate {
         for (_, call) in std::mem::take(&mut self.candidate(choice).calls) {
-            self.part(choice, &encode_call(&call), out);
+            self.push_part(choice, &encode_call(&call), out);
         }
         self.candidate(choice)
     }
 
-    fn part(&self, choice: u32, part: &impl Serialize, out: &mut Vec<u8>) {
+    fn push_part(&self, choice: u32, part: &impl Serialize, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"data: {"candidates":[{"content":{"role":"model","parts":["#);
-        // Writing to memory cannot fail.
+        // Writing to a Vec cannot fail.
         let _ = serde_json::to_writer(&mut *out, part);
-        let _ = write!(out, "]}},\"index\":{choice}}}],{}\n\n", self.rest);
+        let _ = write!(out, "]}},\"index\":{choice}}}],{}\n\n", self.trailer);
     }
 
-    fn write(&self, candidates: &Value, usage: Option<Value>, out: &mut Vec<u8>) {
+    fn push_candidates(&self, candidates: &Value, usage: Option<Value>, out: &mut Vec<u8>) {
         let usage = usage.map(|usage| format!(r#""usageMetadata":{usage},"#)).unwrap_or_default();
-        let _ = write!(out, "data: {{\"candidates\":{candidates},{usage}{}\n\n", self.rest);
+        let _ = write!(out, "data: {{\"candidates\":{candidates},{usage}{}\n\n", self.trailer);
     }
 }

@@ -1,8 +1,8 @@
-//! Google's generateContent. Every message is a list of parts, every event of a stream a whole answer with a few more
-//! of them. Calls are answered by name, with ids as a later addition, so ids are made up where a caller has none.
+//! Google's generateContent API. A message is a list of parts, and each event of a stream is a complete response with a
+//! few more parts. Tool results refer to calls by name, and ids are a later addition, so missing ids are generated.
 //!
-//! A signature stands in the part that it signs: a thought, a call, or a text, where the model here knows only thoughts
-//! and calls; the signature of a text is a thought without words behind it.
+//! A signature is stored in the part that it signs: thinking, a tool call or text. The model signs only the first two, so
+//! the signature of a text is represented as an empty thinking part after it.
 
 mod decode_request;
 mod decode_stream;
@@ -71,10 +71,10 @@ impl ProviderCodec for Gemini {
 
     fn encode_embeddings_request(
         &self,
-        embed: EmbeddingsRequest,
+        request: EmbeddingsRequest,
         losses: &mut Losses,
     ) -> Result<(String, Value), TranslationError> {
-        Ok(embeddings::encode_embeddings_request(embed, losses))
+        Ok(embeddings::encode_embeddings_request(request, losses))
     }
 
     fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
@@ -115,7 +115,7 @@ fn decode_stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// Why a prompt was not answered at all, where Google says so.
+/// Returns whether Google blocked the prompt, in which case there are no candidates.
 fn is_prompt_blocked(body: &Map<String, Value>) -> bool {
     body.get("promptFeedback").is_some_and(|feedback| feedback.get("blockReason").is_some())
 }

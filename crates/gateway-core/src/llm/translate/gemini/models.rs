@@ -1,4 +1,4 @@
-//! The list of models.
+//! Model lists in Google's format.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::super::{super::chat::ModelEntry, json::str_field};
 
 pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
     let rows = body.get("models")?.as_array()?.iter().filter_map(Value::as_object);
-    let read = |row: &Map<String, Value>| {
+    let decode = |row: &Map<String, Value>| {
         let name = str_field(row, "name");
         ModelEntry {
             id: name.strip_prefix("models/").unwrap_or(name).to_owned(),
@@ -17,11 +17,11 @@ pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>
             output_limit: row.get("outputTokenLimit").and_then(Value::as_u64),
         }
     };
-    Some(rows.map(read).collect())
+    Some(rows.map(decode).collect())
 }
 
 pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {
-    let write = |model: ModelEntry| {
+    let encode = |model: ModelEntry| {
         let mut row = json!({
             "name": format!("models/{}", model.id),
             "displayName": model.name.as_ref().unwrap_or(&model.id),
@@ -35,5 +35,5 @@ pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {
         }
         row
     };
-    json!({"models": models.into_iter().map(write).collect::<Vec<Value>>()})
+    json!({"models": models.into_iter().map(encode).collect::<Vec<Value>>()})
 }

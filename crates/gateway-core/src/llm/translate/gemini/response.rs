@@ -1,4 +1,4 @@
-//! A whole answer, read from a provider or written for a caller.
+//! Complete (non-streaming) responses.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -60,12 +60,12 @@ fn decode_candidate(at: usize, mut candidate: Object) -> Option<Choice> {
     Some(choice)
 }
 
-/// One part of an answer: what it says, and the signature of a text as a thought of its own.
+/// Decodes one part of a response. The signature of a text becomes an empty thinking part after it.
 pub(super) fn decode_part(mut part: Object) -> Option<Vec<Part>> {
     let thought = part.get("thought") == Some(&Value::Bool(true));
     let signature = take_string(&mut part, "thoughtSignature").ok()?;
-    let sign = |signature: Option<String>| {
-        signature.map(|mark| Content::Thinking { text: String::new(), signature: Some(mark) })
+    let signature_only = |signature: Option<String>| {
+        signature.map(|signature| Content::Thinking { text: String::new(), signature: Some(signature) })
     };
     let contents = if let Some(text) = take_string(&mut part, "text").ok()? {
         if thought {
@@ -74,7 +74,7 @@ pub(super) fn decode_part(mut part: Object) -> Option<Vec<Part>> {
             [
                 Some(Content::Text(text))
                     .filter(|content| !matches!(content, Content::Text(text) if text.is_empty())),
-                sign(signature),
+                signature_only(signature),
             ]
             .into_iter()
             .flatten()
@@ -95,18 +95,18 @@ pub(super) fn decode_part(mut part: Object) -> Option<Vec<Part>> {
         let source =
             MediaSource::Base64 { mime, data: take_string(&mut data, "data").ok()?.unwrap_or_default() };
         let media = Content::Media(Media { kind, source, name: None, detail: None });
-        [Some(media), sign(signature)].into_iter().flatten().collect()
+        [Some(media), signature_only(signature)].into_iter().flatten().collect()
     } else {
         vec![Content::Other(part.into())]
     };
     Some(contents.into_iter().map(Part::new).collect())
 }
 
-/// `chosenCandidates` are the tokens of the answer, `topCandidates` what else was likely at each of them.
+/// `chosenCandidates` are the tokens of the response. `topCandidates` lists the most likely tokens at each position.
 pub(super) fn decode_logprobs(result: &Value) -> Vec<Logprob> {
     let array_at =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let one = |value: &Value| {
+    let decode = |value: &Value| {
         Some(Logprob {
             token: value.get("token")?.as_str()?.to_owned(),
             logprob: value
@@ -122,8 +122,8 @@ pub(super) fn decode_logprobs(result: &Value) -> Vec<Logprob> {
     let mut chosen = Vec::new();
     for token in array_at(result, "chosenCandidates") {
         let likely = top.next().map(|step| array_at(&step, "candidates")).unwrap_or_default();
-        if let Some(token) = one(&token) {
-            chosen.push(Logprob { top: likely.iter().filter_map(one).collect(), ..token });
+        if let Some(token) = decode(&token) {
+            chosen.push(Logprob { top: likely.iter().filter_map(decode).collect(), ..token });
         }
     }
     chosen
@@ -145,15 +145,15 @@ fn encode_candidate(choice: Choice) -> Value {
     for part in choice.parts {
         match part.content {
             Content::Text(text) | Content::Refusal(text) => match parts.last_mut() {
-                Some(last) if is_plain(last) => {
+                Some(last) if is_unsigned_text(last) => {
                     let joined = format!("{}{text}", last["text"].as_str().unwrap_or_default());
                     last["text"] = joined.into();
                 }
                 _ => parts.push(json!({"text": text})),
             },
             Content::Thinking { text, signature } => match (parts.last_mut(), signature) {
-                (Some(last), Some(mark)) if text.is_empty() && is_plain(last) => {
-                    last["thoughtSignature"] = mark.into();
+                (Some(last), Some(signature)) if text.is_empty() && is_unsigned_text(last) => {
+                    last["thoughtSignature"] = signature.into();
                 }
                 (_, signature) => {
                     let mut part = json!({"text": text, "thought": true});
@@ -179,7 +179,7 @@ fn encode_candidate(choice: Choice) -> Value {
     candidate
 }
 
-fn is_plain(part: &Value) -> bool {
+fn is_unsigned_text(part: &Value) -> bool {
     part.as_object().is_some_and(|part| part.len() == 1 && part.contains_key("text"))
 }
 
@@ -193,16 +193,17 @@ pub(super) fn encode_call(call: &ToolCall) -> Value {
 }
 
 pub(super) fn encode_logprobs(items: &[Logprob]) -> Value {
-    let one = |item: &Logprob| json!({"token": item.token, "logProbability": item.logprob});
-    let chosen: Vec<Value> = items.iter().map(one).collect();
+    let encode = |item: &Logprob| json!({"token": item.token, "logProbability": item.logprob});
+    let chosen: Vec<Value> = items.iter().map(encode).collect();
     let top: Vec<Value> = items
         .iter()
-        .map(|item| json!({"candidates": item.top.iter().map(one).collect::<Vec<Value>>()}))
+        .map(|item| json!({"candidates": item.top.iter().map(encode).collect::<Vec<Value>>()}))
         .collect();
     json!({"chosenCandidates": chosen, "topCandidates": top})
 }
 
-/// Usage in Google's way of counting: thoughts stand beside the candidates, what was cached inside the prompt.
+/// Encodes usage as Google counts it: thinking is not part of the candidates' count, but cached tokens are part of the
+/// prompt's.
 pub(super) fn encode_usage(usage: &Usage) -> Value {
     let mut report = json!({"promptTokenCount": usage.prompt_tokens()});
     let mut put = |key: &str, count: u64| {
@@ -213,11 +214,11 @@ pub(super) fn encode_usage(usage: &Usage) -> Value {
     put("cachedContentTokenCount", usage.cache_read);
     put("candidatesTokenCount", usage.output.saturating_add(usage.audio_output));
     put("thoughtsTokenCount", usage.reasoning);
-    for (key, spoken) in
+    for (key, audio_tokens) in
         [("promptTokensDetails", usage.audio_input), ("candidatesTokensDetails", usage.audio_output)]
     {
-        if spoken > 0 {
-            report[key] = json!([{"modality": "AUDIO", "tokenCount": spoken}]);
+        if audio_tokens > 0 {
+            report[key] = json!([{"modality": "AUDIO", "tokenCount": audio_tokens}]);
         }
     }
     report["totalTokenCount"] = usage.total().into();

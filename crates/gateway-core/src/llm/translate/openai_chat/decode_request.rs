@@ -1,4 +1,4 @@
-//! A caller's chat request.
+//! Decodes a caller's chat completions request.
 
 use serde_json::{Map, Value};
 
@@ -22,8 +22,8 @@ type Object = Map<String, Value>;
 
 pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, TranslationError> {
     let body = &mut body;
-    let messages =
-        take_array(body, "messages")?.ok_or_else(|| TranslationError::malformed("messages", "is missing"))?;
+    let messages = take_array(body, "messages")?
+        .ok_or_else(|| TranslationError::malformed("messages", "is required"))?;
     let mut request = ChatRequest::new(WireFormat::OpenAiChat);
     request.messages = messages
         .into_iter()
@@ -59,9 +59,11 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
     request.presence_penalty = take_number(body, "presence_penalty")?;
     request.stop = match take_value(body, "stop") {
         None => Vec::new(),
-        Some(Value::String(one)) => vec![one],
+        Some(Value::String(single)) => vec![single],
         Some(Value::Array(several)) => into_strings(several, "stop")?,
-        Some(_) => return Err(TranslationError::malformed("stop", "must be a string or a list of strings")),
+        Some(_) => {
+            return Err(TranslationError::malformed("stop", "must be a string or an array of strings"));
+        }
     };
     request.seed = take_number(body, "seed")?;
     request.n = take_u64(body, "n")?;
@@ -91,7 +93,7 @@ fn decode_message(mut message: Object) -> Result<Message, TranslationError> {
         "user" => Role::User,
         "assistant" => Role::Assistant,
         "tool" => Role::Tool,
-        other => return Err(TranslationError::malformed("role", format!("`{other}` is not a role"))),
+        other => return Err(TranslationError::malformed("role", format!("`{other}` is not a valid role"))),
     };
     let (content, is_string) = decode_content(take_value(message, "content"))?;
     let mut parts = Vec::with_capacity(content.len());
@@ -102,7 +104,7 @@ fn decode_message(mut message: Object) -> Result<Message, TranslationError> {
             parts.push(Part::new(Content::ToolResult(result)));
         }
         Role::Assistant => {
-            decode_thoughts(message, &mut parts)?;
+            decode_thinking(message, &mut parts)?;
             parts.extend(content);
             if let Some(refusal) = take_string(message, "refusal")? {
                 parts.push(Part::new(Content::Refusal(refusal)));
@@ -120,14 +122,14 @@ fn decode_message(mut message: Object) -> Result<Message, TranslationError> {
     Ok(Message { role, parts, is_string, name, extra: std::mem::take(message) })
 }
 
-/// Details hold the same thoughts as the plain text, with their signatures.
-pub(super) fn decode_thoughts(message: &mut Object, parts: &mut Vec<Part>) -> Result<(), TranslationError> {
+/// Decodes thinking. Details repeat the plain text together with its signatures, so they take precedence.
+pub(super) fn decode_thinking(message: &mut Object, parts: &mut Vec<Part>) -> Result<(), TranslationError> {
     let text = take_string(message, "reasoning_content")?;
     let text = text.or(take_string(message, "reasoning")?).filter(|text| !text.is_empty());
     let details = take_array(message, "reasoning_details")?.unwrap_or_default();
     let details: Vec<Part> = details.into_iter().filter_map(decode_reasoning_detail).collect();
-    let detailed = details.iter().any(|part| matches!(part.content, Content::Thinking { .. }));
-    if let Some(text) = text.filter(|_| !detailed) {
+    let text_in_details = details.iter().any(|part| matches!(part.content, Content::Thinking { .. }));
+    if let Some(text) = text.filter(|_| !text_in_details) {
         parts.push(Part::new(Content::Thinking { text, signature: None }));
     }
     parts.extend(details);
@@ -139,16 +141,16 @@ pub(super) fn decode_content(content: Option<Value>) -> Result<(Vec<Part>, bool)
         None => Ok((Vec::new(), false)),
         Some(Value::String(text)) => Ok((vec![Part::text(text)], true)),
         Some(Value::Array(list)) => {
-            let read = |(at, value)| at_path(|| format!("content.{at}"), decode_part(value));
-            Ok((list.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, false))
+            let decode = |(at, value)| at_path(|| format!("content.{at}"), decode_part(value));
+            Ok((list.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?, false))
         }
-        Some(_) => Err(TranslationError::malformed("content", "must be a string or a list of parts")),
+        Some(_) => Err(TranslationError::malformed("content", "must be a string or an array of parts")),
     }
 }
 
 fn decode_part(value: Value) -> Result<Part, TranslationError> {
-    let mut object_ = into_object(value, "")?;
-    let part = &mut object_;
+    let mut part_object = into_object(value, "")?;
+    let part = &mut part_object;
     let kind = part.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     let content = match &*kind {
         "text" => Content::Text(require_string(part, "text")?),
@@ -156,7 +158,7 @@ fn decode_part(value: Value) -> Result<Part, TranslationError> {
         "image_url" => {
             let mut image_url = match take_value(part, "image_url") {
                 Some(Value::Object(image_url)) => image_url,
-                // Several copiers take the bare URL.
+                // Several compatible providers accept the URL without an object.
                 Some(url @ Value::String(_)) => Map::from_iter([("url".to_owned(), url)]),
                 _ => return Err(TranslationError::malformed("image_url", "must be an object")),
             };
@@ -177,22 +179,22 @@ fn decode_part(value: Value) -> Result<Part, TranslationError> {
                 (Some(data), _) => MediaSource::Base64 { mime: "application/pdf".to_owned(), data },
                 (None, Some(id)) => MediaSource::File(id),
                 (None, None) => {
-                    return Err(TranslationError::malformed("file", "needs file_data or file_id"));
+                    return Err(TranslationError::malformed("file", "requires file_data or file_id"));
                 }
             };
             let name = take_string(&mut file, "filename")?;
             Content::Media(Media { kind: MediaKind::Document, source, name, detail: None })
         }
-        "" => return Err(TranslationError::malformed("type", "is missing")),
-        _ => return Ok(Part::new(Content::Other(object_.into()))),
+        "" => return Err(TranslationError::malformed("type", "is required")),
+        _ => return Ok(Part::new(Content::Other(part_object.into()))),
     };
     part.shift_remove("type");
-    let cache = take_object(part, "cache_control")?.map(decode_cache).transpose()?;
-    Ok(Part { content, cache, extra: object_ })
+    let cache = take_object(part, "cache_control")?.map(decode_cache_control).transpose()?;
+    Ok(Part { content, cache, extra: part_object })
 }
 
-fn decode_cache(mut mark: Object) -> Result<CacheControl, TranslationError> {
-    Ok(CacheControl { ttl: take_string(&mut mark, "ttl")? })
+fn decode_cache_control(mut control: Object) -> Result<CacheControl, TranslationError> {
+    Ok(CacheControl { ttl: take_string(&mut control, "ttl")? })
 }
 
 pub(super) fn decode_call(mut call: Object) -> Result<Part, TranslationError> {
@@ -202,12 +204,12 @@ pub(super) fn decode_call(mut call: Object) -> Result<Part, TranslationError> {
     call.shift_remove("type");
     let id = take_string(&mut call, "id")?.unwrap_or_default();
     let mut function = take_object(&mut call, "function")?
-        .ok_or_else(|| TranslationError::malformed("function", "is missing"))?;
+        .ok_or_else(|| TranslationError::malformed("function", "is required"))?;
     let name = at_path(|| "function".to_owned(), require_string(&mut function, "name"))?;
     let arguments = match take_value(&mut function, "arguments") {
         None => String::new(),
         Some(Value::String(text)) => text,
-        // Some copiers send the arguments as they would be after parsing.
+        // Some compatible providers send the arguments as parsed JSON.
         Some(value) => value.to_string(),
     };
     let signature = google_signature(&call);
@@ -233,39 +235,39 @@ fn decode_tool(mut tool: Object) -> Result<Tool, TranslationError> {
     }
     tool.shift_remove("type");
     let mut function = take_object(&mut tool, "function")?
-        .ok_or_else(|| TranslationError::malformed("function", "is missing"))?;
+        .ok_or_else(|| TranslationError::malformed("function", "is required"))?;
     Ok(Tool::Function(FunctionTool {
         name: at_path(|| "function".to_owned(), require_string(&mut function, "name"))?,
         description: take_string(&mut function, "description")?,
         parameters: take_value(&mut function, "parameters"),
         strict: take_bool(&mut function, "strict")?,
-        cache: take_object(&mut tool, "cache_control")?.map(decode_cache).transpose()?,
+        cache: take_object(&mut tool, "cache_control")?.map(decode_cache_control).transpose()?,
         extra: tool,
     }))
 }
 
 fn decode_tool_choice(choice: Value) -> Result<ToolChoice, TranslationError> {
-    let wrong = || TranslationError::malformed("tool_choice", "is not a choice of tools");
+    let invalid = || TranslationError::malformed("tool_choice", "is not a valid tool choice");
     let choice = match choice {
         Value::String(word) => {
             return match &*word {
                 "auto" => Ok(ToolChoice::Auto),
                 "none" => Ok(ToolChoice::None),
-                // Mistral's word for the same.
+                // `any` is Mistral's name for `required`.
                 "required" | "any" => Ok(ToolChoice::Required),
-                _ => Err(wrong()),
+                _ => Err(invalid()),
             };
         }
         Value::Object(choice) => choice,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
     let name_of = |value: &Value| Some(value.get("function")?.get("name")?.as_str()?.to_owned());
     let name = choice.get("function").and_then(|function| function.get("name")).and_then(Value::as_str);
     let choice = match (choice.get("type").and_then(Value::as_str), name) {
         (Some("function") | None, Some(name)) => ToolChoice::Tool(name.to_owned()),
         (Some("allowed_tools"), _) => {
-            let allowed = choice.get("allowed_tools").and_then(Value::as_object).ok_or_else(wrong)?;
-            let tools = allowed.get("tools").and_then(Value::as_array).ok_or_else(wrong)?;
+            let allowed = choice.get("allowed_tools").and_then(Value::as_object).ok_or_else(invalid)?;
+            let tools = allowed.get("tools").and_then(Value::as_array).ok_or_else(invalid)?;
             match tools.iter().map(name_of).collect::<Option<Vec<_>>>() {
                 Some(names) => ToolChoice::Allowed {
                     names,
@@ -274,7 +276,7 @@ fn decode_tool_choice(choice: Value) -> Result<ToolChoice, TranslationError> {
                 None => ToolChoice::Other(choice.into()),
             }
         }
-        (Some("function") | None, None) => return Err(wrong()),
+        (Some("function") | None, None) => return Err(invalid()),
         _ => ToolChoice::Other(choice.into()),
     };
     Ok(choice)
@@ -286,7 +288,7 @@ fn decode_output(mut format: Object) -> Result<OutputFormat, TranslationError> {
         "json_object" => Ok(OutputFormat::JsonObject),
         "json_schema" => {
             let mut inner = take_object(&mut format, "json_schema")?
-                .ok_or_else(|| TranslationError::malformed("json_schema", "is missing"))?;
+                .ok_or_else(|| TranslationError::malformed("json_schema", "is required"))?;
             let inner = &mut inner;
             Ok(OutputFormat::JsonSchema {
                 name: take_string(inner, "name")?,
@@ -295,6 +297,6 @@ fn decode_output(mut format: Object) -> Result<OutputFormat, TranslationError> {
                 strict: take_bool(inner, "strict")?,
             })
         }
-        other => Err(TranslationError::malformed("type", format!("`{other}` is not a format"))),
+        other => Err(TranslationError::malformed("type", format!("`{other}` is not a valid output format"))),
     }
 }

@@ -1,5 +1,5 @@
-//! A provider's stream of chat chunks. Copiers leave out the index of a call, give several calls the same one or repeat
-//! ids, so a call is told from the next by its index and its id together.
+//! Decodes a provider's stream of chat chunks. Compatible providers omit the index of a tool call, reuse an index for
+//! several calls, or repeat ids. A call is therefore identified by its index and its id together.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use super::{
         },
         StreamDecoder,
         json::{lenient, parse_event},
-        stream::MAX_TOOL_CALLS,
+        sequencer::{MAX_CHOICES, MAX_TOOL_CALLS},
     },
     decode_error, decode_reasoning_detail, decode_stop_reason,
     response::decode_logprobs,
@@ -21,24 +21,25 @@ use super::{
 
 #[derive(Default)]
 pub(super) struct Decoder {
-    started: bool,
+    has_started: bool,
     calls: Vec<Call>,
-    thoughts: Vec<ThinkingDedup>,
+    thinking: Vec<ThinkingDedup>,
 }
 
-/// ThinkingDedup come as plain text, as details or as both, in either order: what one way has told, the other only repeats.
+/// Removes duplicate thinking. Providers send it as plain text, as details or as both, in either order. Counts the bytes
+/// that were emitted and the bytes that arrived by each of the two.
 #[derive(Default)]
 struct ThinkingDedup {
-    told: usize,
-    as_text: usize,
-    as_details: usize,
+    emitted: usize,
+    from_text: usize,
+    from_details: usize,
 }
 
 impl ThinkingDedup {
-    /// What is new in a text that brings all that came its way to `total` bytes.
-    fn fresh(told: &mut usize, total: usize, text: String) -> String {
-        let new = total.saturating_sub(*told).min(text.len());
-        *told = total.max(*told);
+    /// Returns the part of a text that was not emitted yet. `total`: the bytes that arrived this way, `text` included.
+    fn unseen(emitted: &mut usize, total: usize, text: String) -> String {
+        let new = total.saturating_sub(*emitted).min(text.len());
+        *emitted = total.max(*emitted);
         let at = text.ceil_char_boundary(text.len() - new);
         if at == 0 { text } else { text[at..].to_owned() }
     }
@@ -112,13 +113,13 @@ impl StreamDecoder for Decoder {
         }
         let Some(chunk) = parse_event::<Chunk>(data, out) else { return false };
         if let Some(error) = chunk.error {
-            out.push(StreamEvent::Error(failure(error)));
+            out.push(StreamEvent::Error(decode_stream_error(error)));
             return true;
         }
         let choices = chunk.choices.unwrap_or_default();
-        // Azure opens with a chunk about its filters, which has neither choices nor a name.
-        if !self.started && !choices.is_empty() {
-            self.started = true;
+        // Azure starts with a chunk of filter results that has neither choices nor an id.
+        if !self.has_started && !choices.is_empty() {
+            self.has_started = true;
             out.push(StreamEvent::Start(StreamStart {
                 id: chunk.id.unwrap_or_default(),
                 model: chunk.model.unwrap_or_default(),
@@ -127,7 +128,7 @@ impl StreamDecoder for Decoder {
             }));
         }
         for choice in choices {
-            self.choice(choice, out);
+            self.decode_choice(choice, out);
         }
         let report = chunk.usage.or_else(|| chunk.x_groq?.usage);
         if let Some(usage) = report.and_then(|report| usage::parse_report(ProviderFormat::OpenAi, &report)) {
@@ -138,18 +139,18 @@ impl StreamDecoder for Decoder {
 }
 
 impl Decoder {
-    fn choice(&mut self, said: ChunkChoice, out: &mut Vec<StreamEvent>) {
-        let choice = said.index.unwrap_or(0);
-        if let Some(delta) = said.delta {
+    fn decode_choice(&mut self, chunk: ChunkChoice, out: &mut Vec<StreamEvent>) {
+        let choice = chunk.index.unwrap_or(0);
+        if let Some(delta) = chunk.delta {
             let text = delta.reasoning_content.or(delta.reasoning);
             if text.is_some() || delta.reasoning_details.is_some() {
-                self.thoughts(choice, text, delta.reasoning_details.unwrap_or_default(), out);
+                self.decode_thinking(choice, text, delta.reasoning_details.unwrap_or_default(), out);
             }
             match delta.content {
                 Some(Value::String(text)) if !text.is_empty() => {
                     out.push(StreamEvent::Text { choice, text });
                 }
-                // Mistral's reasoning models send lists of parts.
+                // Mistral's reasoning models send arrays of parts.
                 Some(Value::Array(parts)) => {
                     for part in parts {
                         decode_listed_part(choice, &part, out);
@@ -161,38 +162,37 @@ impl Decoder {
                 out.push(StreamEvent::Refusal { choice, text });
             }
             for call in delta.tool_calls.unwrap_or_default() {
-                self.call(choice, call, out);
+                self.decode_call(choice, call, out);
             }
         }
-        if let Some(logprobs) = said.logprobs {
+        if let Some(logprobs) = chunk.logprobs {
             let items = decode_logprobs(&logprobs);
             if !items.is_empty() {
                 out.push(StreamEvent::Logprobs { choice, items });
             }
         }
-        if let Some(reason) = said.finish_reason.filter(|reason| !reason.is_empty()) {
+        if let Some(reason) = chunk.finish_reason.filter(|reason| !reason.is_empty()) {
             out.push(StreamEvent::Stop { choice, reason: decode_stop_reason(&reason) });
         }
     }
 
-    fn thoughts(
+    fn decode_thinking(
         &mut self,
         choice: u32,
         text: Option<String>,
         details: Vec<Value>,
         out: &mut Vec<StreamEvent>,
     ) {
-        const MOST: usize = 256;
-        let at = (choice as usize).min(MOST - 1);
-        if self.thoughts.len() <= at {
-            self.thoughts.resize_with(at + 1, ThinkingDedup::default);
+        let at = (choice as usize).min(MAX_CHOICES - 1);
+        if self.thinking.len() <= at {
+            self.thinking.resize_with(at + 1, ThinkingDedup::default);
         }
-        let ThinkingDedup { told, as_text, as_details } = &mut self.thoughts[at];
+        let ThinkingDedup { emitted, from_text, from_details } = &mut self.thinking[at];
         for part in details.into_iter().filter_map(decode_reasoning_detail) {
             match part.content {
                 Content::Thinking { text, signature } => {
-                    *as_details += text.len();
-                    let text = ThinkingDedup::fresh(told, *as_details, text);
+                    *from_details += text.len();
+                    let text = ThinkingDedup::unseen(emitted, *from_details, text);
                     out.push(StreamEvent::Thinking { choice, text });
                     out.extend(signature.map(|signature| StreamEvent::Signature { choice, signature }));
                 }
@@ -201,26 +201,27 @@ impl Decoder {
             }
         }
         if let Some(text) = text {
-            *as_text += text.len();
-            let text = ThinkingDedup::fresh(told, *as_text, text);
+            *from_text += text.len();
+            let text = ThinkingDedup::unseen(emitted, *from_text, text);
             out.push(StreamEvent::Thinking { choice, text });
         }
     }
 
-    fn call(&mut self, choice: u32, said: CallDelta, out: &mut Vec<StreamEvent>) {
-        let (name, arguments) = said.function.map_or((None, None), |said| (said.name, said.arguments));
-        let id = said.id.filter(|id| !id.is_empty());
-        let index = said.index.unwrap_or(0);
+    fn decode_call(&mut self, choice: u32, delta: CallDelta, out: &mut Vec<StreamEvent>) {
+        let (name, arguments) =
+            delta.function.map_or((None, None), |function| (function.name, function.arguments));
+        let id = delta.id.filter(|id| !id.is_empty());
+        let index = delta.index.unwrap_or(0);
         let open = self.calls.iter().rev().find(|call| call.choice == choice && call.index == index);
         let same = open.filter(|call| id.as_ref().is_none_or(|id| *id == call.id));
         let tool = if let Some(call) = same {
             call.tool
         } else {
             let count = self.calls.iter().filter(|call| call.choice == choice).count();
-            // One more than is allowed, so that it is seen and refused.
+            // Emit one call above the limit, so that the sequencer rejects the stream.
             let Some(tool) = u32::try_from(count).ok().filter(|tool| *tool <= MAX_TOOL_CALLS) else { return };
             let id = id.unwrap_or_default();
-            let signature = said
+            let signature = delta
                 .extra_content
                 .as_ref()
                 .and_then(|content| content.get("google")?.get("thought_signature")?.as_str())
@@ -232,7 +233,7 @@ impl Decoder {
         let arguments = arguments.map(|arguments| match arguments {
             Value::String(json) => json,
             Value::Null => String::new(),
-            // Some send them whole and parsed.
+            // Some providers send complete arguments as parsed JSON.
             other => other.to_string(),
         });
         if let Some(json) = arguments.filter(|json| !json.is_empty()) {
@@ -241,14 +242,14 @@ impl Decoder {
     }
 }
 
-/// Some put the status that it would have been into the code.
-fn failure(error: Value) -> ProviderError {
+/// Decodes an error inside a stream. Some providers send an HTTP status as its code.
+fn decode_stream_error(error: Value) -> ProviderError {
     let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
     decode_error(status, &Map::from_iter([("error".to_owned(), error)])).unwrap_or_else(|| ProviderError {
         status,
         code: "provider_error".to_owned(),
-        message: "the provider failed while it was answering".to_owned(),
+        message: "the provider reported an error without a message".to_owned(),
     })
 }
 

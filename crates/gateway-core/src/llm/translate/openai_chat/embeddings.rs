@@ -1,4 +1,4 @@
-//! Embeddings.
+//! Embeddings in OpenAI's format.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -12,18 +12,18 @@ use super::super::{
     json::insert_some,
 };
 
-pub(super) fn encode_embeddings_request(embed: EmbeddingsRequest) -> (String, Value) {
+pub(super) fn encode_embeddings_request(request: EmbeddingsRequest) -> (String, Value) {
     let mut body = Map::new();
-    body.insert("model".to_owned(), embed.model.into());
-    body.insert("input".to_owned(), embed.inputs.into());
-    insert_some(&mut body, "dimensions", embed.dimensions);
-    insert_some(&mut body, "user", embed.user);
+    body.insert("model".to_owned(), request.model.into());
+    body.insert("input".to_owned(), request.inputs.into());
+    insert_some(&mut body, "dimensions", request.dimensions);
+    insert_some(&mut body, "user", request.user);
     ("/v1/embeddings".to_owned(), body.into())
 }
 
 pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
     let rows = body.get("data")?.as_array()?;
-    let vectors = rows.iter().map(|row| vector(row.get("embedding")?)).collect::<Option<_>>()?;
+    let vectors = rows.iter().map(|row| decode_vector(row.get("embedding")?)).collect::<Option<_>>()?;
     let report = body.get("usage").and_then(Value::as_object);
     Some(EmbeddingsResponse {
         vectors,
@@ -31,7 +31,7 @@ pub(super) fn decode_embeddings_response(body: &Map<String, Value>) -> Option<Em
     })
 }
 
-fn vector(value: &Value) -> Option<Vec<f64>> {
+fn decode_vector(value: &Value) -> Option<Vec<f64>> {
     match value {
         Value::Array(numbers) => numbers.iter().map(Value::as_f64).collect(),
         Value::String(packed) => {

@@ -1,4 +1,4 @@
-//! A chat request for a provider.
+//! Encodes a chat completions request.
 
 use serde_json::{Map, Value, json};
 
@@ -28,16 +28,7 @@ pub(super) fn encode_request(
     if request.stream {
         body.insert("stream".to_owned(), true.into());
     }
-    let mut stream_options = match request.extra.shift_remove("stream_options") {
-        Some(Value::Object(options)) if same_format => options,
-        _ => Object::new(),
-    };
-    if request.include_usage {
-        stream_options.insert("include_usage".to_owned(), true.into());
-    }
-    if !stream_options.is_empty() {
-        body.insert("stream_options".to_owned(), stream_options.into());
-    }
+    encode_stream_options(&mut body, &mut request, same_format);
     encode_tools(&mut body, &mut request, losses)?;
     insert_some(
         &mut body,
@@ -75,7 +66,7 @@ pub(super) fn encode_request(
         "user",
         if same_format { request.user } else { user_within_limit(request.user, losses) },
     );
-    // Other formats have fields of these names with other meanings.
+    // In other formats, the fields of these names have other meanings.
     if matches!(request.format, WireFormat::OpenAiChat | WireFormat::OpenAiResponses) {
         insert_some(&mut body, "metadata", request.metadata);
         insert_some(&mut body, "service_tier", request.service_tier);
@@ -98,21 +89,32 @@ pub(super) fn encode_request(
     Ok(body.into())
 }
 
-/// OpenAI's reasoning models refuse every value but the usual one.
+fn encode_stream_options(body: &mut Object, request: &mut ChatRequest, same_format: bool) {
+    let mut options = match request.extra.shift_remove("stream_options") {
+        Some(Value::Object(options)) if same_format => options,
+        _ => Object::new(),
+    };
+    if request.include_usage {
+        options.insert("include_usage".to_owned(), true.into());
+    }
+    insert_some(body, "stream_options", (!options.is_empty()).then_some(options));
+}
+
+/// Drops the sampling parameters of OpenAI's reasoning models, which reject any value other than the default.
 fn drop_sampling_params(request: &mut ChatRequest, losses: &mut Losses) {
-    for (value, usual, field) in [
+    for (value, default, field) in [
         (&mut request.temperature, 1.0, RequestField::Temperature),
         (&mut request.top_p, 1.0, RequestField::TopP),
         (&mut request.frequency_penalty, 0.0, RequestField::FrequencyPenalty),
         (&mut request.presence_penalty, 0.0, RequestField::PresencePenalty),
     ] {
-        if value.take().is_some_and(|value| value.as_f64() != Some(usual)) {
+        if value.take().is_some_and(|value| value.as_f64() != Some(default)) {
             losses.drop(field);
         }
     }
 }
 
-/// OpenAI's reasoning models refuse the old name of the limit; most copiers know no other.
+/// OpenAI's reasoning models reject `max_tokens`. Most compatible providers accept only that name.
 fn requires_max_completion_tokens(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let mut letters = model.chars();
@@ -120,20 +122,20 @@ fn requires_max_completion_tokens(model: &str) -> bool {
     o_series || model.starts_with("gpt-5") || model.starts_with("gpt-6")
 }
 
-/// Whether a model can be told how much to think. Only OpenAI's older ones are known to refuse it.
+/// Returns whether a model accepts `reasoning_effort`. Only OpenAI's older models are known to reject it.
 pub(in super::super) fn supports_reasoning_effort(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     !["gpt-3", "gpt-4", "chatgpt-"].iter().any(|prefix| model.starts_with(prefix))
 }
 
 fn encode_reasoning(body: &mut Object, reasoning: &Reasoning, same_format: bool, losses: &mut Losses) {
-    let thinks = supports_reasoning_effort(body["model"].as_str().unwrap_or_default());
+    let is_supported = supports_reasoning_effort(body["model"].as_str().unwrap_or_default());
     let effort = match reasoning.resolved_effort() {
         effort @ Some(_) if same_format => effort,
-        // Not to think is what most models do anyway, and what some refuse to be told.
+        // Most models do not reason by default, and some reject `none`.
         Some("none") => None,
         Some("max") => Some("xhigh"),
-        Some(effort) if thinks => Some(effort),
+        Some(effort) if is_supported => Some(effort),
         _ => None,
     };
     if effort.is_none() {
@@ -155,13 +157,14 @@ fn encode_tools(
             Tool::Function(function) => tools.push(encode_function(function, same_format, losses)),
             Tool::Other(value) if same_format => tools.push(value),
             Tool::Other(_) => {
-                return Err(losses
-                    .unsupported(RequestField::Tool, "only function tools can be used with this provider"));
+                return Err(
+                    losses.unsupported(RequestField::Tool, "this provider supports function tools only")
+                );
             }
         }
     }
-    let any = !tools.is_empty();
-    insert_some(body, "tools", any.then_some(tools));
+    let has_tools = !tools.is_empty();
+    insert_some(body, "tools", has_tools.then_some(tools));
     if let Some(choice) = request.tool_choice.take() {
         let choice = match choice {
             ToolChoice::Auto => "auto".into(),
@@ -178,20 +181,21 @@ fn encode_tools(
             }
             ToolChoice::Other(value) if same_format => value,
             ToolChoice::Other(_) => {
-                return Err(
-                    losses.unsupported(RequestField::ToolChoice, "cannot be expressed for this provider")
-                );
+                return Err(losses.unsupported(
+                    RequestField::ToolChoice,
+                    "this provider does not support this tool choice",
+                ));
             }
         };
-        // A choice without tools is refused by OpenAI and means nothing.
-        if any || same_format {
+        // OpenAI rejects a tool choice without tools.
+        if has_tools || same_format {
             body.insert("tool_choice".to_owned(), choice);
         }
     }
     insert_some(
         body,
         "parallel_tool_calls",
-        request.parallel_tool_calls.take().filter(|_| any || same_format),
+        request.parallel_tool_calls.take().filter(|_| has_tools || same_format),
     );
     Ok(())
 }
@@ -205,35 +209,38 @@ fn encode_function(function: FunctionTool, same_format: bool, losses: &mut Losse
     let mut tool = Object::new();
     tool.insert("type".to_owned(), "function".into());
     tool.insert("function".to_owned(), inner.into());
-    finish(&mut tool, function.cache, function.extra, same_format, FieldLocation::Tool, losses);
+    let native = NativeFields { cache: function.cache, extra: function.extra, location: FieldLocation::Tool };
+    native.encode(&mut tool, same_format, losses);
     tool.into()
 }
 
-/// Adds what only callers of the same format may send.
-pub(super) fn finish(
-    object: &mut Object,
-    cache: Option<CacheControl>,
-    mut extra: Object,
-    same_format: bool,
-    place: FieldLocation,
-    losses: &mut Losses,
-) {
-    if same_format {
-        if let Some(cache) = cache {
-            let mut mark = Object::new();
-            mark.insert("type".to_owned(), "ephemeral".into());
-            insert_some(&mut mark, "ttl", cache.ttl);
-            object.insert("cache_control".to_owned(), mark.into());
+/// Fields of an object that are restored if the target uses the same format, and dropped otherwise.
+pub(super) struct NativeFields {
+    pub(super) cache: Option<CacheControl>,
+    pub(super) extra: Object,
+    pub(super) location: FieldLocation,
+}
+
+impl NativeFields {
+    pub(super) fn encode(self, object: &mut Object, same_format: bool, losses: &mut Losses) {
+        let NativeFields { cache, mut extra, location } = self;
+        if same_format {
+            if let Some(cache) = cache {
+                let mut control = Object::new();
+                control.insert("type".to_owned(), "ephemeral".into());
+                insert_some(&mut control, "ttl", cache.ttl);
+                object.insert("cache_control".to_owned(), control.into());
+            }
+            object.append(&mut extra);
+            return;
         }
-        object.append(&mut extra);
-        return;
+        match cache {
+            Some(_) if location == FieldLocation::Tool => losses.drop_key(location, "cache_control"),
+            Some(_) => losses.drop(RequestField::CacheControl),
+            None => {}
+        }
+        losses.drop_extra(location, &extra);
     }
-    match cache {
-        Some(_) if place == FieldLocation::Tool => losses.drop_key(place, "cache_control"),
-        Some(_) => losses.drop(RequestField::CacheControl),
-        None => {}
-    }
-    losses.drop_extra(place, &extra);
 }
 
 fn encode_output(output: OutputFormat, same_format: bool) -> Value {
@@ -244,8 +251,8 @@ fn encode_output(output: OutputFormat, same_format: bool) -> Value {
             let mut inner = Object::new();
             inner.insert("name".to_owned(), name.unwrap_or_else(|| "output".to_owned()).into());
             insert_some(&mut inner, "description", description);
-            // Other formats always keep to a schema; OpenAI only when told to, and only to such schemas.
-            let strict = strict.or((!same_format && is_strict(&schema)).then_some(true));
+            // Other formats always enforce a schema. OpenAI does so in strict mode, which not every schema allows.
+            let strict = strict.or((!same_format && allows_strict_mode(&schema)).then_some(true));
             inner.insert("schema".to_owned(), schema);
             insert_some(&mut inner, "strict", strict);
             json!({"type": "json_schema", "json_schema": inner})
@@ -253,9 +260,9 @@ fn encode_output(output: OutputFormat, same_format: bool) -> Value {
     }
 }
 
-/// Whether a schema is of the kind that OpenAI can guarantee: no object leaves anything open.
-fn is_strict(schema: &Value) -> bool {
-    let closed = |object: &Object| match object.get("properties").and_then(Value::as_object) {
+/// Returns whether OpenAI's strict mode accepts a schema: every object requires all of its properties and no others.
+fn allows_strict_mode(schema: &Value) -> bool {
+    let is_closed = |object: &Object| match object.get("properties").and_then(Value::as_object) {
         None => object.get("type").and_then(Value::as_str) != Some("object"),
         Some(properties) => {
             let required = object.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -264,8 +271,8 @@ fn is_strict(schema: &Value) -> bool {
         }
     };
     match schema {
-        Value::Object(object) => closed(object) && object.values().all(is_strict),
-        Value::Array(list) => list.iter().all(is_strict),
+        Value::Object(object) => is_closed(object) && object.values().all(allows_strict_mode),
+        Value::Array(list) => list.iter().all(allows_strict_mode),
         _ => true,
     }
 }

@@ -1,5 +1,5 @@
-//! A stream of chat chunks for a caller. What all chunks share is written once and copied, since most chunks carry
-//! a few letters of text and nothing else.
+//! Encodes a stream of chat chunks. Most chunks carry only a few characters of text, so the fields that all chunks share
+//! are encoded once and copied.
 
 use std::io::Write as _;
 
@@ -15,14 +15,16 @@ use super::{
             usage::Usage,
         },
         StreamEncoder,
+        sequencer::MAX_CHOICES,
     },
     encode_finish_reason,
     response::{encode_encrypted_detail, encode_logprobs, encode_text_detail, encode_usage},
 };
 
 pub(super) struct Encoder {
-    /// Whether the caller asked for the chunk with the usage, and so for `usage: null` in all others.
+    /// Whether the caller asked for the usage chunk. All other chunks then contain `usage: null`.
     include_usage: bool,
+    /// The encoded fields that all chunks start with.
     head: Vec<u8>,
     usage: Option<Usage>,
     choices: Vec<ChoiceState>,
@@ -30,10 +32,10 @@ pub(super) struct Encoder {
 
 #[derive(Default)]
 struct ChoiceState {
-    opened: bool,
-    refused: bool,
-    /// The thought that is being written, kept until its signature, because a detail holds both.
-    thought: String,
+    is_open: bool,
+    has_refusal: bool,
+    /// Thinking that is not signed yet. It is buffered because a detail contains both text and signature.
+    thinking: String,
     details: usize,
 }
 
@@ -49,7 +51,15 @@ struct TextDelta<'a> {
     tool_calls: Option<[CallDelta<'a>; 1]>,
 }
 
-const NOTHING: TextDelta<'static> =
+/// One chunk with a single choice.
+struct Chunk<'a, D> {
+    choice: u32,
+    delta: &'a D,
+    logprobs: Option<&'a Value>,
+    finish_reason: Option<&'a str>,
+}
+
+const EMPTY_DELTA: TextDelta<'static> =
     TextDelta { content: None, refusal: None, reasoning_content: None, tool_calls: None };
 
 #[derive(Serialize)]
@@ -78,34 +88,32 @@ impl Encoder {
         self.head = text;
     }
 
-    fn chunk(
-        &self,
-        choice: u32,
-        delta: &impl Serialize,
-        logprobs: Option<&Value>,
-        reason: Option<&str>,
-        out: &mut Vec<u8>,
-    ) {
+    fn push_delta(&self, choice: u32, delta: &impl Serialize, out: &mut Vec<u8>) {
+        self.push_chunk(&Chunk { choice, delta, logprobs: None, finish_reason: None }, out);
+    }
+
+    fn push_chunk(&self, chunk: &Chunk<'_, impl Serialize>, out: &mut Vec<u8>) {
+        let Chunk { choice, delta, logprobs, finish_reason } = chunk;
         out.extend_from_slice(&self.head);
-        // Writing to memory cannot fail.
+        // Writing to a Vec cannot fail.
         let _ = write!(out, r#","choices":[{{"index":{choice},"delta":"#);
         let _ = serde_json::to_writer(&mut *out, delta);
         if let Some(logprobs) = logprobs {
             let _ = write!(out, r#","logprobs":{logprobs}"#);
         }
         out.extend_from_slice(br#","finish_reason":"#);
-        let _ = serde_json::to_writer(&mut *out, &reason);
+        let _ = serde_json::to_writer(&mut *out, finish_reason);
         out.extend_from_slice(if self.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" });
     }
 
-    fn state(&mut self, choice: u32, out: &mut Vec<u8>) -> &mut ChoiceState {
-        const MOST: usize = 256;
-        let at = (choice as usize).min(MOST - 1);
+    /// Returns the state of a choice. The first call for a choice writes its opening chunk.
+    fn choice(&mut self, choice: u32, out: &mut Vec<u8>) -> &mut ChoiceState {
+        let at = (choice as usize).min(MAX_CHOICES - 1);
         if self.choices.len() <= at {
             self.choices.resize_with(at + 1, ChoiceState::default);
         }
-        if !std::mem::replace(&mut self.choices[at].opened, true) {
-            self.chunk(choice, &json!({"role": "assistant", "content": ""}), None, None, out);
+        if !std::mem::replace(&mut self.choices[at].is_open, true) {
+            self.push_delta(choice, &json!({"role": "assistant", "content": ""}), out);
         }
         &mut self.choices[at]
     }
@@ -116,30 +124,30 @@ impl StreamEncoder for Encoder {
         match event {
             StreamEvent::Start(start) => self.start(&start),
             StreamEvent::Text { choice, text } => {
-                // A signature behind a text is not that of the thought before it.
-                self.state(choice, out).thought.clear();
-                self.chunk(choice, &TextDelta { content: Some(&text), ..NOTHING }, None, None, out);
+                // A signature after text does not sign the thinking before the text.
+                self.choice(choice, out).thinking.clear();
+                self.push_delta(choice, &TextDelta { content: Some(&text), ..EMPTY_DELTA }, out);
             }
             StreamEvent::Thinking { choice, text } => {
-                self.state(choice, out).thought.push_str(&text);
-                self.chunk(choice, &TextDelta { reasoning_content: Some(&text), ..NOTHING }, None, None, out);
+                self.choice(choice, out).thinking.push_str(&text);
+                self.push_delta(choice, &TextDelta { reasoning_content: Some(&text), ..EMPTY_DELTA }, out);
             }
             StreamEvent::Signature { choice, signature } => {
-                let state = self.state(choice, out);
+                let state = self.choice(choice, out);
                 let detail =
-                    encode_text_detail(&std::mem::take(&mut state.thought), &signature, state.details);
+                    encode_text_detail(&std::mem::take(&mut state.thinking), &signature, state.details);
                 state.details += 1;
-                self.chunk(choice, &json!({"reasoning_details": [detail]}), None, None, out);
+                self.push_delta(choice, &json!({"reasoning_details": [detail]}), out);
             }
             StreamEvent::Redacted { choice, data } => {
-                let state = self.state(choice, out);
-                state.thought.clear();
+                let state = self.choice(choice, out);
+                state.thinking.clear();
                 let detail = encode_encrypted_detail(&data, state.details);
                 state.details += 1;
-                self.chunk(choice, &json!({"reasoning_details": [detail]}), None, None, out);
+                self.push_delta(choice, &json!({"reasoning_details": [detail]}), out);
             }
             StreamEvent::ToolStart { choice, tool, id, name, signature } => {
-                self.state(choice, out).thought.clear();
+                self.choice(choice, out).thinking.clear();
                 let mut call = json!({
                     "index": tool, "id": id, "type": "function",
                     "function": {"name": name, "arguments": ""},
@@ -147,26 +155,29 @@ impl StreamEncoder for Encoder {
                 if let Some(signature) = signature {
                     call["extra_content"] = json!({"google": {"thought_signature": signature}});
                 }
-                self.chunk(choice, &json!({"tool_calls": [call]}), None, None, out);
+                self.push_delta(choice, &json!({"tool_calls": [call]}), out);
             }
             StreamEvent::ToolArguments { choice, tool, json } => {
                 let call = CallDelta { index: tool, function: ArgumentsDelta { arguments: &json } };
-                self.chunk(choice, &TextDelta { tool_calls: Some([call]), ..NOTHING }, None, None, out);
+                self.push_delta(choice, &TextDelta { tool_calls: Some([call]), ..EMPTY_DELTA }, out);
             }
             StreamEvent::Refusal { choice, text } => {
-                self.state(choice, out).refused = true;
-                self.chunk(choice, &TextDelta { refusal: Some(&text), ..NOTHING }, None, None, out);
+                self.choice(choice, out).has_refusal = true;
+                self.push_delta(choice, &TextDelta { refusal: Some(&text), ..EMPTY_DELTA }, out);
             }
             StreamEvent::Logprobs { choice, items } => {
-                self.state(choice, out);
-                self.chunk(choice, &NOTHING, Some(&encode_logprobs(&items)), None, out);
+                self.choice(choice, out);
+                let logprobs = encode_logprobs(&items);
+                let chunk =
+                    Chunk { choice, delta: &EMPTY_DELTA, logprobs: Some(&logprobs), finish_reason: None };
+                self.push_chunk(&chunk, out);
             }
             StreamEvent::Stop { choice, reason } => {
-                let refused = self.state(choice, out).refused;
-                self.stop(choice, &reason, refused, out);
+                let has_refusal = self.choice(choice, out).has_refusal;
+                self.push_stop(choice, &reason, has_refusal, out);
             }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
-            StreamEvent::Error(failure) => self.fail(&failure, out),
+            StreamEvent::Error(error) => self.push_error(&error, out),
         }
     }
 
@@ -180,9 +191,9 @@ impl StreamEncoder for Encoder {
 }
 
 impl Encoder {
-    /// A chunk of the stream like any other, so that readers of chunks come across the error.
-    fn fail(&self, failure: &ProviderError, out: &mut Vec<u8>) {
-        let ProviderError { status, code, message } = failure;
+    /// Writes the error as an ordinary chunk, so that clients that read only chunks notice it.
+    fn push_error(&self, error: &ProviderError, out: &mut Vec<u8>) {
+        let ProviderError { status, code, message } = error;
         if self.head.is_empty() {
             out.extend(errors::stream_error(ClientFormat::OpenAiChat, code, message));
             return;
@@ -190,12 +201,13 @@ impl Encoder {
         let body = errors::error_body(ClientFormat::OpenAiChat, *status, code, message);
         out.extend_from_slice(&self.head);
         out.extend_from_slice(br#","choices":[{"index":0,"delta":{},"finish_reason":"error"}],"#);
-        // The body is an object with an error in it; all but its opening brace follows.
+        // The body is an object with an `error` field. Everything after its opening brace is appended.
         out.extend_from_slice(&body[1..]);
         out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
     }
 
-    fn stop(&self, choice: u32, reason: &StopReason, refused: bool, out: &mut Vec<u8>) {
-        self.chunk(choice, &NOTHING, None, Some(encode_finish_reason(reason, refused)), out);
+    fn push_stop(&self, choice: u32, reason: &StopReason, has_refusal: bool, out: &mut Vec<u8>) {
+        let finish_reason = Some(encode_finish_reason(reason, has_refusal));
+        self.push_chunk(&Chunk { choice, delta: &EMPTY_DELTA, logprobs: None, finish_reason }, out);
     }
 }

@@ -1,7 +1,7 @@
-//! OpenAI's chat completions, the format that most providers have copied. Two of the copiers' additions are spoken too,
-//! because the original has no words for thoughts: `reasoning_content` holds their text (`reasoning` is read as well),
-//! and `reasoning_details` their signatures and what is encrypted, in OpenRouter's form. Gemini's signatures of calls
-//! stand in `extra_content`, as in Google's own copy.
+//! OpenAI's Chat Completions API, which most providers implement. OpenAI's own format has no fields for thinking, so two
+//! extensions of compatible providers are used: `reasoning_content` contains the text (`reasoning` is decoded too), and
+//! `reasoning_details` contains signatures and encrypted thinking in OpenRouter's format. Gemini's signatures of tool calls
+//! are sent in `extra_content`, as in Google's OpenAI-compatible API.
 
 mod decode_request;
 mod decode_stream;
@@ -71,10 +71,10 @@ impl ProviderCodec for Chat {
 
     fn encode_embeddings_request(
         &self,
-        embed: EmbeddingsRequest,
+        request: EmbeddingsRequest,
         _losses: &mut Losses,
     ) -> Result<(String, Value), TranslationError> {
-        Ok(embeddings::encode_embeddings_request(embed))
+        Ok(embeddings::encode_embeddings_request(request))
     }
 
     fn decode_embeddings_response(&self, body: &Map<String, Value>) -> Option<EmbeddingsResponse> {
@@ -82,7 +82,7 @@ impl ProviderCodec for Chat {
     }
 }
 
-/// A bare list of log probabilities, as responses have them.
+/// Decodes a list of log probabilities, which the Responses API sends without a wrapping object.
 pub(super) fn decode_logprob_list(list: &Value) -> Vec<Logprob> {
     list.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(response::decode_logprob).collect()
 }
@@ -95,7 +95,7 @@ fn decode_error(status: u16, body: &Map<String, Value>) -> Option<ProviderError>
     let (message, code) = match body.get("error") {
         Some(Value::Object(error)) => (error.get("message")?.as_str()?, error_code(error)),
         Some(Value::String(message)) => (&**message, None),
-        // Some copiers leave the wrapping out.
+        // Some compatible providers omit the wrapping `error` object.
         _ => (body.get("message")?.as_str()?, error_code(body)),
     };
     let code = code.unwrap_or_else(|| "provider_error".to_owned());
@@ -109,7 +109,7 @@ fn error_code(error: &Map<String, Value>) -> Option<String> {
     })
 }
 
-/// A chat has no word of its own for half of the reasons; `refusal` says whether the message holds one.
+/// Encodes the finish reason. `refusal`: the message contains a refusal, so the reason is `stop`.
 fn encode_finish_reason(stop: &StopReason, refusal: bool) -> &'static str {
     match stop {
         StopReason::EndTurn | StopReason::Sequence(_) | StopReason::Paused => "stop",
@@ -131,7 +131,7 @@ fn decode_stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// One element of `reasoning_details`.
+/// Decodes one element of `reasoning_details`.
 fn decode_reasoning_detail(detail: Value) -> Option<Part> {
     let Value::Object(mut detail) = detail else { return None };
     let mut text = |key: &str| match detail.remove(key) {

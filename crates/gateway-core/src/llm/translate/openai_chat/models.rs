@@ -1,4 +1,4 @@
-//! The list of models.
+//! Model lists in OpenAI's format.
 
 use serde_json::{Map, Value, json};
 
@@ -6,14 +6,14 @@ use super::super::{super::chat::ModelEntry, json::str_field};
 
 pub(super) fn decode_models(body: &Map<String, Value>) -> Option<Vec<ModelEntry>> {
     let rows = body.get("data")?.as_array()?.iter().filter_map(Value::as_object);
-    let read = |row: &Map<String, Value>| ModelEntry {
+    let decode = |row: &Map<String, Value>| ModelEntry {
         id: str_field(row, "id").to_owned(),
         name: row.get("name").and_then(Value::as_str).map(str::to_owned),
         created: row.get("created").and_then(Value::as_i64),
         owner: row.get("owned_by").and_then(Value::as_str).map(str::to_owned),
         ..ModelEntry::default()
     };
-    Some(rows.map(read).collect())
+    Some(rows.map(decode).collect())
 }
 
 pub(super) fn encode_models(models: Vec<ModelEntry>) -> Value {

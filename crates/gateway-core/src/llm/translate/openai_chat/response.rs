@@ -1,4 +1,4 @@
-//! A whole chat completion, read from a provider or written for a caller.
+//! Complete (non-streaming) chat completions.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::{
         },
         json::{insert_some, str_field, take_array, take_object},
     },
-    decode_request::{decode_call, decode_content, decode_thoughts},
+    decode_request::{decode_call, decode_content, decode_thinking},
     decode_stop_reason, encode_finish_reason,
 };
 
@@ -34,7 +34,7 @@ fn decode_choice((at, choice): (usize, Value)) -> Option<Choice> {
     let Value::Object(mut choice) = choice else { return None };
     let mut message = take_object(&mut choice, "message").ok()??;
     let mut parts = Vec::new();
-    decode_thoughts(&mut message, &mut parts).ok()?;
+    decode_thinking(&mut message, &mut parts).ok()?;
     let (content, _) =
         decode_content(message.shift_remove("content").filter(|value| !value.is_null())).ok()?;
     parts.extend(content.into_iter().map(decode_thinking_part));
@@ -55,7 +55,7 @@ fn decode_choice((at, choice): (usize, Value)) -> Option<Choice> {
     })
 }
 
-/// Mistral's reasoning models tell their thoughts in a part of the content.
+/// Decodes thinking inside the content list, where Mistral's reasoning models put it.
 fn decode_thinking_part(part: Part) -> Part {
     let Content::Other(value) = &part.content else { return part };
     let Some(thoughts) = value.get("thinking").and_then(Value::as_array) else { return part };
@@ -84,14 +84,14 @@ pub(super) fn decode_logprob(value: &Value) -> Option<Logprob> {
 }
 
 pub(super) fn encode_logprobs(items: &[Logprob]) -> Value {
-    fn one(item: &Logprob, with_top: bool) -> Value {
+    fn encode(item: &Logprob, with_top: bool) -> Value {
         let mut value = json!({"token": item.token, "logprob": item.logprob, "bytes": item.bytes});
         if with_top {
-            value["top_logprobs"] = item.top.iter().map(|top| one(top, false)).collect();
+            value["top_logprobs"] = item.top.iter().map(|top| encode(top, false)).collect();
         }
         value
     }
-    let content: Vec<Value> = items.iter().map(|item| one(item, true)).collect();
+    let content: Vec<Value> = items.iter().map(|item| encode(item, true)).collect();
     json!({"content": content, "refusal": null})
 }
 
@@ -117,24 +117,24 @@ fn encode_choice(choice: Choice) -> Value {
     let mut thoughts = Vec::new();
     for part in choice.parts {
         match part.content {
-            Content::Text(more) => text.get_or_insert_default().push_str(&more),
-            Content::Refusal(more) => refusal.get_or_insert_default().push_str(&more),
+            Content::Text(piece) => text.get_or_insert_default().push_str(&piece),
+            Content::Refusal(piece) => refusal.get_or_insert_default().push_str(&piece),
             Content::ToolCall(call) => {
-                let mut written = json!({
+                let mut encoded = json!({
                     "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 });
                 if let Some(signature) = call.signature {
-                    written["extra_content"] = json!({"google": {"thought_signature": signature}});
+                    encoded["extra_content"] = json!({"google": {"thought_signature": signature}});
                 }
-                calls.push(written);
+                calls.push(encoded);
             }
             Content::Thinking { .. } | Content::Redacted(_) => thoughts.push(part),
             _ => {}
         }
     }
-    // Only an answer that is something else than text has no content at all.
+    // `content` is null only for refusals and tool calls.
     if text.is_none() && refusal.is_none() && calls.is_empty() {
         text = Some(String::new());
     }
@@ -155,7 +155,7 @@ fn encode_choice(choice: Choice) -> Value {
     json!({"index": choice.index, "message": message, "logprobs": logprobs, "finish_reason": reason})
 }
 
-/// ThinkingDedup as text, and as details where any of them has something to prove.
+/// Encodes thinking as one text, and as details if there are signatures or encrypted data.
 pub(super) fn encode_reasoning_details(thoughts: &[Part]) -> (Option<String>, Option<Vec<Value>>) {
     let mut all = String::new();
     let mut details = Vec::new();
@@ -182,12 +182,12 @@ pub(super) fn encode_encrypted_detail(data: &str, index: usize) -> Value {
     json!({"type": "reasoning.encrypted", "data": data, "index": index})
 }
 
-/// Usage in OpenAI's way of counting: totals, with their parts listed beside them.
+/// Encodes usage as OpenAI counts it: totals, with their breakdown in separate objects.
 pub(super) fn encode_usage(usage: &Usage) -> Value {
     let mut input = json!({"cached_tokens": usage.cache_read});
-    let written = usage.cache_write.saturating_add(usage.cache_write_1h);
-    if written > 0 {
-        input["cache_write_tokens"] = written.into();
+    let cache_write = usage.cache_write.saturating_add(usage.cache_write_1h);
+    if cache_write > 0 {
+        input["cache_write_tokens"] = cache_write.into();
     }
     if usage.audio_input > 0 {
         input["audio_tokens"] = usage.audio_input.into();

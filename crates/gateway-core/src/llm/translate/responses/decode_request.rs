@@ -1,4 +1,4 @@
-//! A caller's request for a response.
+//! Decodes a caller's Responses request.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ use super::{
 
 type Object = Map<String, Value>;
 
-const LOGPROBS: &str = "message.output_text.logprobs";
+const INCLUDE_LOGPROBS: &str = "message.output_text.logprobs";
 
 pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, TranslationError> {
     let body = &mut body;
@@ -30,13 +30,13 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
         Some(Value::String(text)) => request.messages.push(Message::text(Role::User, text)),
         Some(Value::Array(items)) => {
             for (at, item) in items.into_iter().enumerate() {
-                let read = into_object(item, "").and_then(|item| decode_item(&mut request.messages, item));
-                at_path(|| format!("input.{at}"), read)?;
+                let decoded = into_object(item, "").and_then(|item| decode_item(&mut request.messages, item));
+                at_path(|| format!("input.{at}"), decoded)?;
             }
         }
-        // A stored prompt or an earlier response may say it all.
+        // A stored prompt or an earlier response can replace the input.
         None => {}
-        Some(_) => return Err(TranslationError::malformed("input", "must be a string or a list of items")),
+        Some(_) => return Err(TranslationError::malformed("input", "must be a string or an array of items")),
     }
     request.model = take_string(body, "model")?.unwrap_or_default();
     request.stream = take_bool(body, "stream")?.unwrap_or(false);
@@ -51,14 +51,14 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
     request.top_p = take_number(body, "top_p")?;
     request.top_logprobs = take_u64(body, "top_logprobs")?;
     if let Some(mut include) = take_array(body, "include")? {
-        request.logprobs = include.iter().any(|wish| wish.as_str() == Some(LOGPROBS));
-        include.retain(|wish| wish.as_str() != Some(LOGPROBS));
+        request.logprobs = include.iter().any(|value| value.as_str() == Some(INCLUDE_LOGPROBS));
+        include.retain(|value| value.as_str() != Some(INCLUDE_LOGPROBS));
         if !include.is_empty() {
             body.insert("include".to_owned(), include.into());
         }
     }
     request.reasoning = take_object(body, "reasoning")?
-        .map(|reasoning| at_path(|| "reasoning".to_owned(), decode_effort(reasoning)))
+        .map(|reasoning| at_path(|| "reasoning".to_owned(), decode_reasoning_options(reasoning)))
         .transpose()?;
     request.user = take_string(body, "user")?;
     request.metadata = take_value(body, "metadata");
@@ -66,7 +66,7 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
     request.store = take_bool(body, "store")?;
     request.prompt_cache_key = take_string(body, "prompt_cache_key")?;
     request.extra = std::mem::take(body);
-    // What is null, or says what holds anyway, is nothing that a translation could lose.
+    // Nulls and default values need not be reported as dropped.
     request.extra.retain(|key, value| {
         !(value.is_null()
             || (key == "background" && *value == Value::Bool(false))
@@ -75,8 +75,8 @@ pub(super) fn decode_request(mut body: Object) -> Result<ChatRequest, Translatio
     Ok(request)
 }
 
-/// Adds an item to the conversation. ThinkingDedup, words and calls of the model that follow each other are one message, as
-/// in every other format.
+/// Adds an item to the conversation. Consecutive thinking, text and tool calls of the model form one message, as in all
+/// other formats.
 fn decode_item(messages: &mut Vec<Message>, mut item: Object) -> Result<(), TranslationError> {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("message").to_owned();
     let part = match &*kind {
@@ -113,11 +113,11 @@ fn decode_message(messages: &mut Vec<Message>, mut item: Object) -> Result<(), T
         "developer" => Role::Developer,
         "user" => Role::User,
         "assistant" => Role::Assistant,
-        other => return Err(TranslationError::malformed("role", format!("`{other}` is not a role"))),
+        other => return Err(TranslationError::malformed("role", format!("`{other}` is not a valid role"))),
     };
     let (parts, is_string) = decode_content(take_value(&mut item, "content"), "content")?;
     match messages.last_mut() {
-        Some(last) if role == Role::Assistant && last.role == role && open(last) => {
+        Some(last) if role == Role::Assistant && last.role == role && is_unfinished(last) => {
             last.parts.extend(parts);
             last.extra.append(&mut item);
         }
@@ -126,10 +126,11 @@ fn decode_message(messages: &mut Vec<Message>, mut item: Object) -> Result<(), T
     Ok(())
 }
 
-/// Whether the model may still be speaking: it has only thought so far, or its calls have not been answered.
-fn open(message: &Message) -> bool {
-    let called = message.parts.iter().any(|part| matches!(part.content, Content::ToolCall(_)));
-    called || !message.parts.iter().any(is_message_part)
+/// Returns whether a further output message belongs to the same assistant message: so far it contains only thinking, or
+/// it has tool calls without results.
+fn is_unfinished(message: &Message) -> bool {
+    let has_calls = message.parts.iter().any(|part| matches!(part.content, Content::ToolCall(_)));
+    has_calls || !message.parts.iter().any(is_message_part)
 }
 
 fn decode_text(body: &mut Object, request: &mut ChatRequest) -> Result<(), TranslationError> {
@@ -154,20 +155,20 @@ fn decode_format(mut format: Object) -> Result<OutputFormat, TranslationError> {
             schema: take_value(&mut format, "schema").unwrap_or_else(|| Value::Object(Map::new())),
             strict: take_bool(&mut format, "strict")?,
         }),
-        other => Err(TranslationError::malformed("type", format!("`{other}` is not a format"))),
+        other => Err(TranslationError::malformed("type", format!("`{other}` is not a valid output format"))),
     }
 }
 
-fn decode_effort(mut reasoning: Object) -> Result<Reasoning, TranslationError> {
+fn decode_reasoning_options(mut reasoning: Object) -> Result<Reasoning, TranslationError> {
     let effort = take_string(&mut reasoning, "effort")?;
-    let old_name = take_string(&mut reasoning, "generate_summary")?;
-    let show = take_string(&mut reasoning, "summary")?.or(old_name);
+    let legacy_summary = take_string(&mut reasoning, "generate_summary")?;
+    let display = take_string(&mut reasoning, "summary")?.or(legacy_summary);
     reasoning.retain(|_, value| !value.is_null());
     Ok(Reasoning {
         enabled: (effort.as_deref() == Some("none")).then_some(false),
         effort,
         budget: None,
-        show,
+        display,
         extra: reasoning,
     })
 }
@@ -188,18 +189,18 @@ fn decode_tool(mut tool: Object) -> Result<Tool, TranslationError> {
 }
 
 fn decode_tool_choice(choice: Value) -> Result<ToolChoice, TranslationError> {
-    let wrong = || TranslationError::malformed("tool_choice", "is not a choice of tools");
+    let invalid = || TranslationError::malformed("tool_choice", "is not a valid tool choice");
     let choice = match choice {
         Value::String(word) => {
             return match &*word {
                 "auto" => Ok(ToolChoice::Auto),
                 "none" => Ok(ToolChoice::None),
                 "required" => Ok(ToolChoice::Required),
-                _ => Err(wrong()),
+                _ => Err(invalid()),
             };
         }
         Value::Object(choice) => choice,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
     let name_of = |tool: &Value| match tool.get("type").and_then(Value::as_str) {
         Some("function") => Some(tool.get("name")?.as_str()?.to_owned()),
@@ -207,11 +208,11 @@ fn decode_tool_choice(choice: Value) -> Result<ToolChoice, TranslationError> {
     };
     Ok(match choice.get("type").and_then(Value::as_str) {
         Some("function") => {
-            let name = choice.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
+            let name = choice.get("name").and_then(Value::as_str).ok_or_else(invalid)?;
             ToolChoice::Tool(name.to_owned())
         }
         Some("allowed_tools") => {
-            let tools = choice.get("tools").and_then(Value::as_array).ok_or_else(wrong)?;
+            let tools = choice.get("tools").and_then(Value::as_array).ok_or_else(invalid)?;
             match tools.iter().map(name_of).collect::<Option<Vec<_>>>() {
                 Some(names) => {
                     let required = choice.get("mode").and_then(Value::as_str) == Some("required");
@@ -221,6 +222,6 @@ fn decode_tool_choice(choice: Value) -> Result<ToolChoice, TranslationError> {
             }
         }
         Some(_) => ToolChoice::Other(choice.into()),
-        None => return Err(wrong()),
+        None => return Err(invalid()),
     })
 }

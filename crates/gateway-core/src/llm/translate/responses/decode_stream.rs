@@ -1,4 +1,4 @@
-//! A provider's stream of a response.
+//! Decodes a provider's response stream.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,21 +14,21 @@ use super::{
         json::{parse_event, str_field},
         openai_chat::decode_logprob_list,
     },
-    REDACTED, decode_stop_reason,
+    REDACTED_PREFIX, decode_stop_reason,
     response::unix_seconds,
 };
 
 #[derive(Default)]
 pub(super) struct Decoder {
     calls: Vec<Call>,
-    /// Whether the reasoning item that is open has shown any of its text.
-    thought: bool,
+    /// Whether the open reasoning item has contained any text.
+    has_thinking: bool,
 }
 
 struct Call {
-    /// Where its item stands in the output.
+    /// The index of its item in the output.
     index: u64,
-    told: bool,
+    has_arguments: bool,
 }
 
 #[derive(Deserialize)]
@@ -82,16 +82,16 @@ impl StreamDecoder for Decoder {
             }
             "response.refusal.delta" => out.push(StreamEvent::Refusal { choice: 0, text }),
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.thought = true;
+                self.has_thinking = true;
                 out.push(StreamEvent::Thinking { choice: 0, text });
             }
-            // The paragraphs of a summary.
+            // Each further part of a summary is a new paragraph.
             "response.reasoning_summary_part.added" if summary_index.is_some_and(|index| index > 0) => {
                 out.push(StreamEvent::Thinking { choice: 0, text: "\n\n".to_owned() });
             }
-            "response.output_item.added" => self.added(index, &item.unwrap_or_default(), out),
-            "response.function_call_arguments.delta" => self.arguments(index, text, out),
-            "response.output_item.done" => self.done(index, item.unwrap_or_default(), out),
+            "response.output_item.added" => self.start_item(index, &item.unwrap_or_default(), out),
+            "response.function_call_arguments.delta" => self.append_arguments(index, text, out),
+            "response.output_item.done" => self.end_item(index, item.unwrap_or_default(), out),
             "response.completed" | "response.incomplete" => {
                 let mut response = response.unwrap_or_default();
                 if let Some(Value::Object(report)) = response.remove("usage")
@@ -105,16 +105,16 @@ impl StreamDecoder for Decoder {
             "response.failed" | "response.cancelled" => {
                 let error =
                     response.as_ref().and_then(|response| response.get("error")).and_then(Value::as_object);
-                out.push(StreamEvent::Error(failure(error)));
+                out.push(StreamEvent::Error(decode_stream_error(error)));
                 return true;
             }
             "error" => {
-                let flat = || {
+                let top_level = || {
                     let code = code.map(|code| ("code".to_owned(), Value::from(code)));
                     let message = message.map(|message| ("message".to_owned(), Value::from(message)));
                     code.into_iter().chain(message).collect()
                 };
-                out.push(StreamEvent::Error(failure(Some(&error.unwrap_or_else(flat)))));
+                out.push(StreamEvent::Error(decode_stream_error(Some(&error.unwrap_or_else(top_level)))));
                 return true;
             }
             _ => {}
@@ -124,14 +124,14 @@ impl StreamDecoder for Decoder {
 }
 
 impl Decoder {
-    fn added(&mut self, index: u64, item: &Map<String, Value>, out: &mut Vec<StreamEvent>) {
+    fn start_item(&mut self, index: u64, item: &Map<String, Value>, out: &mut Vec<StreamEvent>) {
         match str_field(item, "type") {
-            "reasoning" => self.thought = false,
+            "reasoning" => self.has_thinking = false,
             "function_call" => {
                 let Ok(tool) = u32::try_from(self.calls.len()) else { return };
                 let signature = item.get("extra_content").and_then(|content| content.get("google"));
                 let signature = signature.and_then(|google| google.get("thought_signature")?.as_str());
-                self.calls.push(Call { index, told: false });
+                self.calls.push(Call { index, has_arguments: false });
                 out.push(StreamEvent::ToolStart {
                     choice: 0,
                     tool,
@@ -144,37 +144,39 @@ impl Decoder {
         }
     }
 
-    fn arguments(&mut self, index: u64, json: String, out: &mut Vec<StreamEvent>) {
+    fn append_arguments(&mut self, index: u64, json: String, out: &mut Vec<StreamEvent>) {
         let Some(at) = self.calls.iter().position(|call| call.index == index) else { return };
         let Ok(tool) = u32::try_from(at) else { return };
-        self.calls[at].told = true;
+        self.calls[at].has_arguments = true;
         out.push(StreamEvent::ToolArguments { choice: 0, tool, json });
     }
 
-    fn done(&mut self, index: u64, mut item: Map<String, Value>, out: &mut Vec<StreamEvent>) {
+    fn end_item(&mut self, index: u64, mut item: Map<String, Value>, out: &mut Vec<StreamEvent>) {
         match str_field(&item, "type") {
             "reasoning" => {
-                let Some(Value::String(sealed)) = item.remove("encrypted_content") else { return };
-                out.push(match sealed.strip_prefix(REDACTED) {
-                    Some(data) if !self.thought => StreamEvent::Redacted { choice: 0, data: data.to_owned() },
-                    _ => StreamEvent::Signature { choice: 0, signature: sealed },
+                let Some(Value::String(encrypted)) = item.remove("encrypted_content") else { return };
+                out.push(match encrypted.strip_prefix(REDACTED_PREFIX) {
+                    Some(data) if !self.has_thinking => {
+                        StreamEvent::Redacted { choice: 0, data: data.to_owned() }
+                    }
+                    _ => StreamEvent::Signature { choice: 0, signature: encrypted },
                 });
             }
-            // Some servers tell the arguments only when they are whole.
-            "function_call" if !self.calls.iter().any(|call| call.index == index && call.told) => {
+            // Some servers do not stream arguments and send them complete at the end.
+            "function_call" if !self.calls.iter().any(|call| call.index == index && call.has_arguments) => {
                 let json = str_field(&item, "arguments").to_owned();
-                self.arguments(index, json, out);
+                self.append_arguments(index, json, out);
             }
             _ => {}
         }
     }
 }
 
-fn failure(error: Option<&Map<String, Value>>) -> ProviderError {
-    let word = |key: &str| error.map(|error| str_field(error, key)).filter(|word| !word.is_empty());
+fn decode_stream_error(error: Option<&Map<String, Value>>) -> ProviderError {
+    let string = |key: &str| error.map(|error| str_field(error, key)).filter(|string| !string.is_empty());
     ProviderError {
         status: 502,
-        code: word("code").or_else(|| word("type")).unwrap_or("provider_error").to_owned(),
-        message: word("message").unwrap_or("the provider failed").to_owned(),
+        code: string("code").or_else(|| string("type")).unwrap_or("provider_error").to_owned(),
+        message: string("message").unwrap_or("the provider reported an error without a message").to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The conversation of a request, as items.
+//! Encodes the conversation of a request as items.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::{
         json::insert_some,
         media::{data_url, mime_to_format},
     },
-    REDACTED,
+    REDACTED_PREFIX,
 };
 
 type Object = Map<String, Value>;
@@ -23,33 +23,33 @@ pub(super) struct ItemEncoder<'a> {
 }
 
 impl ItemEncoder<'_> {
-    pub(super) fn message(&mut self, message: Message) -> Result<(), TranslationError> {
+    pub(super) fn encode_message(&mut self, message: Message) -> Result<(), TranslationError> {
         let Message { role, parts, is_string, name, mut extra } = message;
         if name.is_some() {
             self.losses.drop(RequestField::MessageName);
         }
-        let mut said: Vec<Part> = Vec::new();
+        let mut message_parts: Vec<Part> = Vec::new();
         for part in parts {
             match part.content {
                 Content::ToolCall(_)
                 | Content::ToolResult(_)
                 | Content::Thinking { .. }
                 | Content::Redacted(_) => {
-                    self.said(role, std::mem::take(&mut said), is_string, &mut extra)?;
-                    self.other(part)?;
+                    self.push_message(role, std::mem::take(&mut message_parts), is_string, &mut extra)?;
+                    self.push_item(part)?;
                 }
                 Content::Other(value) if self.same_format && role == Role::Assistant => {
-                    self.said(role, std::mem::take(&mut said), is_string, &mut extra)?;
+                    self.push_message(role, std::mem::take(&mut message_parts), is_string, &mut extra)?;
                     self.items.push(value);
                 }
-                _ => said.push(part),
+                _ => message_parts.push(part),
             }
         }
-        self.said(role, said, is_string, &mut extra)
+        self.push_message(role, message_parts, is_string, &mut extra)
     }
 
-    /// The words of a message, as an item of their own.
-    fn said(
+    /// Encodes text, refusals and media as a message item.
+    fn push_message(
         &mut self,
         role: Role,
         parts: Vec<Part>,
@@ -59,21 +59,22 @@ impl ItemEncoder<'_> {
         if parts.is_empty() {
             return Ok(());
         }
-        let assistant = role == Role::Assistant;
+        let is_assistant = role == Role::Assistant;
         let name = match role {
             Role::System => "system",
             Role::Developer => "developer",
             Role::Assistant => "assistant",
             Role::User | Role::Tool => "user",
         };
-        let content = self.content(parts, is_string, assistant)?;
+        let content = self.encode_content(parts, is_string, is_assistant)?;
         let mut item = json!({"role": name, "content": content});
-        self.finish(&mut item, std::mem::take(extra), FieldLocation::Message);
+        self.encode_extra(&mut item, std::mem::take(extra), FieldLocation::Message);
         self.items.push(item);
         Ok(())
     }
 
-    fn other(&mut self, part: Part) -> Result<(), TranslationError> {
+    /// Encodes a tool call, a tool result or thinking as an item of its own.
+    fn push_item(&mut self, part: Part) -> Result<(), TranslationError> {
         drop_cache_control(&part, self.losses);
         let mut item = match part.content {
             Content::ToolCall(ToolCall { id, name, arguments, signature }) => {
@@ -90,7 +91,7 @@ impl ItemEncoder<'_> {
                 if is_error == Some(true) {
                     self.losses.drop(RequestField::ToolResultError);
                 }
-                let output = self.content(parts, is_string, false)?;
+                let output = self.encode_content(parts, is_string, false)?;
                 json!({"type": "function_call_output", "call_id": id, "output": output})
             }
             Content::Thinking { text, signature } => {
@@ -109,68 +110,69 @@ impl ItemEncoder<'_> {
                 item
             }
             Content::Redacted(data) if self.same_format => {
-                json!({"type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED}{data}")})
+                json!({"type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED_PREFIX}{data}")})
             }
             _ => {
                 self.losses.drop(RequestField::Redacted);
                 return Ok(());
             }
         };
-        self.finish(&mut item, part.extra, FieldLocation::Message);
+        self.encode_extra(&mut item, part.extra, FieldLocation::Message);
         self.items.push(item);
         Ok(())
     }
 
-    fn finish(&mut self, item: &mut Value, mut extra: Object, place: FieldLocation) {
+    fn encode_extra(&mut self, item: &mut Value, mut extra: Object, location: FieldLocation) {
         if !self.same_format {
-            self.losses.drop_extra(place, &extra);
+            self.losses.drop_extra(location, &extra);
         } else if let Some(item) = item.as_object_mut() {
             item.append(&mut extra);
         }
     }
 
-    fn content(
+    fn encode_content(
         &mut self,
         parts: Vec<Part>,
         is_string: bool,
-        assistant: bool,
+        is_assistant: bool,
     ) -> Result<Value, TranslationError> {
-        let single = parts.len() == 1;
-        let mut written = Vec::with_capacity(parts.len());
+        let is_single = parts.len() == 1;
+        let mut encoded = Vec::with_capacity(parts.len());
         for part in parts {
-            written.push(self.part(part, assistant)?);
+            encoded.push(self.encode_part(part, is_assistant)?);
         }
-        let text = written.first_mut().and_then(|part| part.get_mut("text")).filter(|_| is_string && single);
+        let text =
+            encoded.first_mut().and_then(|part| part.get_mut("text")).filter(|_| is_string && is_single);
         Ok(match text {
             Some(text) => text.take(),
-            None => written.into(),
+            None => encoded.into(),
         })
     }
 
-    fn part(&mut self, part: Part, assistant: bool) -> Result<Value, TranslationError> {
+    fn encode_part(&mut self, part: Part, is_assistant: bool) -> Result<Value, TranslationError> {
         drop_cache_control(&part, self.losses);
         let text = |text: String| {
-            let kind = if assistant { "output_text" } else { "input_text" };
+            let kind = if is_assistant { "output_text" } else { "input_text" };
             json!({"type": kind, "text": text})
         };
-        let mut written = match part.content {
-            Content::Text(said) => text(said),
+        let mut encoded = match part.content {
+            Content::Text(string) => text(string),
             Content::Json(value) => text(value.to_string()),
-            Content::Refusal(refusal) if assistant => json!({"type": "refusal", "refusal": refusal}),
+            Content::Refusal(refusal) if is_assistant => json!({"type": "refusal", "refusal": refusal}),
             Content::Refusal(refusal) => text(refusal),
-            Content::Media(media) => self.media(media)?,
+            Content::Media(media) => self.encode_media(media)?,
             Content::Other(value) if self.same_format => return Ok(value),
             _ => {
                 return Err(self
                     .losses
-                    .unsupported(RequestField::Part, "this kind of content cannot be translated"));
+                    .unsupported(RequestField::Part, "this content type is not supported by this provider"));
             }
         };
-        self.finish(&mut written, part.extra, FieldLocation::Part);
-        Ok(written)
+        self.encode_extra(&mut encoded, part.extra, FieldLocation::Part);
+        Ok(encoded)
     }
 
-    fn media(&mut self, media: Media) -> Result<Value, TranslationError> {
+    fn encode_media(&mut self, media: Media) -> Result<Value, TranslationError> {
         let Media { kind, source, name, detail } = media;
         let mut part = Object::new();
         let mut put = |key: &str, value: String| part.insert(key.to_owned(), value.into());
@@ -182,9 +184,10 @@ impl ItemEncoder<'_> {
                     MediaSource::Base64 { mime, data } => put("image_url", data_url(&mime, &data)),
                     MediaSource::File(id) if self.same_format => put("file_id", id),
                     _ => {
-                        return Err(self
-                            .losses
-                            .unsupported(RequestField::Part, "this provider cannot take this picture"));
+                        return Err(self.losses.unsupported(
+                            RequestField::Part,
+                            "this provider does not support this image source",
+                        ));
                     }
                 };
                 insert_some(&mut part, "detail", detail);
@@ -201,7 +204,7 @@ impl ItemEncoder<'_> {
                         insert_some(&mut part, "filename", name);
                     }
                     MediaSource::Base64 { mime, data } => {
-                        // OpenAI insists on a name.
+                        // OpenAI requires a file name.
                         put(
                             "filename",
                             name.unwrap_or_else(|| format!("document.{}", mime_to_format(&mime))),
@@ -213,16 +216,17 @@ impl ItemEncoder<'_> {
                         insert_some(&mut part, "filename", name);
                     }
                     _ => {
-                        return Err(self
-                            .losses
-                            .unsupported(RequestField::Part, "this provider cannot take this document"));
+                        return Err(self.losses.unsupported(
+                            RequestField::Part,
+                            "this provider does not support this document source",
+                        ));
                     }
                 }
             }
             _ => {
                 return Err(self
                     .losses
-                    .unsupported(RequestField::Part, "this provider cannot take this kind of file"));
+                    .unsupported(RequestField::Part, "this provider does not support this file type"));
             }
         }
         Ok(part.into())

@@ -1,4 +1,4 @@
-//! A request for a response, for a provider.
+//! Encodes a Responses request.
 
 use serde_json::{Map, Value, json};
 
@@ -35,11 +35,11 @@ pub(super) fn encode_request(
             drop_cache_control(part, losses);
         }
     }
-    let mut writer = ItemEncoder { same_format, losses, items: Vec::new() };
+    let mut encoder = ItemEncoder { same_format, losses, items: Vec::new() };
     for message in messages {
-        writer.message(message)?;
+        encoder.encode_message(message)?;
     }
-    let mut items = writer.items;
+    let mut items = encoder.items;
     let input = match &mut items[..] {
         [Value::Object(only)]
             if same_format && only.len() == 2 && only["role"] == "user" && only["content"].is_string() =>
@@ -57,11 +57,11 @@ pub(super) fn encode_request(
     insert_some(&mut body, "max_output_tokens", request.max_tokens);
     insert_some(&mut body, "temperature", request.temperature.take());
     insert_some(&mut body, "top_p", request.top_p.take());
-    // Not to think is what most models do anyway, and what some refuse to be told.
-    let quiet =
+    // Most models do not reason by default, and some reject `none`.
+    let is_disabled =
         request.reasoning.as_ref().is_some_and(|reasoning| reasoning.resolved_effort() == Some("none"));
     if !same_format
-        && (quiet || !supports_reasoning_effort(body["model"].as_str().unwrap_or_default()))
+        && (is_disabled || !supports_reasoning_effort(body["model"].as_str().unwrap_or_default()))
         && request.reasoning.take().is_some()
     {
         losses.drop(RequestField::Reasoning);
@@ -75,7 +75,7 @@ pub(super) fn encode_request(
     insert_some(&mut body, "user", if same_format { user } else { user_within_limit(user, losses) });
     insert_some(&mut body, "metadata", request.metadata.take());
     insert_some(&mut body, "service_tier", request.service_tier.take());
-    // Callers of other formats do not expect to be stored.
+    // OpenAI stores responses by default, which callers of other formats do not expect.
     insert_some(
         &mut body,
         "store",
@@ -91,32 +91,33 @@ pub(super) fn encode_request(
     Ok(body.into())
 }
 
-/// What responses have no place for.
+/// Rejects or drops the parameters that the Responses API does not have.
 fn check_unsupported_params(request: &ChatRequest, losses: &mut Losses) -> Result<(), TranslationError> {
     if request.n.is_some_and(|n| n > 1) {
-        return Err(losses.unsupported(RequestField::N, "this provider gives one answer at a time"));
+        return Err(losses
+            .unsupported(RequestField::N, "this provider returns a single choice; set it to 1 or omit it"));
     }
     if !request.stop.is_empty() {
-        return Err(losses.unsupported(RequestField::Stop, "this provider knows no stop sequences"));
+        return Err(losses.unsupported(RequestField::Stop, "this provider does not support stop sequences"));
     }
     let bias = request.logit_bias.as_ref().and_then(Value::as_object);
     if bias.is_some_and(|bias| !bias.is_empty()) {
-        return Err(losses.unsupported(RequestField::LogitBias, "this provider cannot bias tokens"));
+        return Err(losses.unsupported(RequestField::LogitBias, "this provider does not support logit bias"));
     }
-    for (there, field) in [
+    for (is_present, field) in [
         (request.top_k.is_some(), RequestField::TopK),
         (request.frequency_penalty.is_some(), RequestField::FrequencyPenalty),
         (request.presence_penalty.is_some(), RequestField::PresencePenalty),
         (request.seed.is_some(), RequestField::Seed),
     ] {
-        if there {
+        if is_present {
             losses.drop(field);
         }
     }
     Ok(())
 }
 
-/// `include`: probabilities, and what the next request needs for the thoughts of this one.
+/// Encodes `include`: log probabilities, and the encrypted reasoning that the next request has to send back.
 fn encode_include(body: &mut Object, request: &mut ChatRequest, same_format: bool) {
     let mut include = match request.extra.shift_remove("include") {
         Some(Value::Array(include)) if same_format => include,
@@ -135,11 +136,11 @@ fn encode_include(body: &mut Object, request: &mut ChatRequest, same_format: boo
     insert_some(body, "include", (!include.is_empty()).then_some(include));
 }
 
-/// Fields that belong into objects written before come in addition to what these hold.
+/// Adds the extra fields. Objects that exist in the body already are merged.
 fn merge_extra(body: &mut Object, extra: Object) {
     for (key, value) in extra {
         match (body.get_mut(&key), value) {
-            (Some(Value::Object(known)), Value::Object(mut more)) => known.append(&mut more),
+            (Some(Value::Object(known)), Value::Object(mut rest)) => known.append(&mut rest),
             (_, value) => {
                 body.insert(key, value);
             }
@@ -148,8 +149,8 @@ fn merge_extra(body: &mut Object, extra: Object) {
 }
 
 fn is_plain_system(message: &Message) -> bool {
-    let text = |part: &Part| matches!(part.content, Content::Text(_)) && part.extra.is_empty();
-    message.role == Role::System && message.extra.is_empty() && message.parts.iter().all(text)
+    let is_plain_text = |part: &Part| matches!(part.content, Content::Text(_)) && part.extra.is_empty();
+    message.role == Role::System && message.extra.is_empty() && message.parts.iter().all(is_plain_text)
 }
 
 fn encode_text(body: &mut Object, request: &mut ChatRequest) {
@@ -173,27 +174,27 @@ fn encode_text(body: &mut Object, request: &mut ChatRequest) {
 }
 
 fn encode_reasoning(body: &mut Object, reasoning: Reasoning, same_format: bool, losses: &mut Losses) {
-    let mut written = Object::new();
+    let mut encoded = Object::new();
     let effort = match reasoning.resolved_effort() {
         Some("max") if !same_format => Some("xhigh"),
         effort => effort,
     };
-    insert_some(&mut written, "effort", effort);
-    let show = match reasoning.show.as_deref() {
+    insert_some(&mut encoded, "effort", effort);
+    let summary = match reasoning.display.as_deref() {
         Some("omitted") => None,
-        Some(show @ ("auto" | "concise" | "detailed")) => Some(show),
+        Some(level @ ("auto" | "concise" | "detailed")) => Some(level),
         Some(_) => Some("auto"),
-        // Who asks for thoughts in another format is shown them.
+        // Callers of other formats expect thinking in the response.
         None if !same_format => Some("auto"),
         None => None,
     };
-    insert_some(&mut written, "summary", show);
+    insert_some(&mut encoded, "summary", summary);
     if same_format {
-        written.extend(reasoning.extra);
+        encoded.extend(reasoning.extra);
     } else {
         losses.drop_extra(FieldLocation::Reasoning, &reasoning.extra);
     }
-    body.insert("reasoning".to_owned(), written.into());
+    body.insert("reasoning".to_owned(), encoded.into());
 }
 
 fn encode_tools(
@@ -208,13 +209,14 @@ fn encode_tools(
             Tool::Function(function) => tools.push(encode_function(function, same_format, losses)),
             Tool::Other(value) if same_format => tools.push(value),
             Tool::Other(_) => {
-                return Err(losses
-                    .unsupported(RequestField::Tool, "only function tools can be used with this provider"));
+                return Err(
+                    losses.unsupported(RequestField::Tool, "this provider supports function tools only")
+                );
             }
         }
     }
-    let any = !tools.is_empty();
-    insert_some(body, "tools", any.then_some(tools));
+    let has_tools = !tools.is_empty();
+    insert_some(body, "tools", has_tools.then_some(tools));
     let function = |name: String| json!({"type": "function", "name": name});
     let choice = match request.tool_choice.take() {
         None => None,
@@ -229,14 +231,15 @@ fn encode_tools(
         }
         Some(ToolChoice::Other(value)) if same_format => Some(value),
         Some(ToolChoice::Other(_)) => {
-            return Err(losses.unsupported(RequestField::ToolChoice, "cannot be expressed for this provider"));
+            return Err(losses
+                .unsupported(RequestField::ToolChoice, "this provider does not support this tool choice"));
         }
     };
-    insert_some(body, "tool_choice", choice.filter(|_| any || same_format));
+    insert_some(body, "tool_choice", choice.filter(|_| has_tools || same_format));
     insert_some(
         body,
         "parallel_tool_calls",
-        request.parallel_tool_calls.take().filter(|_| any || same_format),
+        request.parallel_tool_calls.take().filter(|_| has_tools || same_format),
     );
     Ok(())
 }
@@ -249,7 +252,7 @@ fn encode_function(function: FunctionTool, same_format: bool, losses: &mut Losse
     let parameters =
         function.parameters.or_else(|| (!same_format).then(|| json!({"type": "object", "properties": {}})));
     insert_some(&mut tool, "parameters", parameters);
-    // Strict is the default here, and nowhere else.
+    // Strict mode is the default in this format only.
     insert_some(
         &mut tool,
         "strict",

@@ -1,4 +1,4 @@
-//! Items, which are both what a caller sends and what a model answers with.
+//! Items. Requests and responses of this format consist of the same items.
 
 use serde_json::{Map, Value, json};
 
@@ -8,12 +8,12 @@ use super::{
         json::{at_path, into_object, require_string, take_array, take_string, take_value},
         media::{image, source_from_url},
     },
-    REDACTED,
+    REDACTED_PREFIX,
 };
 
 type Object = Map<String, Value>;
 
-/// The content of a message or of a tool's output: its parts, and whether it was one bare text.
+/// Decodes the content of a message or tool output. The flag returned is true for a plain string.
 pub(super) fn decode_content(
     content: Option<Value>,
     field: &str,
@@ -22,10 +22,10 @@ pub(super) fn decode_content(
         None => Ok((Vec::new(), false)),
         Some(Value::String(text)) => Ok((vec![Part::text(text)], true)),
         Some(Value::Array(list)) => {
-            let read = |(at, value)| at_path(|| format!("{field}.{at}"), decode_part(value));
-            Ok((list.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, false))
+            let decode = |(at, value)| at_path(|| format!("{field}.{at}"), decode_part(value));
+            Ok((list.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?, false))
         }
-        Some(_) => Err(TranslationError::malformed(field, "must be a string or a list of parts")),
+        Some(_) => Err(TranslationError::malformed(field, "must be a string or an array of parts")),
     }
 }
 
@@ -34,7 +34,7 @@ fn decode_part(value: Value) -> Result<Part, TranslationError> {
     let kind = part.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     let content = match &*kind {
         "input_text" | "output_text" | "text" => {
-            // An answer that is sent back comes with what was only said about its text.
+            // Output text that is sent back as input has empty annotations and log probabilities.
             for key in ["annotations", "logprobs"] {
                 if part.get(key).and_then(Value::as_array).is_some_and(Vec::is_empty) {
                     part.shift_remove(key);
@@ -47,7 +47,9 @@ fn decode_part(value: Value) -> Result<Part, TranslationError> {
             let source = match (take_string(&mut part, "image_url")?, take_string(&mut part, "file_id")?) {
                 (Some(url), _) => source_from_url(url),
                 (None, Some(id)) => MediaSource::File(id),
-                (None, None) => return Err(TranslationError::malformed("image_url", "is missing")),
+                (None, None) => {
+                    return Err(TranslationError::malformed("image_url", "requires image_url or file_id"));
+                }
             };
             let detail = take_string(&mut part, "detail")?;
             Content::Media(Media { detail, ..image(source) })
@@ -59,13 +61,18 @@ fn decode_part(value: Value) -> Result<Part, TranslationError> {
                 (None, Some(url)) => MediaSource::Url { url, mime: None },
                 (None, None) => match take_string(&mut part, "file_id")? {
                     Some(id) => MediaSource::File(id),
-                    None => return Err(TranslationError::malformed("file_data", "is missing")),
+                    None => {
+                        return Err(TranslationError::malformed(
+                            "file_data",
+                            "requires file_data, file_url or file_id",
+                        ));
+                    }
                 },
             };
             let name = take_string(&mut part, "filename")?;
             Content::Media(Media { kind: MediaKind::Document, source, name, detail: None })
         }
-        "" => return Err(TranslationError::malformed("type", "is missing")),
+        "" => return Err(TranslationError::malformed("type", "is required")),
         _ => return Ok(Part::new(Content::Other(part.into()))),
     };
     part.shift_remove("type");
@@ -90,7 +97,7 @@ fn google_signature(item: &Object) -> Option<String> {
     signature.as_str().map(str::to_owned)
 }
 
-/// A reasoning item. The model's own words go before their summary where both are told.
+/// Decodes a reasoning item. The full text takes precedence over the summary.
 pub(super) fn decode_reasoning(mut item: Object) -> Result<Option<Part>, TranslationError> {
     item.shift_remove("type");
     let summary = take_array(&mut item, "summary")?.unwrap_or_default();
@@ -99,11 +106,11 @@ pub(super) fn decode_reasoning(mut item: Object) -> Result<Option<Part>, Transla
         parts.iter().filter_map(|part| Some(part.get("text")?.as_str()?.to_owned())).collect()
     };
     let text = if content.is_empty() { texts(&summary).join("\n\n") } else { texts(&content).concat() };
-    let sealed =
-        take_value(&mut item, "encrypted_content").and_then(|sealed| sealed.as_str().map(str::to_owned));
-    let content = match sealed {
-        Some(sealed) if text.is_empty() && sealed.starts_with(REDACTED) => {
-            Content::Redacted(sealed[REDACTED.len()..].to_owned())
+    let encrypted = take_value(&mut item, "encrypted_content");
+    let encrypted = encrypted.and_then(|encrypted| encrypted.as_str().map(str::to_owned));
+    let content = match encrypted {
+        Some(encrypted) if text.is_empty() && encrypted.starts_with(REDACTED_PREFIX) => {
+            Content::Redacted(encrypted[REDACTED_PREFIX.len()..].to_owned())
         }
         None if text.is_empty() => return Ok(None),
         signature => Content::Thinking { text, signature },
@@ -111,8 +118,8 @@ pub(super) fn decode_reasoning(mut item: Object) -> Result<Option<Part>, Transla
     Ok(Some(Part { content, cache: None, extra: item }))
 }
 
-/// Where the items of an answer begin and what each of them is made of: neighbouring texts and refusals are one message,
-/// every thought and every call is an item of its own.
+/// Returns the ranges of parts that form the items of a response. Adjacent texts and refusals form one message. Each
+/// thinking part and each tool call is an item of its own.
 pub(super) fn item_spans(parts: &[Part]) -> Vec<std::ops::Range<usize>> {
     let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, part) in parts.iter().enumerate() {
@@ -132,7 +139,7 @@ pub(super) fn is_message_part(part: &Part) -> bool {
     matches!(part.content, Content::Text(_) | Content::Refusal(_))
 }
 
-/// The id of item number `at` of a response. The provider's answer had none, so they are made of the response's.
+/// Generates the id of item number `at` from the response's id, since other formats have no item ids.
 pub(super) fn item_id(response: &str, at: usize, part: &Part) -> String {
     let kind = match part.content {
         Content::Thinking { .. } | Content::Redacted(_) => "rs",
@@ -143,7 +150,7 @@ pub(super) fn item_id(response: &str, at: usize, part: &Part) -> String {
     format!("{kind}_{response}_{at}")
 }
 
-/// One item of an answer, made of the parts of one span.
+/// Encodes one item of a response from the parts of one span.
 pub(super) fn encode_item(id: &str, parts: &[Part], logprobs: &Value) -> Value {
     match parts.first().map(|part| &part.content) {
         Some(Content::ToolCall(call)) => encode_call_item(id, call, "completed"),
@@ -159,7 +166,7 @@ pub(super) fn encode_item(id: &str, parts: &[Part], logprobs: &Value) -> Value {
             item
         }
         Some(Content::Redacted(data)) => {
-            json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED}{data}")})
+            json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": format!("{REDACTED_PREFIX}{data}")})
         }
         _ => {
             let content: Vec<Value> =
@@ -180,7 +187,7 @@ pub(super) fn encode_call_item(id: &str, call: &ToolCall, status: &str) -> Value
     item
 }
 
-/// One part of a message of an answer.
+/// Encodes one content part of an output message.
 pub(super) fn encode_content_part(part: &Part, logprobs: &Value) -> Option<Value> {
     match &part.content {
         Content::Text(text) => {

@@ -1,8 +1,8 @@
-//! OpenAI's responses: a list of items in, a list of items out. What the API keeps on OpenAI's side (earlier responses,
-//! conversations, stored prompts) exists nowhere else, so requests that lean on it are refused rather than cut short.
+//! OpenAI's Responses API: a list of items in, a list of items out. State that OpenAI stores (earlier responses,
+//! conversations, stored prompts) does not exist at other providers, so requests that refer to it are rejected.
 //!
-//! ThinkingDedup are reasoning items, their signatures stand in `encrypted_content`; thoughts that only their provider can
-//! read stand there too, marked as such. Gemini's signatures of calls stand in `extra_content`, as in chats.
+//! Thinking is encoded as reasoning items with the signature in `encrypted_content`. Encrypted thinking is stored in the
+//! same field with a prefix. Gemini's signatures of tool calls are sent in `extra_content`, as in chat completions.
 
 mod decode_request;
 mod decode_stream;
@@ -68,10 +68,10 @@ impl ProviderCodec for Responses {
     }
 }
 
-/// What stands before thoughts that only their provider can read, to tell them from a signature.
-const REDACTED: &str = "redacted:";
+/// The prefix of encrypted thinking in `encrypted_content`, which distinguishes it from a signature.
+const REDACTED_PREFIX: &str = "redacted:";
 
-/// A response's status and why it is incomplete.
+/// Returns the status of a response and, if it is incomplete, the reason.
 fn encode_status(stop: &StopReason, refusal: bool) -> (&'static str, Option<&'static str>) {
     match stop {
         StopReason::EndTurn | StopReason::Sequence(_) | StopReason::ToolUse | StopReason::Paused => {

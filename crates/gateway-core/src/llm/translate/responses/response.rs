@@ -1,4 +1,4 @@
-//! A whole response, read from a provider or written for a caller.
+//! Complete (non-streaming) responses.
 
 use serde_json::{Map, Value, json};
 
@@ -35,9 +35,12 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
     })
 }
 
-/// Some servers write the time as a fraction.
+/// Decodes a Unix time. Some servers send fractions of a second.
 pub(super) fn unix_seconds(value: &Value) -> Option<i64> {
-    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and no clock gets there")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the cast saturates, and no realistic time is out of range"
+    )]
     value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
 }
 
@@ -60,50 +63,64 @@ fn decode_output(mut item: Object, choice: &mut Choice) -> Option<()> {
 
 pub(super) fn encode_response(response: ChatResponse) -> Value {
     let ChatResponse { id, model, created, choices, usage } = response;
-    // One answer is all that a caller of this format can ask for.
+    // The format has a single choice.
     let choice = choices.into_iter().next().unwrap_or_default();
     let mut logprobs = encode_logprob_list(&choice.logprobs);
     let mut output = Vec::new();
     for (at, span) in item_spans(&choice.parts).into_iter().enumerate() {
         let parts = &choice.parts[span];
         let id = parts.first().map(|part| item_id(&id, at, part)).unwrap_or_default();
-        let said = parts.iter().any(|part| matches!(part.content, Content::Text(_)));
-        // They tell of the text, of which the first message holds the beginning.
-        let given = if said { std::mem::replace(&mut logprobs, json!([])) } else { json!([]) };
-        output.push(encode_item(&id, parts, &given));
+        let has_text = parts.iter().any(|part| matches!(part.content, Content::Text(_)));
+        // Log probabilities belong to the text and are sent with the first message that contains text.
+        let item_logprobs = if has_text { std::mem::replace(&mut logprobs, json!([])) } else { json!([]) };
+        output.push(encode_item(&id, parts, &item_logprobs));
     }
-    let refusal = choice.parts.iter().any(|part| matches!(part.content, Content::Refusal(_)));
-    let (status, reason) = encode_status(&choice.stop.unwrap_or(StopReason::EndTurn), refusal);
-    response_object(&id, &model, created, status, reason, &output.into(), usage.as_ref())
+    let has_refusal = choice.parts.iter().any(|part| matches!(part.content, Content::Refusal(_)));
+    let (status, incomplete_reason) = encode_status(&choice.stop.unwrap_or(StopReason::EndTurn), has_refusal);
+    ResponseObject {
+        id: &id,
+        model: &model,
+        created,
+        status,
+        incomplete_reason,
+        output: &output,
+        usage: usage.as_ref(),
+    }
+    .encode()
 }
 
-/// The response object, with every field that the SDKs insist on.
-pub(super) fn response_object(
-    id: &str,
-    model: &str,
-    created: Option<i64>,
-    status: &str,
-    incomplete: Option<&str>,
-    output: &Value,
-    usage: Option<&Usage>,
-) -> Value {
-    let error =
-        (status == "failed").then(|| json!({"code": "server_error", "message": "the provider failed"}));
-    json!({
-        "id": id, "object": "response", "created_at": created.unwrap_or(0), "status": status,
-        "error": error,
-        "incomplete_details": incomplete.map(|reason| json!({"reason": reason})),
-        "instructions": null, "metadata": {}, "model": model, "output": output,
-        "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null,
-        "usage": usage.map(encode_usage),
-    })
+/// The response object, with every field that the SDKs require.
+pub(super) struct ResponseObject<'a> {
+    pub(super) id: &'a str,
+    pub(super) model: &'a str,
+    pub(super) created: Option<i64>,
+    pub(super) status: &'a str,
+    pub(super) incomplete_reason: Option<&'a str>,
+    pub(super) output: &'a [Value],
+    pub(super) usage: Option<&'a Usage>,
+}
+
+impl ResponseObject<'_> {
+    pub(super) fn encode(&self) -> Value {
+        let error = (self.status == "failed").then(
+            || json!({"code": "server_error", "message": "the provider failed to complete the response"}),
+        );
+        json!({
+            "id": self.id, "object": "response", "created_at": self.created.unwrap_or(0), "status": self.status,
+            "error": error,
+            "incomplete_details": self.incomplete_reason.map(|reason| json!({"reason": reason})),
+            "instructions": null, "metadata": {}, "model": self.model, "output": self.output,
+            "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null,
+            "usage": self.usage.map(encode_usage),
+        })
+    }
 }
 
 pub(super) fn encode_usage(usage: &Usage) -> Value {
     let mut input = json!({"cached_tokens": usage.cache_read});
-    let written = usage.cache_write.saturating_add(usage.cache_write_1h);
-    if written > 0 {
-        input["cache_write_tokens"] = written.into();
+    let cache_write = usage.cache_write.saturating_add(usage.cache_write_1h);
+    if cache_write > 0 {
+        input["cache_write_tokens"] = cache_write.into();
     }
     if usage.audio_input > 0 {
         input["audio_tokens"] = usage.audio_input.into();
