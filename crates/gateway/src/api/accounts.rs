@@ -1,4 +1,4 @@
-//! Signup, login and setup: the three doors that need no authentication, each with its limit of attempts.
+//! Signup, login and setup: the endpoints without authentication, each with a limit of attempts per address.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::nodes;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
-    Area::new("accounts", "Signing up, logging in, and setting up without a person.")
-        .post("/signup", signup, "Create an organization, its first user and first key in one call")
+    Area::new("accounts", "Signup, login, and setup without a user account.")
+        .post("/signup", signup, "Create an organization, its first user and its first key in one call")
         .post("/login", login, "Exchange email and password for a session token")
         .post("/setup", setup, "Create an organization, an application and a key in one call")
 }
@@ -45,7 +45,7 @@ struct SignupRequest {
     org_slug: Option<String>,
     org_name: Option<String>,
     display_name: Option<String>,
-    /// Join the inviting organization instead of founding one.
+    /// Joins the inviting organization instead of creating one.
     invite_token: Option<String>,
 }
 
@@ -53,7 +53,7 @@ struct SignupRequest {
 struct SignupResponse {
     org: OrgBrief,
     user: NewUser,
-    /// Shown only here. Null for a user who joined by invitation: an admin makes keys for them.
+    /// Returned only in this response. Null for a user who joined by invitation: an admin creates keys for them.
     api_key: Option<String>,
     token: String,
 }
@@ -104,14 +104,15 @@ async fn signup(
         }
         None => email.split('@').next().unwrap_or_default().to_owned(),
     };
-    let founded = match (&request.invite_token, request.org_slug) {
+    let new_org = match (&request.invite_token, request.org_slug) {
         (Some(_), _) => None,
         (None, Some(slug)) => Some(new_org(&app, slug, request.org_name)?),
         (None, None) => {
             return Err(Problem::field("org_slug", "is required unless an invite_token is given"));
         }
     };
-    let password_hash = app.passwords.hash(SecretString::from(request.password)).await.map_err(busy)?;
+    let password_hash =
+        app.passwords.hash(SecretString::from(request.password)).await.map_err(password_problem)?;
     let user = User {
         id: app.services.ids.new_id(),
         email,
@@ -124,8 +125,8 @@ async fn signup(
     accounts::insert_user(&mut tx, &user)
         .await
         .map_err(Problem::on_duplicate("an account with this email already exists"))?;
-    let (org, role, api_key) = if let Some(org) = founded {
-        let raw = found_org(&app, &mut tx, &org, &user).await?;
+    let (org, role, api_key) = if let Some(org) = new_org {
+        let raw = create_org(&app, &mut tx, &org, &user).await?;
         (org, Role::Owner, Some(raw))
     } else {
         let token = request.invite_token.unwrap_or_default();
@@ -150,7 +151,7 @@ struct LoginResponse {
     token: String,
     expires_at: Timestamp,
     user: UserBrief,
-    /// The organization that the token is scoped to.
+    /// The organization that the token is valid for.
     org: OrgWithRole,
     orgs: Vec<OrgWithRole>,
 }
@@ -160,18 +161,18 @@ async fn login(
     _: AttemptLimit<Login>,
     Body(request): Body<LoginRequest>,
 ) -> ApiResult<Json<LoginResponse>> {
-    // An address that cannot be anyone's is treated like an unknown one, work and all.
+    // An invalid address takes the same path and the same time as an unknown one.
     let email = normalise_email(&request.email).unwrap_or_default();
     let user = accounts::find_by_email(&app.services.db, &email).await?;
     let stored = user.as_ref().map(|user| user.password_hash.clone());
-    let matches = app.passwords.verify(SecretString::from(request.password), stored).await.map_err(busy)?;
-    let user = user.filter(|_| matches).ok_or_else(|| Problem::unauthorized("email or password is wrong"))?;
+    let matches =
+        app.passwords.verify(SecretString::from(request.password), stored).await.map_err(password_problem)?;
+    let user = user.filter(|_| matches).ok_or_else(|| Problem::unauthorized("wrong email or password"))?;
     let orgs: Vec<OrgWithRole> =
         orgs::list_by_user(&app.services.db, user.id).await?.into_iter().map(Into::into).collect();
-    let org = orgs
-        .first()
-        .cloned()
-        .ok_or_else(|| Problem::forbidden("you belong to no organization any more; ask for an invitation"))?;
+    let org = orgs.first().cloned().ok_or_else(|| {
+        Problem::forbidden("you are not a member of any organization; ask for an invitation")
+    })?;
     let (token, expires_at) = issue_token(&app, user.id, org.id, org.role)?;
     Ok(Json(LoginResponse { token, expires_at, user: (&user).into(), org, orgs }))
 }
@@ -179,9 +180,9 @@ async fn login(
 #[derive(Deserialize, JsonSchema)]
 struct SetupRequest {
     org_name: String,
-    /// Made from the name when it is left out.
+    /// Default: derived from the name.
     org_slug: Option<String>,
-    /// Defaults to `default`.
+    /// Default: `default`.
     app_name: Option<String>,
 }
 
@@ -190,7 +191,7 @@ struct SetupResponse {
     org: OrgBrief,
     app: AppBrief,
     key: KeyBrief,
-    /// Shown only here.
+    /// Returned only in this response.
     api_key: String,
 }
 
@@ -206,7 +207,7 @@ async fn setup(
     Body(request): Body<SetupRequest>,
 ) -> ApiResult<Created<SetupResponse>> {
     check_name(&request.org_name).map_err(|why| Problem::field("org_name", why))?;
-    let slug = request.org_slug.unwrap_or_else(|| invented_slug(&app, &request.org_name));
+    let slug = request.org_slug.unwrap_or_else(|| generate_slug(&app, &request.org_name));
     let org = new_org(&app, slug, Some(request.org_name))?;
     let app_name = request.app_name.unwrap_or_else(|| "default".into());
     check_name(&app_name).map_err(|why| Problem::field("app_name", why))?;
@@ -226,19 +227,19 @@ async fn setup(
     apps::insert(&mut tx, &new_app).await?;
     let facts = AppEventData { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
     events::record(&mut tx, org.id, app.services.ids.new_id(), &Event::AppCreate(facts), now).await?;
-    let fresh = keys::fresh(&app, org.id, "default".into(), Some(new_app.id), None)?;
-    keys::add(&app, &mut tx, &fresh, "setup").await?;
+    let generated = keys::generate(&app, org.id, "default".into(), Some(new_app.id), None)?;
+    keys::insert_with_event(&app, &mut tx, &generated, "setup").await?;
     tx.commit().await?;
 
     Ok(Created(SetupResponse {
         org: (&org).into(),
         app: AppBrief { id: new_app.id, name: new_app.name },
-        key: (&fresh.key).into(),
-        api_key: fresh.raw,
+        key: (&generated.key).into(),
+        api_key: generated.raw,
     }))
 }
 
-/// A new organization with checked names.
+/// A new organization, after its slug and name were checked.
 pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> ApiResult<orgs::Org> {
     check_slug(&slug).map_err(|why| Problem::field("org_slug", why))?;
     let name = name.unwrap_or_else(|| slug.clone());
@@ -253,8 +254,8 @@ pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> ApiResul
     })
 }
 
-/// A slug for callers who gave none: the name's, made unique by a few random digits.
-pub(super) fn invented_slug(app: &App, name: &str) -> String {
+/// A slug for requests without one: derived from the name, with random digits that make it unique.
+pub(super) fn generate_slug(app: &App, name: &str) -> String {
     let id: uuid::Uuid = app.services.ids.new_id();
     let tail = &id.simple().to_string()[26..];
     match slugify(name).as_str() {
@@ -263,31 +264,32 @@ pub(super) fn invented_slug(app: &App, name: &str) -> String {
     }
 }
 
-/// The organization, its owner and its first key.
-async fn found_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> ApiResult<String> {
+/// Creates the organization, its owner and its first key, and returns the raw key.
+async fn create_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> ApiResult<String> {
     orgs::insert(tx, org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     members::insert(tx, org.id, user.id, Role::Owner, app.services.clock.now()).await?;
-    let fresh = keys::fresh(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
-    keys::add(app, tx, &fresh, &user.id.to_string()).await?;
-    Ok(fresh.raw)
+    let generated = keys::generate(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
+    keys::insert_with_event(app, tx, &generated, &user.id.to_string()).await?;
+    Ok(generated.raw)
 }
 
+/// Adds the user to the organization that the invitation is for.
 async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> ApiResult<(orgs::Org, Role)> {
     let unknown =
-        || Problem::field("invite_token", "is unknown, used up or expired; ask for a new invitation");
+        || Problem::field("invite_token", "is invalid, already used or expired; ask for a new invitation");
     let invite = members::consume_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
     if app.services.clock.now() >= invite.expires_at {
         return Err(unknown());
     }
     if invite.email != user.email {
-        return Err(Problem::field("email", "must be the address that was invited"));
+        return Err(Problem::field("email", "must be the address that the invitation was sent to"));
     }
     members::insert(tx, invite.org_id, user.id, invite.role, app.services.clock.now()).await?;
     let org = orgs::find_in_tx(tx, invite.org_id).await?.ok_or_else(unknown)?;
     Ok((org, invite.role))
 }
 
-/// Which door is knocked at, as a type.
+/// An endpoint with limited attempts, as a type.
 trait LimitedEndpoint: Send + Sync {
     const ATTEMPT: Attempt;
 }
@@ -308,43 +310,39 @@ impl LimitedEndpoint for Setup {
     const ATTEMPT: Attempt = Attempt::Setup;
 }
 
-/// A stranger within the limit of attempts. Counted before the body is read, so that every knock is one.
-struct AttemptLimit<D>(PhantomData<D>);
+/// Rejects an address with too many attempts. It counts before the body is read, so that every request counts.
+struct AttemptLimit<E>(PhantomData<E>);
 
-impl<D: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<D> {
+impl<E: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<E> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
         let now = app.services.clock.now();
         let limit = app.services.config.auth_attempts;
-        let mut verdict = app.attempts.count(D::ATTEMPT, address, limit, now);
+        let mut verdict = app.attempts.count(E::ATTEMPT, address, limit, now);
         if verdict.allowed && app.services.db.dialect() == Dialect::Postgres {
-            let all = nodes::limits::attempts(app, D::ATTEMPT, address, limit, now).await;
+            let all = nodes::limits::attempts(app, E::ATTEMPT, address, limit, now).await;
             verdict = all.unwrap_or(verdict);
         }
         if verdict.allowed {
             Ok(Self(PhantomData))
         } else {
-            Err(Problem::rate_limited(
-                verdict,
-                now,
-                "too many attempts from this address; wait and try again",
-            ))
+            Err(Problem::rate_limited(verdict, now, "too many attempts from this address; try again later"))
         }
     }
 }
 
-impl<D: LimitedEndpoint> OperationInput for AttemptLimit<D> {
+impl<E: LimitedEndpoint> OperationInput for AttemptLimit<E> {
     fn describe(_: &mut Operation<'_>) {}
 }
 
-fn busy(error: PasswordError) -> Problem {
+fn password_problem(error: PasswordError) -> Problem {
     match error {
         PasswordError::Busy => Problem::new(
             http::StatusCode::SERVICE_UNAVAILABLE,
             "unavailable",
-            "the service is busy; try again shortly",
+            "too many password checks are in progress; try again shortly",
         ),
         PasswordError::Failed => Problem::internal(error),
     }

@@ -1,4 +1,4 @@
-//! Applications: what keys and costs are grouped by.
+//! Applications, which group keys and costs.
 
 use axum::extract::State;
 use gateway_core::accounts::check_name;
@@ -22,15 +22,11 @@ use crate::problem::{ApiResult, Problem};
 const MAX_DESCRIPTION: usize = 4_000;
 
 pub fn area() -> Area {
-    Area::new("apps", "Applications: what keys and costs are grouped by.")
-        .get("/orgs/{orgId}/apps", list, "The organization's applications")
-        .post("/orgs/{orgId}/apps", create, "Register an application")
-        .put("/orgs/{orgId}/apps/{appId}", update, "Change an application")
-        .delete(
-            "/orgs/{orgId}/apps/{appId}",
-            delete,
-            "Unregister an application; its keys stay valid without it",
-        )
+    Area::new("apps", "Applications, which group keys and costs.")
+        .get("/orgs/{orgId}/apps", list, "List the organization's applications")
+        .post("/orgs/{orgId}/apps", create, "Create an application")
+        .put("/orgs/{orgId}/apps/{appId}", update, "Update an application")
+        .delete("/orgs/{orgId}/apps/{appId}", delete, "Delete an application; its keys stay valid")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -41,7 +37,7 @@ struct AppView {
     name: String,
     description: String,
     team_id: Option<TeamId>,
-    /// Free-form; a JSON object.
+    /// A JSON object of any content.
     config: Value,
     created_at: Timestamp,
 }
@@ -65,8 +61,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<AppList>> {
     let found = apps::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(AppList { apps: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (apps, next_cursor) = page::into_views(found);
+    Ok(Json(AppList { apps, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -104,7 +100,7 @@ async fn create(
 struct AppChange {
     name: Option<String>,
     description: Option<String>,
-    /// Null takes the application out of its team.
+    /// Null removes the application from its team.
     #[serde(default, deserialize_with = "double_option")]
     team_id: Option<Option<TeamId>>,
     config: Option<Map<String, Value>>,
@@ -138,11 +134,11 @@ async fn delete(
 ) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    let gone = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let deleted = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     if !apps::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    let event = Event::AppDelete(facts(&gone, caller.actor()));
+    let event = Event::AppDelete(facts(&deleted, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
@@ -160,7 +156,7 @@ async fn check(tx: &mut Tx, app: &App) -> ApiResult<()> {
     }
     match app.team_id {
         Some(team) if !teams::exists(tx, app.org_id, team).await? => {
-            Err(Problem::field("team_id", "there is no such team in this organization"))
+            Err(Problem::field("team_id", "no such team in this organization"))
         }
         _ => Ok(()),
     }

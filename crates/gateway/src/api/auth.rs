@@ -1,4 +1,4 @@
-//! The caller's own session: entitlements, organizations, switching between them, logging out.
+//! The caller's session: entitlements, organizations, switching between them, and logout.
 
 use axum::extract::State;
 use gateway_core::access::{Entitlement, Plan, Role};
@@ -19,14 +19,18 @@ use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
-    Area::new("auth", "The caller's own session.")
-        .get("/auth/entitlements", entitlements, "What the plan of the current organization includes")
-        .get("/auth/orgs", list_orgs, "The organizations that the user belongs to")
-        .post("/auth/switch-org", switch_org, "A new token, scoped to another organization of the user")
+    Area::new("auth", "The caller's session.")
+        .get(
+            "/auth/entitlements",
+            entitlements,
+            "Get the entitlements and limits of the current organization",
+        )
+        .get("/auth/orgs", list_orgs, "List the organizations that the caller belongs to")
+        .post("/auth/switch-org", switch_org, "Issue a token for another organization of the user")
         .post("/auth/logout", logout, "Revoke the session token of this request")
 }
 
-/// An organization as one of its members sees it in a list.
+/// An organization and the caller's role in it.
 #[derive(Clone, Serialize, JsonSchema)]
 pub(super) struct OrgWithRole {
     pub id: OrgId,
@@ -79,7 +83,7 @@ async fn list_orgs(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Js
     Ok(Json(AuthOrgsResponse { orgs }))
 }
 
-/// All organizations of a person; of a key, the one that it belongs to.
+/// All organizations of a user, or the one that a key belongs to.
 pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> ApiResult<Vec<(orgs::Org, Role)>> {
     match &identity.who {
         Who::User { id, .. } => Ok(orgs::list_by_user(&app.services.db, *id).await?),
@@ -110,7 +114,7 @@ async fn switch_org(
     let orgs = orgs::list_by_user(&app.services.db, person.id).await?;
     let found = orgs.into_iter().find(|(org, _)| org.id == request.org_id);
     let org: OrgWithRole =
-        found.ok_or_else(|| Problem::forbidden("you are no member of that organization"))?.into();
+        found.ok_or_else(|| Problem::forbidden("you are not a member of that organization"))?.into();
     let (token, expires_at) = issue_token(&app, person.id, org.id, org.role)?;
     Ok(Json(SwitchOrgResponse { token, expires_at, org }))
 }
@@ -129,7 +133,7 @@ async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<Log
     Ok(Json(LogoutResponse { revoked: true }))
 }
 
-/// A signed token for a member, and the time at which it ends.
+/// Issues a signed session token for a member, and returns it with its expiry.
 pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> ApiResult<(String, Timestamp)> {
     let now = app.services.clock.now();
     let claims = Claims {
@@ -140,6 +144,6 @@ pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> Ap
         exp: now.plus(LIFETIME).unix_seconds(),
         jti: app.services.ids.new_id(),
     };
-    let token = app.tokens.issue(&claims).ok_or_else(|| Problem::internal("a token could not be signed"))?;
+    let token = app.tokens.issue(&claims).ok_or_else(|| Problem::internal("cannot sign a session token"))?;
     Ok((token, claims.expires_at()))
 }

@@ -1,4 +1,4 @@
-//! Budgets: what the organization, a team, an application or a key may spend in a day, week or month.
+//! Budgets: spending limits of the organization, a team, an application or a key per day, week or month.
 
 use std::str::FromStr;
 
@@ -21,18 +21,18 @@ use crate::budgets::{self, OrgBudgets};
 use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
-/// More of them would be work for every request.
-const MOST_BUDGETS: i64 = 100;
+/// Every proxied request checks all budgets of its organization.
+const MAX_BUDGETS: i64 = 100;
 
 pub fn area() -> Area {
     Area::new(
         "budgets",
-        "What may be spent in a day, week or month: by the organization, a team, an application or a key.",
+        "Spending limits of the organization, a team, an application or a key per day, week or month.",
     )
-    .get("/orgs/{orgId}/budgets", list, "The organization's budgets with what was spent")
-    .post("/orgs/{orgId}/budgets", create, "Create a budget; what was spent in its period before counts")
-    .get("/orgs/{orgId}/budgets/{budgetId}", read, "One budget")
-    .put("/orgs/{orgId}/budgets/{budgetId}", update, "Change a budget")
+    .get("/orgs/{orgId}/budgets", list, "List the organization's budgets with their spending")
+    .post("/orgs/{orgId}/budgets", create, "Create a budget; earlier spending in the current period counts")
+    .get("/orgs/{orgId}/budgets/{budgetId}", read, "Get a budget")
+    .put("/orgs/{orgId}/budgets/{budgetId}", update, "Update a budget")
     .delete("/orgs/{orgId}/budgets/{budgetId}", delete, "Delete a budget")
 }
 
@@ -51,14 +51,14 @@ enum ScopeName {
 struct BudgetView {
     id: BudgetId,
     scope: ScopeName,
-    /// The organization's own id for scope `org`.
+    /// For scope `org`, the id of the organization.
     scope_id: String,
     period: Period,
     soft_limit_usd: Option<f64>,
     hard_limit_usd: Option<f64>,
-    /// In the current period.
+    /// Spending in the current period.
     spent_usd: f64,
-    /// When the current period ends, in UTC.
+    /// End of the current period, in UTC.
     resets_at: Timestamp,
     created_at: Timestamp,
 }
@@ -109,10 +109,10 @@ async fn read(
     PathParam(id): PathParam<BudgetId>,
 ) -> ApiResult<Json<BudgetView>> {
     let known = budgets::load(&app, caller.org.id).await?;
-    shown(&app, known.as_deref(), id).map(Json)
+    find_view(&app, known.as_deref(), id).map(Json)
 }
 
-fn shown(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> ApiResult<BudgetView> {
+fn find_view(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> ApiResult<BudgetView> {
     let now = app.services.clock.now();
     let (budget, spent) = known.and_then(|known| known.spent(id, now)).ok_or_else(Problem::not_found)?;
     Ok(view(&budget, spent, now))
@@ -122,13 +122,13 @@ fn shown(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> ApiResult<Budge
 #[serde(deny_unknown_fields)]
 struct NewBudget {
     scope: ScopeName,
-    /// The team, application or key. May be left out for scope `org`.
+    /// The id of the team, application or key. Optional for scope `org`.
     scope_id: Option<String>,
     period: Period,
-    /// Reaching it emits `budget.warning`, once a period.
+    /// Reaching it emits `budget.warning` once per period.
     #[schemars(range(min = 0, max = 1_000_000))]
     soft_limit_usd: Option<f64>,
-    /// Reaching it refuses further proxied requests and emits `budget.exceeded`, once a period.
+    /// Reaching it rejects further proxied requests and emits `budget.exceeded` once per period.
     #[schemars(range(min = 0, max = 1_000_000))]
     hard_limit_usd: Option<f64>,
 }
@@ -145,8 +145,10 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     orgs::lock_for_update(&mut tx, org).await?;
     let (scope, keys) = find_scope(&mut tx, org, request.scope, request.scope_id.as_deref()).await?;
-    if store::count(&mut tx, org).await? >= MOST_BUDGETS {
-        return Err(Problem::conflict(format!("an organization has at most {MOST_BUDGETS} budgets")));
+    if store::count(&mut tx, org).await? >= MAX_BUDGETS {
+        return Err(Problem::conflict(format!(
+            "the organization already has the maximum of {MAX_BUDGETS} budgets"
+        )));
     }
     let now = app.services.clock.now();
     let budget = Budget {
@@ -163,7 +165,7 @@ async fn create(
     tx.commit().await?;
     told.committed(&app);
     let known = budgets::load(&app, org).await?;
-    shown(&app, known.as_deref(), budget.id).map(Created)
+    find_view(&app, known.as_deref(), budget.id).map(Created)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -196,23 +198,23 @@ async fn update(
     budget.hard_limit = hard.unwrap_or(budget.hard_limit);
     budget.period = change.period.unwrap_or(budget.period);
     check_limits(budget.soft_limit, budget.hard_limit)?;
-    let was = view(&budget, 0, app.services.clock.now());
-    let name = change.scope.unwrap_or(was.scope);
-    let same_id = change.scope_id.as_ref().is_none_or(|id| *id == was.scope_id);
-    // The same scope keeps the keys that took the place of the first one.
-    let moves = name != was.scope || !same_id;
-    if moves {
+    let current = view(&budget, 0, app.services.clock.now());
+    let name = change.scope.unwrap_or(current.scope);
+    let same_id = change.scope_id.as_ref().is_none_or(|id| *id == current.scope_id);
+    // An unchanged scope keeps its keys, which include the successors of rotated keys.
+    let scope_changed = name != current.scope || !same_id;
+    if scope_changed {
         (budget.scope, budget.keys) = find_scope(&mut tx, org, name, change.scope_id.as_deref()).await?;
     }
     store::update(&mut tx, org, &budget).await?;
-    if moves {
+    if scope_changed {
         store::set_keys(&mut tx, &budget).await?;
     }
     let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
     let known = budgets::load(&app, org).await?;
-    shown(&app, known.as_deref(), id).map(Json)
+    find_view(&app, known.as_deref(), id).map(Json)
 }
 
 async fn delete(
@@ -237,32 +239,32 @@ fn limit(name: &str, usd: Option<f64>) -> ApiResult<Option<i64>> {
 
 fn check_limits(soft: Option<i64>, hard: Option<i64>) -> ApiResult<()> {
     match (soft, hard) {
-        (None, None) => Err(Problem::field("hard_limit_usd", "a budget needs a soft or a hard limit")),
-        (Some(0), _) => Err(Problem::field("soft_limit_usd", "must be above 0")),
+        (None, None) => Err(Problem::field("hard_limit_usd", "a budget requires a soft or a hard limit")),
+        (Some(0), _) => Err(Problem::field("soft_limit_usd", "must be greater than 0")),
         (Some(soft), Some(hard)) if soft > hard => {
-            Err(Problem::field("soft_limit_usd", "must not be above hard_limit_usd"))
+            Err(Problem::field("soft_limit_usd", "must not be greater than hard_limit_usd"))
         }
         _ => Ok(()),
     }
 }
 
-/// What the budget is of, and the keys that it counts when it is a key's.
+/// The scope of a budget, and for scope `key` the keys whose spending it counts.
 async fn find_scope(
     tx: &mut Tx,
     org: OrgId,
     name: ScopeName,
     id: Option<&str>,
 ) -> ApiResult<(Scope, Vec<KeyId>)> {
-    let wrong = |why: &str| Problem::field("scope_id", why);
-    let missing = || wrong("there is no such resource in this organization");
+    let invalid = |why: &str| Problem::field("scope_id", why);
+    let missing = || invalid("no such resource in this organization");
     let id = match (name, id) {
         (ScopeName::Org, None) => return Ok((Scope::Org(org), Vec::new())),
-        (_, None) => return Err(wrong("is needed for every scope but org")),
+        (_, None) => return Err(invalid("is required for every scope except org")),
         (_, Some(id)) => id,
     };
     match name {
         ScopeName::Org if parse::<OrgId>(id)? == org => Ok((Scope::Org(org), Vec::new())),
-        ScopeName::Org => Err(wrong("must be the id of this organization")),
+        ScopeName::Org => Err(invalid("must be the id of this organization")),
         ScopeName::Team => {
             let team = parse(id)?;
             let found = teams::exists(tx, org, team).await?;

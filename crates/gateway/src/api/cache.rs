@@ -1,4 +1,4 @@
-//! The organization's cache of answers: what it holds and does, and emptying it.
+//! The organization's response cache: statistics and purging.
 
 use axum::extract::State;
 use gateway_core::cache::CacheKey;
@@ -15,26 +15,26 @@ use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
-    Area::new("cache", "The organization's cache of answers.")
-        .delete("/cache", purge, "Empty the cache: all of it, one namespace, or one entry")
+    Area::new("cache", "The organization's response cache.")
+        .delete("/cache", purge, "Purge the cache: all entries, one namespace, or one entry")
         .get(
             "/cache/stats",
             stats,
-            "What the cache holds and did, on the node that answers, since it started",
+            "Get size and hit counts of the cache of the node that serves this request, since its start",
         )
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct PurgeParams {
-    /// Only the entries of this namespace. Empty: only those that were stored without one.
-    #[serde(default, deserialize_with = "given")]
+    /// Only entries of this namespace. Empty: only entries that were stored without a namespace.
+    #[serde(default, deserialize_with = "present_or_empty")]
     namespace: Option<String>,
-    /// Only this entry: the value of `X-Gateway-Cache-Key`.
+    /// Only the entry with this key, which is the value of `X-Gateway-Cache-Key`.
     key: Option<String>,
 }
 
-/// Elsewhere in a query an empty value counts as absent; here that would empty the whole cache.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Other query parameters count as absent when they are empty; here that would purge the whole cache.
+fn present_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }
 
@@ -42,7 +42,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
 #[schemars(rename = "CachePurged")]
 struct Purged {
     deleted: bool,
-    /// How many entries the node that answers held in memory.
+    /// Entries removed from the memory of the node that served the request.
     entries: u64,
 }
 
@@ -53,7 +53,7 @@ async fn purge(
 ) -> ApiResult<Json<Purged>> {
     let scope = match (params.namespace, params.key) {
         (Some(_), Some(_)) => {
-            return Err(Problem::field("key", "cannot be combined with namespace: it names one entry"));
+            return Err(Problem::field("key", "cannot be combined with namespace"));
         }
         (None, Some(key)) => {
             let key = CacheKey::parse(&key);
@@ -73,7 +73,7 @@ async fn purge(
         }
     };
     let entries = app.proxy.cache.purge(org, scope).await;
-    // After the shared cache, from which another node could take an entry back.
+    // After the purge of the shared cache, from which another node could load an entry again.
     nodes::say(&app, change).await?;
     Ok(Json(Purged { deleted: true, entries }))
 }
@@ -83,15 +83,15 @@ async fn purge(
 struct StatsView {
     entries: u64,
     bytes: u64,
-    /// What all organizations together may take.
+    /// The limit for all organizations together.
     limit_bytes: u64,
-    /// All answers that cost no call, of whatever kind.
+    /// All responses served without a call to a provider.
     hits: u64,
     misses: u64,
     semantic_hits: u64,
-    /// Hits that another node had stored.
+    /// Hits on entries that another node stored.
     shared_hits: u64,
-    /// Hits that waited for the same request of somebody else.
+    /// Hits that waited for an identical request in progress.
     coalesced: u64,
     evictions: u64,
     namespaces: Vec<NamespaceView>,

@@ -1,12 +1,12 @@
-//! Addresses and headers of receivers that an organization chooses.
+//! Checks of destinations that an organization configures: URLs and headers.
 
 use std::collections::BTreeMap;
 
-const MAX_URL: usize = 2_000;
+const MAX_URL_BYTES: usize = 2_000;
 const MAX_HEADERS: usize = 32;
 const MAX_HEADER_BYTES: usize = 8_192;
-/// Names that belong to the connection, or that we set ourselves.
-const RESERVED: [&str; 12] = [
+/// Headers of the connection, and headers that the gateway sets.
+const RESERVED_HEADERS: [&str; 12] = [
     "connection",
     "content-encoding",
     "content-length",
@@ -21,39 +21,41 @@ const RESERVED: [&str; 12] = [
     "proxy-authorization",
 ];
 
-/// http or https, with a host, and without a password that would be shown to every reader.
+/// Accepts http and https URLs with a host. A password is rejected, because the URL is returned to every reader.
 pub fn check_url(text: &str) -> Result<(), &'static str> {
-    let wrong = "must be an http or https URL with a host, such as https://example.com/hook";
-    let url = url::Url::parse(text).map_err(|_| wrong)?;
+    let invalid = "must be an http or https URL with a host, such as https://example.com/hook";
+    let url = url::Url::parse(text).map_err(|_| invalid)?;
     let sendable = url.as_str().parse::<http::Uri>().is_ok_and(|uri| uri.authority().is_some());
     let plain =
         matches!(url.scheme(), "http" | "https") && url.host_str().is_some_and(|host| !host.is_empty());
-    // The parser forgives slashes that are missing or too many, and then takes a path for the host.
+    // The parser accepts missing or extra slashes and then takes a part of the path as the host.
     let well_formed = text.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '\\']));
-    if !(plain && sendable && well_formed && text.len() <= MAX_URL && text.trim() == text) {
-        Err(wrong)
+    if !(plain && sendable && well_formed && text.len() <= MAX_URL_BYTES && text.trim() == text) {
+        Err(invalid)
     } else if !url.username().is_empty() || url.password().is_some() {
-        Err("must not hold a user name or password; use a header for them")
+        Err("must not contain a user name or password; send credentials in a header")
     } else {
         Ok(())
     }
 }
 
-/// Headers that can be sent with every request.
+/// Checks headers that are sent with every delivery.
 pub fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), String> {
     if headers.len() > MAX_HEADERS {
-        return Err(format!("must be at most {MAX_HEADERS} headers"));
+        return Err(format!("must have at most {MAX_HEADERS} headers"));
     }
     for (name, value) in headers {
         let lower = name.to_ascii_lowercase();
         if http::HeaderName::try_from(name.as_str()).is_err() {
-            return Err(format!("'{}' is no name of a header", name.escape_debug()));
+            return Err(format!("invalid header name '{}'", name.escape_debug()));
         }
         if value.len() > MAX_HEADER_BYTES || http::HeaderValue::from_str(value).is_err() {
-            return Err(format!("the value of '{name}' cannot be sent"));
+            return Err(format!(
+                "invalid value of header '{name}': must be at most {MAX_HEADER_BYTES} bytes without control characters"
+            ));
         }
-        if RESERVED.contains(&lower.as_str()) || lower.starts_with("webhook-") {
-            return Err(format!("'{name}' cannot be set: it belongs to the connection or to the delivery"));
+        if RESERVED_HEADERS.contains(&lower.as_str()) || lower.starts_with("webhook-") {
+            return Err(format!("header '{name}' is reserved and cannot be set"));
         }
     }
     Ok(())
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_that_can_be_called_are_taken() {
+    fn only_urls_that_can_be_called_are_accepted() {
         for good in
             ["http://127.0.0.1:9", "https://example.com/a/b?c=d", "http://[::1]:80/x", "HTTPS://EXAMPLE.com"]
         {
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_connection_or_of_the_delivery_cannot_be_set() {
+    fn reserved_headers_cannot_be_set() {
         let check =
             |name: &str, value: &str| check_headers(&BTreeMap::from([(name.to_owned(), value.to_owned())]));
         assert!(check("Authorization", "Bearer x").is_ok());

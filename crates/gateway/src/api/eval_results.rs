@@ -1,5 +1,5 @@
-//! Verdicts of evaluators outside: on a skill's current version, where they may open the way to the shelf, and on log
-//! rows.
+//! Verdicts of external evaluators, on log rows and on the current version of a skill. The latter can allow a skill to
+//! be published on the shelf.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,19 +31,20 @@ use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
 
 const MAX_AXES: usize = 50;
-const AXIS_NAME: usize = 64;
-const RATIONALE: usize = 4_000;
-const REFERENCE: usize = 2_048;
-const DETAILS_BYTES: usize = 64 << 10;
-/// A row appears a moment after its response ended; who has its id may be quicker than that.
-const APPEARS_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-const RECENT: i64 = 60 * SECOND;
+const MAX_AXIS_NAME: usize = 64;
+const MAX_RATIONALE: usize = 4_000;
+const MAX_EXTERNAL_REF: usize = 2_048;
+const MAX_DETAILS_BYTES: usize = 64 << 10;
+/// A row is stored shortly after its response ended. A verdict may be submitted before that.
+const ROW_WAIT_TIMEOUT: Duration = Duration::from_secs(2);
+const ROW_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Only rows of this age (in milliseconds) are waited for.
+const RECENT_ROW_AGE: i64 = 60 * SECOND;
 
 pub fn area() -> Area {
-    Area::new("eval-results", "Verdicts of evaluators outside, on skills and on log rows.")
-        .post("/eval-results", submit, "Submit a verdict on a skill's current version or on a log row")
-        .get("/eval-results", list, "The verdicts on a log row, newest first")
+    Area::new("eval-results", "Verdicts of external evaluators on skills and log rows.")
+        .post("/eval-results", submit, "Submit a verdict on the current version of a skill or on a log row")
+        .get("/eval-results", list, "List the verdicts on a log row, newest first")
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -57,11 +58,11 @@ struct EvalSubmission {
     #[schemars(schema_with = "subject_schema")]
     #[serde(default)]
     subject_id: Value,
-    /// Who says so: 1 to 32 lowercase letters, digits, `_` or `-`, but not `internal`.
+    /// The name of the evaluator: 1 to 32 lowercase letters, digits, `_` or `-`, but not `internal`.
     #[schemars(with = "String")]
     #[serde(default)]
     source: Value,
-    /// From 0 to 1. At least one of score and passed must be given.
+    /// From 0 to 1. At least one of `score` and `passed` is required.
     #[schemars(range(min = 0, max = 1))]
     score: Option<f64>,
     passed: Option<bool>,
@@ -70,9 +71,9 @@ struct EvalSubmission {
     external_ref: Option<String>,
     /// Log rows only.
     details: Option<Map<String, Value>>,
-    /// Skills only: the version that was looked at. When it is no longer the current one, the verdict is refused (409).
+    /// Skills only: the evaluated version. The verdict is rejected with 409 if it is no longer the current one.
     skill_version: Option<i64>,
-    /// Skills only: the same by the hash of the text.
+    /// Skills only: the content hash of the evaluated version, with the same check.
     content_hash: Option<String>,
 }
 
@@ -116,13 +117,13 @@ impl From<LogVerdict> for LogVerdictView {
     }
 }
 
-/// What was made of the verdict depends on its subject.
-enum Submitted {
+/// The stored verdict, whose type depends on its subject.
+enum StoredVerdict {
     Skill(Created<EvaluationView>),
     Log(Created<LogVerdictView>),
 }
 
-impl IntoResponse for Submitted {
+impl IntoResponse for StoredVerdict {
     fn into_response(self) -> Response {
         match self {
             Self::Skill(view) => view.into_response(),
@@ -131,7 +132,7 @@ impl IntoResponse for Submitted {
     }
 }
 
-impl OperationOutput for Submitted {
+impl OperationOutput for StoredVerdict {
     fn describe(operation: &mut Operation<'_>) {
         let output = &mut operation.schemas.output;
         let either = [output.subschema_for::<EvaluationView>(), output.subschema_for::<LogVerdictView>()];
@@ -147,7 +148,7 @@ async fn submit(
     State(app): AppState,
     caller: Caller<Member, Integrations>,
     Body(input): Body<EvalSubmission>,
-) -> ApiResult<Submitted> {
+) -> ApiResult<StoredVerdict> {
     let source = input.source.as_str().unwrap_or_default().to_owned();
     check_source(&source)?;
     check_scores(&input)?;
@@ -156,15 +157,15 @@ async fn submit(
     let org = caller.org.id;
     match subject {
         Subject::Skill(id) => {
-            on_skill(&app, org, id, source, input).await.map(|view| Submitted::Skill(Created(view)))
+            store_on_skill(&app, org, id, source, input).await.map(|view| StoredVerdict::Skill(Created(view)))
         }
         Subject::Log(id) => {
-            on_log(&app, org, id, source, input).await.map(|view| Submitted::Log(Created(view)))
+            store_on_log(&app, org, id, source, input).await.map(|view| StoredVerdict::Log(Created(view)))
         }
     }
 }
 
-async fn on_skill(
+async fn store_on_skill(
     app: &App,
     org: OrgId,
     id: SkillId,
@@ -172,13 +173,13 @@ async fn on_skill(
     input: EvalSubmission,
 ) -> ApiResult<EvaluationView> {
     let mut tx = app.services.db.begin().await?;
-    // Held: the version that the verdict is written on is the current one when it is committed.
+    // The lock guarantees that the version is still the current one at the commit.
     let skill = skills::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let outdated = input.skill_version.is_some_and(|version| version != skill.version)
         || input.content_hash.is_some_and(|hash| !hash.eq_ignore_ascii_case(&skill.content_hash));
     if outdated {
         let why =
-            format!("the verdict is on another text than the current version, which is {}", skill.version);
+            format!("the verdict is not about the current version of the skill, which is {}", skill.version);
         return Err(Problem::conflict(why));
     }
     let rubric = judge_skill::hold_rubric(app, &mut tx, org).await?.rubric;
@@ -213,7 +214,7 @@ fn as_axes(given: BTreeMap<String, AxisInput>) -> Axes {
     given.into_iter().map(|(name, given)| (name, axis(given))).collect()
 }
 
-async fn on_log(
+async fn store_on_log(
     app: &App,
     org: OrgId,
     log_id: i64,
@@ -221,7 +222,7 @@ async fn on_log(
     input: EvalSubmission,
 ) -> ApiResult<LogVerdictView> {
     let (score, passed) = resolve_score(input.score, input.passed, LOG_THRESHOLD)?;
-    if !row_is_there(app, org, log_id).await? {
+    if !wait_for_row(app, org, log_id).await? {
         return Err(Problem::not_found());
     }
     let verdict = LogVerdict {
@@ -249,18 +250,19 @@ async fn on_log(
     Ok(verdict.into())
 }
 
-async fn row_is_there(app: &App, org: OrgId, id: i64) -> ApiResult<bool> {
+async fn wait_for_row(app: &App, org: OrgId, id: i64) -> ApiResult<bool> {
     let age = app.services.clock.now().0 - log_id_time(id).0;
-    let mut left = if (-SECOND..RECENT).contains(&age) { APPEARS_WITHIN } else { Duration::ZERO };
+    let mut remaining =
+        if (-SECOND..RECENT_ROW_AGE).contains(&age) { ROW_WAIT_TIMEOUT } else { Duration::ZERO };
     loop {
         if logs::find(&app.services.logs, org, id).await?.is_some() {
             return Ok(true);
         }
-        if left.is_zero() {
+        if remaining.is_zero() {
             return Ok(false);
         }
-        left = left.saturating_sub(LOOK_AGAIN);
-        tokio::time::sleep(LOOK_AGAIN).await;
+        remaining = remaining.saturating_sub(ROW_POLL_INTERVAL);
+        tokio::time::sleep(ROW_POLL_INTERVAL).await;
     }
 }
 
@@ -271,22 +273,22 @@ fn subject(input: &EvalSubmission) -> ApiResult<Subject> {
             id.map(Subject::Skill).ok_or("subject_id: must be the UUID of a skill")
         }
         Some("log") => {
-            input.subject_id.as_i64().map(Subject::Log).ok_or("subject_id: must be the number of a log row")
+            input.subject_id.as_i64().map(Subject::Log).ok_or("subject_id: must be the id of a log row")
         }
-        _ => Err("subject_type: must be skill or log"),
+        _ => Err("subject_type: must be one of skill, log"),
     };
     found.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, "invalid_subject", why))
 }
 
-/// The threshold does not matter for what is wrong.
+/// Checks the scores. The threshold does not matter for that.
 fn check_scores(input: &EvalSubmission) -> ApiResult<()> {
     resolve_score(input.score, input.passed, 0.0)?;
     let axes = input.axes.iter().flatten();
     match axes.map(|(name, axis)| (name, axis.score)).find(|(_, score)| !(0.0..=1.0).contains(score)) {
         None => Ok(()),
         Some((name, _)) => {
-            let shown: String = name.chars().take(AXIS_NAME).collect();
-            let why = format!("axes.{shown}.score: must be a number from 0 to 1");
+            let name: String = name.chars().take(MAX_AXIS_NAME).collect();
+            let why = format!("axes.{name}.score: must be a number from 0 to 1");
             Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_score", why))
         }
     }
@@ -295,20 +297,24 @@ fn check_scores(input: &EvalSubmission) -> ApiResult<()> {
 fn check_sizes(input: &EvalSubmission) -> ApiResult<()> {
     let axes = input.axes.iter().flatten();
     let large_axis = |(name, axis): (&String, &AxisInput)| {
-        name.is_empty() || name.chars().count() > AXIS_NAME || axis.rationale.chars().count() > RATIONALE
+        name.is_empty()
+            || name.chars().count() > MAX_AXIS_NAME
+            || axis.rationale.chars().count() > MAX_RATIONALE
     };
-    let wrong = if input.axes.as_ref().is_some_and(|axes| axes.len() > MAX_AXES) {
-        Some(format!("axes: at most {MAX_AXES} axes"))
+    let invalid = if input.axes.as_ref().is_some_and(|axes| axes.len() > MAX_AXES) {
+        Some(format!("axes: must have at most {MAX_AXES} axes"))
     } else if axes.into_iter().any(large_axis) {
-        Some(format!("axes: names of 1 to {AXIS_NAME} characters, rationales of at most {RATIONALE}"))
-    } else if input.external_ref.as_ref().is_some_and(|text| text.chars().count() > REFERENCE) {
-        Some(format!("external_ref: must be at most {REFERENCE} characters long"))
+        Some(format!(
+            "axes: names must be 1 to {MAX_AXIS_NAME} characters long, rationales at most {MAX_RATIONALE}"
+        ))
+    } else if input.external_ref.as_ref().is_some_and(|text| text.chars().count() > MAX_EXTERNAL_REF) {
+        Some(format!("external_ref: must be at most {MAX_EXTERNAL_REF} characters long"))
     } else {
         let bytes = input.details.as_ref().and_then(|details| serde_json::to_vec(details).ok());
-        let large = bytes.is_some_and(|bytes| bytes.len() > DETAILS_BYTES);
-        large.then(|| format!("details: must be at most {DETAILS_BYTES} bytes of JSON"))
+        let large = bytes.is_some_and(|bytes| bytes.len() > MAX_DETAILS_BYTES);
+        large.then(|| format!("details: must be at most {MAX_DETAILS_BYTES} bytes of JSON"))
     };
-    wrong.map_or(Ok(()), |why| Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", why)))
+    invalid.map_or(Ok(()), |why| Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_request", why)))
 }
 
 impl From<VerdictError> for Problem {
@@ -340,10 +346,10 @@ async fn list(
     caller: Caller<Viewer, Integrations>,
     PagedQuery { page, filter: params }: PagedQuery<ListParams>,
 ) -> ApiResult<Json<VerdictList>> {
-    let bad = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
-    let log_id = params.log_id.ok_or_else(|| bad("missing_log_id", "log_id: name the log row"))?;
-    let log_id = log_id.parse().map_err(|_| bad("invalid_log_id", "log_id: must be a whole number"))?;
+    let invalid = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
+    let log_id = params.log_id.ok_or_else(|| invalid("missing_log_id", "log_id: is required"))?;
+    let log_id = log_id.parse().map_err(|_| invalid("invalid_log_id", "log_id: must be a whole number"))?;
     let found = verdicts::list(&app.services.db, caller.org.id, log_id, &page.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(VerdictList { results: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (results, next_cursor) = page::into_views(found);
+    Ok(Json(VerdictList { results, next_cursor }))
 }

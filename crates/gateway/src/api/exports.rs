@@ -1,4 +1,4 @@
-//! Exports: where an organization wants its log rows delivered, as OTLP traces or as signed webhook batches.
+//! Exports: destinations that log rows are delivered to, as OTLP traces or as signed webhook batches.
 
 use std::collections::BTreeMap;
 
@@ -27,21 +27,17 @@ use crate::outgoing::batch;
 use crate::problem::{ApiResult, Problem};
 use crate::vault::encryption_context;
 
-const MOST_EXPORTS: i64 = 100;
-const MAX_SECRET: usize = 1_024;
+const MAX_EXPORTS: i64 = 100;
+const MAX_SECRET_BYTES: usize = 1_024;
 
 pub fn area() -> Area {
-    Area::new("exports", "Log rows streamed to other tools, as OTLP traces or as signed webhook batches.")
-        .get("/exports", list, "The organization's exports, each with how its deliveries go")
-        .post("/exports", create, "Create an export; it takes effect at once")
-        .get("/exports/{exportId}", get, "One export")
-        .put("/exports/{exportId}", update, "Change an export; fields left out stay as they are")
-        .delete("/exports/{exportId}", delete, "Delete an export and stop what it is delivering")
-        .post(
-            "/exports/{exportId}/test",
-            test,
-            "Send a delivery without rows, to see what the destination answers",
-        )
+    Area::new("exports", "Delivery of log rows to other tools, as OTLP traces or as signed webhook batches.")
+        .get("/exports", list, "List the organization's exports with the status of their deliveries")
+        .post("/exports", create, "Create an export with immediate effect")
+        .get("/exports/{exportId}", get, "Get an export")
+        .put("/exports/{exportId}", update, "Update an export; omitted fields stay unchanged")
+        .delete("/exports/{exportId}", delete, "Delete an export and stop its deliveries")
+        .post("/exports/{exportId}/test", test, "Send a delivery without rows to test the destination")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -62,15 +58,15 @@ struct ExportConfig {
 #[schemars(rename = "ExportStatus")]
 struct StatusView {
     last_success_at: Option<Timestamp>,
-    /// What went wrong last; null once a delivery has succeeded again.
+    /// The latest error; null after a successful delivery.
     last_error: Option<String>,
-    /// Rows and verdicts that the destination has.
+    /// Rows and verdicts that the destination accepted.
     delivered: i64,
-    /// Deliveries that failed. What was in them is sent again.
+    /// Failed deliveries. Their rows are sent again.
     failed: i64,
-    /// What was given up: too large for the destination, refused by it one by one, or past its retention.
+    /// Dropped rows and verdicts: too large for the destination, rejected by it one by one, or past their retention.
     dropped: i64,
-    /// Rows and verdicts that wait to be delivered, counted up to 100,000.
+    /// Rows and verdicts in the queue, counted up to 100,000.
     lag: i64,
 }
 
@@ -105,8 +101,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<ExportList>> {
     let found = exports::list(&app.services.logs, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(ExportList { exports: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (exports, next_cursor) = page::into_views(found);
+    Ok(Json(ExportList { exports, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -117,14 +113,14 @@ struct NewExport {
     /// `otlp` or `webhook`.
     #[schemars(required)]
     kind: Option<String>,
-    /// Used as given; for `otlp`, `/v1/traces` is appended when it has no path.
+    /// The URL of the destination. For `otlp`, `/v1/traces` is appended if it has no path.
     #[schemars(required)]
     endpoint: Option<String>,
     /// Write-only: sent with every delivery.
     headers: Option<BTreeMap<String, String>>,
     /// Write-only, for kind `webhook`: signs every delivery.
     secret: Option<String>,
-    /// Of `proxy`, `api` and `otel`; default `proxy` and `api`.
+    /// Any of `proxy`, `api` and `otel`. Default: `proxy` and `api`.
     include_sources: Option<Vec<String>>,
     enabled: Option<bool>,
 }
@@ -134,7 +130,7 @@ struct ExportChange {
     name: Option<String>,
     kind: Option<String>,
     endpoint: Option<String>,
-    /// Write-only; the whole set. Null or empty removes them.
+    /// Write-only. Replaces all headers; null or an empty object removes them.
     #[serde(default, deserialize_with = "double_option")]
     headers: Option<Option<BTreeMap<String, String>>>,
     /// Write-only. Null removes it.
@@ -152,7 +148,7 @@ async fn create(
     let NewExport { name, kind, endpoint, headers, secret, include_sources, enabled } = new;
     for (field, given) in [("name", &name), ("kind", &kind), ("endpoint", &endpoint)] {
         if given.is_none() {
-            return Err(wrong(field, "is required"));
+            return Err(invalid(field, "is required"));
         }
     }
     let (headers, secret) = (Some(headers), Some(secret));
@@ -174,8 +170,10 @@ async fn create(
         updated_at: now,
     };
     apply(&app, &mut export, fields, now)?;
-    if exports::count(&app.services.logs, org).await? >= MOST_EXPORTS {
-        return Err(Problem::conflict(format!("an organization has at most {MOST_EXPORTS} exports")));
+    if exports::count(&app.services.logs, org).await? >= MAX_EXPORTS {
+        return Err(Problem::conflict(format!(
+            "the organization already has the maximum of {MAX_EXPORTS} exports"
+        )));
     }
     exports::insert(&app.services.logs, &export).await.map_err(name_taken)?;
     stored(&app, org, export.id).await.map(Created)
@@ -226,7 +224,7 @@ async fn delete(
 #[derive(Serialize, JsonSchema)]
 struct ExportTest {
     ok: bool,
-    /// What the destination answered; null when it did not.
+    /// The status of the destination's response; null if there was none.
     status: Option<u16>,
     latency_ms: i64,
     error: Option<String>,
@@ -251,14 +249,15 @@ async fn test(
 fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> ApiResult<()> {
     let ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled } = fields;
     if let Some(name) = name {
-        check_name(&name).map_err(|why| wrong("name", why))?;
+        check_name(&name).map_err(|why| invalid("name", why))?;
         export.name = name;
     }
     if let Some(kind) = kind {
-        export.kind = ExportKind::parse(&kind).ok_or_else(|| wrong("kind", "must be otlp or webhook"))?;
+        export.kind =
+            ExportKind::parse(&kind).ok_or_else(|| invalid("kind", "must be one of otlp, webhook"))?;
     }
     if let Some(endpoint) = endpoint {
-        check_url(&endpoint).map_err(|why| wrong("endpoint", why))?;
+        check_url(&endpoint).map_err(|why| invalid("endpoint", why))?;
         export.endpoint = endpoint;
     }
     if let Some(sources) = include_sources {
@@ -271,7 +270,7 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
     if let Some(headers) = headers {
         let headers = headers.filter(|headers| !headers.is_empty());
         if let Some(headers) = &headers {
-            check_headers(headers).map_err(|why| wrong("headers", why))?;
+            check_headers(headers).map_err(|why| invalid("headers", why))?;
         }
         let text =
             headers.map(|headers| serde_json::to_string(&headers).map_err(Problem::internal)).transpose()?;
@@ -298,29 +297,29 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
 fn checked_sources(names: &[String]) -> ApiResult<Vec<LogSource>> {
     let mut sources = Vec::new();
     for name in names {
-        let source =
-            LogSource::parse(name).ok_or_else(|| wrong("include_sources", "must be of proxy, api, otel"))?;
+        let source = LogSource::parse(name)
+            .ok_or_else(|| invalid("include_sources", "must be one of proxy, api, otel"))?;
         if !sources.contains(&source) {
             sources.push(source);
         }
     }
     if sources.is_empty() {
-        return Err(wrong("include_sources", "must name at least one of proxy, api, otel"));
+        return Err(invalid("include_sources", "must contain at least one of proxy, api, otel"));
     }
     Ok(sources)
 }
 
 fn check_secret(kind: ExportKind, secret: &str) -> ApiResult<()> {
     if kind == ExportKind::Otlp {
-        return Err(wrong("secret", "is for kind webhook; use headers to authenticate an otlp export"));
+        return Err(invalid("secret", "requires kind webhook; use headers to authenticate an otlp export"));
     }
-    if secret.is_empty() || secret.len() > MAX_SECRET {
-        return Err(wrong("secret", format!("must be 1 to {MAX_SECRET} characters")));
+    if secret.is_empty() || secret.len() > MAX_SECRET_BYTES {
+        return Err(invalid("secret", format!("must be 1 to {MAX_SECRET_BYTES} bytes long")));
     }
-    decode_secret(secret).map(|_| ()).map_err(|why| wrong("secret", why))
+    decode_secret(secret).map(|_| ()).map_err(|why| invalid("secret", why))
 }
 
-fn wrong(field: &str, why: impl std::fmt::Display) -> Problem {
+fn invalid(field: &str, why: impl std::fmt::Display) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "invalid_config", format!("{field}: {why}"))
 }
 
@@ -329,7 +328,7 @@ fn name_taken(error: StoreError) -> Problem {
         StoreError::Duplicate => Problem::new(
             StatusCode::CONFLICT,
             "duplicate_name",
-            "this organization has an export of that name already",
+            "an export with this name already exists in the organization",
         ),
         error => error.into(),
     }

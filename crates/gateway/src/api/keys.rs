@@ -1,4 +1,4 @@
-//! API keys: made, listed, changed, rotated and revoked. The raw key is in the answer that makes it, and nowhere else.
+//! API keys: create, list, update, rotate and revoke. The raw key is only in the response that creates it.
 
 use axum::extract::State;
 use gateway_core::access::Role;
@@ -26,12 +26,12 @@ const MAX_OVERLAP_HOURS: i64 = 720;
 
 pub fn area() -> Area {
     Area::new("keys", "API keys: machine access to the proxy and the API.")
-        .post("/keys", create, "Create a key; the raw key is returned only here")
-        .get("/keys", list, "The organization's keys: prefix and metadata only")
-        .get("/keys/{keyId}", get, "Metadata of a key, never the secret")
-        .put("/keys/{keyId}", update, "Change a key's name, scopes or application")
-        .delete("/keys/{keyId}", revoke, "Revoke a key; takes effect at once")
-        .post("/keys/{keyId}/rotate", rotate, "Make a successor; the old key stays valid for overlap_hours")
+        .post("/keys", create, "Create a key; the raw key is returned only in this response")
+        .get("/keys", list, "List the organization's keys with prefix and metadata")
+        .get("/keys/{keyId}", get, "Get the metadata of a key, without the secret")
+        .put("/keys/{keyId}", update, "Update a key's name, scopes or application")
+        .delete("/keys/{keyId}", revoke, "Revoke a key with immediate effect")
+        .post("/keys/{keyId}/rotate", rotate, "Create a successor; the old key stays valid for overlap_hours")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub fn area() -> Area {
 pub(super) struct KeyView {
     id: KeyId,
     name: String,
-    /// `sk-gateway-` and the first 8 digits.
+    /// `sk-gateway-` and the first 8 digits of the key.
     key_prefix: String,
     scopes: Vec<String>,
     app_id: Option<AppId>,
@@ -47,7 +47,7 @@ pub(super) struct KeyView {
     expires_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
-    /// The user or key that made it; null for keys made by setup.
+    /// The user or key that created it; null for keys created by setup.
     created_by: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl From<&Key> for KeyBrief {
 #[derive(Deserialize, JsonSchema)]
 struct NewKey {
     name: String,
-    /// `*`, `provider:<name>` or `model:<name>`; a trailing `*` is a wildcard. Left out: full access.
+    /// `*`, `provider:<name>` or `model:<name>`; a trailing `*` is a wildcard. Default: full access.
     scopes: Option<Vec<String>>,
     app_id: Option<AppId>,
 }
@@ -118,14 +118,14 @@ async fn create(
     let scopes = checked_scopes(request.scopes.as_deref())?.unwrap_or_else(Scopes::all);
     let org = manager.identity.org.id;
     let actor = manager.identity.actor();
-    let mut fresh = fresh(&app, org, request.name, request.app_id, Some(actor.clone()))?;
-    fresh.key.scopes = scopes;
-    fresh.key.role = manager.identity.role.min(Role::Admin);
+    let mut generated = generate(&app, org, request.name, request.app_id, Some(actor.clone()))?;
+    generated.key.scopes = scopes;
+    generated.key.role = manager.identity.role.min(Role::Admin);
     let mut tx = app.services.db.begin().await?;
     check_app(&mut tx, org, request.app_id).await?;
-    add(&app, &mut tx, &fresh, &actor).await?;
+    insert_with_event(&app, &mut tx, &generated, &actor).await?;
     tx.commit().await?;
-    Ok(Created(CreatedKey { key: fresh.key.into(), raw_key: fresh.raw }))
+    Ok(Created(CreatedKey { key: generated.key.into(), raw_key: generated.raw }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -140,8 +140,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<KeyList>> {
     let found = keys::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(KeyList { keys: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (keys, next_cursor) = page::into_views(found);
+    Ok(Json(KeyList { keys, next_cursor }))
 }
 
 async fn get(
@@ -157,7 +157,7 @@ async fn get(
 struct KeyChange {
     name: Option<String>,
     scopes: Option<Vec<String>>,
-    /// Null takes the key out of its application.
+    /// Null removes the key from its application.
     #[serde(default, deserialize_with = "double_option")]
     app_id: Option<Option<AppId>>,
 }
@@ -174,7 +174,7 @@ async fn update(
     }
     let org = manager.identity.org.id;
     let mut tx = app.services.db.begin().await?;
-    let (mut key, hash) = managed(&mut tx, &manager, id).await?;
+    let (mut key, hash) = find_managed(&mut tx, &manager, id).await?;
     if let Some(app_id) = change.app_id {
         check_app(&mut tx, org, app_id).await?;
         key.app_id = app_id;
@@ -201,7 +201,7 @@ async fn revoke(
 ) -> ApiResult<Json<Revoked>> {
     let org = manager.identity.org.id;
     let mut tx = app.services.db.begin().await?;
-    let (mut key, hash) = managed(&mut tx, &manager, id).await?;
+    let (mut key, hash) = find_managed(&mut tx, &manager, id).await?;
     if key.revoked_at.is_none() {
         key.revoked_at = Some(app.services.clock.now());
         keys::update(&mut tx, org, &key).await?;
@@ -216,7 +216,7 @@ async fn revoke(
 
 #[derive(Deserialize, JsonSchema, Default)]
 struct RotateRequest {
-    /// How long the old key stays valid, 0 to 720; default 24.
+    /// Hours that the old key stays valid, 0 to 720. Default: 24.
     #[schemars(range(min = 0, max = 720))]
     overlap_hours: Option<i64>,
 }
@@ -237,24 +237,24 @@ async fn rotate(
 ) -> ApiResult<Created<Rotated>> {
     let overlap_hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
     if !(0..=MAX_OVERLAP_HOURS).contains(&overlap_hours) {
-        return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
+        return Err(Problem::field("overlap_hours", format!("must be between 0 and {MAX_OVERLAP_HOURS}")));
     }
     let org = manager.identity.org.id;
     let mut tx = app.services.db.begin().await?;
-    let (mut old, hash) = managed(&mut tx, &manager, id).await?;
-    // Read only once the key is held: a rotation that was waited for may just have ended it.
+    let (mut old, hash) = find_managed(&mut tx, &manager, id).await?;
+    // Read after the row is locked: a concurrent rotation may have expired the key while this one waited.
     let now = app.services.clock.now();
     if !old.is_valid(now) {
         return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
     }
-    let mut fresh = fresh(&app, org, old.name.clone(), old.app_id, old.created_by.clone())?;
-    (fresh.key.scopes, fresh.key.role) = (old.scopes.clone(), old.role.min(manager.identity.role));
+    let mut new = generate(&app, org, old.name.clone(), old.app_id, old.created_by.clone())?;
+    (new.key.scopes, new.key.role) = (old.scopes.clone(), old.role.min(manager.identity.role));
     let end = now.plus(overlap_hours * HOUR);
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
     keys::update(&mut tx, org, &old).await?;
-    keys::insert(&mut tx, &fresh.key, fresh.hash).await?;
-    let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, fresh.key.id).await?;
-    let event = Event::KeyRotate { key_id: old.id, new_key_id: fresh.key.id, overlap_hours };
+    keys::insert(&mut tx, &new.key, new.hash).await?;
+    let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, new.key.id).await?;
+    let event = Event::KeyRotate { key_id: old.id, new_key_id: new.key.id, overlap_hours };
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
     let mut told = vec![nodes::tell(&mut tx, Invalidation::Key(hash)).await?];
     if has_budget {
@@ -265,31 +265,32 @@ async fn rotate(
         told.committed(&app);
     }
     Ok(Created(Rotated {
-        key: (&fresh.key).into(),
-        raw_key: fresh.raw,
+        key: (&new.key).into(),
+        raw_key: new.raw,
         overlap_hours,
         message: format!("store the new key now; the old one stays valid for {overlap_hours} hours"),
     }))
 }
 
-/// A key that exists only in memory yet, with the raw text that its maker is shown.
-pub(super) struct FreshKey {
+/// A key that is not stored yet, with the raw key that is returned once.
+pub(super) struct GeneratedKey {
     pub key: Key,
     pub raw: String,
     pub hash: KeyHash,
 }
 
-pub(super) fn fresh(
+/// Generates a key with full access.
+pub(super) fn generate(
     app: &App,
     org: OrgId,
     name: String,
     app_id: Option<AppId>,
     created_by: Option<String>,
-) -> ApiResult<FreshKey> {
+) -> ApiResult<GeneratedKey> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     let raw = format_key(&random);
-    let hash = hash_key(&raw).ok_or_else(|| Problem::internal("a new key has no valid form"))?;
+    let hash = hash_key(&raw).ok_or_else(|| Problem::internal("a generated key is malformed"))?;
     let key = Key {
         id: app.services.ids.new_id(),
         org_id: org,
@@ -304,19 +305,25 @@ pub(super) fn fresh(
         revoked_at: None,
         last_used_at: None,
     };
-    Ok(FreshKey { key, raw, hash })
+    Ok(GeneratedKey { key, raw, hash })
 }
 
-/// Stores a fresh key and tells of it.
-pub(super) async fn add(app: &App, tx: &mut Tx, fresh: &FreshKey, actor: &str) -> ApiResult<()> {
-    keys::insert(tx, &fresh.key, fresh.hash).await?;
-    let event = Event::KeyCreate(facts(&fresh.key, actor.to_owned()));
-    events::record(tx, fresh.key.org_id, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
+/// Stores a generated key and records its event.
+pub(super) async fn insert_with_event(
+    app: &App,
+    tx: &mut Tx,
+    generated: &GeneratedKey,
+    actor: &str,
+) -> ApiResult<()> {
+    keys::insert(tx, &generated.key, generated.hash).await?;
+    let event = Event::KeyCreate(facts(&generated.key, actor.to_owned()));
+    events::record(tx, generated.key.org_id, app.services.ids.new_id(), &event, app.services.clock.now())
+        .await?;
     Ok(())
 }
 
-/// The key, held for a change by someone who may manage it.
-async fn managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> ApiResult<(Key, KeyHash)> {
+/// Locks the key for an update by a caller that may manage it.
+async fn find_managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> ApiResult<(Key, KeyHash)> {
     let found = keys::find_for_update(tx, manager.identity.org.id, id).await?;
     let (key, hash) = found.ok_or_else(Problem::not_found)?;
     manager.may_manage(key.created_by.as_deref())?;
@@ -340,7 +347,7 @@ fn checked_scopes(texts: Option<&[String]>) -> ApiResult<Option<Scopes>> {
 async fn check_app(tx: &mut Tx, org: OrgId, app_id: Option<AppId>) -> ApiResult<()> {
     match app_id {
         Some(id) if apps::find(tx, org, id).await?.is_none() => {
-            Err(Problem::field("app_id", "there is no such application in this organization"))
+            Err(Problem::field("app_id", "no such application in this organization"))
         }
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Members and invitations. The last owner can be neither removed nor demoted.
+//! Members and invitations. The last owner cannot be removed or demoted.
 
 use axum::extract::State;
 use gateway_core::access::{Role, may_assign};
@@ -24,11 +24,11 @@ use crate::problem::{ApiResult, Problem};
 const INVITE_LIFETIME: i64 = 7 * DAY;
 
 pub fn area() -> Area {
-    Area::new("members", "Who belongs to an organization, and in which role.")
-        .get("/orgs/{orgId}/members", list, "Members and open invitations")
+    Area::new("members", "Members of an organization and their roles.")
+        .get("/orgs/{orgId}/members", list, "List members and open invitations")
         .post("/orgs/{orgId}/members", add, "Add a member, or invite an address that has no account yet")
         .put("/orgs/{orgId}/members/{userId}", change_role, "Change a member's role")
-        .delete("/orgs/{orgId}/members/{userId}", remove, "Remove a member; anyone may leave by themselves")
+        .delete("/orgs/{orgId}/members/{userId}", remove, "Remove a member; every member may leave")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -90,11 +90,11 @@ async fn list(
 #[derive(Deserialize, JsonSchema)]
 struct NewMember {
     email: String,
-    /// Defaults to `member`.
+    /// Default: `member`.
     role: Option<Role>,
 }
 
-/// A membership when the address has an account, else an invitation with the token that admits its holder.
+/// A membership if the address has an account, otherwise an invitation with its token.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Added {
@@ -102,7 +102,7 @@ enum Added {
     Invited {
         #[serde(flatten)]
         invitation: InviteView,
-        /// Shown only here; goes into `invite_token` at signup.
+        /// Returned only in this response; pass it as `invite_token` to signup.
         invite_token: String,
     },
 }
@@ -114,7 +114,7 @@ async fn add(
 ) -> ApiResult<Created<Added>> {
     let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
     let role = request.role.unwrap_or(Role::Member);
-    assignable(&caller, role)?;
+    check_assignable(&caller, role)?;
     let org = caller.org.id;
     let now = app.services.clock.now();
     let user = accounts::find_by_email(&app.services.db, &email).await?;
@@ -129,7 +129,7 @@ async fn add(
     let added = if let Some(user) = user {
         members::insert(&mut tx, org, user.id, role, now)
             .await
-            .map_err(Problem::on_duplicate("they are a member of this organization already"))?;
+            .map_err(Problem::on_duplicate("the user is already a member of this organization"))?;
         members::delete_invite(&mut tx, org, &email).await?;
         let member = members::find(&mut tx, org, user.id).await?.ok_or_else(Problem::not_found)?;
         Added::Member(member.into())
@@ -171,10 +171,10 @@ async fn change_role(
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let mut member = locked_member(&mut tx, org, user).await?;
-    assignable(&caller, member.role)?;
-    assignable(&caller, change.role)?;
+    check_assignable(&caller, member.role)?;
+    check_assignable(&caller, change.role)?;
     if member.role != change.role {
-        keep_an_owner(&mut tx, org, &member).await?;
+        check_not_last_owner(&mut tx, org, &member).await?;
         members::set_role(&mut tx, org, user, change.role).await?;
         let previous_role = std::mem::replace(&mut member.role, change.role);
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
@@ -191,17 +191,17 @@ async fn remove(
     caller: InOrg<Viewer>,
     PathParam(user): PathParam<UserId>,
 ) -> ApiResult<Json<Deleted>> {
-    let leaves = matches!(caller.who, Who::User { id, .. } if id == user);
-    if !leaves {
+    let is_self = matches!(caller.who, Who::User { id, .. } if id == user);
+    if !is_self {
         caller::require_role(Role::Admin, &caller)?;
     }
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let member = locked_member(&mut tx, org, user).await?;
-    if !leaves {
-        assignable(&caller, member.role)?;
+    if !is_self {
+        check_assignable(&caller, member.role)?;
     }
-    keep_an_owner(&mut tx, org, &member).await?;
+    check_not_last_owner(&mut tx, org, &member).await?;
     members::remove(&mut tx, org, user).await?;
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
@@ -211,7 +211,7 @@ async fn remove(
     Ok(Deleted::yes())
 }
 
-/// Invitation tokens are secrets of 32 random bytes; only their hash is stored.
+/// A secret of 32 random bytes, of which only the hash is stored.
 fn new_invite_token() -> ApiResult<String> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
@@ -222,26 +222,26 @@ pub(super) fn hash_invite_token(token: &str) -> String {
     hex::encode(Sha256::digest(token.as_bytes()))
 }
 
-/// Changes of membership in one organization happen one after another, so that the last owner is safe.
+/// Locks the organization, so that concurrent changes cannot remove its last owner.
 async fn locked_member(tx: &mut Tx, org: OrgId, user: UserId) -> ApiResult<Member> {
     orgs::lock_for_update(tx, org).await?;
     members::find(tx, org, user).await?.ok_or_else(Problem::not_found)
 }
 
-async fn keep_an_owner(tx: &mut Tx, org: OrgId, member: &Member) -> ApiResult<()> {
+async fn check_not_last_owner(tx: &mut Tx, org: OrgId, member: &Member) -> ApiResult<()> {
     if member.role == Role::Owner && members::count_owners(tx, org).await? <= 1 {
         return Err(Problem::conflict(
-            "the last owner can be neither removed nor demoted; make another owner first",
+            "the last owner cannot be removed or demoted; make another member an owner first",
         ));
     }
     Ok(())
 }
 
-fn assignable(identity: &Identity, role: Role) -> ApiResult<()> {
+fn check_assignable(identity: &Identity, role: Role) -> ApiResult<()> {
     if may_assign(identity.role, role) {
         Ok(())
     } else {
-        Err(Problem::forbidden("only an owner makes, changes or removes owners"))
+        Err(Problem::forbidden("only an owner can add, change or remove owners"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The management API: one file per area, one table of routes, and what all handlers share.
+//! The management API: one file per area, the table of routes, and the types that all handlers share.
 
 mod accounts;
 mod apps;
@@ -40,7 +40,7 @@ use crate::app::App;
 use crate::problem::ErrorFormat;
 use openapi::Area;
 
-/// Every area, in the order in which the documentation shows them.
+/// Every area, in the order of the documentation.
 pub fn areas() -> Vec<Area> {
     vec![
         accounts::area(),
@@ -71,44 +71,44 @@ pub fn areas() -> Vec<Area> {
     ]
 }
 
-/// The mounted routes, and the paths that they claim.
+/// The mounted routes, and a matcher for their paths.
 pub struct Api {
     pub router: Router,
-    claimed: matchit::Router<()>,
+    paths: matchit::Router<()>,
 }
 
 impl Api {
     pub fn new(app: Arc<App>) -> Self {
         let mut router = Router::new();
-        let mut claimed = matchit::Router::new();
+        let mut paths = matchit::Router::new();
         for route in areas().into_iter().flat_map(|area| area.routes) {
             for path in mount_paths(route.root, route.path) {
                 router = router.route(&path, route.handler.clone());
-                // A second method of the same path is no news.
-                let _ = claimed.insert(path, ());
+                // Fails for a second method of the same path, which is fine.
+                let _ = paths.insert(path, ());
             }
         }
-        Self { router: router.with_state(app), claimed }
+        Self { router: router.with_state(app), paths }
     }
 
-    /// Is this path one of ours, whatever the method?
+    /// Whether the API has a route for this path, with any method.
     pub fn has_route(&self, path: &str) -> bool {
-        self.claimed.at(path).is_ok()
+        self.paths.at(path).is_ok()
     }
 }
 
-/// The canonical path, and its alias.
+/// The canonical path of a route and its alias.
 pub fn mount_paths(root: bool, path: &str) -> Vec<String> {
     if root { vec![path.to_owned()] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
 }
 
-/// The first segment behind `/api` or `/api/v1`.
+/// The first segment after `/api` or `/api/v1`.
 pub fn area_of(path: &str) -> &str {
-    let below = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/api/")).unwrap_or("");
-    below.split('/').next().unwrap_or("")
+    let rest = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/api/")).unwrap_or("");
+    rest.split('/').next().unwrap_or("")
 }
 
-/// Which of the two kinds of error bodies a path speaks.
+/// The format of error bodies under a path.
 pub fn error_format_of(path: &str) -> ErrorFormat {
     match area_of(path) {
         "skills" | "eval-results" | "exports" => ErrorFormat::ErrorCode,
@@ -116,14 +116,14 @@ pub fn error_format_of(path: &str) -> ErrorFormat {
     }
 }
 
-/// Paths that need no authentication.
+/// Whether a path requires no authentication.
 pub fn is_public(path: &str, public_docs: bool) -> bool {
     match path {
         "/healthz" => true,
         "/openapi.yaml" | "/llms.txt" => public_docs,
         _ => {
-            let below = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
-            matches!(below, Some("/signup" | "/login" | "/setup"))
+            let rest = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
+            matches!(rest, Some("/signup" | "/login" | "/setup"))
         }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_family_follows_the_area() {
+    fn the_error_format_follows_the_area() {
         assert_eq!(error_format_of("/api/v1/skills/x"), ErrorFormat::ErrorCode);
         assert_eq!(error_format_of("/api/exports"), ErrorFormat::ErrorCode);
         assert_eq!(error_format_of("/api/v1/keys"), ErrorFormat::Code);

@@ -1,4 +1,4 @@
-//! Organizations: founding, reading, changing, deleting.
+//! Organizations: create, read, update and delete.
 
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
@@ -10,7 +10,7 @@ use gateway_store::{StoreError, exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{invented_slug, new_org};
+use super::accounts::{generate_slug, new_org};
 use super::caller::{Admin, AppState, Caller, InOrg, Owner, SessionUser, Viewer};
 use super::extract::{Body, QueryParams, double_option, optional_object};
 use super::openapi::Area;
@@ -23,12 +23,12 @@ use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
-    Area::new("orgs", "Organizations: the tenants that everything belongs to.")
+    Area::new("orgs", "Organizations, the tenants that own all other resources.")
         .post("/orgs", create, "Create an organization; the caller becomes its owner")
-        .get("/orgs", list, "The organizations of the caller")
-        .get("/orgs/{orgId}", get, "Details and current plan")
-        .put("/orgs/{orgId}", update, "Change name or settings (admin) or plan (owner)")
-        .delete("/orgs/{orgId}", delete, "Delete the organization and everything in it")
+        .get("/orgs", list, "List the organizations of the caller")
+        .get("/orgs/{orgId}", get, "Get an organization and its plan")
+        .put("/orgs/{orgId}", update, "Update name or settings (admin) or plan (owner)")
+        .delete("/orgs/{orgId}", delete, "Delete an organization and its resources")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -54,7 +54,7 @@ impl From<(orgs::Org, Role)> for OrgView {
 #[derive(Deserialize, JsonSchema)]
 struct NewOrg {
     name: String,
-    /// Made from the name when it is left out.
+    /// Default: derived from the name.
     slug: Option<String>,
 }
 
@@ -67,10 +67,10 @@ async fn create(
     if let Some(slug) = &request.slug {
         check_slug(slug).map_err(|why| Problem::field("slug", why))?;
     }
-    let slug = request.slug.unwrap_or_else(|| invented_slug(&app, &request.name));
+    let slug = request.slug.unwrap_or_else(|| generate_slug(&app, &request.name));
     let org = new_org(&app, slug, Some(request.name))?;
     let mut tx = app.services.db.begin().await?;
-    orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this slug is taken"))?;
+    orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this slug is already taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
     tx.commit().await?;
     Ok(Created((org, Role::Owner).into()))
@@ -94,8 +94,8 @@ async fn list(
             orgs::page_of_single_org(&app.services.db, caller.org.id, caller.role, &page).await?
         }
     };
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(OrgList { orgs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (orgs, next_cursor) = page::into_views(found);
+    Ok(Json(OrgList { orgs, next_cursor }))
 }
 
 async fn get(State(app): AppState, caller: InOrg<Viewer>) -> ApiResult<Json<OrgView>> {
@@ -111,11 +111,11 @@ struct OrgChange {
     settings: Option<SettingsChange>,
 }
 
-/// Fields that are left out stay as they are.
+/// Omitted fields stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 struct SettingsChange {
     log_bodies: Option<bool>,
-    /// 1 to 36500; null follows the server's setting.
+    /// 1 to 36500; null uses the server's setting.
     #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 1, max = 36500))]
     log_retention_days: Option<Option<u32>>,
@@ -131,10 +131,10 @@ async fn update(
     }
     if change.plan.is_some() {
         if app.services.config.plan_changes == PlanChanges::Operator {
-            return Err(Problem::forbidden("plans are set by the operator of this service"));
+            return Err(Problem::forbidden("only the operator of this service can change plans"));
         }
         if caller.role < Role::Owner {
-            return Err(Problem::forbidden("only an owner changes the plan"));
+            return Err(Problem::forbidden("only an owner can change the plan"));
         }
     }
     let org = caller.org.id;
@@ -143,7 +143,8 @@ async fn update(
         return Err(Problem::not_found());
     }
     let current = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
-    let settings = change.settings.as_ref().map(|change| changed(current.settings, change)).transpose()?;
+    let settings =
+        change.settings.as_ref().map(|change| apply_settings(current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
@@ -152,11 +153,11 @@ async fn update(
     Ok(Json((updated, caller.role).into()))
 }
 
-fn changed(mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
+fn apply_settings(mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     if let Some(days) = change.log_retention_days {
         if days.is_some_and(|days| !(1..=36_500).contains(&days)) {
-            return Err(Problem::field("settings.log_retention_days", "must be from 1 to 36500"));
+            return Err(Problem::field("settings.log_retention_days", "must be between 1 and 36500"));
         }
         settings.log_retention_days = days;
     }
@@ -173,9 +174,9 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     tx.commit().await?;
     told.committed(&app);
     app.proxy.cache.purge(org, PurgeScope::All).await;
-    // Exports are kept with the log rows. Should this fail, their next delivery finds the organization gone.
+    // Exports are in the log database. If this fails, their next delivery finds that the organization is gone.
     if let Err(error) = delete_exports(&app, org).await {
-        tracing::debug!(%error, "exports of a deleted organization stay until later");
+        tracing::debug!(%error, "cannot delete the exports of a deleted organization yet");
     }
     Ok(Deleted::yes())
 }

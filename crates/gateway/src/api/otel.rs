@@ -1,4 +1,5 @@
-//! OTLP in: spans of model calls that others made become log rows beside our own, through the same spool.
+//! OTLP ingestion: spans of model calls that were made elsewhere become log rows, through the same spool as proxied
+//! requests.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -25,17 +26,17 @@ use crate::auth::{Identity, Who};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
-    Area::new("otel", "Traces of model calls that were made elsewhere, sent in by OTLP over HTTP.").post(
+    Area::new("otel", "Ingestion of traces of model calls that were made elsewhere, by OTLP over HTTP.").post(
         "/otel/v1/traces",
         receive,
-        "Take spans; those of model calls become log rows of source otel",
+        "Ingest spans; those of model calls become log rows with source otel",
     )
 }
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-/// The two ways in which a request may be written; the answer is written alike.
+/// The encoding of a request and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Protobuf,
@@ -66,32 +67,32 @@ impl FromRequest<Arc<App>> for Traces {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let encoding = Encoding::of(request.headers())
             .ok_or_else(|| Problem::bad_request(format!("Content-Type must be {PROTOBUF} or {JSON}")))?;
-        let packed = is_packed(request.headers())?;
+        let compressed = is_gzip(request.headers())?;
         let limit = app.services.config.max_body_bytes;
         let body = read_body(request, limit).await?;
-        // A large batch takes a while to read; nobody else on this thread should wait for it.
-        let read = tokio::task::spawn_blocking(move || {
-            let body = if packed { unpack(&body, limit)? } else { body };
+        // Decoding a large batch takes long, so it must not block this thread.
+        let decoded = tokio::task::spawn_blocking(move || {
+            let body = if compressed { decompress(&body, limit)? } else { body };
             decode(encoding, &body)
         });
-        let request = read.await.map_err(Problem::internal)??;
+        let request = decoded.await.map_err(Problem::internal)??;
         Ok(Self { encoding, request })
     }
 }
 
-fn is_packed(headers: &HeaderMap) -> ApiResult<bool> {
+fn is_gzip(headers: &HeaderMap) -> ApiResult<bool> {
     let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(false) };
     match value.to_str().map(str::trim) {
         Ok("" | "identity") => Ok(false),
         Ok(name) if name.eq_ignore_ascii_case("gzip") => Ok(true),
-        _ => Err(Problem::bad_request("Content-Encoding must be gzip or identity")),
+        _ => Err(Problem::bad_request("Content-Encoding must be one of gzip, identity")),
     }
 }
 
-/// Never more than the limit is unpacked, whatever the packed bytes promise.
-fn unpack(packed: &[u8], limit: usize) -> ApiResult<Bytes> {
+/// Decompresses up to the limit.
+fn decompress(compressed: &[u8], limit: usize) -> ApiResult<Bytes> {
     let mut plain = Vec::new();
-    let mut reader = MultiGzDecoder::new(packed).take(limit as u64 + 1);
+    let mut reader = MultiGzDecoder::new(compressed).take(limit as u64 + 1);
     reader.read_to_end(&mut plain).map_err(|_| Problem::bad_request("the body is not valid gzip"))?;
     if plain.len() > limit { Err(Problem::too_large(limit)) } else { Ok(plain.into()) }
 }
@@ -109,13 +110,13 @@ fn decode(encoding: Encoding, body: &[u8]) -> ApiResult<ExportTraceServiceReques
     }
     match encoding {
         Encoding::Protobuf => ExportTraceServiceRequest::decode(body)
-            .map_err(|error| Problem::bad_request(format!("the body is no OTLP protobuf: {error}"))),
-        // An array would pass for a message whose fields it lists in order.
+            .map_err(|error| Problem::bad_request(format!("the body is not valid OTLP protobuf: {error}"))),
+        // serde accepts an array as a struct whose fields it lists in order.
         Encoding::Json if body.trim_ascii_start().first() != Some(&b'{') => {
-            Err(Problem::bad_request("the body is no OTLP JSON: it must be an object"))
+            Err(Problem::bad_request("the body is not valid OTLP JSON: it must be an object"))
         }
         Encoding::Json => serde_json::from_slice(body)
-            .map_err(|error| Problem::bad_request(format!("the body is no OTLP JSON: {error}"))),
+            .map_err(|error| Problem::bad_request(format!("the body is not valid OTLP JSON: {error}"))),
     }
 }
 
@@ -123,7 +124,7 @@ impl OperationInput for Traces {
     fn describe(operation: &mut Operation<'_>) {
         operation
             .notes
-            .push("Bodies may be packed with gzip. Spans that name no model call are passed over.");
+            .push("Bodies may be compressed with gzip. Spans that are not model calls are ignored.");
         operation.request_body = Some(json!({
             "required": true,
             "content": {
@@ -136,17 +137,17 @@ impl OperationInput for Traces {
     }
 }
 
-/// How it went, in the encoding of the request.
-struct Taken {
+/// The response, in the encoding of the request.
+struct TraceResponse {
     encoding: Encoding,
-    answer: ExportTraceServiceResponse,
+    message: ExportTraceServiceResponse,
 }
 
-impl IntoResponse for Taken {
+impl IntoResponse for TraceResponse {
     fn into_response(self) -> Response {
         match self.encoding {
-            Encoding::Protobuf => ([(CONTENT_TYPE, PROTOBUF)], self.answer.encode_to_vec()).into_response(),
-            Encoding::Json => match serde_json::to_vec(&self.answer) {
+            Encoding::Protobuf => ([(CONTENT_TYPE, PROTOBUF)], self.message.encode_to_vec()).into_response(),
+            Encoding::Json => match serde_json::to_vec(&self.message) {
                 Ok(body) => ([(CONTENT_TYPE, JSON)], body).into_response(),
                 Err(error) => Problem::internal(error).into_response(),
             },
@@ -154,7 +155,7 @@ impl IntoResponse for Taken {
     }
 }
 
-impl OperationOutput for Taken {
+impl OperationOutput for TraceResponse {
     fn describe(operation: &mut Operation<'_>) {
         let partial = json!({"type": "object", "properties": {
             "partialSuccess": {"type": "object", "properties": {
@@ -175,8 +176,8 @@ async fn receive(
     State(app): AppState,
     caller: Caller<Member>,
     Traces { encoding, request }: Traces,
-) -> ApiResult<Taken> {
-    // A spool that is full would shed rows, and the sender can keep them for longer.
+) -> ApiResult<TraceResponse> {
+    // A full spool would drop the rows, but the sender can retry.
     if !app.proxy.spool.is_healthy() {
         return Err(Problem::unavailable());
     }
@@ -191,7 +192,7 @@ async fn receive(
     let (rejected_spans, reason) = written.await.map_err(Problem::internal)?;
     let partial_success = (rejected_spans > 0)
         .then(|| PartialSuccess { rejected_spans, error_message: reason.unwrap_or_default().to_owned() });
-    Ok(Taken { encoding, answer: ExportTraceServiceResponse { partial_success } })
+    Ok(TraceResponse { encoding, message: ExportTraceServiceResponse { partial_success } })
 }
 
 fn sender<'a>(app: &'a App, caller: &Identity) -> IngestContext<'a> {

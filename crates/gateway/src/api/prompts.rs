@@ -1,19 +1,20 @@
-//! Prompt templates: each change makes a new version, and no version is ever changed.
+//! Prompt templates with immutable versions: every update creates a new version.
 
 use std::collections::HashMap;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use gateway_core::ids::PromptId;
 use gateway_core::prompts::{PromptReference, Template, check_name, parse_version};
 use gateway_core::time::Timestamp;
 use gateway_store::prompts::{self, Prompt, PromptName};
+use http::request::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::caller::{AppState, Caller, Member, Viewer};
-use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryParams};
-use super::openapi::Area;
+use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryParams, path_param};
+use super::openapi::{Area, Operation, OperationInput};
 use super::page;
 use super::response::{Created, Deleted, Json};
 use crate::nodes::{self, Invalidation};
@@ -23,14 +24,14 @@ use crate::prompts::write::{add_prompt, add_version, check_content};
 
 pub fn area() -> Area {
     Area::new("prompts", "Prompt templates with immutable versions.")
-        .post("/prompts", create, "Create a prompt; its version is 1")
-        .get("/prompts", list, "The prompts, each as its latest version")
-        .get("/prompts/{namespace}/{slug}", get, "The latest version, or the one that is asked for")
-        .put("/prompts/{namespace}/{slug}", update, "Make a new version")
-        .delete("/prompts/{namespace}/{slug}", delete, "Delete the prompt and all its versions")
-        .get("/prompts/{namespace}/{slug}/versions", versions, "Every version, newest first")
-        .get("/prompts/{namespace}/{slug}/versions/{version}", version, "One version")
-        .post("/prompts/{namespace}/{slug}/render", render, "Replace every variable")
+        .post("/prompts", create, "Create a prompt with version 1")
+        .get("/prompts", list, "List the prompts, each in its latest version")
+        .get("/prompts/{namespace}/{slug}", get, "Get the latest version, or the given one")
+        .put("/prompts/{namespace}/{slug}", update, "Create a new version")
+        .delete("/prompts/{namespace}/{slug}", delete, "Delete a prompt and all its versions")
+        .get("/prompts/{namespace}/{slug}/versions", versions, "List all versions, newest first")
+        .get("/prompts/{namespace}/{slug}/versions/{version}", version, "Get one version")
+        .post("/prompts/{namespace}/{slug}/render", render, "Render a prompt with values for its variables")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -41,13 +42,13 @@ pub(super) struct PromptView {
     slug: String,
     content: String,
     version: i64,
-    /// The names of the variables, in the order in which they first come.
+    /// The names of the variables, in the order of their first occurrence.
     variables: Vec<String>,
-    /// Who made this version: a user's or a key's id.
+    /// The id of the user or key that created this version.
     created_by: Option<String>,
-    /// When the prompt was made.
+    /// When the prompt was created.
     created_at: Timestamp,
-    /// When this version was made.
+    /// When this version was created.
     updated_at: Timestamp,
 }
 
@@ -61,7 +62,35 @@ impl TryFrom<Prompt> for PromptView {
     }
 }
 
-/// The two names in the path, checked.
+/// The name of a prompt in the path.
+struct PromptPath {
+    namespace: String,
+    slug: String,
+}
+
+impl PromptPath {
+    fn name(&self) -> PromptName<'_> {
+        PromptName { namespace: &self.namespace, slug: &self.slug }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PromptPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Namespace(namespace) = path_param(parts, state).await?;
+        let Slug(slug) = path_param(parts, state).await?;
+        Ok(Self { namespace, slug })
+    }
+}
+
+impl OperationInput for PromptPath {
+    fn describe(operation: &mut Operation<'_>) {
+        PathParam::<Namespace>::describe(operation);
+        PathParam::<Slug>::describe(operation);
+    }
+}
+
 struct Namespace(String);
 struct Slug(String);
 struct Version(i64);
@@ -102,7 +131,7 @@ struct NewPrompt {
     namespace: String,
     /// The same rule.
     slug: String,
-    /// At most 131072 bytes. A variable is `{{name}}`; `\{{` stands for plain braces.
+    /// At most 131072 bytes. A variable is `{{name}}`; `\{{` produces literal braces.
     content: String,
 }
 
@@ -121,7 +150,7 @@ async fn create(
 
 #[derive(Deserialize, JsonSchema)]
 struct ListParams {
-    /// Only the prompts of this namespace.
+    /// Only prompts of this namespace.
     namespace: Option<String>,
 }
 
@@ -140,14 +169,13 @@ async fn list(
     namespace.map_or(Ok(()), check_name).map_err(|why| Problem::field("namespace", why))?;
     let page = page.page()?;
     let found = prompts::list(&app.services.db, caller.org.id, params.namespace.as_deref(), &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    let prompts = found.rows.into_iter().map(TryInto::try_into).collect::<ApiResult<_>>()?;
+    let (prompts, next_cursor) = page::try_into_views(found)?;
     Ok(Json(PromptList { prompts, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct VersionParams {
-    /// The latest when left out.
+    /// Default: the latest version.
     #[schemars(range(min = 1))]
     version: Option<i64>,
 }
@@ -166,32 +194,28 @@ impl VersionParams {
 async fn get(
     State(app): AppState,
     caller: Caller<Viewer>,
-    PathParam(Namespace(namespace)): PathParam<Namespace>,
-    PathParam(Slug(slug)): PathParam<Slug>,
+    path: PromptPath,
     QueryParams(params): QueryParams<VersionParams>,
 ) -> ApiResult<Json<PromptView>> {
     let version = params.checked()?;
-    let name = PromptName { namespace: &namespace, slug: &slug };
-    let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
+    let found = prompts::find(&app.services.db, caller.org.id, path.name(), version).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
 async fn version(
     State(app): AppState,
     caller: Caller<Viewer>,
-    PathParam(Namespace(namespace)): PathParam<Namespace>,
-    PathParam(Slug(slug)): PathParam<Slug>,
+    path: PromptPath,
     PathParam(Version(version)): PathParam<Version>,
 ) -> ApiResult<Json<PromptView>> {
-    let name = PromptName { namespace: &namespace, slug: &slug };
-    let found = prompts::find(&app.services.db, caller.org.id, name, Some(version)).await?;
+    let found = prompts::find(&app.services.db, caller.org.id, path.name(), Some(version)).await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct PromptChange {
     content: String,
-    /// The version that the change was made from. When another one is the latest by now, the answer is 409.
+    /// The version that the change is based on. The request fails with 409 if it is no longer the latest one.
     #[schemars(range(min = 1))]
     expected_version: Option<i64>,
 }
@@ -199,31 +223,23 @@ struct PromptChange {
 async fn update(
     State(app): AppState,
     caller: Caller<Member>,
-    PathParam(Namespace(namespace)): PathParam<Namespace>,
-    PathParam(Slug(slug)): PathParam<Slug>,
+    path: PromptPath,
     Body(change): Body<PromptChange>,
 ) -> ApiResult<Json<PromptView>> {
     if change.expected_version.is_some_and(|expected| expected < 1) {
         return Err(Problem::field("expected_version", "must be a whole number of at least 1"));
     }
     check_content(&change.content)?;
-    let name = PromptName { namespace: &namespace, slug: &slug };
-    let added = add_version(&app, &caller, name, change.content, change.expected_version).await?;
+    let added = add_version(&app, &caller, path.name(), change.content, change.expected_version).await?;
     added.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
-async fn delete(
-    State(app): AppState,
-    caller: Caller<Member>,
-    PathParam(Namespace(namespace)): PathParam<Namespace>,
-    PathParam(Slug(slug)): PathParam<Slug>,
-) -> ApiResult<Json<Deleted>> {
+async fn delete(State(app): AppState, caller: Caller<Member>, path: PromptPath) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
-    let name = PromptName { namespace: &namespace, slug: &slug };
-    if !prompts::delete(&mut tx, caller.org.id, name).await? {
+    if !prompts::delete(&mut tx, caller.org.id, path.name()).await? {
         return Err(Problem::not_found());
     }
-    let org = caller.org.id;
+    let (org, PromptPath { namespace, slug }) = (caller.org.id, path);
     let told = nodes::tell(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
     tx.commit().await?;
     told.committed(&app);
@@ -239,25 +255,24 @@ struct VersionList {
 async fn versions(
     State(app): AppState,
     caller: Caller<Viewer>,
-    PathParam(Namespace(namespace)): PathParam<Namespace>,
-    PathParam(Slug(slug)): PathParam<Slug>,
+    path: PromptPath,
     QueryParams(params): QueryParams<page::PageParams>,
 ) -> ApiResult<Json<VersionList>> {
     let page = params.numeric_page()?;
-    let name = PromptName { namespace: &namespace, slug: &slug };
-    let found = prompts::list_versions(&app.services.db, caller.org.id, name, &page).await?;
-    // A prompt has a version at least, so the first page of none is that of no prompt.
-    if found.rows.is_empty() && prompts::find(&app.services.db, caller.org.id, name, None).await?.is_none() {
+    let found = prompts::list_versions(&app.services.db, caller.org.id, path.name(), &page).await?;
+    // Every prompt has a version, so an empty first page means that the prompt does not exist.
+    if found.rows.is_empty()
+        && prompts::find(&app.services.db, caller.org.id, path.name(), None).await?.is_none()
+    {
         return Err(Problem::not_found());
     }
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    let versions = found.rows.into_iter().map(TryInto::try_into).collect::<ApiResult<_>>()?;
+    let (versions, next_cursor) = page::try_into_views(found)?;
     Ok(Json(VersionList { versions, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema, Default)]
 struct Variables {
-    /// A text for each variable of the template. Others are left aside.
+    /// A text for each variable of the template. Values for other names are ignored.
     #[serde(default)]
     variables: HashMap<String, String>,
 }
@@ -265,7 +280,7 @@ struct Variables {
 #[derive(Serialize, JsonSchema)]
 struct Rendered {
     rendered: String,
-    /// Values that no variable asked for; left out when there are none.
+    /// Names of values that the template does not use; omitted if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unused: Vec<String>,
 }
@@ -273,11 +288,11 @@ struct Rendered {
 async fn render(
     State(app): AppState,
     caller: Caller<Viewer>,
-    PathParam(Namespace(namespace)): PathParam<Namespace>,
-    PathParam(Slug(slug)): PathParam<Slug>,
+    path: PromptPath,
     QueryParams(params): QueryParams<VersionParams>,
     OptionalBody(Variables { variables }): OptionalBody<Variables>,
 ) -> ApiResult<Json<Rendered>> {
+    let PromptPath { namespace, slug } = path;
     let reference = PromptReference { namespace, slug, version: params.checked()? };
     let known = crate::prompts::find(&app, caller.org.id, &reference).await?;
     let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;

@@ -1,8 +1,11 @@
 //! Responses that handlers return, each of which describes itself to the OpenAPI document.
 
+use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -48,5 +51,25 @@ pub struct Deleted {
 impl Deleted {
     pub fn yes() -> Json<Self> {
         Json(Self { deleted: true })
+    }
+}
+
+/// A response of server-sent events that neither the client nor a proxy buffers or caches.
+pub struct EventStream(Body);
+
+impl EventStream {
+    pub fn new(events: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self(Body::from_stream(events.map(Ok::<_, std::convert::Infallible>)))
+    }
+}
+
+impl IntoResponse for EventStream {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(self.0);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        response
     }
 }

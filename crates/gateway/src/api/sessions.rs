@@ -1,4 +1,4 @@
-//! Sessions: requests that belong together, because their caller said so or because they followed each other closely.
+//! Sessions: requests that the caller grouped by a session id, or that followed each other closely.
 
 use axum::extract::State;
 use gateway_core::ids::OrgId;
@@ -18,18 +18,18 @@ use super::response::Json;
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
-/// The requests of one session that are shown at once.
-const MOST_REQUESTS: i64 = 1_000;
+/// Requests of one session in one response.
+const MAX_REQUESTS: i64 = 1_000;
 
 pub fn area() -> Area {
-    Area::new("sessions", "Sessions: requests that belong together.")
-        .get("/sessions", list, "Sessions, newest first")
-        .get("/sessions/{sessionId}", get, "A session with its requests, oldest first")
-        .get("/sessions/{sessionId}/timeline", timeline, "What happened in a session, in order")
+    Area::new("sessions", "Sessions: groups of related requests.")
+        .get("/sessions", list, "List sessions, newest first")
+        .get("/sessions/{sessionId}", get, "Get a session with its requests, oldest first")
+        .get("/sessions/{sessionId}/timeline", timeline, "Get the events of a session in order")
 }
 
 text_path_param!(
-    /// A session's id: any text that a caller chose.
+    /// The id of a session, which may be any text.
     SessionId = "sessionId"
 );
 
@@ -42,7 +42,7 @@ struct SessionView {
     last_seen_at: Timestamp,
     requests: i64,
     total_tokens: i64,
-    /// Null when tokens were used and no model had a price.
+    /// Null if tokens were used, but no model had a price.
     cost_usd: Option<f64>,
     providers: Vec<String>,
     models: Vec<String>,
@@ -69,11 +69,11 @@ impl From<Session> for SessionView {
 #[derive(Deserialize, JsonSchema)]
 struct SessionParams {
     user: Option<String>,
-    /// Sessions in which this provider was asked.
+    /// Only sessions with requests to this provider.
     provider: Option<String>,
-    /// Sessions that were seen at or after this time.
+    /// Only sessions with requests at or after this time.
     from: Option<Timestamp>,
-    /// Sessions that began before this time.
+    /// Only sessions that started before this time.
     to: Option<Timestamp>,
 }
 
@@ -92,8 +92,8 @@ async fn list(
     let filter =
         SessionFilter { user: params.user, provider: params.provider, from: params.from, to: params.to };
     let found = logs::list_sessions(&app.services.logs, caller.org.id, &filter, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(SessionList { sessions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (sessions, next_cursor) = page::into_views(found);
+    Ok(Json(SessionList { sessions, next_cursor }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -102,7 +102,7 @@ struct SessionDetail {
     user: Option<String>,
     started_at: Timestamp,
     last_seen_at: Timestamp,
-    /// How many there are; `requests` holds the first 1000 at most.
+    /// The number of requests; `requests` contains at most the first 1000.
     request_count: i64,
     total_tokens: i64,
     cost_usd: Option<f64>,
@@ -148,7 +148,7 @@ async fn get(
 async fn with_rows(app: &App, org: OrgId, id: &str) -> ApiResult<(Session, Vec<logs::LogEntry>)> {
     let session = logs::find_session(&app.services.logs, org, id).await?.ok_or_else(Problem::not_found)?;
     let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
-    let rows = logs::list_after(&app.services.logs, org, &filter, MOST_REQUESTS).await?;
+    let rows = logs::list_after(&app.services.logs, org, &filter, MAX_REQUESTS).await?;
     Ok((session, rows))
 }
 
@@ -168,7 +168,7 @@ enum EventType {
     Response,
 }
 
-/// Something that happened in a session. Fields that say nothing are left out.
+/// An event of a session. Fields without a value are omitted.
 #[derive(Serialize, JsonSchema)]
 struct Event {
     at: Timestamp,
@@ -179,7 +179,7 @@ struct Event {
     model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    /// Of an error: its code. Of a fallback: why the target before was left.
+    /// For an error, its code. For a fallback, the failure of the previous target.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -222,15 +222,15 @@ fn events_of(row: &LogRow) -> Vec<Event> {
         ..event(EventType::Request, 0)
     }];
     for pair in row.attempts.windows(2) {
-        let [before, now] = pair else { continue };
-        // A second try of the same target is no fallback.
-        if (&before.provider, &before.model) != (&now.provider, &now.model) {
+        let [previous, next] = pair else { continue };
+        // A retry at the same target is not a fallback.
+        if (&previous.provider, &previous.model) != (&next.provider, &next.model) {
             events.push(Event {
-                provider: now.provider.clone(),
-                model: now.model.clone(),
-                status: before.status,
-                error: before.error.clone(),
-                ..event(EventType::Fallback, now.start_ms)
+                provider: next.provider.clone(),
+                model: next.model.clone(),
+                status: previous.status,
+                error: previous.error.clone(),
+                ..event(EventType::Fallback, next.start_ms)
             });
         }
     }

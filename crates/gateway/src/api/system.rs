@@ -1,4 +1,4 @@
-//! Health and the machine-readable documents.
+//! Health and the machine-readable API descriptions.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -13,71 +13,61 @@ use crate::health::{self, Health};
 
 pub fn area() -> Area {
     Area::new("system", "Health and discovery.")
-        .get("/healthz", health, "Is the service healthy? 200 when it is, 503 when degraded")
-        .get("/openapi.yaml", openapi, "This document")
-        .get("/llms.txt", llms, "The API in plain text")
+        .get("/healthz", health, "Check the health of the service: 200 when healthy, 503 when degraded")
+        .get("/openapi.yaml", openapi, "Get this document")
+        .get("/llms.txt", llms, "Get a summary of the API in plain text")
         .at_root()
 }
 
-async fn health(State(app): AppState) -> HealthAnswer {
-    HealthAnswer(health::check(&app).await)
+async fn health(State(app): AppState) -> HealthResponse {
+    HealthResponse(health::check(&app).await)
 }
 
-struct HealthAnswer(Health);
+struct HealthResponse(Health);
 
-impl IntoResponse for HealthAnswer {
+impl IntoResponse for HealthResponse {
     fn into_response(self) -> Response {
         let status = if self.0.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         (status, super::response::Json(self.0)).into_response()
     }
 }
 
-impl OperationOutput for HealthAnswer {
+impl OperationOutput for HealthResponse {
     fn describe(operation: &mut Operation<'_>) {
         operation.json_response::<Health>(200);
         operation.json_response::<Health>(503);
     }
 }
 
-struct Text {
-    kind: &'static str,
-    body: &'static str,
-}
+struct YamlDocument(&'static str);
+struct PlainText(&'static str);
 
-impl IntoResponse for Text {
-    fn into_response(self) -> Response {
-        ([(CONTENT_TYPE, self.kind)], self.body).into_response()
-    }
-}
-
-struct Yaml(Text);
-struct Plain(Text);
-
-macro_rules! text_answer {
-    ($name:ident, $kind:literal, $schema:tt) => {
+macro_rules! text_responses {
+    ($name:ident, $media_type:literal, $content_type:literal, $schema:tt) => {
         impl IntoResponse for $name {
             fn into_response(self) -> Response {
-                self.0.into_response()
+                ([(CONTENT_TYPE, $content_type)], self.0).into_response()
             }
         }
+
         impl OperationOutput for $name {
             fn describe(operation: &mut Operation<'_>) {
                 let schema = json!($schema);
                 operation.responses.push((
                     200,
-                    json!({"description": "The text", "content": {$kind: {"schema": schema}}}),
+                    json!({"description": "The document", "content": {$media_type: {"schema": schema}}}),
                 ));
             }
         }
     };
 }
-text_answer!(Yaml, "application/yaml", {"type": "object"});
-text_answer!(Plain, "text/plain", {"type": "string"});
+text_responses!(YamlDocument, "application/yaml", "application/yaml", {"type": "object"});
+text_responses!(PlainText, "text/plain", "text/plain; charset=utf-8", {"type": "string"});
 
-async fn openapi(State(_): AppState) -> Yaml {
-    Yaml(Text { kind: "application/yaml", body: openapi::yaml() })
+async fn openapi(State(_): AppState) -> YamlDocument {
+    YamlDocument(openapi::yaml())
 }
 
-async fn llms(State(_): AppState) -> Plain {
-    Plain(Text { kind: "text/plain; charset=utf-8", body: openapi::llms_txt() })
+async fn llms(State(_): AppState) -> PlainText {
+    PlainText(openapi::llms_txt())
 }

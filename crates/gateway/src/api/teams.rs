@@ -1,4 +1,4 @@
-//! Teams: groups of members inside an organization.
+//! Teams: groups of members of an organization.
 
 use axum::extract::State;
 use gateway_core::access::Role;
@@ -22,11 +22,11 @@ use crate::problem::{ApiResult, Problem};
 const MAX_MEMBERS: usize = 1_000;
 
 pub fn area() -> Area {
-    Area::new("teams", "Groups of members inside an organization.")
-        .get("/orgs/{orgId}/teams", list, "The organization's teams with their members")
+    Area::new("teams", "Groups of members of an organization.")
+        .get("/orgs/{orgId}/teams", list, "List the organization's teams with their members")
         .post("/orgs/{orgId}/teams", create, "Create a team")
-        .put("/orgs/{orgId}/teams/{teamId}", update, "Rename a team or replace its list of members")
-        .delete("/orgs/{orgId}/teams/{teamId}", delete, "Delete a team; its applications stay")
+        .put("/orgs/{orgId}/teams/{teamId}", update, "Rename a team or replace its members")
+        .delete("/orgs/{orgId}/teams/{teamId}", delete, "Delete a team; its applications are kept")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -70,8 +70,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<TeamList>> {
     let found = teams::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(TeamList { teams: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (teams, next_cursor) = page::into_views(found);
+    Ok(Json(TeamList { teams, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -97,7 +97,7 @@ async fn create(
 #[derive(Deserialize, JsonSchema)]
 struct TeamChange {
     name: Option<String>,
-    /// The whole list; who is not in it is taken out.
+    /// Replaces the whole list of members.
     member_ids: Option<Vec<UserId>>,
 }
 
@@ -130,7 +130,7 @@ async fn delete(
     if !teams::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    // Keys know the team of their application.
+    // Cached keys contain the team of their application.
     let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
     told.committed(&app);
@@ -139,14 +139,16 @@ async fn delete(
 
 async fn set_members(tx: &mut Tx, org: OrgId, id: TeamId, users: Option<&[UserId]>) -> ApiResult<()> {
     let Some(users) = users else { return Ok(()) };
-    // Somebody who is being removed at the same time must not come in behind that.
+    // The lock prevents adding a member who is being removed at the same time.
     orgs::lock_for_update(tx, org).await?;
     if users.len() > MAX_MEMBERS {
-        return Err(Problem::field("member_ids", format!("at most {MAX_MEMBERS} members")));
+        return Err(Problem::field("member_ids", format!("must have at most {MAX_MEMBERS} members")));
     }
     match teams::set_members(tx, org, id, users).await? {
         None => Ok(()),
-        Some(user) => Err(Problem::field("member_ids", format!("{user} is no member of this organization"))),
+        Some(user) => {
+            Err(Problem::field("member_ids", format!("user {user} is not a member of this organization")))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What one user has used: a member of the organization, or an end user that callers named.
+//! Usage of one user: a member of the organization, or an end user that callers name.
 
 use axum::extract::State;
 use gateway_core::time::Timestamp;
@@ -19,12 +19,12 @@ pub fn area() -> Area {
     Area::new("users", "Usage of a single user.").get(
         "/users/{userId}/summary",
         summary,
-        "Requests, tokens, cost and top models of a member or an end user",
+        "Get requests, tokens, cost and top models of a member or an end user",
     )
 }
 
 text_path_param!(
-    /// A member's id, or the name by which callers know an end user.
+    /// The id of a member, or the name that callers use for an end user.
     AnyUser = "userId"
 );
 
@@ -35,9 +35,9 @@ struct UserSummary {
     prompt_tokens: i64,
     completion_tokens: i64,
     total_tokens: i64,
-    /// Null when tokens were used and no model had a price.
+    /// Null if tokens were used, but no model had a price.
     cost_usd: Option<f64>,
-    /// By cost, then by requests; ten at most.
+    /// The top ten by cost, then by requests.
     top_models: Vec<ModelShare>,
     first_seen_at: Option<Timestamp>,
     last_seen_at: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! The cases of the working copy: added, changed and taken out one by one, or made from log rows.
+//! Cases of the working copy: add, update and remove single cases, and create cases from log rows.
 
 use std::collections::HashSet;
 
@@ -22,13 +22,13 @@ use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
-/// More come by import.
+/// Cases in one request. Larger sets are imported.
 const MAX_ADDED: usize = 1_000;
 const MAX_LOG_IDS: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct CaseParams {
-    /// A frozen version; the working copy when left out.
+    /// A frozen version. Default: the working copy.
     #[schemars(range(min = 1))]
     version: Option<i64>,
 }
@@ -48,18 +48,18 @@ pub(super) async fn list_cases(
     let page = page.page()?;
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let found = datasets::list_cases(&app.services.db, caller.org.id, id, of, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(CaseList { cases: found.rows, next_cursor }))
+    let (cases, next_cursor) = page::into_views(found);
+    Ok(Json(CaseList { cases, next_cursor }))
 }
 
-/// One case, or `cases`.
+/// One case, or several as `cases`.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct NewCases {
-    /// Any JSON but null.
+    /// Any JSON except null.
     input: Option<Value>,
     expected: Option<Value>,
     metadata: Option<Value>,
-    /// Several at once, up to 1000; the fields above are then left out.
+    /// Up to 1000 cases, instead of the fields of a single case.
     cases: Option<Vec<NewCase>>,
 }
 
@@ -70,7 +70,7 @@ struct NewCase {
     metadata: Option<Value>,
 }
 
-/// The case, or `cases`, as it was sent.
+/// The case, or `cases`, as in the request.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "AddedCases")]
@@ -89,14 +89,17 @@ pub(super) async fn add_cases(
     let Some(cases) = cases else {
         let one = content(&NewCase { input, expected, metadata }).map_err(Problem::bad_request)?;
         let mut added = add_all(&app, caller.org.id, id, vec![one]).await?;
-        let one = added.pop().ok_or_else(|| Problem::internal("a case that was added is gone"))?;
+        let one = added.pop().ok_or_else(|| Problem::internal("the added case is missing"))?;
         return Ok(Created(Added::One(Box::new(one))));
     };
     if input.is_some() {
-        return Err(Problem::field("cases", "send either one case or a list of them"));
+        return Err(Problem::field(
+            "cases",
+            "cannot be combined with input; send one case or a list of cases",
+        ));
     }
     if !(1..=MAX_ADDED).contains(&cases.len()) {
-        return Err(Problem::field("cases", format!("must be 1 to {MAX_ADDED}; use the import for more")));
+        return Err(Problem::field("cases", format!("must have 1 to {MAX_ADDED} cases; import larger sets")));
     }
     let checked = cases.iter().enumerate().map(|(index, case)| {
         content(case).map_err(|why| Problem::bad_request(format!("cases[{index}].{why}")))
@@ -115,11 +118,11 @@ fn content(case: &NewCase) -> Result<CaseContent, String> {
 async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<CaseContent>) -> ApiResult<Vec<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = hold_for(&mut tx, org, id, contents.len()).await?;
+    let dataset = lock_with_room(&mut tx, org, id, contents.len()).await?;
     let new: Vec<(CaseId, CaseContent)> =
         contents.into_iter().map(|content| (app.services.ids.new_id(), content)).collect();
-    datasets::add_cases(&mut tx, &held, new.clone(), now).await?;
-    datasets::update_case_count(&mut tx, &held, count(new.len()), now).await?;
+    datasets::add_cases(&mut tx, &dataset, new.clone(), now).await?;
+    datasets::update_case_count(&mut tx, &dataset, count(new.len()), now).await?;
     tx.commit().await?;
     new.into_iter()
         .map(|(id, CaseContent { input, expected, metadata })| {
@@ -129,12 +132,17 @@ async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<CaseContent
         .collect()
 }
 
-/// The dataset, held, with room for so many more cases.
-pub(super) async fn hold_for(tx: &mut Tx, org: OrgId, id: DatasetId, more: usize) -> ApiResult<Dataset> {
-    let held = datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
-    check_capacity(held.case_count, count(more))
+/// Locks the dataset and checks that it can take `more` cases.
+pub(super) async fn lock_with_room(
+    tx: &mut Tx,
+    org: OrgId,
+    id: DatasetId,
+    more: usize,
+) -> ApiResult<Dataset> {
+    let dataset = datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    check_capacity(dataset.case_count, count(more))
         .map_err(|why| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why))?;
-    Ok(held)
+    Ok(dataset)
 }
 
 pub(super) fn count(cases: usize) -> i64 {
@@ -148,7 +156,7 @@ fn raw(json: String) -> ApiResult<Box<RawValue>> {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct CaseChange {
     input: Option<Value>,
-    /// Null: nothing is expected any more.
+    /// Null removes the expectation.
     #[serde(default, deserialize_with = "double_option")]
     #[schemars(with = "Option<Value>")]
     expected: Option<Option<Value>>,
@@ -166,16 +174,17 @@ pub(super) async fn update_case(
 ) -> ApiResult<Json<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let case = datasets::find_case(&mut tx, &held, case_id).await?.ok_or_else(Problem::not_found)?;
+    let dataset =
+        datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let case = datasets::find_case(&mut tx, &dataset, case_id).await?.ok_or_else(Problem::not_found)?;
     let new = CaseContent::new(
         &input.map_or_else(|| stored(&case.input), Ok)?,
         &expected.map_or_else(|| stored(&case.expected), |value| Ok(value.unwrap_or_default()))?,
         &metadata.map_or_else(|| stored(&case.metadata), |value| Ok(value.unwrap_or_default()))?,
     )
     .map_err(Problem::bad_request)?;
-    datasets::update_case(&mut tx, &held, &case, &new, now).await?;
-    datasets::update_case_count(&mut tx, &held, 0, now).await?;
+    datasets::update_case(&mut tx, &dataset, &case, &new, now).await?;
+    datasets::update_case_count(&mut tx, &dataset, 0, now).await?;
     tx.commit().await?;
     let CaseContent { input, expected, metadata } = new;
     let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
@@ -194,22 +203,23 @@ pub(super) async fn remove_case(
 ) -> ApiResult<Json<Deleted>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    if !datasets::remove_case(&mut tx, &held, case_id).await? {
+    let dataset =
+        datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    if !datasets::remove_case(&mut tx, &dataset, case_id).await? {
         return Err(Problem::not_found());
     }
-    datasets::update_case_count(&mut tx, &held, -1, now).await?;
+    datasets::update_case_count(&mut tx, &dataset, -1, now).await?;
     tx.commit().await?;
     Ok(Deleted::yes())
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct FromLogs {
-    /// Up to 200; one that comes twice counts once.
+    /// Up to 200 ids; duplicates count once.
     log_ids: Vec<i64>,
 }
 
-/// The input is what was asked; the answer stands in `metadata.output`.
+/// The input is the request of the log row; its response is in `metadata.output`.
 pub(super) async fn from_logs(
     State(app): AppState,
     caller: Caller<Member>,
@@ -217,16 +227,15 @@ pub(super) async fn from_logs(
     Body(FromLogs { log_ids }): Body<FromLogs>,
 ) -> ApiResult<Created<MadeCases>> {
     if !(1..=MAX_LOG_IDS).contains(&log_ids.len()) {
-        return Err(Problem::field("log_ids", format!("must be 1 to {MAX_LOG_IDS} ids of log rows")));
+        return Err(Problem::field("log_ids", format!("must have 1 to {MAX_LOG_IDS} ids of log rows")));
     }
     super::dataset(&app, caller.org.id, id).await?;
     let mut seen = HashSet::new();
     let mut contents = Vec::new();
     for log_id in log_ids.into_iter().filter(|log_id| seen.insert(*log_id)) {
         let entry = logs::find(&app.services.logs, caller.org.id, log_id).await?;
-        let entry = entry.ok_or_else(|| {
-            Problem::field("log_ids", format!("there is no log row {log_id} in this organization"))
-        })?;
+        let entry = entry
+            .ok_or_else(|| Problem::field("log_ids", format!("no log row {log_id} in this organization")))?;
         let content = case_from_log(&entry.row);
         contents.push(content.map_err(|why| Problem::field("log_ids", format!("log row {log_id}: {why}")))?);
     }

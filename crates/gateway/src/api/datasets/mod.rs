@@ -1,5 +1,5 @@
-//! Datasets: a working copy of test cases that is edited, and frozen versions of it that are not. This file has the
-//! datasets and versions; cases, import, and what is read as a whole (samples, exports) stand beside it.
+//! Datasets: an editable working copy of test cases, and frozen versions of it. This file has datasets and versions;
+//! cases, import, and bulk reads (samples and exports) have their own files.
 
 mod cases;
 mod import;
@@ -25,24 +25,32 @@ use crate::problem::{ApiResult, Problem};
 pub fn area() -> Area {
     Area::new("datasets", "Versioned collections of test cases.")
         .post("/datasets", create, "Create an empty dataset")
-        .get("/datasets", list, "The datasets, newest first")
-        .get("/datasets/{datasetId}", get, "One dataset")
-        .put("/datasets/{datasetId}", update, "Change name or description")
-        .delete("/datasets/{datasetId}", delete, "Delete the dataset with all its versions")
-        .get("/datasets/{datasetId}/versions", versions, "The frozen versions, newest first")
+        .get("/datasets", list, "List the datasets, newest first")
+        .get("/datasets/{datasetId}", get, "Get a dataset")
+        .put("/datasets/{datasetId}", update, "Update name or description")
+        .delete("/datasets/{datasetId}", delete, "Delete a dataset with all its versions")
+        .get("/datasets/{datasetId}/versions", versions, "List the frozen versions, newest first")
         .post("/datasets/{datasetId}/versions", freeze, "Freeze the working copy as the next version")
-        .get("/datasets/{datasetId}/cases", cases::list_cases, "Cases of the working copy, or of a version")
+        .get(
+            "/datasets/{datasetId}/cases",
+            cases::list_cases,
+            "List the cases of the working copy or of a version",
+        )
         .post("/datasets/{datasetId}/cases", cases::add_cases, "Add one case, or several as `cases`")
-        .put("/datasets/{datasetId}/cases/{caseId}", cases::update_case, "Change a case of the working copy")
+        .put("/datasets/{datasetId}/cases/{caseId}", cases::update_case, "Update a case of the working copy")
         .delete(
             "/datasets/{datasetId}/cases/{caseId}",
             cases::remove_case,
-            "Take a case out of the working copy",
+            "Remove a case from the working copy",
         )
-        .post("/datasets/{datasetId}/from-logs", cases::from_logs, "Turn log rows into cases")
-        .post("/datasets/{datasetId}/import", import::import, "Add the rows of a file: all of them or none")
-        .post("/datasets/{datasetId}/sample", read::sample, "Draw cases at random, repeatable by seed")
-        .get("/datasets/{datasetId}/export", read::export, "All cases as a file")
+        .post("/datasets/{datasetId}/from-logs", cases::from_logs, "Create cases from log rows")
+        .post(
+            "/datasets/{datasetId}/import",
+            import::import,
+            "Import the rows of a file: all of them or none",
+        )
+        .post("/datasets/{datasetId}/sample", read::sample, "Draw a random sample, repeatable with a seed")
+        .get("/datasets/{datasetId}/export", read::export, "Export all cases as a file")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -51,9 +59,9 @@ struct DatasetView {
     id: DatasetId,
     name: String,
     description: String,
-    /// The latest frozen version; 0 before the first.
+    /// The latest frozen version; 0 if there is none.
     current_version: i64,
-    /// Of the working copy.
+    /// The number of cases in the working copy.
     case_count: i64,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -108,8 +116,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<DatasetList>> {
     let found = datasets::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(DatasetList { datasets: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (datasets, next_cursor) = page::into_views(found);
+    Ok(Json(DatasetList { datasets, next_cursor }))
 }
 
 async fn get(
@@ -161,7 +169,7 @@ struct VersionView {
     version: i64,
     case_count: i64,
     note: Option<String>,
-    /// A user's or a key's id.
+    /// The id of the user or key that created it.
     created_by: Option<String>,
     created_at: Timestamp,
 }
@@ -188,8 +196,8 @@ async fn versions(
     let page = params.numeric_page()?;
     dataset(&app, caller.org.id, id).await?;
     let found = datasets::list_versions(&app.services.db, caller.org.id, id, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(DatasetVersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (versions, next_cursor) = page::into_views(found);
+    Ok(Json(DatasetVersionList { versions, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema, Default)]
@@ -217,7 +225,7 @@ async fn dataset(app: &App, org: OrgId, id: DatasetId) -> ApiResult<Dataset> {
     datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)
 }
 
-/// The working copy of a dataset that exists, or a version of it that does.
+/// The working copy or a version of a dataset, after checking that it exists.
 async fn edition(app: &App, org: OrgId, id: DatasetId, version: Option<i64>) -> ApiResult<Edition> {
     let Some(number) = version else {
         dataset(app, org, id).await?;
@@ -235,10 +243,10 @@ fn check_texts(name: Option<&str>, description: Option<&str>) -> ApiResult<()> {
     check_length("description", description, MAX_DESCRIPTION)
 }
 
-fn check_length(field: &str, text: Option<&str>, most: usize) -> ApiResult<()> {
+fn check_length(field: &str, text: Option<&str>, max: usize) -> ApiResult<()> {
     match text {
-        Some(text) if text.chars().count() > most => {
-            Err(Problem::field(field, format!("must be at most {most} characters long")))
+        Some(text) if text.chars().count() > max => {
+            Err(Problem::field(field, format!("must be at most {max} characters long")))
         }
         _ => Ok(()),
     }

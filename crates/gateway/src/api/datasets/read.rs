@@ -1,5 +1,5 @@
-//! What is read of a dataset as a whole: samples and exports. Both are sent page by page as they are read, so that a
-//! large dataset needs memory for one page.
+//! Bulk reads of a dataset: samples and exports. Both are streamed page by page, so that a large dataset needs the
+//! memory of one page.
 
 use std::sync::Arc;
 
@@ -26,26 +26,25 @@ use crate::api::openapi::{Operation, OperationOutput};
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
-/// Cases of one page; ids are short, so more of them are read at once.
-const PAGE: i64 = 100;
-const IDS: i64 = 10_000;
+const CASES_PER_PAGE: i64 = 100;
+const IDS_PER_PAGE: i64 = 10_000;
 
-/// A dataset that is being read.
+/// Reads the cases of one edition of a dataset.
 #[derive(Clone)]
-struct Source {
+struct CaseReader {
     app: Arc<App>,
     org: OrgId,
     id: DatasetId,
     of: Edition,
 }
 
-impl Source {
+impl CaseReader {
     async fn ids(&self, after: Option<CaseId>) -> Result<Vec<CaseId>, StoreError> {
-        datasets::case_ids_after(&self.app.services.db, self.org, self.id, self.of, after, IDS).await
+        datasets::case_ids_after(&self.app.services.db, self.org, self.id, self.of, after, IDS_PER_PAGE).await
     }
 
-    /// The body of a response lives on a worker, and only the main runtime talks to the database.
-    async fn on_main<T: Send + 'static>(
+    /// Runs on the main runtime: response bodies are polled on workers, which must not use the database.
+    async fn on_main_runtime<T: Send + 'static>(
         &self,
         read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -60,30 +59,33 @@ impl Source {
 
     async fn page(&self, after: Option<CaseId>) -> Result<Vec<Case>, StoreError> {
         let Self { app, org, id, of } = self.clone();
-        self.on_main(async move { datasets::cases_after(&app.services.db, org, id, of, after, PAGE).await })
-            .await
+        self.on_main_runtime(async move {
+            datasets::cases_after(&app.services.db, org, id, of, after, CASES_PER_PAGE).await
+        })
+        .await
     }
 
-    async fn chosen(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
+    async fn by_id(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
         let Self { app, org, id, of } = self.clone();
-        self.on_main(async move { datasets::cases_by_id(&app.services.db, org, id, of, &ids).await }).await
+        self.on_main_runtime(async move { datasets::cases_by_id(&app.services.db, org, id, of, &ids).await })
+            .await
     }
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct SampleRequest {
-    /// How many, up to 10000. More than there are gives all.
+    /// Number of cases, up to 10000. A size above the number of cases returns all of them.
     #[schemars(range(min = 1, max = 10000))]
     size: i64,
-    /// 0 to 2^53 - 1. The same seed draws the same cases; left out, one is chosen and told.
+    /// 0 to 2^53 - 1. The same seed draws the same cases. Default: a random seed, which the response contains.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     seed: Option<i64>,
-    /// A frozen version; the working copy when left out.
+    /// A frozen version. Default: the working copy.
     #[schemars(range(min = 1))]
     version: Option<i64>,
 }
 
-/// The answer as it is described; it is written piece by piece.
+/// The schema of the response, which is written page by page.
 #[derive(Serialize, JsonSchema)]
 struct Sample {
     cases: Vec<Case>,
@@ -95,22 +97,21 @@ pub(super) async fn sample(
     caller: Caller<Viewer>,
     PathParam(id): PathParam<DatasetId>,
     JsonBody(request): JsonBody<SampleRequest>,
-) -> ApiResult<Sampled> {
+) -> ApiResult<SampleResponse> {
     let size = usize::try_from(request.size).ok().filter(|size| (1..=MAX_SAMPLE).contains(size));
-    let size = size.ok_or_else(|| Problem::field("size", format!("must be 1 to {MAX_SAMPLE}")))?;
+    let size = size.ok_or_else(|| Problem::field("size", format!("must be between 1 and {MAX_SAMPLE}")))?;
     let seed = match request.seed {
         None => random_seed()?,
-        Some(seed) => u64::try_from(seed)
-            .ok()
-            .filter(|seed| *seed <= MAX_SEED)
-            .ok_or_else(|| Problem::field("seed", format!("must be a whole number from 0 to {MAX_SEED}")))?,
+        Some(seed) => u64::try_from(seed).ok().filter(|seed| *seed <= MAX_SEED).ok_or_else(|| {
+            Problem::field("seed", format!("must be a whole number between 0 and {MAX_SEED}"))
+        })?,
     };
     let of = edition(&app, caller.org.id, id, request.version).await?;
-    let source = Source { org: caller.org.id, app, id, of };
+    let reader = CaseReader { org: caller.org.id, app, id, of };
     let mut sampler = Sampler::new(seed, size);
     let mut after = None;
     loop {
-        let ids = source.ids(after).await?;
+        let ids = reader.ids(after).await?;
         for id in &ids {
             sampler.offer(*id);
         }
@@ -119,33 +120,33 @@ pub(super) async fn sample(
             break;
         }
     }
-    let page = usize::try_from(PAGE).unwrap_or(1);
+    let page = usize::try_from(CASES_PER_PAGE).unwrap_or(1);
     let pages = sampler.finish().chunks(page).map(<[CaseId]>::to_vec).collect();
-    Ok(Sampled(Body::from_stream(sample_stream(source, pages, seed))))
+    Ok(SampleResponse(Body::from_stream(sample_stream(reader, pages, seed))))
 }
 
 fn sample_stream(
-    source: Source,
+    reader: CaseReader,
     pages: Vec<Vec<CaseId>>,
     seed: u64,
 ) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
     futures_util::stream::unfold(
-        (source, pages.into_iter(), true, false),
-        move |(source, mut pages, first, done)| async move {
+        (reader, pages.into_iter(), true, false),
+        move |(reader, mut pages, first, done)| async move {
             if done {
                 return None;
             }
             let mut out = if first { b"{\"cases\":[".to_vec() } else { Vec::new() };
             let Some(ids) = pages.next() else {
                 out.extend_from_slice(format!("],\"seed\":{seed}}}").as_bytes());
-                return Some((Ok(out.into()), (source, pages, false, true)));
+                return Some((Ok(out.into()), (reader, pages, false, true)));
             };
-            let read = source.chosen(ids).await.map(|cases| {
+            let read = reader.by_id(ids).await.map(|cases| {
                 out.extend(ExportFormat::Json.write(&cases, first));
                 Bytes::from(out)
             });
             let failed = read.is_err();
-            Some((read, (source, pages, false, failed)))
+            Some((read, (reader, pages, false, failed)))
         },
     )
 }
@@ -156,15 +157,15 @@ fn random_seed() -> ApiResult<u64> {
     Ok(u64::from_le_bytes(random) & MAX_SEED)
 }
 
-pub(super) struct Sampled(Body);
+pub(super) struct SampleResponse(Body);
 
-impl IntoResponse for Sampled {
+impl IntoResponse for SampleResponse {
     fn into_response(self) -> Response {
         ([(CONTENT_TYPE, "application/json")], self.0).into_response()
     }
 }
 
-impl OperationOutput for Sampled {
+impl OperationOutput for SampleResponse {
     fn describe(operation: &mut Operation<'_>) {
         operation.json_response::<Sample>(200);
     }
@@ -172,9 +173,9 @@ impl OperationOutput for Sampled {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct ExportParams {
-    /// `json` when left out.
+    /// Default: `json`.
     format: Option<ExportFormat>,
-    /// A frozen version; the working copy when left out.
+    /// A frozen version. Default: the working copy.
     #[schemars(range(min = 1))]
     version: Option<i64>,
 }
@@ -189,36 +190,36 @@ pub(super) async fn export(
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let version = params.version.map(|version| format!("-v{version}")).unwrap_or_default();
     let name = format!("dataset-{id}{version}.{}", format.extension());
-    let source = Source { org: caller.org.id, app, id, of };
-    Ok(Download { format, name, body: Body::from_stream(export_stream(source, format)) })
+    let reader = CaseReader { org: caller.org.id, app, id, of };
+    Ok(Download { format, name, body: Body::from_stream(export_stream(reader, format)) })
 }
 
-/// How far an export has come.
-enum Next {
-    Beginning,
+/// The next page of an export.
+enum ExportPosition {
+    Start,
     After(CaseId),
-    Nothing,
+    End,
 }
 
 fn export_stream(
-    source: Source,
+    reader: CaseReader,
     format: ExportFormat,
 ) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
-    futures_util::stream::unfold((source, Next::Beginning), move |(source, next)| async move {
-        let (after, mut out) = match next {
-            Next::Beginning => (None, format.beginning().as_bytes().to_vec()),
-            Next::After(last) => (Some(last), Vec::new()),
-            Next::Nothing => return None,
+    futures_util::stream::unfold((reader, ExportPosition::Start), move |(reader, position)| async move {
+        let (after, mut out) = match position {
+            ExportPosition::Start => (None, format.beginning().as_bytes().to_vec()),
+            ExportPosition::After(last) => (Some(last), Vec::new()),
+            ExportPosition::End => return None,
         };
-        match source.page(after).await {
-            Err(error) => Some((Err(error), (source, Next::Nothing))),
+        match reader.page(after).await {
+            Err(error) => Some((Err(error), (reader, ExportPosition::End))),
             Ok(cases) => {
                 out.extend(format.write(&cases, after.is_none()));
-                let next = cases.last().map_or(Next::Nothing, |last| Next::After(last.id));
+                let next = cases.last().map_or(ExportPosition::End, |last| ExportPosition::After(last.id));
                 if cases.is_empty() {
                     out.extend_from_slice(format.end().as_bytes());
                 }
-                Some((Ok(out.into()), (source, next)))
+                Some((Ok(out.into()), (reader, next)))
             }
         }
     })
@@ -248,7 +249,7 @@ impl OperationOutput for Download {
         operation.responses.push((
             200,
             json!({
-                "description": "Oldest first. CSV has the columns input, expected and metadata",
+                "description": "The cases, oldest first. CSV has the columns input, expected and metadata",
                 "content": {
                     "application/json": {"schema": {"type": "object", "required": ["cases"], "properties": {"cases": cases}}},
                     "text/csv": {"schema": {"type": "string"}},

@@ -179,8 +179,8 @@ async fn list(
 ) -> ApiResult<Json<EvalList>> {
     let page = page.numeric_page()?;
     let found = evals::list(&app.services.db, caller.org.id, params.kind, params.enabled, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(EvalList { evals: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (evals, next_cursor) = page::into_views(found);
+    Ok(Json(EvalList { evals, next_cursor }))
 }
 
 async fn get(

@@ -200,8 +200,8 @@ pub(super) async fn list_runs(
         status: params.status.map(Into::into),
     };
     let found = evals::list_runs(&app.services.db, caller.org.id, &filter, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(RunList { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (runs, next_cursor) = page::into_views(found);
+    Ok(Json(RunList { runs, next_cursor }))
 }
 
 pub(super) async fn get_run(

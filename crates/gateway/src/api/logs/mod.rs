@@ -1,4 +1,4 @@
-//! Log rows: listed by what they have in common, shown with their bodies, followed as they come.
+//! Log rows: lists with filters, single rows with their bodies, and the live stream.
 
 mod stream;
 
@@ -10,36 +10,25 @@ use gateway_core::time::Timestamp;
 use gateway_store::logs::{self, LogFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::caller::{AppState, Caller, Viewer};
-use super::extract::{FromPath, PagedQuery, PathParam};
+use super::extract::{PagedQuery, PathParam, integer_path_param};
 use super::openapi::Area;
 use super::page;
 use super::response::Json;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
-    Area::new("logs", "Log rows: one for every request that was admitted.")
-        .get("/logs", list, "Rows, newest first; a row's place in time is its id")
-        .get("/logs/stream", stream::follow, "Rows as they come, as server-sent events")
-        .get("/logs/{logId}", get, "One row with its bodies")
+    Area::new("logs", "Log rows: one for every admitted request.")
+        .get("/logs", list, "List log rows, newest first; rows are ordered by id")
+        .get("/logs/stream", stream::follow, "Stream new log rows as server-sent events")
+        .get("/logs/{logId}", get, "Get a log row with its bodies")
 }
 
-/// The id of a log row in a path.
-pub(super) struct LogId(pub i64);
-
-impl FromPath for LogId {
-    const NAME: &'static str = "logId";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| "not a valid id: expected a whole number".into())
-    }
-
-    fn schema() -> serde_json::Value {
-        json!({"type": "integer", "format": "int64"})
-    }
-}
+integer_path_param!(
+    /// The id of a log row.
+    LogId = "logId"
+);
 
 #[derive(Deserialize, JsonSchema)]
 struct LogParams {
@@ -52,13 +41,13 @@ struct LogParams {
     key_id: Option<String>,
     session_id: Option<String>,
     user: Option<String>,
-    /// From this time on.
+    /// Start of the time range, inclusive.
     from: Option<Timestamp>,
-    /// Up to this time, not including it.
+    /// End of the time range, exclusive.
     to: Option<Timestamp>,
-    /// Words that all stand in the bodies, in any order. A word is a run of letters and digits; case does not matter.
+    /// Words that the bodies must contain, in any order. A word is a run of letters and digits; case is ignored.
     q: Option<String>,
-    /// Only rows with a greater id.
+    /// Only rows with an id greater than this.
     after_id: Option<i64>,
 }
 
@@ -66,7 +55,7 @@ impl LogParams {
     fn filter(&self) -> ApiResult<LogFilter> {
         let words = self.q.as_deref().map(query_terms);
         if words.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Problem::field("q", "holds no word to search for"));
+            return Err(Problem::field("q", "must contain at least one word"));
         }
         Ok(LogFilter {
             provider: self.provider.clone(),
@@ -85,7 +74,7 @@ impl LogParams {
     }
 }
 
-/// An id in a parameter.
+/// Parses an id in a query parameter.
 pub(super) fn parse_id<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> ApiResult<T> {
     text.parse().map_err(|error| Problem::field(name, error))
 }
@@ -99,7 +88,7 @@ fn status_range(text: &str) -> ApiResult<(u16, u16)> {
     };
     range
         .filter(|(low, _)| (100..=599).contains(low))
-        .ok_or_else(|| Problem::field("status", "must be a status such as 429, or a class such as 4xx"))
+        .ok_or_else(|| Problem::field("status", "must be a status such as 429 or a class such as 4xx"))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -115,8 +104,8 @@ async fn list(
 ) -> ApiResult<Json<LogList>> {
     let page = page.numeric_page()?;
     let found = logs::list(&app.services.logs, caller.org.id, &params.filter()?, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(LogList { logs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (logs, next_cursor) = page::into_views(found);
+    Ok(Json(LogList { logs, next_cursor }))
 }
 
 async fn get(

@@ -1,12 +1,10 @@
-//! The live stream. Rows come from this node as they are written, and from the store where those are not enough: for
-//! what a resuming client has missed, for a client that fell behind, and for the rows of other nodes.
+//! The live stream of log rows. Rows of this node are broadcast as they are written. The store is read for rows that a
+//! resuming client missed, for clients that fell behind, and for rows of other nodes.
 
 use std::collections::{HashSet, VecDeque};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -17,7 +15,6 @@ use gateway_core::time::{SECOND, Timestamp};
 use gateway_store::StoreError;
 use gateway_store::db::Dialect;
 use gateway_store::logs::{self, LogFilter};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -28,21 +25,24 @@ use super::LogParams;
 use crate::api::caller::{AppState, Caller, CredentialHeaders, Viewer};
 use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
+use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth;
 use crate::problem::{ApiResult, Problem};
 
-/// A comment keeps the connection from looking dead.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-/// How often the caller's credential is looked at again.
-const CHECK: Duration = Duration::from_secs(1);
-/// How often the store is asked for the rows of other nodes.
-const OTHER_NODES: Duration = Duration::from_secs(2);
-/// Rows get their id when they begin and come when they end; this far back is looked for late ones.
-const LATE: i64 = 60 * SECOND;
-const PAGE: i64 = 200;
-/// How many sent rows are remembered, so that none is sent twice.
-const REMEMBERED: usize = 8_192;
+/// Interval of comments that keep the connection alive.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// How often the caller's credential is checked again.
+const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the store is polled for rows of other nodes.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How far back (in milliseconds) a poll reads: a row gets its id at its start and is stored at its end.
+const LATE_ROW_WINDOW: i64 = 60 * SECOND;
+const PAGE_ROWS: i64 = 200;
+/// Number of ids of sent rows that are kept to avoid duplicates.
+const MAX_REMEMBERED_IDS: usize = 8_192;
+/// Pause after a failed read of the store.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn follow(
     State(app): AppState,
@@ -50,33 +50,34 @@ pub(super) async fn follow(
     credentials: CredentialHeaders,
     LastEventId(last): LastEventId,
     PagedQuery { page: _, filter: params }: PagedQuery<LogParams>,
-) -> ApiResult<EventStream> {
+) -> ApiResult<LogEventStream> {
     let mut filter = params.filter()?;
     let resume = last.or(filter.after_id.take());
     let follower = Follower::new(&app, caller.org.id, credentials, filter, resume);
-    let stream = futures_util::stream::unfold(follower, |mut follower| async move {
-        follower.next().await.map(|bytes| (Ok::<_, Infallible>(bytes), follower))
+    let events = futures_util::stream::unfold(follower, |mut follower| async move {
+        follower.next().await.map(|bytes| (bytes, follower))
     });
-    Ok(EventStream(Body::from_stream(stream)))
+    Ok(LogEventStream(EventStream::new(events)))
 }
 
+/// Produces the events of one stream.
 struct Follower {
     app: Arc<App>,
     org: OrgId,
     credentials: CredentialHeaders,
-    next_check: Instant,
+    next_credential_check: Instant,
     filter: LogFilter,
-    tail: Receiver<Arc<LogRow>>,
-    /// Events on their way to the client.
+    live_rows: Receiver<Arc<LogRow>>,
+    /// Events that are ready to be sent.
     ready: VecDeque<Bytes>,
-    sent: HashSet<i64>,
-    sent_in_order: VecDeque<i64>,
-    /// The client has seen everything up to here already.
-    seen: i64,
-    /// The store is to be read behind this id.
-    behind: Option<i64>,
-    looked: Timestamp,
-    next_look: Instant,
+    sent_ids: HashSet<i64>,
+    sent_ids_in_order: VecDeque<i64>,
+    /// The client has all rows up to this id.
+    resumed_at: i64,
+    /// The store must be read after this id before live rows are awaited.
+    read_after: Option<i64>,
+    last_poll: Timestamp,
+    next_poll: Instant,
 }
 
 impl Follower {
@@ -89,111 +90,111 @@ impl Follower {
     ) -> Self {
         let now = app.services.clock.now();
         Self {
-            // Subscribed before the store is read, so that nothing falls between the two.
-            tail: app.proxy.tail.subscribe(),
+            // Subscribed before the store is read, so that no row is missed in between.
+            live_rows: app.proxy.tail.subscribe(),
             app: Arc::clone(app),
             org,
             credentials,
-            next_check: Instant::now() + CHECK,
+            next_credential_check: Instant::now() + CREDENTIAL_CHECK_INTERVAL,
             filter,
-            // Headers reach a client only with the first bytes of the body.
+            // The headers reach the client only with the first bytes of the body.
             ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
-            sent: HashSet::new(),
-            sent_in_order: VecDeque::new(),
-            seen: resume.unwrap_or_else(|| first_log_id(now)),
-            behind: resume,
-            looked: now,
-            next_look: Instant::now() + OTHER_NODES,
+            sent_ids: HashSet::new(),
+            sent_ids_in_order: VecDeque::new(),
+            resumed_at: resume.unwrap_or_else(|| first_log_id(now)),
+            read_after: resume,
+            last_poll: now,
+            next_poll: Instant::now() + POLL_INTERVAL,
         }
     }
 
-    /// The next bytes for the client; None when the service stops.
+    /// The next bytes for the client. Returns `None` when the service stops or the credential becomes invalid.
     async fn next(&mut self) -> Option<Bytes> {
-        let sign_of_life = Instant::now() + SIGN_OF_LIFE;
+        let keep_alive = Instant::now() + KEEP_ALIVE_INTERVAL;
         loop {
-            if self.app.services.tasks.is_stopping() || !self.may_go_on().await {
+            if self.app.services.tasks.is_stopping() || !self.is_still_authorized().await {
                 return None;
             }
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if let Some(behind) = self.behind {
-                self.read_store(behind).await;
+            if let Some(after) = self.read_after {
+                self.read_store(after).await;
                 continue;
             }
-            let look = self.app.services.logs.dialect() == Dialect::Postgres;
+            let has_other_nodes = self.app.services.logs.dialect() == Dialect::Postgres;
             tokio::select! {
                 biased;
                 () = self.app.services.tasks.stopping() => return None,
-                row = self.tail.recv() => match row {
-                    Ok(row) => self.take_live(&row),
-                    Err(RecvError::Lagged(_)) => self.look_back(),
+                row = self.live_rows.recv() => match row {
+                    Ok(row) => self.push_live(&row),
+                    Err(RecvError::Lagged(_)) => self.schedule_poll(),
                     Err(RecvError::Closed) => return None,
                 },
-                () = tokio::time::sleep_until(self.next_check) => {}
-                () = tokio::time::sleep_until(self.next_look), if look => self.look_back(),
-                () = tokio::time::sleep_until(sign_of_life) => return Some(Bytes::from_static(b": \n\n")),
+                () = tokio::time::sleep_until(self.next_credential_check) => {}
+                () = tokio::time::sleep_until(self.next_poll), if has_other_nodes => self.schedule_poll(),
+                () = tokio::time::sleep_until(keep_alive) => return Some(Bytes::from_static(b": \n\n")),
             }
         }
     }
 
-    /// A key that is revoked, a member who is removed or a token that ends takes its streams with it.
-    async fn may_go_on(&mut self) -> bool {
-        if Instant::now() < self.next_check {
+    /// A revoked key, a removed member or an expired token ends the stream.
+    async fn is_still_authorized(&mut self) -> bool {
+        if Instant::now() < self.next_credential_check {
             return true;
         }
-        self.next_check = Instant::now() + CHECK;
+        self.next_credential_check = Instant::now() + CREDENTIAL_CHECK_INTERVAL;
         auth::still_good(&self.app, &self.credentials.0).await
     }
 
-    fn take_live(&mut self, row: &LogRow) {
+    fn push_live(&mut self, row: &LogRow) {
         if row.org_id == self.org && self.filter.matches(row) {
-            self.send(&LogView::new(row, logs::preview(&row.request)));
+            self.push(&LogView::new(row, logs::preview(&row.request)));
         }
     }
 
-    /// Has the store read again from a little before the last time.
-    fn look_back(&mut self) {
-        self.behind = Some(first_log_id(self.looked.plus(-LATE)).max(self.seen));
-        self.looked = self.app.services.clock.now();
-        self.next_look = Instant::now() + OTHER_NODES;
+    /// Makes the next step read the store, from a little before the last poll.
+    fn schedule_poll(&mut self) {
+        self.read_after = Some(first_log_id(self.last_poll.plus(-LATE_ROW_WINDOW)).max(self.resumed_at));
+        self.last_poll = self.app.services.clock.now();
+        self.next_poll = Instant::now() + POLL_INTERVAL;
     }
 
-    async fn read_store(&mut self, behind: i64) {
-        let filter = LogFilter { after_id: Some(behind), ..self.filter.clone() };
-        // The body of a response lives on a worker, and only the main runtime talks to the database.
+    async fn read_store(&mut self, after: i64) {
+        let filter = LogFilter { after_id: Some(after), ..self.filter.clone() };
+        // Response bodies are polled on workers, which must not use the database.
         let (app, org) = (Arc::clone(&self.app), self.org);
         let read = self
             .app
             .services
             .tasks
             .runtime
-            .spawn(async move { logs::list_after(&app.services.logs, org, &filter, PAGE).await });
+            .spawn(async move { logs::list_after(&app.services.logs, org, &filter, PAGE_ROWS).await });
         match read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
             Ok(entries) => {
-                let full = i64::try_from(entries.len()).is_ok_and(|found| found == PAGE);
-                self.behind = entries.last().map(|entry| entry.row.id).filter(|_| full);
+                let full = i64::try_from(entries.len()).is_ok_and(|count| count == PAGE_ROWS);
+                self.read_after = entries.last().map(|entry| entry.row.id).filter(|_| full);
                 for entry in entries {
-                    self.send(&entry.into());
+                    self.push(&entry.into());
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "a log stream waits for the store");
-                let _ =
-                    tokio::time::timeout(Duration::from_secs(1), self.app.services.tasks.stopping()).await;
+                tracing::debug!(%error, "a log stream cannot read the store; it retries");
+                let _ = tokio::time::timeout(RETRY_DELAY, self.app.services.tasks.stopping()).await;
             }
         }
     }
 
-    fn send(&mut self, row: &LogView) {
-        if !self.sent.insert(row.id) {
+    /// Queues the event of a row, unless it was sent before.
+    fn push(&mut self, row: &LogView) {
+        if !self.sent_ids.insert(row.id) {
             return;
         }
-        self.sent_in_order.push_back(row.id);
-        if self.sent_in_order.len() > REMEMBERED
-            && let Some(oldest) = self.sent_in_order.pop_front()
+        self.sent_ids_in_order.push_back(row.id);
+        if self.sent_ids_in_order.len() > MAX_REMEMBERED_IDS
+            && let Some(oldest) = self.sent_ids_in_order.pop_front()
         {
-            self.sent.remove(&oldest);
+            self.sent_ids.remove(&oldest);
         }
         if let Ok(data) = serde_json::to_string(row) {
             self.ready.push_back(format!("event: log\nid: {}\ndata: {data}\n\n", row.id).into());
@@ -201,7 +202,7 @@ impl Follower {
     }
 }
 
-/// What a client that was cut off has seen last.
+/// The id of the last event that a reconnecting client received.
 pub(super) struct LastEventId(Option<i64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
@@ -221,30 +222,25 @@ impl OperationInput for LastEventId {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "required": false,
-            "description": "Resume behind this log id.", "schema": {"type": "integer", "format": "int64"},
+            "description": "Resume after this log id.", "schema": {"type": "integer", "format": "int64"},
         }));
     }
 }
 
-pub(super) struct EventStream(Body);
+pub(super) struct LogEventStream(EventStream);
 
-impl IntoResponse for EventStream {
+impl IntoResponse for LogEventStream {
     fn into_response(self) -> Response {
-        let mut response = Response::new(self.0);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-        headers.insert("x-accel-buffering", http::HeaderValue::from_static("no"));
-        response
+        self.0.into_response()
     }
 }
 
-impl OperationOutput for EventStream {
+impl OperationOutput for LogEventStream {
     fn describe(operation: &mut Operation<'_>) {
         operation.responses.push((
             200,
             json!({
-                "description": "`event: log` carries a row as the list shows it, `id:` its log id; a comment every 15 s",
+                "description": "Each `event: log` contains a row as in the list, with its log id as `id:`. A comment is sent every 15 s",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             }),
         ));

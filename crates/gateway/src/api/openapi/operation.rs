@@ -129,4 +129,3 @@ documented!(A1, A2);
 documented!(A1, A2, A3);
 documented!(A1, A2, A3, A4);
 documented!(A1, A2, A3, A4, A5);
-documented!(A1, A2, A3, A4, A5, A6);

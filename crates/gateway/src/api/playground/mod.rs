@@ -22,13 +22,12 @@ use super::caller::{AppState, Caller, Member, Viewer};
 use super::extract::{Body, PathParam, QueryParams, optional_object};
 use super::openapi::{Area, Operation, OperationOutput};
 use super::page::{self, PageParams};
-use super::response::Json;
+use super::response::{EventStream, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
 use prompt::PromptRequest;
 use runs::{Target, Tried, Try};
-use stream::EventStream;
 
 /// How many models one comparison may have.
 const MOST_TARGETS: usize = 10;
@@ -283,8 +282,8 @@ async fn history(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<History>> {
     let found = playground::list(&app.services.db, caller.org.id, &caller.actor(), &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(History { runs: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (runs, next_cursor) = page::into_views(found);
+    Ok(Json(History { runs, next_cursor }))
 }
 
 #[derive(Serialize, JsonSchema)]

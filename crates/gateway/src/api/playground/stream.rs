@@ -3,18 +3,15 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
-use http::HeaderValue;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::runs::{Said, Try, refused, unreadable, whole};
 use super::{ResultView, keep};
+use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
@@ -24,19 +21,6 @@ use crate::proxy::ask::{self, Streaming, Told};
 const WAITING: usize = 64;
 /// Of what a model said, this much is kept and shown.
 const LONGEST: usize = 4 << 20;
-
-pub(super) struct EventStream(Body);
-
-impl IntoResponse for EventStream {
-    fn into_response(self) -> Response {
-        let mut response = Response::new(self.0);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        response
-    }
-}
 
 /// Starts every try and answers with the events of all of them.
 pub(super) fn begin(app: &Arc<App>, caller: &Identity, tries: Vec<Try>) -> EventStream {
@@ -49,9 +33,9 @@ pub(super) fn begin(app: &Arc<App>, caller: &Identity, tries: Vec<Try>) -> Event
     }
     drop(sender);
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|event: Bytes| (Ok::<_, std::convert::Infallible>(event), receiver))
+        receiver.recv().await.map(|event: Bytes| (event, receiver))
     });
-    EventStream(Body::from_stream(events))
+    EventStream::new(events)
 }
 
 struct Sender {

@@ -50,8 +50,8 @@ pub async fn list(
     let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
     let filter = SkillFilter { public, name: params.name_like };
     let found = skills::list(&app.services.db, caller.org.id, &filter, &page.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (skills, next_cursor) = page::into_views(found);
+    Ok(Json(SkillList { skills, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -184,8 +184,8 @@ pub async fn versions(
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
     let found = skills::list_versions(&app.services.db, caller.org.id, id, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(VersionList { versions: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (versions, next_cursor) = page::into_views(found);
+    Ok(Json(VersionList { versions, next_cursor }))
 }
 
 /// A new version is committed together with its way to the judge.

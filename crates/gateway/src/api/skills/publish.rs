@@ -123,6 +123,6 @@ pub async fn evaluations(
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
     let found = skills::list_evaluations(&app.services.db, caller.org.id, id, &page).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(EvaluationList { evaluations: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (evaluations, next_cursor) = page::into_views(found);
+    Ok(Json(EvaluationList { evaluations, next_cursor }))
 }

@@ -48,8 +48,8 @@ pub async fn list_public(
         Some(WantedSort::Score) => ShelfSort::Score,
     };
     let found = skills::list_shelf(&app.services.db, &filter, sort, &page.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(SkillList { skills: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (skills, next_cursor) = page::into_views(found);
+    Ok(Json(SkillList { skills, next_cursor }))
 }
 
 pub async fn get_public(

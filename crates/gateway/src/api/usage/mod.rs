@@ -1,4 +1,4 @@
-//! Usage and cost: added up over any range of time, cut into buckets, broken down by who and what caused it.
+//! Usage and cost: totals of a time range, time series, and breakdowns.
 
 mod prices;
 
@@ -22,23 +22,24 @@ use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_DAYS: i64 = 30;
-const LONGEST_BY_MINUTE: i64 = 6 * HOUR;
-const MOST_BUCKETS: i64 = 10_000;
-const MOST_ROWS: usize = 1_000;
+/// The longest range (in milliseconds) with buckets of a minute.
+const MAX_MINUTE_RANGE: i64 = 6 * HOUR;
+const MAX_BUCKETS: i64 = 10_000;
+const MAX_BREAKDOWN_ROWS: usize = 1_000;
 
 pub fn area() -> Area {
-    Area::new("usage", "Usage and cost analytics. Times are UTC; without from and to, the last 30 days.")
-        .get("/usage/summary", summary, "Requests, tokens, cost and latency of a range of time")
-        .get("/usage/timeseries", timeseries, "The same in buckets of time, empty ones included")
+    Area::new("usage", "Usage and cost analytics. Times are UTC; the default range is the last 30 days.")
+        .get("/usage/summary", summary, "Get requests, tokens, cost and latency of a time range")
+        .get("/usage/timeseries", timeseries, "Get usage as a time series, including empty buckets")
         .get(
             "/usage/breakdown",
             breakdown,
-            "The same by provider, model, key, team, application, user or prompt",
+            "Get usage by provider, model, key, team, application, user or prompt",
         )
-        .get("/usage/prices", prices::prices, "The prices that costs are calculated with")
+        .get("/usage/prices", prices::prices, "List the prices that costs are calculated with")
 }
 
-/// What all usage queries take; a flat list, because query parameters are.
+/// Declares the parameters of a usage query. Query parameters are flat, so the common ones are repeated.
 macro_rules! usage_params {
     ($name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? }) => {
         #[derive(Deserialize, JsonSchema)]
@@ -48,9 +49,9 @@ macro_rules! usage_params {
             key_id: Option<String>,
             app_id: Option<String>,
             team_id: Option<String>,
-            /// From this time on. Left out: the beginning of the day 29 days before `to`.
+            /// Start of the time range, inclusive. Default: the start of the day 29 days before `to`.
             from: Option<Timestamp>,
-            /// Up to this time, not including it. Left out: now.
+            /// End of the time range, exclusive. Default: now.
             to: Option<Timestamp>,
             $($(#[$attribute])* $field: $type,)*
         }
@@ -72,13 +73,13 @@ macro_rules! usage_params {
 
 usage_params!(SummaryParams {});
 usage_params!(SeriesParams {
-    /// `day` when left out; `minute` for ranges of up to 6 hours.
+    /// Default: `day`. `minute` is allowed for ranges of up to 6 hours.
     interval: Option<IntervalName>,
-    /// Each bucket then has `groups`.
+    /// Adds `groups` to each bucket.
     by: Option<SeriesGroup>,
 });
 usage_params!(BreakdownParams {
-    /// `provider` when left out.
+    /// Default: `provider`.
     by: Option<BreakdownGroup>,
 });
 
@@ -122,7 +123,7 @@ enum BreakdownGroup {
     Team,
     App,
     User,
-    /// Requests that have a prompt, by `namespace/slug`.
+    /// Requests with a prompt, by `namespace/slug`.
     Prompt,
 }
 
@@ -133,13 +134,13 @@ struct Sums {
     prompt_tokens: i64,
     completion_tokens: i64,
     total_tokens: i64,
-    /// Of the requests that have a price; null when tokens were used and none had one.
+    /// Cost of the requests with a price. Null if tokens were used, but no request had a price.
     cost_usd: Option<f64>,
     errors: i64,
     cache_hits: i64,
-    /// Requests that used tokens of a model without a price; their cost is in no sum.
+    /// Requests that used tokens of a model without a price. Their cost is not included.
     unpriced: i64,
-    /// Off by less than a tenth; null without requests.
+    /// Accurate to 10 %; null without requests.
     p50_ms: Option<i64>,
     p95_ms: Option<i64>,
 }
@@ -161,21 +162,21 @@ impl From<&Totals> for Sums {
     }
 }
 
-/// The range that was asked for, and the one that is read: without an end, whatever comes until the day is over counts,
-/// so that no part of an hour has to be read row by row.
+/// The requested range, and the range that is read. Without an explicit end, the latter extends to the end of the day,
+/// so that no partial hour has to be read row by row.
 struct Range {
-    shown: TimeRange,
+    requested: TimeRange,
     read: TimeRange,
 }
 
-fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, usual: i64) -> ApiResult<Range> {
+fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, default_length: i64) -> ApiResult<Range> {
     let end = to.unwrap_or_else(|| app.services.clock.now());
-    let from = from.unwrap_or_else(|| Interval::Day.start_of(end.plus(-(usual - DAY))));
+    let from = from.unwrap_or_else(|| Interval::Day.start_of(end.plus(-(default_length - DAY))));
     if from >= end {
-        return Err(Problem::field("from", "must be before `to`"));
+        return Err(Problem::field("from", "must be before to"));
     }
     let read_to = if to.is_some() { end } else { Interval::Day.start_of(end.plus(DAY)) };
-    Ok(Range { shown: TimeRange { from, to: end }, read: TimeRange { from, to: read_to } })
+    Ok(Range { requested: TimeRange { from, to: end }, read: TimeRange { from, to: read_to } })
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -195,7 +196,7 @@ async fn summary(
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let found = logs::usage(&app.services.logs, caller.org.id, &filter, range.read, None, None).await?;
     let totals = found.first().map(|usage| usage.totals.clone()).unwrap_or_default();
-    Ok(Json(Summary { sums: (&totals).into(), from: range.shown.from, to: range.shown.to }))
+    Ok(Json(Summary { sums: (&totals).into(), from: range.requested.from, to: range.requested.to }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -209,7 +210,7 @@ struct Bucket {
     start: Timestamp,
     #[serde(flatten)]
     sums: Sums,
-    /// Only when `by` is given.
+    /// Present if `by` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<Vec<GroupSums>>,
 }
@@ -229,30 +230,22 @@ async fn timeseries(
     let filter = params.filter()?;
     let name = params.interval.unwrap_or(IntervalName::Day);
     let interval = Interval::from(name);
-    let usual = match interval {
+    let default_length = match interval {
         Interval::Minute => HOUR,
         Interval::Hour => 2 * DAY,
         Interval::Day => DEFAULT_DAYS * DAY,
         Interval::Week => 12 * 7 * DAY,
     };
     let from = match (interval, params.from) {
-        // An hour by the minute does not begin at midnight.
-        (Interval::Minute, None) => Some(params.to.unwrap_or_else(|| app.services.clock.now()).plus(-usual)),
+        // The default range of an hour does not start at midnight.
+        (Interval::Minute, None) => {
+            Some(params.to.unwrap_or_else(|| app.services.clock.now()).plus(-default_length))
+        }
         (_, from) => from,
     };
-    let range = range(&app, from, params.to, usual)?;
-    let shown = range.shown;
-    let length = shown.to.0 - shown.from.0;
-    if interval == Interval::Minute && length > LONGEST_BY_MINUTE {
-        return Err(Problem::field("interval", "minute is for ranges of up to 6 hours"));
-    }
-    if length / interval.length() > MOST_BUCKETS {
-        return Err(Problem::field(
-            "interval",
-            format!("the range has more than {MOST_BUCKETS} of them; choose a longer interval"),
-        ));
-    }
-    let read = if interval == Interval::Minute { shown } else { range.read };
+    let range = range(&app, from, params.to, default_length)?;
+    check_interval(interval, range.requested)?;
+    let read = if interval == Interval::Minute { range.requested } else { range.read };
     let group = params.by.map(|by| match by {
         SeriesGroup::Provider => UsageGroup::Provider,
         SeriesGroup::Model => UsageGroup::Model,
@@ -263,9 +256,36 @@ async fn timeseries(
     for usage in found {
         by_start.entry(usage.start).or_default().push(usage);
     }
+    Ok(Json(Series {
+        interval: name,
+        buckets: buckets(by_start, interval, range.requested, group.is_some()),
+    }))
+}
+
+fn check_interval(interval: Interval, range: TimeRange) -> ApiResult<()> {
+    let length = range.to.0 - range.from.0;
+    if interval == Interval::Minute && length > MAX_MINUTE_RANGE {
+        return Err(Problem::field("interval", "minute is allowed for ranges of up to 6 hours"));
+    }
+    if length / interval.length() > MAX_BUCKETS {
+        return Err(Problem::field(
+            "interval",
+            format!("the range has more than {MAX_BUCKETS} intervals; choose a longer interval"),
+        ));
+    }
+    Ok(())
+}
+
+/// All buckets of the range, including empty ones.
+fn buckets(
+    mut by_start: HashMap<Timestamp, Vec<logs::Usage>>,
+    interval: Interval,
+    range: TimeRange,
+    with_groups: bool,
+) -> Vec<Bucket> {
     let mut buckets = Vec::new();
-    let mut start = interval.start_of(shown.from);
-    while start < shown.to {
+    let mut start = interval.start_of(range.from);
+    while start < range.to {
         let parts = by_start.remove(&start).unwrap_or_default();
         let mut totals = Totals::default();
         for part in &parts {
@@ -277,16 +297,16 @@ async fn timeseries(
                 .map(|part| GroupSums { key: part.group.clone(), sums: (&part.totals).into() })
                 .collect()
         };
-        buckets.push(Bucket { start, sums: (&totals).into(), groups: group.map(|_| groups()) });
+        buckets.push(Bucket { start, sums: (&totals).into(), groups: with_groups.then(groups) });
         start = start.plus(interval.length());
     }
-    Ok(Json(Series { interval: name, buckets }))
+    buckets
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Breakdown {
     by: BreakdownGroup,
-    /// Dearest first; 1000 at most.
+    /// At most 1000 rows, the most expensive first.
     rows: Vec<BreakdownRow>,
     from: Timestamp,
     to: Timestamp,
@@ -294,7 +314,7 @@ struct Breakdown {
 
 #[derive(Serialize, JsonSchema)]
 struct BreakdownRow {
-    /// Null: requests that have none.
+    /// Null for requests without one.
     key: Option<String>,
     name: String,
     #[serde(flatten)]
@@ -324,10 +344,10 @@ async fn breakdown(
         let weight = |usage: &logs::Usage| (usage.totals.cost, usage.totals.requests);
         weight(b).cmp(&weight(a)).then_with(|| a.group.cmp(&b.group))
     });
-    found.truncate(MOST_ROWS);
+    found.truncate(MAX_BREAKDOWN_ROWS);
     let known = known_names(&app, org, named).await?;
     let rows = found.into_iter().map(|usage| row(usage, &known)).collect();
-    Ok(Json(Breakdown { by, rows, from: range.shown.from, to: range.shown.to }))
+    Ok(Json(Breakdown { by, rows, from: range.requested.from, to: range.requested.to }))
 }
 
 async fn known_names(
@@ -341,7 +361,7 @@ async fn known_names(
     }
 }
 
-/// What has no name (any more) is called by its id.
+/// A group without a name, such as a deleted key, is named by its id.
 fn row(usage: logs::Usage, known: &HashMap<String, String>) -> BreakdownRow {
     let name = match &usage.group {
         None => "(none)".to_owned(),

@@ -1,4 +1,4 @@
-//! The price table as it is in force.
+//! The price table in use.
 
 use axum::extract::State;
 use gateway_core::pricing::Price;
@@ -21,11 +21,11 @@ pub(super) struct PriceParams {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceList {
     prices: Vec<PriceView>,
-    /// When this list was in force: now.
+    /// The time of the response.
     as_of: Timestamp,
 }
 
-/// USD per million tokens; null where a model has no rate of that kind.
+/// USD per million tokens; null if a model has no such rate.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Price")]
 struct PriceView {

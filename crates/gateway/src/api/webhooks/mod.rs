@@ -146,8 +146,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<WebhookList>> {
     let found = webhooks::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(WebhookList { webhooks: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (webhooks, next_cursor) = page::into_views(found);
+    Ok(Json(WebhookList { webhooks, next_cursor }))
 }
 
 async fn get(

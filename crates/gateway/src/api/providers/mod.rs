@@ -1,59 +1,56 @@
-//! Provider credentials of an organization: its own keys for built-in providers, and providers of its own.
-//! Secrets are sealed before they are stored and never returned.
+//! Provider credentials of an organization: keys for built-in providers, and custom providers.
+//! Secrets are encrypted before they are stored and never returned.
+
+mod validate;
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use gateway_core::ids::OrgId;
-use gateway_core::llm::providers::{all, builtin};
+use gateway_core::llm::providers::builtin;
 use gateway_core::time::Timestamp;
 use gateway_store::providers::{self, ApiKey, Provider};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::caller::{Admin, AppState, InOrg, Viewer};
-use super::extract::{Body, FromPath, PathParam, QueryParams, double_option};
-use super::openapi::Area;
-use super::page::{self, PageParams};
-use super::response::{Created, Deleted, Json};
+use crate::api::caller::{Admin, AppState, InOrg, Viewer};
+use crate::api::extract::{Body, FromPath, PathParam, QueryParams, double_option};
+use crate::api::openapi::Area;
+use crate::api::page::{self, PageParams};
+use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::target::Base;
 use crate::proxy::upstream;
 use crate::vault::encryption_context;
-
-const MAX_HEADERS: usize = 32;
-const MAX_MODELS: usize = 1_000;
-const MAX_API_KEYS: usize = 50;
+use validate::{
+    check_models, check_provider_name, check_secret, checked_api_keys, checked_base_url, checked_headers,
+    checked_kind,
+};
 
 pub fn area() -> Area {
-    Area::new("providers", "Provider credentials of an organization, and providers of its own.")
-        .get(
-            "/orgs/{orgId}/providers",
-            list,
-            "The organization's provider credentials, without their secrets",
-        )
+    Area::new("providers", "Provider credentials and custom providers of an organization.")
+        .get("/orgs/{orgId}/providers", list, "List the organization's provider credentials, without secrets")
         .post(
             "/orgs/{orgId}/providers",
             create,
-            "Store a credential for a built-in provider, or define a custom one",
+            "Store a credential for a built-in provider, or create a custom provider",
         )
         .put(
             "/orgs/{orgId}/providers/{name}",
             update,
-            "Change a credential; fields left out stay as they are",
+            "Update a credential or custom provider; omitted fields stay unchanged",
         )
-        .delete("/orgs/{orgId}/providers/{name}", delete, "Remove a credential or custom provider")
+        .delete("/orgs/{orgId}/providers/{name}", delete, "Delete a credential or custom provider")
         .post(
             "/orgs/{orgId}/providers/{name}/test",
             test,
-            "Make one tiny call to see whether the provider answers",
+            "Test the credential with one small call to the provider",
         )
 }
 
-/// What `X-Gateway-Provider` says.
+/// The name of a provider, as in `X-Gateway-Provider`.
 pub(super) struct ProviderName(pub String);
 
 impl FromPath for ProviderName {
@@ -72,11 +69,11 @@ impl FromPath for ProviderName {
 #[schemars(rename = "Provider")]
 struct ProviderView {
     name: String,
-    /// The built-in provider whose wire format and way of authenticating it has.
+    /// The built-in provider whose wire format and authentication it uses.
     kind: String,
     base_url: Option<String>,
     has_api_key: bool,
-    /// Those of `api_keys`, without their secrets.
+    /// The entries of `api_keys`, without secrets.
     credentials: Vec<CredentialView>,
     has_headers: bool,
     models: Vec<String>,
@@ -106,11 +103,11 @@ impl From<Provider> for ProviderView {
 /// One of several credentials of a provider.
 #[derive(Deserialize, JsonSchema)]
 struct NewApiKey {
-    /// Unique within the provider; told back, unlike the key.
+    /// Unique within the provider. Returned in responses, unlike the key.
     label: String,
-    /// Write-only. Left out for a label that is there already: the stored one stays.
+    /// Write-only. May be omitted for an existing label to keep its stored key.
     api_key: Option<String>,
-    /// 1 to 1000; calls are spread in proportion. Default 1.
+    /// 1 to 1000; calls are distributed in proportion. Default: 1.
     weight: Option<u32>,
 }
 
@@ -126,20 +123,20 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<ProviderList>> {
     let found = providers::list_page(&app.services.db, caller.org.id, &params.page()?).await?;
-    let next_cursor = page::encode_cursor(found.next.as_deref());
-    Ok(Json(ProviderList { providers: found.rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let (providers, next_cursor) = page::into_views(found);
+    Ok(Json(ProviderList { providers, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct NewProvider {
-    /// A built-in name overrides its credential; any other name defines a custom provider.
+    /// The name of a built-in provider overrides its credential; any other name creates a custom provider.
     name: String,
-    /// Required for a custom provider: the built-in provider that it behaves like.
+    /// Required for a custom provider: the built-in provider with the same wire format.
     kind: Option<String>,
     base_url: Option<String>,
     /// Write-only.
     api_key: Option<String>,
-    /// Several credentials, over which calls are spread by weight.
+    /// Several credentials; calls are distributed over them by weight.
     api_keys: Option<Vec<NewApiKey>>,
     /// Write-only: sent with every request to the provider.
     headers: Option<BTreeMap<String, String>>,
@@ -174,9 +171,9 @@ async fn create(
     };
     apply(&app, caller.org.id, &mut provider, change)?;
     let mut tx = app.services.db.begin().await?;
-    providers::insert(&mut tx, caller.org.id, &provider).await.map_err(Problem::on_duplicate(
-        "this organization has a provider of that name already; change it with PUT",
-    ))?;
+    providers::insert(&mut tx, caller.org.id, &provider)
+        .await
+        .map_err(Problem::on_duplicate("a provider with this name already exists; update it with PUT"))?;
     let told = nodes::tell(&mut tx, Invalidation::Org(caller.org.id)).await?;
     tx.commit().await?;
     told.committed(&app);
@@ -190,9 +187,9 @@ struct ProviderChange {
     /// Write-only; null removes it.
     #[serde(default, deserialize_with = "double_option")]
     api_key: Option<Option<String>>,
-    /// The whole set; an empty list removes it.
+    /// Replaces the whole set; an empty list removes it.
     api_keys: Option<Vec<NewApiKey>>,
-    /// Write-only; the whole set; null removes it.
+    /// Write-only. Replaces the whole set; null removes it.
     #[serde(default, deserialize_with = "double_option")]
     headers: Option<Option<BTreeMap<String, String>>>,
     models: Option<Vec<String>>,
@@ -236,7 +233,7 @@ async fn delete(
 #[derive(Serialize, JsonSchema)]
 struct ProviderTest {
     ok: bool,
-    /// What the provider answered; null when it did not.
+    /// The status of the provider's response; null if there was none.
     status: Option<u16>,
     latency_ms: u64,
     error: Option<String>,
@@ -260,6 +257,7 @@ async fn test(
     }))
 }
 
+/// Checks the change and applies it to the provider.
 fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> ApiResult<()> {
     let seal = |column: &str, secret: &str| {
         app.services
@@ -268,10 +266,10 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
             .map_err(Problem::internal)
     };
     if let Some(base_url) = change.base_url {
-        provider.base_url = base_url.map(|url| checked_url("base_url", &url)).transpose()?;
+        provider.base_url = base_url.map(|url| checked_base_url(&url)).transpose()?;
     }
     if let Some(api_key) = change.api_key {
-        let checked = api_key.map(|key| checked_secret(&key).map(|()| key)).transpose()?;
+        let checked = api_key.map(|key| check_secret(&key).map(|()| key)).transpose()?;
         provider.api_key = checked.map(|key| seal("api_key", &key)).transpose()?;
     }
     if let Some(api_keys) = change.api_keys {
@@ -285,143 +283,13 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
         provider.headers = checked.map(|text| seal("headers", &text)).transpose()?;
     }
     if let Some(models) = change.models {
-        let bad =
-            |model: &String| model.is_empty() || model.len() > 200 || model.chars().any(char::is_control);
-        if models.len() > MAX_MODELS || models.iter().any(bad) {
-            return Err(Problem::field(
-                "models",
-                format!("must be at most {MAX_MODELS} names of 1 to 200 characters"),
-            ));
-        }
+        check_models(&models)?;
         provider.models = models;
     }
     let needs_url = builtin(&provider.kind).is_some_and(|kind| kind.base_url.is_none());
     let custom = builtin(&provider.name).is_none();
     if provider.base_url.is_none() && custom && needs_url {
-        return Err(Problem::field(
-            "base_url",
-            "is required: this kind of provider has no address of its own",
-        ));
+        return Err(Problem::field("base_url", "is required: this kind of provider has no default URL"));
     }
     Ok(())
-}
-
-fn check_provider_name(name: &str) -> Result<(), &'static str> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let fits = matches!(name.as_bytes(), [first, rest @ ..]
-        if plain(*first) && rest.len() <= 63 && rest.iter().all(|b| plain(*b) || matches!(b, b'-' | b'_')));
-    if !fits {
-        Err("must be 1 to 64 lowercase letters, digits, '-' or '_', beginning with a letter or digit")
-    } else if name == "auto" {
-        Err("'auto' has a meaning of its own")
-    } else {
-        Ok(())
-    }
-}
-
-fn checked_kind(name: &str, kind: Option<String>) -> ApiResult<String> {
-    let known = || all().iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
-    match (builtin(name), kind) {
-        (Some(_), None) => Ok(name.to_owned()),
-        (Some(_), Some(kind)) if kind == name => Ok(kind),
-        (Some(_), Some(_)) => {
-            Err(Problem::field("kind", "a built-in name keeps its own kind; choose another name"))
-        }
-        (None, Some(kind)) if builtin(&kind).is_some() => Ok(kind),
-        (None, Some(_)) => Err(Problem::field("kind", format!("must be one of {}", known()))),
-        (None, None) => {
-            Err(Problem::field("kind", format!("is required for a custom provider: one of {}", known())))
-        }
-    }
-}
-
-/// http or https with a host, without credentials in it.
-fn checked_url(field: &str, text: &str) -> ApiResult<String> {
-    let wrong = || Problem::field(field, "must be a URL such as https://api.example.com");
-    let url = url::Url::parse(text).map_err(|_| wrong())?;
-    let plain = matches!(url.scheme(), "http" | "https")
-        && url.host().is_some()
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none()
-        && text.len() <= 2_000;
-    let text = url.as_str().trim_end_matches('/');
-    if plain && Base::parse(text).is_some() { Ok(text.to_owned()) } else { Err(wrong()) }
-}
-
-fn checked_secret(key: &str) -> ApiResult<()> {
-    let sendable = http::HeaderValue::from_str(key).is_ok_and(|value| value.to_str().is_ok());
-    if !key.trim().is_empty() && key.len() <= 8_192 && sendable {
-        Ok(())
-    } else {
-        Err(Problem::field("api_key", "must be 1 to 8192 printable ASCII characters"))
-    }
-}
-
-fn checked_api_keys(
-    given: Vec<NewApiKey>,
-    stored: &[ApiKey],
-    seal: impl Fn(&str, &str) -> ApiResult<String>,
-) -> ApiResult<Vec<ApiKey>> {
-    let wrong = |why: String| Err(Problem::field("api_keys", why));
-    if given.len() > MAX_API_KEYS {
-        return wrong(format!("must be at most {MAX_API_KEYS}"));
-    }
-    let mut api_keys: Vec<ApiKey> = Vec::with_capacity(given.len());
-    for NewApiKey { label, api_key, weight } in given {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !(1..=64).contains(&label.len()) || !label.chars().all(plain) {
-            return wrong("each label must be 1 to 64 letters, digits, '-', '_' or '.'".into());
-        }
-        let weight = weight.unwrap_or(1);
-        if !(1..=1_000).contains(&weight) {
-            return wrong(format!("the weight of '{label}' must be from 1 to 1000"));
-        }
-        if api_keys.iter().any(|other| other.label == label) {
-            return wrong(format!("the label '{label}' stands twice"));
-        }
-        let sealed = match api_key {
-            Some(key) => {
-                checked_secret(&key)?;
-                seal(&label, &key)?
-            }
-            None => match stored.iter().find(|stored| stored.label == label) {
-                Some(stored) => stored.sealed.clone(),
-                None => return wrong(format!("'{label}' needs its api_key")),
-            },
-        };
-        api_keys.push(ApiKey { label, weight, sealed });
-    }
-    Ok(api_keys)
-}
-
-/// Names that would change how a request is framed or where it is read from.
-fn is_reserved(name: &str) -> bool {
-    const RESERVED: [&str; 9] = [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    RESERVED.contains(&name) || name.starts_with("x-gateway-") || name.starts_with("proxy-")
-}
-
-fn checked_headers(headers: &BTreeMap<String, String>) -> ApiResult<String> {
-    let sendable = |(name, value): (&String, &String)| {
-        http::HeaderName::try_from(name.as_str()).is_ok() && http::HeaderValue::from_str(value).is_ok()
-    };
-    if headers.len() > MAX_HEADERS || !headers.iter().all(sendable) {
-        return Err(Problem::field("headers", format!("must be at most {MAX_HEADERS} valid HTTP headers")));
-    }
-    if let Some(name) = headers.keys().find(|name| is_reserved(&name.to_ascii_lowercase())) {
-        let why = format!("'{name}' cannot be set: it belongs to the connection or to the gateway");
-        return Err(Problem::field("headers", why));
-    }
-    serde_json::to_string(headers).map_err(Problem::internal)
 }
