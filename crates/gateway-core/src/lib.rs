@@ -14,6 +14,7 @@ pub mod events;
 pub mod exports;
 pub mod hash;
 pub mod ids;
+pub mod json;
 pub mod limits;
 pub mod llm;
 pub mod log_view;

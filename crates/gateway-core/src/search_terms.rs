@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::hash::Fast;
+use crate::json::{Escape, Segment, StringToken, segments, string_tokens};
 use crate::llm::preview::assistant_text;
 
 /// How many different words of one row can be found again.
@@ -158,75 +159,30 @@ fn texts(body: &str) -> Vec<Cow<'_, str>> {
     if !body.trim_start().starts_with(['{', '[']) {
         return vec![Cow::Borrowed(body)];
     }
-    let mut texts = Vec::new();
-    let mut rest = body;
-    while let Some(start) = memchr::memchr(b'"', rest.as_bytes()) {
-        let inside = &rest[start + 1..];
-        let (end, escaped) = string_end(inside);
-        let text = &inside[..end];
-        rest = inside.get(end + 1..).unwrap_or("");
-        let is_name = rest.trim_start().starts_with(':');
-        if !is_name {
-            texts.push(if escaped { Cow::Owned(unescaped(text)) } else { Cow::Borrowed(text) });
-        }
-    }
-    texts
-}
-
-/// Where a JSON string ends, and whether it has escapes.
-fn string_end(text: &str) -> (usize, bool) {
-    let bytes = text.as_bytes();
-    let (mut at, mut escaped) = (0, false);
-    while let Some(step) = memchr::memchr2(b'"', b'\\', &bytes[at..]) {
-        at += step;
-        if bytes[at] == b'"' {
-            return (at, escaped);
-        }
-        escaped = true;
-        // Both bytes are ASCII or the next is the start of a character that is passed over whole below.
-        at = (at + 2).min(bytes.len());
-        while !text.is_char_boundary(at) {
-            at += 1;
-        }
-    }
-    (bytes.len(), escaped)
-}
-
-/// The text without its escapes. All of them but `\u` stand for something that is no part of a word, so that a blank
-/// does; one that was cut off ends the text.
-fn unescaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        plain.push_str(&rest[..at]);
-        let escape = &rest[at + 1..];
-        rest = if let Some(digits) = escape.strip_prefix('u') {
-            unescape_unit(digits, &mut plain)
-        } else {
-            plain.push(' ');
-            let passed = escape.chars().next().map_or(0, char::len_utf8);
-            &escape[passed..]
-        };
-    }
-    plain.push_str(rest);
-    plain
-}
-
-/// What `\u` and these digits stand for, with the second half where it takes two; answers what follows.
-fn unescape_unit<'a>(digits: &'a str, plain: &mut String) -> &'a str {
-    let unit = |text: &str| text.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
-    let Some(first) = unit(digits) else {
-        plain.push(' ');
-        return digits.get(4..).unwrap_or("");
+    let value = |token: StringToken| {
+        let text = body.get(token.range)?;
+        Some(if token.has_escapes { Cow::Owned(unescaped(text)) } else { Cow::Borrowed(text) })
     };
-    let rest = &digits[4..];
-    let second = rest.strip_prefix("\\u").and_then(unit).filter(|_| (0xD800..0xDC00).contains(&first));
-    let (units, passed) = match second {
-        Some(second) => (vec![first, second], 6),
-        None => (vec![first], 0),
-    };
-    plain.extend(char::decode_utf16(units).map(|c| c.unwrap_or(' ')));
-    &rest[passed..]
+    string_tokens(body.as_bytes()).filter(|token| !token.is_key).filter_map(value).collect()
+}
+
+/// Replaces the escapes of a raw JSON string. Only `\u` escapes can be part of a word; the others become blanks.
+fn unescaped(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    let mut units: Vec<u16> = Vec::new();
+    for Segment { range, escape } in segments(raw.as_bytes()) {
+        if let Some(Escape::Unit(unit)) = escape {
+            units.push(unit);
+            continue;
+        }
+        text.extend(char::decode_utf16(units.drain(..)).map(|c| c.unwrap_or(' ')));
+        match escape {
+            None => text.push_str(&raw[range]),
+            Some(_) => text.push(' '),
+        }
+    }
+    text.extend(char::decode_utf16(units).map(|c| c.unwrap_or(' ')));
+    text
 }
 
 #[cfg(test)]

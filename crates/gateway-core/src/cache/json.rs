@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use crate::json::{Number, skip_space, string_end, unescape};
+
 /// Deeper nesting is nobody's request; the bound keeps the stack small.
 const DEEPEST: usize = 128;
 
@@ -46,9 +48,7 @@ impl<'a> Reader<'a> {
     }
 
     fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
+        self.at = skip_space(self.text.as_bytes(), self.at);
     }
 
     fn take(&mut self, byte: u8) -> bool {
@@ -144,32 +144,21 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a string and answers what it says.
+    /// Reads a string and returns its content.
     fn string(&mut self) -> Result<Cow<'a, str>, CanonicalError> {
+        let start = self.at + 1;
         let bytes = self.text.as_bytes();
-        let start = self.at;
-        let (mut end, mut escaped) = (start + 1, false);
-        // Most of a request is its texts, so they are searched and not walked.
-        loop {
-            let rest = bytes.get(end..).ok_or(CanonicalError::NotJson)?;
-            end += memchr::memchr2(b'"', b'\\', rest).ok_or(CanonicalError::NotJson)?;
-            if bytes[end] == b'"' {
-                break;
-            }
-            escaped = true;
-            end += 2;
+        let end = string_end(bytes, start).ok_or(CanonicalError::NotJson)?;
+        self.at = end.at + 1;
+        let raw = &self.text[start..end.at];
+        if end.has_escapes {
+            return unescape(raw.as_bytes()).map(Cow::Owned).ok_or(CanonicalError::NotJson);
         }
-        // All of it is looked at, whatever is found: so it is done many bytes at a time.
-        if bytes[start..end].iter().fold(0, |found, byte| found | u8::from(*byte < 0x20)) != 0 {
+        // Without an early exit the loop is vectorized, and a control character is rare.
+        if raw.bytes().fold(0, |found, byte| found | u8::from(byte < 0x20)) != 0 {
             return Err(CanonicalError::NotJson);
         }
-        self.at = end + 1;
-        if escaped {
-            let text = serde_json::from_str(&self.text[start..=end]).map_err(|_| CanonicalError::NotJson)?;
-            Ok(Cow::Owned(text))
-        } else {
-            Ok(Cow::Borrowed(&self.text[start + 1..end]))
-        }
+        Ok(Cow::Borrowed(raw))
     }
 
     fn literal(&mut self) -> Result<(), CanonicalError> {
@@ -183,21 +172,13 @@ impl<'a> Reader<'a> {
 
     /// Writes a number as its digits without zeros at either end, and the power of ten behind them.
     fn number(&mut self) -> Result<(), CanonicalError> {
-        let negative = self.take(b'-');
-        let whole = self.digits();
-        if whole.is_empty() || (whole.len() > 1 && whole.starts_with('0')) {
-            return Err(CanonicalError::NotJson);
-        }
-        let fraction = if self.take(b'.') { self.some_digits()? } else { "" };
-        let power = if self.take(b'e') || self.take(b'E') {
-            let minus = self.take(b'-');
-            let _plus = !minus && self.take(b'+');
-            let power: i64 = self.some_digits()?.parse().map_err(|_| CanonicalError::NotJson)?;
-            if minus { -power } else { power }
-        } else {
-            0
-        };
-        let digits = [whole, fraction].concat();
+        let (number, length) = Number::read(&self.text[self.at..]).ok_or(CanonicalError::NotJson)?;
+        self.at += length;
+        let Number { is_negative, integer, fraction, exponent, exponent_is_negative } = number;
+        let power: i64 =
+            if exponent.is_empty() { 0 } else { exponent.parse().map_err(|_| CanonicalError::NotJson)? };
+        let power = if exponent_is_negative { -power } else { power };
+        let digits = [integer, fraction].concat();
         let significant = digits.trim_start_matches('0').trim_end_matches('0');
         if significant.is_empty() {
             self.out.push(b'0');
@@ -208,7 +189,7 @@ impl<'a> Reader<'a> {
         let power = shift
             .and_then(|(zeros, fraction)| power.checked_add(zeros)?.checked_sub(fraction))
             .ok_or(CanonicalError::NotJson)?;
-        if negative {
+        if is_negative {
             self.out.push(b'-');
         }
         self.out.extend_from_slice(significant.as_bytes());
@@ -216,19 +197,6 @@ impl<'a> Reader<'a> {
             self.out.extend_from_slice(format!("e{power}").as_bytes());
         }
         Ok(())
-    }
-
-    fn some_digits(&mut self) -> Result<&'a str, CanonicalError> {
-        let digits = self.digits();
-        if digits.is_empty() { Err(CanonicalError::NotJson) } else { Ok(digits) }
-    }
-
-    fn digits(&mut self) -> &'a str {
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-        }
-        &self.text[start..self.at]
     }
 }
 

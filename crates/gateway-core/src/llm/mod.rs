@@ -15,7 +15,6 @@ pub mod peek;
 pub mod preview;
 pub mod providers;
 pub mod sandbox;
-pub mod scan;
 pub mod sigv4;
 pub mod sse;
 pub mod system_prompt;

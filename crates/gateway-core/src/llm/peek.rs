@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::scan::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue};
+use crate::json::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue};
 
 static KEYS: [&str; 12] = [
     "model",

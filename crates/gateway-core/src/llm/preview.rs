@@ -1,6 +1,5 @@
-//! Readable text out of stored bodies of any wire format: what the user said last and what the model answered.
-//! For lists, searches and evaluators. Nothing here fails: a body that was cut off when it was stored gives
-//! the text that it still holds, an unknown one gives None.
+//! Readable text from stored bodies of any wire format: the user's last message and the model's response. Lists, search
+//! and evaluators use it. A truncated body yields the text that is left of it, and an unknown format yields None.
 
 use std::borrow::Cow;
 
@@ -9,20 +8,22 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The text of the user's last message that has any.
+use crate::json::complete_truncated;
+
+/// The text of the last user message with text.
 pub fn last_user_text(body: &[u8]) -> Option<String> {
-    last_of_chat(body).or_else(|| last_of_any(body))
+    last_chat_message(body).or_else(|| last_message(body))
 }
 
-/// The usual body: whole, and with chat messages, of which only the one that is wanted is looked into.
-fn last_of_chat(body: &[u8]) -> Option<String> {
+/// The fast path for a complete body with chat messages: only the last user message is parsed.
+fn last_chat_message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Chat<'a> {
         #[serde(borrow)]
-        messages: Vec<Turn<'a>>,
+        messages: Vec<ChatMessage<'a>>,
     }
     #[derive(Deserialize)]
-    struct Turn<'a> {
+    struct ChatMessage<'a> {
         #[serde(borrow)]
         role: Option<Cow<'a, str>>,
         #[serde(borrow)]
@@ -30,12 +31,13 @@ fn last_of_chat(body: &[u8]) -> Option<String> {
         parts: Option<IgnoredAny>,
     }
     let chat: Chat<'_> = serde_json::from_slice(body).ok()?;
-    let turns = chat.messages.iter().rev();
-    for turn in turns.filter(|turn| turn.role.as_deref() == Some("user") || turn.parts.is_some()) {
-        if turn.parts.is_some() {
+    let is_user =
+        |message: &&ChatMessage<'_>| message.role.as_deref() == Some("user") || message.parts.is_some();
+    for message in chat.messages.iter().rev().filter(is_user) {
+        if message.parts.is_some() {
             return None;
         }
-        let text = turn.content.and_then(|raw| joined_text(&serde_json::from_str(raw.get()).ok()?));
+        let text = message.content.and_then(|raw| joined_text(&serde_json::from_str(raw.get()).ok()?));
         if text.is_some() {
             return text;
         }
@@ -43,35 +45,35 @@ fn last_of_chat(body: &[u8]) -> Option<String> {
     None
 }
 
-fn last_of_any(body: &[u8]) -> Option<String> {
+fn last_message(body: &[u8]) -> Option<String> {
     let body = parse_truncated(&String::from_utf8_lossy(body))?;
     for key in ["messages", "input", "contents"] {
-        let Some(turns) = body.get(key).and_then(Value::as_array) else { continue };
-        let is_user = |turn: &&Value| {
-            let role = turn.get("role").and_then(Value::as_str);
-            // Gemini leaves the role out when there is only one turn.
-            role == Some("user") || (role.is_none() && turn.get("parts").is_some())
+        let Some(messages) = body.get(key).and_then(Value::as_array) else { continue };
+        let is_user = |message: &&Value| {
+            let role = message.get("role").and_then(Value::as_str);
+            // Gemini callers may omit the role of a single message.
+            role == Some("user") || (role.is_none() && message.get("parts").is_some())
         };
-        if let Some(text) = turns.iter().rev().filter(is_user).find_map(message_text) {
+        if let Some(text) = messages.iter().rev().filter(is_user).find_map(message_text) {
             return Some(text);
         }
     }
-    // Embeddings, completions and the older APIs have a bare text or a list of texts.
+    // Embeddings, completions and older APIs have a text or a list of texts.
     ["input", "prompt", "message", "contents", "content", "inputText", "texts"]
         .iter()
         .find_map(|key| body.get(key).and_then(joined_text))
 }
 
-/// The text of the model's answer: of its first choice, when there are several.
+/// The text of the model's response. Of several choices it is the first one's.
 pub fn assistant_text(body: &[u8], is_event_stream: bool) -> Option<String> {
     let text = String::from_utf8_lossy(body);
-    let folded = if is_event_stream {
+    let text_found = if is_event_stream {
         stream_text(&text)
     } else {
         parse_truncated(&text).as_ref().and_then(response_text)
     };
-    // What a provider says of its content type is not always so.
-    folded.or_else(|| {
+    // A provider's content type is not always correct, so the other form is tried as well.
+    text_found.or_else(|| {
         if is_event_stream {
             parse_truncated(&text).as_ref().and_then(response_text)
         } else {
@@ -80,11 +82,11 @@ pub fn assistant_text(body: &[u8], is_event_stream: bool) -> Option<String> {
     })
 }
 
-/// The same of a body that is parsed already.
+/// The response text of a parsed body.
 pub(crate) fn response_text(body: &Value) -> Option<String> {
     if let Some(pieces) = body.as_array() {
-        // Gemini streams without `alt=sse` are one array of answers.
-        return some(pieces.iter().filter_map(response_text).collect());
+        // A Gemini stream without `alt=sse` is one array of responses.
+        return non_empty(pieces.iter().filter_map(response_text).collect());
     }
     if let Some(choice) = body.pointer("/choices/0") {
         let message = choice.get("message");
@@ -95,13 +97,13 @@ pub(crate) fn response_text(body: &Value) -> Option<String> {
     }
     if let Some(items) = body.get("output").and_then(Value::as_array) {
         let messages = items.iter().filter(|item| item.get("type").is_none_or(|kind| kind == "message"));
-        return some(messages.filter_map(message_text).collect());
+        return non_empty(messages.filter_map(message_text).collect());
     }
     if let Some(candidate) = body.pointer("/candidates/0/content") {
         return message_text(candidate);
     }
-    let holders = [Some(body), body.get("message"), body.pointer("/output/message")];
-    holders.into_iter().flatten().find_map(message_text).or_else(|| {
+    let messages = [Some(body), body.get("message"), body.pointer("/output/message")];
+    messages.into_iter().flatten().find_map(message_text).or_else(|| {
         ["text", "response", "outputText", "generation"]
             .iter()
             .find_map(|key| body.get(key).and_then(joined_text))
@@ -109,18 +111,18 @@ pub(crate) fn response_text(body: &Value) -> Option<String> {
     })
 }
 
-/// The text of a message: its `content` or `parts`, thoughts and tool traffic left out.
+/// The text of a message's `content` or `parts`, without thoughts and tool calls.
 pub(crate) fn message_text(message: &Value) -> Option<String> {
     message.get("content").or_else(|| message.get("parts")).and_then(joined_text)
 }
 
-/// A text, or the texts in a list of texts and parts.
+/// A text, or the joined texts of a list of texts and parts.
 pub(crate) fn joined_text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => some(text.clone()),
+        Value::String(text) => non_empty(text.clone()),
         Value::Array(parts) => {
             let parts: Vec<&str> = parts.iter().filter_map(part_text).collect();
-            some(parts.join("\n"))
+            non_empty(parts.join("\n"))
         }
         Value::Object(_) => message_text(value),
         _ => None,
@@ -142,13 +144,13 @@ fn part_text(part: &Value) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-fn some(text: String) -> Option<String> {
+fn non_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Joins the text pieces of server-sent events, or of JSON lines.
+/// The joined text deltas of server-sent events or of JSON lines.
 fn stream_text(text: &str) -> Option<String> {
-    let mut folded = String::new();
+    let mut joined = String::new();
     let mut data: Option<Cow<'_, str>> = None;
     for line in text.lines().chain([""]) {
         if let Some(more) = line.strip_prefix("data:") {
@@ -158,15 +160,15 @@ fn stream_text(text: &str) -> Option<String> {
                 Some(before) => Cow::Owned(format!("{before}\n{more}")),
             });
         } else if line.is_empty() {
-            folded.extend(data.take().and_then(|data| piece(&data)));
+            joined.extend(data.take().and_then(|data| delta_text(&data)));
         } else if line.starts_with('{') {
-            folded.extend(piece(line));
+            joined.extend(delta_text(line));
         }
     }
-    some(folded)
+    non_empty(joined)
 }
 
-fn piece(data: &str) -> Option<String> {
+fn delta_text(data: &str) -> Option<String> {
     if data == "[DONE]" {
         return None;
     }
@@ -193,93 +195,9 @@ fn piece(data: &str) -> Option<String> {
     }
 }
 
-/// Parses a JSON text, also one that was cut off.
+/// Parses a JSON text that may be cut off.
 pub(crate) fn parse_truncated(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&complete_truncated(text)?).ok())
-}
-
-struct Level {
-    closer: char,
-    at_key: bool,
-}
-
-fn closers(levels: &[Level]) -> Vec<char> {
-    levels.iter().rev().map(|level| level.closer).collect()
-}
-
-/// Completes a JSON text that breaks off: an open string is closed where it ends, anything else unfinished is
-/// dropped, and the brackets are closed.
-fn complete_truncated(text: &str) -> Option<String> {
-    let mut levels: Vec<Level> = Vec::new();
-    // The text up to here, with the brackets open here, is complete but for the brackets.
-    let mut sound = (0, Vec::new());
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => {
-                let is_key = levels.last().is_some_and(|level| level.at_key);
-                if let Err(cut) = string_end(&mut chars, text.len()) {
-                    if is_key {
-                        break;
-                    }
-                    let mut completed = text[..cut].to_owned();
-                    completed.push('"');
-                    completed.extend(closers(&levels));
-                    return Some(completed);
-                }
-                if !is_key {
-                    sound = (chars.offset(), closers(&levels));
-                }
-            }
-            '{' | '[' => {
-                let closer = if c == '{' { '}' } else { ']' };
-                levels.push(Level { closer, at_key: c == '{' });
-                sound = (at + 1, closers(&levels));
-            }
-            '}' | ']' => {
-                levels.pop()?;
-                sound = (at + 1, closers(&levels));
-            }
-            ',' => {
-                // A number or a literal is only known to be whole by the comma behind it.
-                sound = (at, closers(&levels));
-                if let Some(level) = levels.last_mut() {
-                    level.at_key = level.closer == '}';
-                }
-            }
-            ':' => {
-                if let Some(level) = levels.last_mut() {
-                    level.at_key = false;
-                }
-            }
-            _ => {}
-        }
-    }
-    let (end, closers) = sound;
-    (end > 0).then(|| text[..end].chars().chain(closers).collect())
-}
-
-/// Reads on to the end of a string. When the text ends first: where it has to be cut so that no half of an
-/// escape or of a surrogate pair is left.
-fn string_end(chars: &mut std::str::CharIndices<'_>, length: usize) -> Result<(), usize> {
-    let mut half_pair = None;
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Ok(()),
-            '\\' => {
-                let letter = chars.next().map(|(_, c)| c);
-                let digits = if letter == Some('u') { 4 } else { 0 };
-                let code: String = chars.by_ref().take(digits).map(|(_, c)| c).collect();
-                if letter.is_none() || code.len() < digits {
-                    return Err(half_pair.unwrap_or(at));
-                }
-                let code = u32::from_str_radix(&code, 16).unwrap_or(0);
-                half_pair = (0xD800..0xDC00).contains(&code).then_some(at);
-            }
-            _ => half_pair = None,
-        }
-    }
-    Err(half_pair.unwrap_or(length))
 }
 
 #[cfg(test)]
@@ -317,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_found_in_every_format() {
+    fn the_response_text_is_found_in_every_format() {
         for body in [
             json!({"choices": [{"message": {"role": "assistant", "content": "ok"}}, {"message": {"content": "second"}}]}),
             json!({"choices": [{"message": {"content": null, "refusal": "ok"}}]}),
@@ -338,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_folded_in_every_format() {
+    fn stream_deltas_are_joined_in_every_format() {
         for lines in [
             &[
                 r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
@@ -377,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_cut_off_gives_what_it_still_holds() {
+    fn a_truncated_body_gives_the_text_that_is_left() {
         let start = r#"{"model":"m","messages":[{"role":"user","content":""#;
         for (rest, expected) in [
             ("fi", "fi"),
@@ -406,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_of_any_text_is_mended(text in ".{0,20}", cut in any::<prop::sample::Index>()) {
+        fn a_body_truncated_anywhere_gives_a_prefix_of_the_text(text in ".{0,20}", cut in any::<prop::sample::Index>()) {
             let body = json!({"a": [1, true, {"b": null}], "messages": [{"role": "user", "content": text}], "z": 1.5}).to_string();
             let start = body.find("\"content\"").unwrap() + 11;
             let cut = (start..=body.len()).nth(cut.index(body.len() - start)).unwrap();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::json;
 
 use super::paths::Operation;
-use super::scan::{ObjectScan, ScanStatus};
+use crate::json::{ObjectScan, ScanStatus};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SystemPromptError {

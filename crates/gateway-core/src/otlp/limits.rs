@@ -1,6 +1,8 @@
 //! How much a request of others holds, seen before it is read: an empty message takes two bytes, and a hundred times as many
 //! once it is in memory.
 
+use crate::json::string_end;
+
 /// Messages, or objects and lists, in one request: spans, their attributes and what those hold.
 pub const MAX_ELEMENTS: usize = 500_000;
 /// Deeper than a reader goes.
@@ -88,7 +90,7 @@ pub fn json_within_limits(bytes: &[u8]) -> bool {
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr3(b'{', b'[', b'"', rest)) {
         at += found;
         if bytes.get(at) == Some(&b'"') {
-            at = end_of_text(bytes, at + 1);
+            at = string_end(bytes, at + 1).map_or(bytes.len(), |end| end.at + 1);
         } else {
             parts += 1;
             at += 1;
@@ -98,18 +100,6 @@ pub fn json_within_limits(bytes: &[u8]) -> bool {
         }
     }
     true
-}
-
-/// Behind the closing quote.
-fn end_of_text(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += found;
-        match bytes.get(at) {
-            Some(b'"') => return at + 1,
-            _ => at += 2,
-        }
-    }
-    bytes.len()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The other half of changing the kind of an answer: asking for it. Only the flag is changed; every other byte of the
 //! request stays as the caller sent it.
 
+use crate::json::{ObjectScan, ScanStatus};
 use crate::llm::WireFormat;
-use crate::llm::scan::{ObjectScan, ScanStatus};
 
 /// The body with its `stream` flag set or unset. None when it is to be sent as it is: the flag says so already, the
 /// format has none in the body (see `stream_path`), or there is no object in which it could be set.

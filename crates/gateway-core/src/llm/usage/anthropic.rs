@@ -1,11 +1,11 @@
-//! Anthropic's usage: `input_tokens` is only the uncached part, and a stream reports in two steps, the input when the
-//! message starts and the output, cumulative, when it ends.
+//! Anthropic's usage. `input_tokens` is only the uncached part. A stream reports twice: the input when the message
+//! starts, and the cumulative output when it ends.
 
 use serde_json::{Map, Value};
 
 use super::{Usage, count, nested_count};
 
-/// What was reported so far; a later event overrides an earlier one field by field.
+/// The counts reported so far. A later event overrides an earlier one field by field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::llm) struct Report {
     input: Option<u64>,
@@ -28,8 +28,8 @@ impl Report {
         }
     }
 
-    /// Counts are cumulative, so a zero never takes back what was said before: some compatible servers know the input
-    /// only at the end, others only at the start.
+    /// Counts are cumulative, so a zero never replaces an earlier count. Some compatible servers report the input only
+    /// at the end, others only at the start.
     pub(in crate::llm) fn merge(&mut self, later: Report) {
         let Report { input, output, cache_read, cache_written, written_5m, written_1h } = later;
         for (old, new) in [

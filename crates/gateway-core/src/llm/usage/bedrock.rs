@@ -1,9 +1,9 @@
-//! Bedrock's usage: Converse counts like Anthropic (`inputTokens` is only the uncached part), the invoke calls answer in
-//! each model maker's own words and add Bedrock's own metrics to a stream.
+//! Bedrock's usage. Converse counts like Anthropic: `inputTokens` is only the uncached part. The invoke calls respond in
+//! the format of the model's vendor, and their streams end with Bedrock's own metrics.
 
 use serde_json::{Map, Value};
 
-use super::{Usage, count, first_count, objects::Fields};
+use super::{Usage, count, fields::Fields, first_count};
 
 pub(super) fn converse_usage(report: &Map<String, Value>) -> Option<Usage> {
     let input = count(report, "inputTokens");
@@ -12,7 +12,7 @@ pub(super) fn converse_usage(report: &Map<String, Value>) -> Option<Usage> {
         return None;
     }
     let written = first_count(report, &["cacheWriteInputTokens", "cacheWriteInputTokenCount"]).unwrap_or(0);
-    let long = written.min(written_for_an_hour(report));
+    let long = written.min(cache_write_1h(report));
     Some(Usage {
         input: input.unwrap_or(0),
         cache_read: first_count(report, &["cacheReadInputTokens", "cacheReadInputTokenCount"]).unwrap_or(0),
@@ -23,7 +23,7 @@ pub(super) fn converse_usage(report: &Map<String, Value>) -> Option<Usage> {
     })
 }
 
-/// `amazon-bedrock-invocationMetrics`, which end every stream of an invoke call.
+/// `amazon-bedrock-invocationMetrics`, in the last event of an invoke stream.
 pub(super) fn invocation_metrics(report: &Map<String, Value>) -> Option<Usage> {
     let input = count(report, "inputTokenCount");
     let output = count(report, "outputTokenCount");
@@ -39,8 +39,8 @@ pub(super) fn invocation_metrics(report: &Map<String, Value>) -> Option<Usage> {
     })
 }
 
-/// Counts that stand loose in a body: Llama's and Titan's on Bedrock, and Ollama's own.
-pub(super) fn loose_counts(fields: &Fields) -> Option<Usage> {
+/// Counts in the body's top level: Llama and Titan on Bedrock, and Ollama's native API.
+pub(super) fn top_level_counts(fields: &Fields) -> Option<Usage> {
     let number = |key: &str| std::str::from_utf8(fields.get(key)?).ok()?.parse::<u64>().ok();
     let of = |input: Option<u64>, output: Option<u64>| {
         (input.is_some() || output.is_some())
@@ -56,7 +56,7 @@ fn titan_output(fields: &Fields) -> Option<u64> {
     results.iter().filter_map(|result| count(result, "tokenCount")).reduce(u64::saturating_add)
 }
 
-fn written_for_an_hour(report: &Map<String, Value>) -> u64 {
+fn cache_write_1h(report: &Map<String, Value>) -> u64 {
     let details = report.get("cacheDetails").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     details
         .iter()

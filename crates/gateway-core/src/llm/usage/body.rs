@@ -1,18 +1,18 @@
-//! One plain JSON body, or one object of a row of them: which top-level values are kept and what they say.
+//! One JSON body, or one object of a sequence of them: which top-level values are kept, and their meaning.
 
 use super::{
     ProviderFormat, bedrock,
-    json::{Value, characters, pairs},
-    objects::{Fields, Wanted},
+    fields::{FieldLimit, Fields},
     read_usage,
     stream::Reading,
 };
+use crate::json::{MemberValue, char_count, for_each_member};
 
-const SMALL: usize = 64 << 10;
-const LARGE: usize = 1 << 20;
+const SMALL_VALUE: usize = 64 << 10;
+const LARGE_VALUE: usize = 1 << 20;
 
-/// The values that hold generated text are kept in part only, for a count of its characters.
-const TEXTS: [&str; 11] = [
+/// The fields with generated text. A prefix of them is kept to count its characters.
+const TEXT_FIELDS: [&str; 11] = [
     "choices",
     "output",
     "content",
@@ -26,48 +26,48 @@ const TEXTS: [&str; 11] = [
     "results",
 ];
 
-pub(super) const WANTED: &[Wanted] = &[
-    ("usage", SMALL),
-    ("usageMetadata", SMALL),
-    ("meta", SMALL),
-    ("x_groq", SMALL),
-    ("model", SMALL),
-    ("modelVersion", SMALL),
-    ("id", SMALL),
-    ("responseId", SMALL),
-    ("error", SMALL),
-    ("status", SMALL),
-    ("incomplete_details", SMALL),
-    ("promptFeedback", SMALL),
-    ("stop_reason", SMALL),
-    ("stopReason", SMALL),
-    ("finish_reason", SMALL),
-    ("done_reason", SMALL),
-    ("done", SMALL),
-    ("is_finished", SMALL),
-    ("prompt_token_count", SMALL),
-    ("generation_token_count", SMALL),
-    ("prompt_eval_count", SMALL),
-    ("eval_count", SMALL),
-    ("inputTextTokenCount", SMALL),
-    ("choices", LARGE),
-    ("output", LARGE),
-    ("content", LARGE),
-    ("candidates", LARGE),
-    ("message", LARGE),
-    ("generations", LARGE),
-    ("text", LARGE),
-    ("completion", LARGE),
-    ("generation", LARGE),
-    ("outputs", LARGE),
-    ("results", LARGE),
+pub(super) const ALL_FIELDS: &[FieldLimit] = &[
+    ("usage", SMALL_VALUE),
+    ("usageMetadata", SMALL_VALUE),
+    ("meta", SMALL_VALUE),
+    ("x_groq", SMALL_VALUE),
+    ("model", SMALL_VALUE),
+    ("modelVersion", SMALL_VALUE),
+    ("id", SMALL_VALUE),
+    ("responseId", SMALL_VALUE),
+    ("error", SMALL_VALUE),
+    ("status", SMALL_VALUE),
+    ("incomplete_details", SMALL_VALUE),
+    ("promptFeedback", SMALL_VALUE),
+    ("stop_reason", SMALL_VALUE),
+    ("stopReason", SMALL_VALUE),
+    ("finish_reason", SMALL_VALUE),
+    ("done_reason", SMALL_VALUE),
+    ("done", SMALL_VALUE),
+    ("is_finished", SMALL_VALUE),
+    ("prompt_token_count", SMALL_VALUE),
+    ("generation_token_count", SMALL_VALUE),
+    ("prompt_eval_count", SMALL_VALUE),
+    ("eval_count", SMALL_VALUE),
+    ("inputTextTokenCount", SMALL_VALUE),
+    ("choices", LARGE_VALUE),
+    ("output", LARGE_VALUE),
+    ("content", LARGE_VALUE),
+    ("candidates", LARGE_VALUE),
+    ("message", LARGE_VALUE),
+    ("generations", LARGE_VALUE),
+    ("text", LARGE_VALUE),
+    ("completion", LARGE_VALUE),
+    ("generation", LARGE_VALUE),
+    ("outputs", LARGE_VALUE),
+    ("results", LARGE_VALUE),
 ];
 
-/// What tells whether a body is an answer at all.
-pub(super) const ERRORS: &[Wanted] = &[("error", SMALL)];
+/// The fields that show whether a response failed.
+pub(super) const ERROR_FIELDS: &[FieldLimit] = &[("error", SMALL_VALUE)];
 
-/// Takes in the values of one object.
-pub(super) fn absorb(reading: &mut Reading, format: ProviderFormat, fields: &Fields) {
+/// Adds the values of one object to the reading.
+pub(super) fn read_object(reading: &mut Reading, format: ProviderFormat, fields: &Fields) {
     let raw = |key: &str| std::str::from_utf8(fields.get(key)?).ok();
     let text = |key: &str| serde_json::from_str::<String>(raw(key)?).ok().filter(|text| !text.is_empty());
     let groq =
@@ -76,7 +76,7 @@ pub(super) fn absorb(reading: &mut Reading, format: ProviderFormat, fields: &Fie
         .into_iter()
         .find_map(|key| read_usage(format, raw(key)?))
         .or_else(|| read_usage(format, groq()?))
-        .or_else(|| bedrock::loose_counts(fields));
+        .or_else(|| bedrock::top_level_counts(fields));
     if usage.is_some() {
         reading.usage = usage;
     }
@@ -89,18 +89,18 @@ pub(super) fn absorb(reading: &mut Reading, format: ProviderFormat, fields: &Fie
     if let Some(error) = raw("error").filter(|error| *error != "null") {
         reading.error(error);
     }
-    reading.more = ["done", "is_finished"].into_iter().any(|key| raw(key) == Some("false"));
-    let ended = ["stop_reason", "stopReason", "finish_reason", "done_reason"].into_iter().find_map(text);
-    let finish_reason = ended
-        .or_else(|| last_reason(fields.get("incomplete_details")?, &[b"reason"]))
-        .or_else(|| last_reason(fields.get("promptFeedback")?, &[b"blockReason"]))
-        .or_else(|| TEXTS.into_iter().find_map(|key| last_reason(fields.start_of(key)?, REASONS)))
+    reading.expects_more = ["done", "is_finished"].into_iter().any(|key| raw(key) == Some("false"));
+    let top_level = ["stop_reason", "stopReason", "finish_reason", "done_reason"].into_iter().find_map(text);
+    let finish_reason = top_level
+        .or_else(|| last_text_of(fields.get("incomplete_details")?, &[b"reason"]))
+        .or_else(|| last_text_of(fields.get("promptFeedback")?, &[b"blockReason"]))
+        .or_else(|| TEXT_FIELDS.into_iter().find_map(|key| last_text_of(fields.prefix(key)?, REASON_KEYS)))
         .or_else(|| text("status"));
     if finish_reason.is_some() {
         reading.finish_reason = finish_reason;
     }
-    for key in TEXTS {
-        reading.output_chars += fields.start_of(key).map_or(0, text_length);
+    for key in TEXT_FIELDS {
+        reading.output_chars += fields.prefix(key).map_or(0, text_length);
     }
 }
 
@@ -110,12 +110,12 @@ struct Groq<'a> {
     usage: Option<&'a serde_json::value::RawValue>,
 }
 
-const REASONS: &[&[u8]] = &[b"finish_reason", b"finishReason", b"stop_reason", b"completionReason"];
+const REASON_KEYS: &[&[u8]] = &[b"finish_reason", b"finishReason", b"stop_reason", b"completionReason"];
 
-fn last_reason(value: &[u8], keys: &[&[u8]]) -> Option<String> {
+fn last_text_of(value: &[u8], keys: &[&[u8]]) -> Option<String> {
     let mut last = None;
-    pairs(value, |key, value| {
-        if let Value::Text(text) = value
+    for_each_member(value, |key, value| {
+        if let MemberValue::Text(text) = value
             && !text.is_empty()
             && keys.contains(&key)
         {
@@ -127,17 +127,17 @@ fn last_reason(value: &[u8], keys: &[&[u8]]) -> Option<String> {
 
 fn text_length(value: &[u8]) -> u64 {
     if let [b'"', text @ ..] = value {
-        return characters(text.strip_suffix(b"\"").unwrap_or(text));
+        return char_count(text.strip_suffix(b"\"").unwrap_or(text));
     }
     let mut total = 0;
-    pairs(value, |key, value| {
+    for_each_member(value, |key, value| {
         if let (
             b"content" | b"text" | b"refusal" | b"reasoning_content" | b"reasoning" | b"thinking"
             | b"arguments" | b"tool_plan" | b"outputText",
-            Value::Text(text),
+            MemberValue::Text(text),
         ) = (key, value)
         {
-            total += characters(text);
+            total += char_count(text);
         }
     });
     total

@@ -1,8 +1,9 @@
-//! Cohere's usage: `tokens` is what the model saw, `billed_units` what is paid for, and the bill is what we account.
+//! Cohere's usage. `tokens` counts the tokens that the model processed and `billed_units` those that are charged. The
+//! billed units are recorded.
 
 use serde_json::{Map, Value};
 
-use super::{Usage, carve, count};
+use super::{Usage, count, take_part};
 
 pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     let part = |name: &str| report.get(name).and_then(Value::as_object);
@@ -12,6 +13,6 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     };
     let (mut input, output) =
         part("billed_units").and_then(read).or_else(|| part("tokens").and_then(read))?;
-    let cache_read = carve(&mut input, count(report, "cached_tokens").unwrap_or(0));
+    let cache_read = take_part(&mut input, count(report, "cached_tokens").unwrap_or(0));
     Some(Usage { input, cache_read, output, ..Usage::default() })
 }

@@ -1,8 +1,9 @@
-//! Gemini's usage: thoughts usually stand beside the candidates' tokens, sometimes inside, and only the total tells.
+//! Gemini's usage. Thoughts are usually counted in addition to the candidates' tokens and sometimes as part of them; only
+//! the total shows which.
 
 use serde_json::{Map, Value};
 
-use super::{Usage, carve, count, first_count};
+use super::{Usage, count, first_count, take_part};
 
 pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     let total = count(report, "totalTokenCount");
@@ -10,19 +11,19 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     let tool_prompt = count(report, "toolUsePromptTokenCount").unwrap_or(0);
     let prompt = count(report, "promptTokenCount");
     let candidates = first_count(report, &["candidatesTokenCount", "responseTokenCount"]);
-    // Either is left out when it is zero, and some chunks leave out more: the total tells what they were.
-    let left = |known: Option<u64>| {
+    // Zero counts are omitted, and some chunks omit more. The missing count follows from the total.
+    let remaining = |known: Option<u64>| {
         let known = known.unwrap_or(0).saturating_add(tool_prompt).saturating_add(thoughts);
         total.map(|total| total.saturating_sub(known))
     };
-    let prompt = prompt.or_else(|| left(candidates))?;
-    let candidates = candidates.or_else(|| left(Some(prompt))).unwrap_or(0);
+    let prompt = prompt.or_else(|| remaining(candidates))?;
+    let candidates = candidates.or_else(|| remaining(Some(prompt))).unwrap_or(0);
 
     let plain = prompt.saturating_add(candidates);
     let inside =
         thoughts <= candidates && (total == Some(plain) || total == Some(plain.saturating_add(tool_prompt)));
     let counted_tools = if total == Some(plain.saturating_add(if inside { 0 } else { thoughts })) {
-        // The total leaves the tools' prompt out, so it is already part of the prompt.
+        // The total does not add the tool prompt, so it is part of the prompt count already.
         0
     } else {
         tool_prompt
@@ -30,15 +31,15 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
 
     let mut rest = prompt;
     let cached = count(report, "cachedContentTokenCount").unwrap_or(0);
-    let cache_read = carve(&mut rest, cached);
+    let cache_read = take_part(&mut rest, cached);
     let spoken = audio(report, "promptTokensDetails").saturating_sub(audio(report, "cacheTokensDetails"));
-    let audio_input = carve(&mut rest, spoken);
+    let audio_input = take_part(&mut rest, spoken);
     let input = rest.saturating_add(counted_tools);
 
     let mut rest = candidates;
-    let reasoning = if inside { carve(&mut rest, thoughts) } else { thoughts };
+    let reasoning = if inside { take_part(&mut rest, thoughts) } else { thoughts };
     let speech = audio(report, "candidatesTokensDetails").max(audio(report, "responseTokensDetails"));
-    let audio_output = carve(&mut rest, speech);
+    let audio_output = take_part(&mut rest, speech);
     Some(Usage { input, cache_read, output: rest, reasoning, audio_input, audio_output, ..Usage::default() })
 }
 

@@ -1,14 +1,14 @@
-//! The meter that stands beside a response on its way to the caller. It sees every chunk once, keeps little, and never
-//! changes or delays a byte.
+//! Metering of a response while it is forwarded. The meter reads every chunk once, keeps a bounded amount of it, and
+//! neither changes nor delays a byte.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
     ProviderFormat, Usage, body,
-    json::{Value, pairs},
-    objects::{Objects, Wanted},
+    fields::{FieldLimit, FieldReader},
     stream::{self, Reading},
 };
+use crate::json::{MemberValue, for_each_member};
 use crate::llm::{
     BodyFraming,
     estimate::estimate_from_chars,
@@ -16,26 +16,26 @@ use crate::llm::{
     sse::{EventItem, EventLimits, EventReader},
 };
 
-/// What a response said of itself.
+/// What a response reports about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MeterReading {
-    /// None when the provider reported none, which is not zero.
+    /// None if the provider reported none, which differs from zero.
     pub usage: Option<Usage>,
-    /// The model as the provider names it.
+    /// The model name that the provider reports.
     pub model: Option<String>,
     pub response_id: Option<String>,
     pub finish_reason: Option<String>,
-    /// An error inside a response that began as a success, with its kind in front where one is given.
+    /// An error inside a response that started as a success, prefixed by its type if there is one.
     pub in_band_error: Option<String>,
-    /// Characters of generated text that were seen, tool arguments and shown reasoning included.
+    /// Characters of generated text, including tool arguments and visible reasoning.
     pub output_chars: u64,
-    /// Whether the response was complete: its last event was seen, or its JSON was closed.
+    /// Whether the response is complete: its last event arrived, or its JSON is closed.
     pub saw_end: bool,
 }
 
 impl MeterReading {
-    /// The usage to account for, and whether any of it is an estimate. A response that broke off is charged for the
-    /// text that was sent even where the provider's report of it had not come yet.
+    /// The usage to record, and whether any of it is an estimate. An aborted response is charged for the text that was
+    /// sent, even if the provider's report of it is missing.
     pub fn finalize_usage(&self, estimate_prompt: impl FnOnce() -> u64) -> (Usage, bool) {
         let seen = estimate_from_chars(self.output_chars);
         match &self.usage {
@@ -49,17 +49,17 @@ impl MeterReading {
     }
 }
 
-/// Reads a response as it passes.
+/// Reads a response while it is forwarded.
 #[derive(Debug)]
 pub struct Meter {
     format: ProviderFormat,
-    source: Source,
+    reader: BodyReader,
     reading: Reading,
 }
 
 #[derive(Debug)]
-enum Source {
-    Json(Objects),
+enum BodyReader {
+    Json(FieldReader),
     Sse(EventReader),
     EventStream { frames: FrameReader, decoded: Vec<u8> },
     Opaque,
@@ -67,69 +67,72 @@ enum Source {
 
 impl Meter {
     pub fn new(format: ProviderFormat, framing: BodyFraming) -> Self {
-        Self::wanting(body::WANTED, format, framing)
+        Self::with_fields(body::ALL_FIELDS, format, framing)
     }
 
-    /// One that is asked whether a response is sound, and not what it used. Of a stream it reads all there is.
+    /// A meter that only checks a response for errors. It still reads all events of a stream.
     pub fn for_validation(format: ProviderFormat, framing: BodyFraming) -> Self {
-        Self::wanting(body::ERRORS, format, framing)
+        Self::with_fields(body::ERROR_FIELDS, format, framing)
     }
 
-    fn wanting(wanted: &'static [Wanted], format: ProviderFormat, framing: BodyFraming) -> Self {
-        let source = match framing {
-            BodyFraming::Json => Source::Json(Objects::new(wanted)),
-            BodyFraming::Sse => Source::Sse(EventReader::new(EventLimits::READ)),
+    fn with_fields(selected: &'static [FieldLimit], format: ProviderFormat, framing: BodyFraming) -> Self {
+        let reader = match framing {
+            BodyFraming::Json => BodyReader::Json(FieldReader::new(selected)),
+            BodyFraming::Sse => BodyReader::Sse(EventReader::new(EventLimits::READ)),
             BodyFraming::EventStream => {
-                Source::EventStream { frames: FrameReader::new(), decoded: Vec::new() }
+                BodyReader::EventStream { frames: FrameReader::new(), decoded: Vec::new() }
             }
-            BodyFraming::Opaque => Source::Opaque,
+            BodyFraming::Opaque => BodyReader::Opaque,
         };
-        Meter { format, source, reading: Reading::default() }
+        Meter { format, reader, reading: Reading::default() }
     }
 
     pub fn feed(&mut self, chunk: &[u8]) {
-        let Meter { format, source, reading } = self;
-        match source {
-            Source::Json(objects) => objects.feed(chunk, |fields| body::absorb(reading, *format, fields)),
-            Source::Sse(events) => events.feed(chunk, |item| read_item(reading, *format, item)),
-            Source::EventStream { frames, decoded } => {
-                // A broken frame ends the reading; what was read until then stands, and `saw_end` stays false.
+        let Meter { format, reader, reading } = self;
+        match reader {
+            BodyReader::Json(fields) => {
+                fields.feed(chunk, |object| body::read_object(reading, *format, object))
+            }
+            BodyReader::Sse(events) => events.feed(chunk, |item| read_item(reading, *format, item)),
+            BodyReader::EventStream { frames, decoded } => {
+                // An invalid frame ends the reading. Earlier results are kept, and `saw_end` stays false.
                 let _ = frames.feed(chunk, |frame| read_frame(reading, *format, &frame, decoded));
             }
-            Source::Opaque => {}
+            BodyReader::Opaque => {}
         }
     }
 
-    /// What is known now, for a caller that hangs up.
+    /// The reading so far, for a caller that disconnects.
     pub fn snapshot(&self) -> MeterReading {
-        let Meter { format, source, reading } = self;
-        match source {
-            Source::Json(objects) => match objects.unfinished() {
-                Some(fields) => {
+        let Meter { format, reader, reading } = self;
+        match reader {
+            BodyReader::Json(fields) => match fields.open_object() {
+                Some(object) => {
                     let mut reading = reading.clone();
-                    body::absorb(&mut reading, *format, fields);
+                    body::read_object(&mut reading, *format, object);
                     report(&reading, *format)
                 }
-                None => {
-                    MeterReading { saw_end: objects.complete() && !reading.more, ..report(reading, *format) }
-                }
+                None => MeterReading {
+                    saw_end: fields.is_complete() && !reading.expects_more,
+                    ..report(reading, *format)
+                },
             },
-            Source::Sse(_) => {
+            BodyReader::Sse(_) => {
                 let metered = report(reading, *format);
-                // Not everyone who copied OpenAI's streams sends `[DONE]`, but nothing follows a reason and a report.
-                let told_all = *format == ProviderFormat::OpenAi
+                // Some compatible providers omit `[DONE]`, but nothing follows a finish reason and a usage report.
+                let reported_all = *format == ProviderFormat::OpenAi
                     && metered.finish_reason.is_some()
                     && metered.usage.is_some();
-                MeterReading { saw_end: metered.saw_end || told_all, ..metered }
+                MeterReading { saw_end: metered.saw_end || reported_all, ..metered }
             }
-            Source::EventStream { .. } | Source::Opaque => report(reading, *format),
+            BodyReader::EventStream { .. } | BodyReader::Opaque => report(reading, *format),
         }
     }
 
-    /// What is known at the end of the body.
+    /// The reading at the end of the body.
     pub fn finish(&mut self) -> MeterReading {
-        let Meter { format, source, reading } = self;
-        if let Source::Sse(events) = source {
+        let Meter { format, reader, reading } = self;
+        if let BodyReader::Sse(events) = reader {
             events.finish(|item| read_item(reading, *format, item));
         }
         self.snapshot()
@@ -150,7 +153,7 @@ fn report(reading: &Reading, format: ProviderFormat) -> MeterReading {
 
 fn read_item(reading: &mut Reading, format: ProviderFormat, item: EventItem<'_>) {
     if let EventItem::Event(event) = item {
-        stream::event(reading, format, event.event, event.data);
+        stream::read_event(reading, format, event.event, event.data);
     }
 }
 
@@ -162,15 +165,15 @@ fn read_frame(reading: &mut Reading, format: ProviderFormat, frame: &Frame<'_>, 
         return;
     }
     if frame.event_type != Some("chunk") {
-        stream::event(reading, format, frame.event_type.map(str::as_bytes), frame.payload);
+        stream::read_event(reading, format, frame.event_type.map(str::as_bytes), frame.payload);
         return;
     }
-    // The invoke calls wrap each event of the model's own stream in Base64.
-    pairs(frame.payload, |key, value| {
-        if let (b"bytes", Value::Text(text)) = (key, value) {
+    // The invoke calls encode each event of the model's own stream in Base64.
+    for_each_member(frame.payload, |key, value| {
+        if let (b"bytes", MemberValue::Text(text)) = (key, value) {
             decoded.clear();
             if STANDARD.decode_vec(text, decoded).is_ok() {
-                stream::event(reading, format, None, decoded);
+                stream::read_event(reading, format, None, decoded);
             }
         }
     });

@@ -1,15 +1,14 @@
-//! How many tokens an answer cost, read off the provider's own bytes as they pass. Providers count differently (cached
-//! input inside or outside the input, reasoning inside or outside the output), so every report is first turned into
-//! disjoint classes, each of which is priced once.
+//! Token usage of responses, read from the provider's bytes while they are forwarded. Providers count differently: cached
+//! input may be part of the input or not, reasoning part of the output or not. Every report is therefore converted into
+//! disjoint classes, each with its own price.
 
 mod anthropic;
 mod bedrock;
 mod body;
 mod cohere;
+mod fields;
 mod gemini;
-mod json;
 mod meter;
-mod objects;
 mod openai;
 mod stream;
 #[cfg(test)]
@@ -23,13 +22,13 @@ pub(in crate::llm) use anthropic::Report as MessagesReport;
 pub use meter::{Meter, MeterReading};
 pub use openai::is_usage_chunk;
 
-/// Token counts in classes that do not overlap: their sum is the provider's total.
+/// Token counts in disjoint classes. Their sum is the provider's total.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
-    /// Text input that was neither read from nor written to a cache.
+    /// Text input that was neither read from a cache nor written to one.
     pub input: u64,
     pub cache_read: u64,
-    /// Input written to a cache of the usual, short life.
+    /// Input written to a cache with the default, short lifetime.
     pub cache_write: u64,
     pub cache_write_1h: u64,
     /// Output other than reasoning and audio.
@@ -37,19 +36,19 @@ pub struct Usage {
     pub reasoning: u64,
     pub audio_input: u64,
     pub audio_output: u64,
-    /// The provider's own report, as it came.
+    /// The provider's report, unchanged.
     pub raw: Option<Box<str>>,
 }
 
 impl Usage {
-    /// All input, cached and spoken included.
+    /// All input, including cached and audio input.
     pub fn prompt_tokens(&self) -> u64 {
         [self.input, self.cache_read, self.cache_write, self.cache_write_1h, self.audio_input]
             .into_iter()
             .fold(0, u64::saturating_add)
     }
 
-    /// All output, reasoning and speech included.
+    /// All output, including reasoning and audio.
     pub fn completion_tokens(&self) -> u64 {
         self.output.saturating_add(self.reasoning).saturating_add(self.audio_output)
     }
@@ -63,20 +62,20 @@ impl Usage {
         self.prompt_tokens().saturating_add(self.completion_tokens())
     }
 
-    /// Usage of which only the plain totals are known, such as those in Bedrock's response headers.
+    /// Usage of which only the totals are known, such as those in Bedrock's response headers.
     pub fn from_totals(input: u64, output: u64) -> Self {
         Usage { input, output, ..Usage::default() }
     }
 }
 
-/// Reads a provider's usage object. Its keys tell whose it is: many providers answer in another's format, and a wrong
-/// guess here would be a wrong bill. The format decides only where the keys are the same.
+/// Parses a provider's usage object. Many providers respond in the format of another one, and a wrong guess would be
+/// billed wrongly. The keys therefore decide on the format, and the provider's format only where keys are shared.
 fn read_usage(format: ProviderFormat, raw: &str) -> Option<Usage> {
     let Ok(Value::Object(report)) = serde_json::from_str(raw) else { return None };
     parse_report(format, &report).map(|usage| Usage { raw: Some(raw.into()), ..usage })
 }
 
-/// Reads a usage object that is parsed already, without keeping it.
+/// Converts a usage object, without keeping it as `raw`.
 pub(in crate::llm) fn parse_report(format: ProviderFormat, report: &Map<String, Value>) -> Option<Usage> {
     let has = |keys: &[&str]| keys.iter().any(|key| report.contains_key(*key));
     if has(&["promptTokenCount", "totalTokenCount"]) {
@@ -98,12 +97,12 @@ pub(in crate::llm) fn parse_report(format: ProviderFormat, report: &Map<String, 
     }
 }
 
-/// A count, which some providers send as a fraction (`12.0`) and some as null.
+/// A count. Some providers send it as a float (`12.0`), some as null.
 fn count(report: &Map<String, Value>, key: &str) -> Option<u64> {
     let number = report.get(key)?.as_number()?;
     number.as_u64().or_else(|| {
-        let fraction = number.as_f64().filter(|fraction| *fraction >= 0.0)?;
-        format!("{fraction:.0}").parse().ok()
+        let float = number.as_f64().filter(|float| *float >= 0.0)?;
+        format!("{float:.0}").parse().ok()
     })
 }
 
@@ -116,9 +115,9 @@ fn nested_count(report: &Map<String, Value>, objects: &[&str], key: &str) -> Opt
     objects.iter().find_map(|object| count(report.get(*object)?.as_object()?, key))
 }
 
-/// Takes up to `wanted` out of `rest`, so that classes carved from one total never exceed it.
-fn carve(rest: &mut u64, wanted: u64) -> u64 {
-    let taken = wanted.min(*rest);
+/// Subtracts up to `part` from `rest` and returns the difference, so that the classes of one total never exceed it.
+fn take_part(rest: &mut u64, part: u64) -> u64 {
+    let taken = part.min(*rest);
     *rest -= taken;
     taken
 }

@@ -1,4 +1,5 @@
-//! The OpenAI family's usage: totals with their parts listed beside them, with the departures of those who copied it.
+//! Usage of OpenAI and compatible providers: totals, and details that list parts of the totals. Several providers deviate
+//! from OpenAI's rules.
 
 use std::sync::LazyLock;
 
@@ -6,10 +7,11 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{Usage, carve, count, first_count, json::skip_space, nested_count};
+use super::{Usage, count, first_count, nested_count, take_part};
+use crate::json::skip_space;
 
-/// Whether this stream event is the extra chunk that a provider sends only when usage was asked for: no choices, and
-/// a usage object. Azure's first chunk has no choices either, but carries no usage.
+/// Whether a stream event is the extra chunk that a provider sends only on `include_usage`: without choices and with a
+/// usage object. Azure's first chunk has no choices either, but no usage.
 pub fn is_usage_chunk(event_data: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Chunk<'a> {
@@ -20,7 +22,7 @@ pub fn is_usage_chunk(event_data: &[u8]) -> bool {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
-    if !names_usage(event_data) {
+    if !has_usage_object(event_data) {
         return false;
     }
     let Ok(Chunk { choices, usage, error }) = serde_json::from_slice(event_data) else { return false };
@@ -31,11 +33,11 @@ pub fn is_usage_chunk(event_data: &[u8]) -> bool {
     no_choices && error.is_none() && usage.is_some_and(|usage| usage.get().starts_with('{'))
 }
 
-/// Whether a usage object seems to be there, without parsing: with usage asked for, every other chunk says `null`.
-fn names_usage(event: &[u8]) -> bool {
+/// Whether the event seems to have a usage object, without parsing. With `include_usage`, all other chunks have `null`.
+fn has_usage_object(event: &[u8]) -> bool {
     static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"usage\""));
-    KEY.find_iter(event).any(|place| {
-        let colon = skip_space(event, place + KEY.needle().len());
+    KEY.find_iter(event).any(|start| {
+        let colon = skip_space(event, start + KEY.needle().len());
         event.get(colon) == Some(&b':') && event.get(skip_space(event, colon + 1)) == Some(&b'{')
     })
 }
@@ -63,29 +65,29 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
         .unwrap_or(0);
     let speech = nested_count(report, OUTPUT, "audio_tokens").unwrap_or(0);
 
-    // xAI counts reasoning beside the output and says so only by its total; Perplexity's deep research reports more
+    // xAI counts reasoning in addition to the output, which only its total shows. Perplexity's deep research reports more
     // reasoning than output.
-    let beside = total.map_or(0, |total| total.saturating_sub(prompt.saturating_add(output)));
-    let reasoning_beside = reasoning > 0 && (beside == reasoning || reasoning > output);
-    let cache_beside = !reasoning_beside && beside > 0 && beside == cached.saturating_add(written);
+    let extra = total.map_or(0, |total| total.saturating_sub(prompt.saturating_add(output)));
+    let reasoning_is_extra = reasoning > 0 && (extra == reasoning || reasoning > output);
+    let cache_is_extra = !reasoning_is_extra && extra > 0 && extra == cached.saturating_add(written);
 
-    let mut rest = if cache_beside { prompt.saturating_add(beside) } else { prompt };
-    let cache_read = carve(&mut rest, cached);
-    let cache_write = carve(&mut rest, written);
-    let audio_input = carve(&mut rest, spoken);
-    // Perplexity bills the citations that it read as input, outside every total.
+    let mut rest = if cache_is_extra { prompt.saturating_add(extra) } else { prompt };
+    let cache_read = take_part(&mut rest, cached);
+    let cache_write = take_part(&mut rest, written);
+    let audio_input = take_part(&mut rest, spoken);
+    // Perplexity bills citations as input and includes them in no total.
     let input = rest.saturating_add(count(report, "citation_tokens").unwrap_or(0));
 
     let mut rest = output;
-    let reasoning = if reasoning_beside {
+    let reasoning = if reasoning_is_extra {
         reasoning
-    } else if cache_beside {
-        carve(&mut rest, reasoning)
+    } else if cache_is_extra {
+        take_part(&mut rest, reasoning)
     } else {
-        // What a total holds beyond input and output is reasoning too: so Gemini's OpenAI-compatible endpoint reports it.
-        carve(&mut rest, reasoning).saturating_add(beside)
+        // Gemini's OpenAI-compatible endpoint reports reasoning only as the part of the total beyond input and output.
+        take_part(&mut rest, reasoning).saturating_add(extra)
     };
-    let audio_output = carve(&mut rest, speech);
+    let audio_output = take_part(&mut rest, speech);
     Some(Usage {
         input,
         cache_read,

@@ -1,19 +1,16 @@
-//! One event of a stream, whatever its provider: a single pass over its keys tells what it holds, and only events that
-//! name themselves, report usage, fail or end the stream are parsed.
+//! One event of a stream of any provider. A single pass over its keys classifies it. Only events with the model and id,
+//! with usage, with an error or at the end of the stream are parsed.
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, value::RawValue};
 
-use super::{
-    ProviderFormat, Usage, anthropic,
-    json::{Value, characters, pairs},
-    read_usage,
-};
+use super::{ProviderFormat, Usage, anthropic, read_usage};
+use crate::json::{MemberValue, char_count, for_each_member};
 
-/// How many events are parsed in search of the model's name and the answer's id, which come early or never.
-const INTRODUCTIONS: u8 = 4;
+/// How many events are parsed for the model's name and the response id, which come early or never.
+const MAX_IDENTITY_EVENTS: u8 = 4;
 
-/// What has been read so far.
+/// The results so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reading {
     pub(super) model: Option<String>,
@@ -22,13 +19,13 @@ pub(super) struct Reading {
     pub(super) in_band_error: Option<String>,
     pub(super) output_chars: u64,
     pub(super) saw_end: bool,
-    /// A row of objects said of itself that more would follow.
-    pub(super) more: bool,
-    /// Usage that needs no further reading.
+    /// The last object of a sequence announced that more follow.
+    pub(super) expects_more: bool,
+    /// Usage of a JSON body.
     pub(super) usage: Option<Usage>,
-    introductions: u8,
-    /// The last event that reported usage. Some providers report in every event, so it is parsed only at the end.
-    latest: Vec<u8>,
+    identity_events: u8,
+    /// The last event with usage. Some providers report it in every event, so it is parsed only at the end.
+    last_usage_event: Vec<u8>,
     messages: anthropic::Report,
     message_reports: Vec<Box<str>>,
 }
@@ -42,24 +39,24 @@ impl Reading {
             };
             return Some(Usage { raw: Some(raw), ..usage });
         }
-        let latest = serde_json::from_slice::<Envelope<'_>>(&self.latest).ok();
+        let latest = serde_json::from_slice::<Envelope<'_>>(&self.last_usage_event).ok();
         latest.and_then(|event| read_usage(format, event.usage()?)).or_else(|| self.usage.clone())
     }
 
-    /// Takes in an error value: a text, or an object with a message and perhaps a kind.
+    /// Records an error value: a text, or an object with a message and possibly a type.
     pub(super) fn error(&mut self, raw: &str) {
-        const LONGEST: usize = 1024;
+        const MAX_LENGTH: usize = 1024;
         let mut text = match serde_json::from_str(raw) {
             Ok(Json::String(text)) => text,
             Ok(Json::Object(error)) => describe(&error).unwrap_or_else(|| raw.to_owned()),
             _ => raw.to_owned(),
         };
-        text.truncate(text.floor_char_boundary(LONGEST));
+        text.truncate(text.floor_char_boundary(MAX_LENGTH));
         self.in_band_error = Some(text);
     }
 }
 
-/// The parts of an event that we act on, in the words of every provider.
+/// The relevant fields of an event, in the names of all providers.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
@@ -113,13 +110,13 @@ impl<'a> Envelope<'a> {
     }
 
     fn read_identity(&self, reading: &mut Reading) {
-        self.introduce_itself(reading);
+        self.read_own_identity(reading);
         for inner in [self.response, self.message].into_iter().filter_map(Self::inner) {
-            inner.introduce_itself(reading);
+            inner.read_own_identity(reading);
         }
     }
 
-    fn introduce_itself(&self, reading: &mut Reading) {
+    fn read_own_identity(&self, reading: &mut Reading) {
         let text = |raw: Option<&RawValue>| {
             serde_json::from_str::<String>(raw?.get()).ok().filter(|text| !text.is_empty())
         };
@@ -132,8 +129,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Reads one event. `name` is what the stream's framing calls it, if it calls it anything.
-pub(super) fn event(reading: &mut Reading, format: ProviderFormat, name: Option<&[u8]>, data: &[u8]) {
+/// Reads one event. `name` is its name in the stream's framing, if it has one.
+pub(super) fn read_event(reading: &mut Reading, format: ProviderFormat, name: Option<&[u8]>, data: &[u8]) {
     if data.trim_ascii() == b"[DONE]" {
         reading.saw_end = true;
         return;
@@ -141,12 +138,12 @@ pub(super) fn event(reading: &mut Reading, format: ProviderFormat, name: Option<
     let scan = EventScan::new(format, data);
     let kind = name.or(scan.kind).unwrap_or_default();
     let from_responses = kind.starts_with(b"response.");
-    // These streams repeat the finished text after its deltas.
+    // Responses streams repeat the complete text after its deltas.
     reading.output_chars += if from_responses { scan.delta_chars } else { scan.chars + scan.delta_chars };
     if let Some(reason) = scan.finish_reason {
         reading.finish_reason = Some(String::from_utf8_lossy(reason).into_owned());
     }
-    reading.saw_end |= scan.end;
+    reading.saw_end |= scan.is_end;
     reading.saw_end |= matches!(
         kind,
         b"message_stop"
@@ -157,28 +154,28 @@ pub(super) fn event(reading: &mut Reading, format: ProviderFormat, name: Option<
             | b"response.incomplete"
             | b"response.failed"
     );
-    let failed = scan.error || kind == b"error";
-    let introduces =
-        reading.introductions < INTRODUCTIONS && (reading.model.is_none() || reading.response_id.is_none());
+    let failed = scan.has_error || kind == b"error";
+    let may_identify = reading.identity_events < MAX_IDENTITY_EVENTS
+        && (reading.model.is_none() || reading.response_id.is_none());
     let last_response = from_responses && reading.saw_end;
-    let merges = scan.usage && matches!(kind, b"message_start" | b"message_delta");
-    if scan.usage && !merges {
-        reading.latest.clear();
-        reading.latest.extend_from_slice(data);
+    let merges = scan.has_usage && matches!(kind, b"message_start" | b"message_delta");
+    if scan.has_usage && !merges {
+        reading.last_usage_event.clear();
+        reading.last_usage_event.extend_from_slice(data);
     }
-    if !(failed || introduces || last_response || merges) {
+    if !(failed || may_identify || last_response || merges) {
         return;
     }
     let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(data) else { return };
-    if introduces {
-        reading.introductions += 1;
+    if may_identify {
+        reading.identity_events += 1;
         envelope.read_identity(reading);
     }
     if merges && let Some(raw) = envelope.usage() {
         if let Ok(report) = serde_json::from_str(raw) {
             reading.messages.merge(anthropic::Report::read(&report));
         }
-        // The first and the latest report are all that there is to know.
+        // Reports are cumulative, so the first and the last are enough.
         reading.message_reports.truncate(1);
         reading.message_reports.push(raw.into());
     }
@@ -215,15 +212,15 @@ fn describe(error: &Map<String, Json>) -> Option<String> {
     Some(kind.map_or_else(|| message.to_owned(), |kind| format!("{kind}: {message}")))
 }
 
-/// What one pass over an event's keys shows.
+/// The result of one pass over an event's keys.
 #[derive(Default)]
 struct EventScan<'a> {
     kind: Option<&'a [u8]>,
     finish_reason: Option<&'a [u8]>,
-    /// Gemini ends a stream with a reason and nothing else, Bedrock's invoke calls with their metrics.
-    end: bool,
-    usage: bool,
-    error: bool,
+    /// Gemini ends a stream with a finish reason, and Bedrock's invoke calls end it with their metrics.
+    is_end: bool,
+    has_usage: bool,
+    has_error: bool,
     chars: u64,
     delta_chars: u64,
 }
@@ -231,33 +228,35 @@ struct EventScan<'a> {
 impl<'a> EventScan<'a> {
     fn new(format: ProviderFormat, data: &'a [u8]) -> Self {
         let mut scan = EventScan::default();
-        // Perplexity sends the whole message so far beside each delta.
+        // Perplexity repeats the message so far next to each delta.
         let mut repeated = false;
-        pairs(data, |key, value| match (key, value) {
+        for_each_member(data, |key, value| match (key, value) {
             (
                 b"content" | b"text" | b"refusal" | b"reasoning_content" | b"reasoning" | b"thinking"
                 | b"partial_json" | b"arguments" | b"input" | b"tool_plan" | b"generation" | b"outputText"
                 | b"completion",
-                Value::Text(text),
-            ) if !repeated => scan.chars += characters(text),
-            (b"delta", Value::Text(text)) => scan.delta_chars += characters(text),
+                MemberValue::Text(text),
+            ) if !repeated => scan.chars += char_count(text),
+            (b"delta", MemberValue::Text(text)) => scan.delta_chars += char_count(text),
             (b"delta", _) => repeated = false,
-            (b"message", Value::Object) => repeated = format == ProviderFormat::OpenAi,
-            (b"usage" | b"usageMetadata", Value::Object) => scan.usage = true,
-            (b"meta", Value::Object) => scan.usage |= format == ProviderFormat::Cohere,
-            (b"amazon-bedrock-invocationMetrics", Value::Object) => {
-                scan.usage = true;
-                scan.end = true;
+            (b"message", MemberValue::Object) => repeated = format == ProviderFormat::OpenAi,
+            (b"usage" | b"usageMetadata", MemberValue::Object) => scan.has_usage = true,
+            (b"meta", MemberValue::Object) => scan.has_usage |= format == ProviderFormat::Cohere,
+            (b"amazon-bedrock-invocationMetrics", MemberValue::Object) => {
+                scan.has_usage = true;
+                scan.is_end = true;
             }
-            (b"error", Value::Object | Value::Text(_)) => scan.error = true,
-            (b"type" | b"event_type", Value::Text(text)) if scan.kind.is_none() => scan.kind = Some(text),
+            (b"error", MemberValue::Object | MemberValue::Text(_)) => scan.has_error = true,
+            (b"type" | b"event_type", MemberValue::Text(text)) if scan.kind.is_none() => {
+                scan.kind = Some(text)
+            }
             (
                 b"finish_reason" | b"stop_reason" | b"finishReason" | b"stopReason" | b"blockReason"
                 | b"completionReason",
-                Value::Text(text),
+                MemberValue::Text(text),
             ) if !text.is_empty() => {
                 scan.finish_reason = Some(text);
-                scan.end |= matches!(key, b"finishReason" | b"blockReason");
+                scan.is_end |= matches!(key, b"finishReason" | b"blockReason");
             }
             _ => {}
         });

@@ -1,4 +1,4 @@
-//! Tests of the scanner.
+//! The scanner against serde, on any chunking, and on bodies that parsers read differently.
 
 use super::*;
 use proptest::prelude::*;
