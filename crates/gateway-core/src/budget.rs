@@ -1,5 +1,8 @@
-//! Budgets: what may be spent in a calendar period (UTC), and what one call may cost at most. Money is whole 1e-12 USD,
-//! as everywhere in the log, so that sums are exact.
+//! Budgets: what an organization, team, application or key may spend in a period. All amounts are integers in units of
+//! 1e-12 USD, so that sums are exact.
+
+mod estimate;
+pub mod ledger;
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
-use crate::llm::usage::Usage;
-use crate::pricing::{Price, cost};
 use crate::time::{Interval, Timestamp, jiff_timestamp};
 use crate::totals::cost_units;
-
-/// Bounds where neither the request nor the price table has one.
-const UNKNOWN_INPUT: u64 = 200_000;
-const UNKNOWN_OUTPUT: u64 = 16_384;
-/// The fewest bytes that a token of text has on average: scripts of three bytes a character have about one token each.
-const BYTES_PER_TOKEN: u64 = 3;
+pub use estimate::{CostInputs, max_cost};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -39,21 +35,21 @@ impl Period {
         }
     }
 
-    /// The beginning of the period that the time lies in. Weeks begin on Monday.
+    /// The start of the period that contains the time. Weeks start on Monday.
     pub fn start_of(self, at: Timestamp) -> Timestamp {
         match self {
             Self::Daily => Interval::Day.start_of(at),
             Self::Weekly => Interval::Week.start_of(at),
-            Self::Monthly => month(at, 0),
+            Self::Monthly => start_of_month(at, 0),
         }
     }
 
-    /// When the period that the time lies in is over.
+    /// The end of the period that contains the time, exclusive.
     pub fn end_of(self, at: Timestamp) -> Timestamp {
         match self {
             Self::Daily => Interval::Day.start_of(at).plus(Interval::Day.length()),
             Self::Weekly => Interval::Week.start_of(at).plus(Interval::Week.length()),
-            Self::Monthly => month(at, 1),
+            Self::Monthly => start_of_month(at, 1),
         }
     }
 }
@@ -65,7 +61,7 @@ impl FromStr for Period {
         [Self::Daily, Self::Weekly, Self::Monthly]
             .into_iter()
             .find(|period| period.as_str() == text)
-            .ok_or("no period")
+            .ok_or("must be one of daily, weekly, monthly")
     }
 }
 
@@ -75,15 +71,15 @@ impl fmt::Display for Period {
     }
 }
 
-/// The first moment of a month, counted from the one that the time lies in.
-fn month(at: Timestamp, later: i64) -> Timestamp {
+/// The start of the month that is `offset` months after the month of the given time.
+fn start_of_month(at: Timestamp, offset: i64) -> Timestamp {
     let first = jiff_timestamp(at).to_zoned(TimeZone::UTC).date().first_of_month();
-    let first = first.checked_add(later.months()).unwrap_or(first);
+    let first = first.checked_add(offset.months()).unwrap_or(first);
     let zoned = first.to_zoned(TimeZone::UTC);
     zoned.map_or(at, |zoned| Timestamp(zoned.timestamp().as_millisecond()))
 }
 
-/// Whose spending is counted.
+/// Whose spending counts against a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     Org(OrgId),
@@ -112,7 +108,7 @@ impl Scope {
     }
 }
 
-/// Who spends, inside an organization.
+/// The key, application and team of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spender {
     pub key: Option<KeyId>,
@@ -124,7 +120,7 @@ pub struct Spender {
 pub struct Budget {
     pub id: BudgetId,
     pub scope: Scope,
-    /// For a key: itself and those that replaced it by rotation, so that rotating does not escape the budget.
+    /// For a key budget: the key and all keys that replaced it by rotation, so that rotation does not evade the budget.
     pub keys: Vec<KeyId>,
     pub period: Period,
     pub soft_limit: Option<i64>,
@@ -133,7 +129,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Does this one's spending count?
+    /// Returns true if the spender's calls count against this budget.
     pub fn covers(&self, spender: &Spender) -> bool {
         match self.scope {
             Scope::Org(_) => true,
@@ -143,33 +139,33 @@ impl Budget {
         }
     }
 
-    /// The limits that this much has reached.
-    pub fn reached(&self, spent: i64) -> impl Iterator<Item = (Kind, i64)> {
-        let limits = [(Kind::Warning, self.soft_limit), (Kind::Exceeded, self.hard_limit)];
+    /// The limits that the amount has reached.
+    pub fn reached(&self, spent: i64) -> impl Iterator<Item = (AlertKind, i64)> {
+        let limits = [(AlertKind::Warning, self.soft_limit), (AlertKind::Exceeded, self.hard_limit)];
         let limits = limits.into_iter().filter_map(|(kind, limit)| Some((kind, limit?)));
         limits.filter(move |(_, limit)| spent >= *limit)
     }
 
-    /// May another call begin? While there is any money left that is not spoken for, one may: so what is spent stays
-    /// below the limit and one call more, as long as calls cost no more than was reserved for them.
+    /// Returns true if another call may start, that is while any money is left that is not reserved. Spending therefore
+    /// stays below the limit plus one call, provided that no call costs more than was reserved for it.
     pub fn allows(&self, spent: i64, reserved: i64) -> bool {
         self.hard_limit.is_none_or(|limit| spent.saturating_add(reserved) < limit)
     }
 
-    /// What is left until the hard limit.
+    /// The amount left below the hard limit.
     pub fn remaining(&self, spent: i64) -> Option<i64> {
         self.hard_limit.map(|limit| limit.saturating_sub(spent).max(0))
     }
 }
 
-/// Which of the two limits.
+/// Which limit was reached: the soft one or the hard one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AlertKind {
     Warning,
     Exceeded,
 }
 
-impl Kind {
+impl AlertKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Warning => "warning",
@@ -178,49 +174,7 @@ impl Kind {
     }
 }
 
-/// What is known of a call before it is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// None when the length of the body is not known.
-    pub body_bytes: Option<u64>,
-    pub max_tokens: Option<u64>,
-    /// How many answers.
-    pub answers: Option<u64>,
-}
-
-/// The most that a call may cost at this price: every input token in the dearest class of input, every output token in
-/// the dearest class of output.
-pub fn most(price: &Price, asked: &Asked) -> i64 {
-    let input = asked.body_bytes.map_or(UNKNOWN_INPUT, |bytes| bytes.div_ceil(BYTES_PER_TOKEN));
-    let input = input.min(price.max_input_tokens.unwrap_or(u64::MAX));
-    let most_output = price.max_output_tokens;
-    let output = match asked.max_tokens {
-        // A limit beyond what the model can do is none.
-        Some(limit) => limit.min(most_output.unwrap_or(u64::MAX)),
-        None => most_output.unwrap_or(UNKNOWN_OUTPUT),
-    };
-    let makes_text = !matches!(&*price.mode, "embedding" | "rerank" | "moderation");
-    let output =
-        if makes_text { output.saturating_mul(asked.answers.unwrap_or(1).clamp(1, 1_024)) } else { 0 };
-    let none = Usage::default;
-    let inputs = [
-        Usage { input, ..none() },
-        Usage { cache_write: input, ..none() },
-        Usage { cache_write_1h: input, ..none() },
-        Usage { audio_input: input, ..none() },
-    ];
-    let outputs = |usage: &Usage| {
-        [
-            Usage { output, ..usage.clone() },
-            Usage { reasoning: output, ..usage.clone() },
-            Usage { audio_output: output, ..usage.clone() },
-        ]
-    };
-    let dearest = inputs.iter().flat_map(outputs).filter_map(|usage| cost(price, &usage)).max();
-    cost_units(dearest.unwrap_or(Decimal::ZERO))
-}
-
-/// A limit as it was written, in USD.
+/// Converts a limit in USD as given by the user.
 pub fn limit_units(usd: f64) -> Result<i64, &'static str> {
     let whole = Decimal::try_from(usd).map_err(|_| "must be an amount in USD")?;
     if whole.is_sign_negative() && !whole.is_zero() {

@@ -1,9 +1,9 @@
 //! Budgets, the keys that they count, and which of their limits were reached. What was spent is read from the log's
-//! roll-ups (`logs::spend_of`).
+//! roll-ups (`logs::SpendSnapshot`).
 
 use std::collections::HashMap;
 
-use gateway_core::budget::{Budget, Kind, Scope};
+use gateway_core::budget::{AlertKind, Budget, Scope};
 use gateway_core::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
 use gateway_core::time::Timestamp;
 
@@ -16,7 +16,7 @@ use crate::{Db, StoreError, Tx};
 pub struct LimitNotice {
     pub budget: BudgetId,
     pub starts_at: Timestamp,
-    pub kind: Kind,
+    pub kind: AlertKind,
 }
 
 pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
@@ -172,7 +172,8 @@ pub async fn list_notices(
     rows.iter()
         .map(|row| {
             let kind: String = row.get("kind")?;
-            let kind = if kind == Kind::Warning.as_str() { Kind::Warning } else { Kind::Exceeded };
+            let kind =
+                if kind == AlertKind::Warning.as_str() { AlertKind::Warning } else { AlertKind::Exceeded };
             let notice =
                 LimitNotice { budget: row.get("budget_id")?, starts_at: row.get("starts_at")?, kind };
             Ok((notice, row.get("period")?))

@@ -178,6 +178,18 @@ impl Db {
         Ok(Tx { open, _turn: turn })
     }
 
+    /// A read-only transaction whose statements all see the database as it was at the first of them. It takes no lock.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Tx, StoreError> {
+        let open = match &self.0 {
+            Pool::Sqlite { read, .. } => Open::Sqlite(read.begin().await?),
+            Pool::Postgres(pool) => {
+                let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+                Open::Postgres(in_time(pool.begin_with(sql)).await?)
+            }
+        };
+        Ok(Tx { open, _turn: None })
+    }
+
     /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
     /// small one and sorts all of it where it should go by an index. SQLite goes by the index anyway.
     pub(crate) async fn analyze(&self, table: &'static str) -> Result<(), StoreError> {

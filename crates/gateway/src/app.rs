@@ -1,5 +1,7 @@
 //! The application: builds all components, starts the background tasks, and stops them.
 
+mod log_observer;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ use crate::auth::Access;
 use crate::auth::limits::Attempts;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
-use crate::budgets::{self, Budgets};
+use crate::budgets::Budgets;
 use crate::cache::{Cache, RedisTier};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
@@ -27,6 +29,7 @@ use crate::ids::Ids;
 use crate::jobs::{self, Bells};
 use crate::log;
 use crate::log::spool::Spool;
+use crate::log::writer::LogWriter;
 use crate::low_priority::LowPriorityRuntime;
 use crate::metrics::Metrics;
 use crate::nodes::{self, Nodes};
@@ -38,6 +41,7 @@ use crate::proxy::{Worker, target};
 use crate::services::{Services, StartError, create_data_dir, migrate_all, open_low_priority};
 use crate::tasks::Tasks;
 use crate::vault::Vault;
+use log_observer::LogObserver;
 
 pub struct App {
     pub services: Arc<Services>,
@@ -49,7 +53,7 @@ pub struct App {
     /// The evals that judge new log rows.
     pub live_evals: LiveEvals,
     /// The other nodes on the same database.
-    pub nodes: Nodes,
+    pub nodes: Arc<Nodes>,
     /// Wakes the job workers.
     pub bells: Bells,
     /// Notified when an export was changed on this node, so that a delivery in progress reloads it.
@@ -77,7 +81,7 @@ impl App {
         let process = u64::from_le_bytes(random);
         // The node number is claimed before anything is written in this node's name. No cache is filled yet, so only
         // changes after this position have to be read.
-        let nodes = Nodes::new(process);
+        let nodes = Arc::new(Nodes::new(process));
         let (node, place) = match db.dialect() {
             Dialect::Sqlite => (i64::from(random[0]), None),
             Dialect::Postgres => {
@@ -89,21 +93,7 @@ impl App {
         let cache = open_cache(&config, &clock, redis.as_ref(), process)?;
         let vault = Vault::new(&config.master_key).ok_or(StartError::Crypto(BAD_MASTER_KEY))?;
         let tokens = Tokens::new(&config.token_secret);
-        let proxy = ProxyState {
-            access: Access::default(),
-            budgets: Budgets::default(),
-            providers: target::operators(&config.providers),
-            worker: Worker { lane: config.workers, clients: Clients::new() },
-            prices,
-            health: TargetHealth::default(),
-            redis,
-            cache,
-            spool,
-            metrics: Metrics::default(),
-            prompts: Prompts::default(),
-            tail: broadcast::Sender::new(TAIL_ROWS),
-        };
-        let services = Services {
+        let services = Arc::new(Services {
             ids: Ids::new(clock.clone(), process, node),
             tasks: Tasks::new(Handle::current(), low_priority),
             started: Instant::now(),
@@ -113,9 +103,23 @@ impl App {
             logs,
             logs_low_priority,
             vault,
+        });
+        let proxy = ProxyState {
+            access: Access::default(),
+            budgets: Budgets::new(Arc::clone(&services), nodes.clone()),
+            providers: target::operators(&services.config.providers),
+            worker: Worker { lane: services.config.workers, clients: Clients::new() },
+            prices,
+            health: TargetHealth::default(),
+            redis,
+            cache,
+            spool: Arc::new(spool),
+            metrics: Metrics::default(),
+            prompts: Prompts::default(),
+            tail: broadcast::Sender::new(TAIL_ROWS),
         };
         let app = Arc::new(Self {
-            services: Arc::new(services),
+            services,
             proxy: Arc::new(proxy),
             export_changes: watch::Sender::new(()),
             tokens,
@@ -130,9 +134,10 @@ impl App {
             tasks.spawn(nodes::run(Arc::clone(&app), place));
         }
         tasks.spawn(housekeeping(Arc::clone(&app)));
-        tasks.spawn_low_priority(log::writer::run(Arc::clone(&app)));
-        tasks.spawn_low_priority(log::upkeep::run(Arc::clone(&app)));
-        tasks.spawn(budgets::run(Arc::clone(&app)));
+        tasks.spawn_low_priority(log_writer(&app).run());
+        let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));
+        tasks.spawn_low_priority(log_maintenance);
+        tasks.spawn(app.proxy.budgets.clone().run());
         if app.proxy.redis.is_some() {
             tasks.spawn(maintain_redis(Arc::clone(&app)));
         }
@@ -153,6 +158,14 @@ impl App {
             );
         }
         self.services.close().await;
+    }
+}
+
+fn log_writer(app: &Arc<App>) -> LogWriter {
+    LogWriter {
+        services: Arc::clone(&app.services),
+        spool: Arc::clone(&app.proxy.spool),
+        observer: Arc::new(LogObserver(Arc::clone(app))),
     }
 }
 

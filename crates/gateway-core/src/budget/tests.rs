@@ -1,4 +1,4 @@
-//! Tests of periods, limits and what a call may cost.
+//! Tests of periods, limits and cost estimates.
 
 use super::*;
 use crate::pricing::PriceTable;
@@ -61,7 +61,7 @@ fn a_budget_covers_its_own_scope() {
 }
 
 #[test]
-fn a_limit_is_reached_at_its_amount_and_holds_what_is_reserved() {
+fn a_limit_is_reached_at_its_amount_and_reservations_count() {
     let both = budget(Scope::Org(Uuid::nil().into()), Some(5), Some(10));
     let reached = |spent| both.reached(spent).map(|(kind, limit)| (kind.as_str(), limit)).collect::<Vec<_>>();
     assert_eq!(reached(4), []);
@@ -76,26 +76,26 @@ fn a_limit_is_reached_at_its_amount_and_holds_what_is_reserved() {
 }
 
 #[test]
-fn a_call_is_held_at_its_dearest() {
+fn a_call_is_estimated_at_its_highest_cost() {
     let prices = PriceTable::parse(
         "provider,model,mode,input_per_mtok,output_per_mtok,cache_write_1h_per_mtok,max_input_tokens,max_output_tokens\n\
          p,plain,chat,1,10,,100000,1000\np,cached,chat,1,10,2,100000,1000\np,vector,embedding,1,,,8000,\np,open,chat,1,10,,,\n",
     )
     .unwrap();
-    let most = |model: &str, body_bytes, max_tokens, answers| {
-        most(prices.find("p", model).unwrap(), &Asked { body_bytes, max_tokens, answers })
+    let estimate = |model: &str, body_bytes, max_tokens, choices| {
+        max_cost(prices.find("p", model).unwrap(), &CostInputs { body_bytes, max_tokens, choices })
     };
     // 3,000 bytes are at most 1,000 tokens: a thousandth of a dollar at 1 USD a million.
-    assert_eq!(most("plain", Some(3_000), Some(100), None), USD / 1_000 + USD / 1_000);
-    assert_eq!(most("cached", Some(3_000), Some(100), None), 2 * USD / 1_000 + USD / 1_000);
-    assert_eq!(most("plain", Some(0), None, None), USD / 100, "the model's own limit");
-    assert_eq!(most("plain", Some(0), Some(1_000_000), None), USD / 100, "no more than the model can");
-    assert_eq!(most("plain", Some(0), Some(100), Some(5)), 5 * USD / 1_000);
-    assert_eq!(most("plain", None, Some(0), None), USD / 10, "all that the model reads");
-    assert_eq!(most("vector", Some(3_000), None, None), USD / 1_000);
-    assert_eq!(most("open", Some(0), None, None), 16_384 * 10 * USD / 1_000_000);
+    assert_eq!(estimate("plain", Some(3_000), Some(100), None), USD / 1_000 + USD / 1_000);
+    assert_eq!(estimate("cached", Some(3_000), Some(100), None), 2 * USD / 1_000 + USD / 1_000);
+    assert_eq!(estimate("plain", Some(0), None, None), USD / 100, "the model's own limit");
+    assert_eq!(estimate("plain", Some(0), Some(1_000_000), None), USD / 100, "no more than the model can");
+    assert_eq!(estimate("plain", Some(0), Some(100), Some(5)), 5 * USD / 1_000);
+    assert_eq!(estimate("plain", None, Some(0), None), USD / 10, "the model's whole context");
+    assert_eq!(estimate("vector", Some(3_000), None, None), USD / 1_000);
+    assert_eq!(estimate("open", Some(0), None, None), 16_384 * 10 * USD / 1_000_000);
     assert_eq!(
-        most("open", Some(0), Some(u64::MAX), Some(u64::MAX)),
+        estimate("open", Some(0), Some(u64::MAX), Some(u64::MAX)),
         cost_units(Decimal::MAX),
         "no overflow"
     );

@@ -1,10 +1,8 @@
 //! The money of budgets, leased to nodes. A node's line says how much it may have outstanding beyond what the log's
 //! roll-ups say; who wants more asks under a lock, so that all nodes together never take more than there is.
 
-use std::collections::HashMap;
-
-use gateway_core::ids::{BudgetId, OrgId};
-use gateway_core::time::Timestamp;
+use gateway_core::budget::ledger::{BudgetLease, LeasedAmounts};
+use gateway_core::ids::OrgId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -14,17 +12,6 @@ use crate::{Db, StoreError, Tx};
 
 /// Beside the organization's id, so that this lock is no other.
 const SEED: i64 = 0x6761_7465_7761_790a;
-
-/// What a node may have outstanding in the period of a budget that began at `starts_at`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BudgetLease {
-    pub budget: BudgetId,
-    pub starts_at: Timestamp,
-    pub amount: i64,
-}
-
-/// What was leased to nodes, by budget and beginning of its period.
-pub type LeasedAmounts = HashMap<(BudgetId, Timestamp), i64>;
 
 /// What the other nodes have leased of an organization's budgets. Nobody else's lease grows until the transaction ends.
 ///

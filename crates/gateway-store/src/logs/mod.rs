@@ -17,7 +17,7 @@ mod write;
 pub use fulltext::index_pending;
 pub use read::{LogEntry, LogFilter, existing_ids, find, find_many, list, list_after};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
-pub use spend::{DaySpend, daily_spend, org_daily_spend};
+pub use spend::{DaySpend, SpendSnapshot};
 pub use sweep::sweep;
 pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, usage, usage_by_model_and_status, user_seen,

@@ -1,15 +1,19 @@
-//! What was spent through the gateway, by day and by who spent it: read from the days of the roll-ups, which are written
-//! with the rows and count each of them once. What others report of calls made elsewhere is left out.
+//! What was spent through the gateway, by day and spender, as the roll-ups of the log say. Roll-ups are written in the
+//! transaction of their rows and count each row once. Spans received over OTLP are left out.
+
+use std::collections::HashSet;
 
 use gateway_core::budget::Spender;
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use gateway_core::totals::Totals;
+use sqlx::AssertSqlSafe;
 
+use super::bulk::{id_list, in_ids};
 use super::rollup::Cube;
 use crate::db::Dialect;
 use crate::row::{Row, args};
-use crate::{Db, StoreError};
+use crate::{Db, StoreError, Tx};
 
 /// What one spender spent on one day, in units of 1e-12 USD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,42 +23,65 @@ pub struct DaySpend {
     pub cost: i64,
 }
 
-/// What the whole organization spent since a day began.
-pub async fn org_daily_spend(logs: &Db, org: OrgId, since: Timestamp) -> Result<Vec<DaySpend>, StoreError> {
-    let rows = logs
-        .all(
-            "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
-             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3",
-            args![org, Cube::All.number(), since],
-        )
-        .await?;
-    rows.iter().map(read).collect()
-}
+/// A consistent view of the log, fixed by the first statement. Writers do not wait for it, and it does not wait for them.
+pub struct SpendSnapshot(Tx);
 
-/// What these keys, applications and teams spent since a day began. Ids of one kind are never those of another.
-pub async fn daily_spend(
-    logs: &Db,
-    org: OrgId,
-    since: Timestamp,
-    ids: &[String],
-) -> Result<Vec<DaySpend>, StoreError> {
-    let sql = match logs.dialect() {
-        Dialect::Sqlite => {
-            "WITH wanted AS (SELECT value AS id FROM json_each('[\"' || replace($4, ',', '\",\"') || '\"]')) \
-             SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
-             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
-             AND (d.key_id IN (SELECT id FROM wanted) OR d.app_id IN (SELECT id FROM wanted) \
-             OR d.team_id IN (SELECT id FROM wanted))"
+impl SpendSnapshot {
+    pub async fn open(logs: &Db) -> Result<Self, StoreError> {
+        Ok(Self(logs.begin_snapshot().await?))
+    }
+
+    /// What the whole organization spent since the start of a day.
+    pub async fn of_org(&mut self, org: OrgId, since: Timestamp) -> Result<Vec<DaySpend>, StoreError> {
+        let rows = self
+            .0
+            .all(
+                "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
+                 JOIN usage_days u ON u.dim_id = d.id \
+                 WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3",
+                args![org, Cube::All.number(), since],
+            )
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// What the given keys, applications and teams spent since the start of a day. Their ids never collide.
+    pub async fn of_ids(
+        &mut self,
+        org: OrgId,
+        since: Timestamp,
+        ids: &[String],
+    ) -> Result<Vec<DaySpend>, StoreError> {
+        let sql = match self.0.dialect() {
+            Dialect::Sqlite => {
+                "WITH wanted AS (SELECT value AS id FROM json_each('[\"' || replace($4, ',', '\",\"') || '\"]')) \
+                 SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
+                 JOIN usage_days u ON u.dim_id = d.id \
+                 WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
+                 AND (d.key_id IN (SELECT id FROM wanted) OR d.app_id IN (SELECT id FROM wanted) \
+                 OR d.team_id IN (SELECT id FROM wanted))"
+            }
+            Dialect::Postgres => {
+                "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
+                 JOIN usage_days u ON u.dim_id = d.id \
+                 WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
+                 AND (d.key_id = ANY(string_to_array($4, ',')) OR d.app_id = ANY(string_to_array($4, ',')) \
+                 OR d.team_id = ANY(string_to_array($4, ',')))"
+            }
+        };
+        let rows = self.0.all(sql, args![org, Cube::Keys.number(), since, ids.join(",")]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Which of these log rows the view contains. Their cost is in its roll-ups.
+    pub async fn contained_rows(&mut self, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
+        if ids.is_empty() {
+            return Ok(HashSet::new());
         }
-        Dialect::Postgres => {
-            "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
-             JOIN usage_days u ON u.dim_id = d.id WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
-             AND (d.key_id = ANY(string_to_array($4, ',')) OR d.app_id = ANY(string_to_array($4, ',')) \
-             OR d.team_id = ANY(string_to_array($4, ',')))"
-        }
-    };
-    let rows = logs.all(sql, args![org, Cube::Keys.number(), since, ids.join(",")]).await?;
-    rows.iter().map(read).collect()
+        let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(self.0.dialect(), "id", 1));
+        let rows = self.0.all(AssertSqlSafe(sql), args![id_list(ids.iter().copied())]).await?;
+        rows.iter().map(|row| row.get("id")).collect()
+    }
 }
 
 fn read(row: &Row) -> Result<DaySpend, StoreError> {

@@ -17,7 +17,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::budgets::{self, OrgBudgets};
+use crate::budgets::OrgBudgets;
 use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
@@ -94,7 +94,7 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<BudgetList>> {
     let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let known = budgets::load(&app, caller.org.id).await?;
+    let known = app.proxy.budgets.load(caller.org.id).await?;
     let now = app.services.clock.now();
     let spent = |budget: &Budget| {
         known.as_ref().and_then(|known| known.spent(budget.id, now)).map_or(0, |line| line.1)
@@ -108,7 +108,7 @@ async fn read(
     caller: InOrg<Viewer>,
     PathParam(id): PathParam<BudgetId>,
 ) -> ApiResult<Json<BudgetView>> {
-    let known = budgets::load(&app, caller.org.id).await?;
+    let known = app.proxy.budgets.load(caller.org.id).await?;
     find_view(&app, known.as_deref(), id).map(Json)
 }
 
@@ -164,7 +164,7 @@ async fn create(
     let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
-    let known = budgets::load(&app, org).await?;
+    let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), budget.id).map(Created)
 }
 
@@ -213,7 +213,7 @@ async fn update(
     let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
     told.committed(&app);
-    let known = budgets::load(&app, org).await?;
+    let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), id).map(Json)
 }
 

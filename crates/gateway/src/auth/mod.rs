@@ -21,7 +21,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::app::App;
-use crate::budgets::{self, OrgBudgets};
+use crate::budgets::OrgBudgets;
 use crate::loading_cache::LoadingCache;
 use crate::nodes;
 use crate::problem::{ApiResult, Problem};
@@ -192,7 +192,7 @@ impl Access {
                 let stored = providers::list(&app.services.db, id).await?;
                 let providers = stored.iter().filter_map(|stored| own_provider(app, id, stored)).collect();
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
-                let budgets = budgets::load(app, id).await?;
+                let budgets = app.proxy.budgets.load(id).await?;
                 Ok(Some(OrgFacts { id, slug, name, plan, settings, providers, budgets }))
             })
             .await

@@ -1,105 +1,126 @@
-//! Leases of budgets' money, where several nodes share a store: asked for when what is leased does not cover a call, noted
-//! when it becomes less. While the store is away each node goes on with an equal part of what was left.
+//! Reservations that need a lease from the store, and the record of this node's leases in it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::budget::Spender;
+use gateway_core::budget::ledger::{BudgetExceeded, Denied, OtherNodes};
+use gateway_core::ids::OrgId;
 use gateway_store::StoreError;
 use gateway_store::cluster::budget_leases;
+use gateway_store::cluster::invalidations::{self, Invalidation};
 
-use super::state::Denied;
-use super::{OrgBudgets, Refused, Reservation, read};
-use crate::app::App;
-use crate::nodes::{self, Invalidation};
+use super::{Budgets, OrgBudgets, Reservation, reader};
 
-/// A store that has not answered after this long is taken for away.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is asked for one call: others on this node may be faster to use what was leased.
-const TRIES: usize = 5;
+/// The store counts as unreachable when a lease request takes longer.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Attempts for one call: other calls of this node may use up what was leased for it.
+const MAX_ATTEMPTS: usize = 5;
 
-type Answer = Result<Option<Reservation>, Box<Refused>>;
+type Reserved = Result<Option<Reservation>, Box<BudgetExceeded>>;
 
-/// Holds what a call may cost, in every budget that covers the spender or in none. None when no budget does.
-pub async fn hold(app: &Arc<App>, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Answer {
-    match org.reserve(spender, amount, app.services.clock.now()) {
-        Ok(held) => return Ok(held),
-        Err(Denied::Refused(refused)) => return Err(refused),
-        Err(Denied::Short) => {}
+pub async fn reserve(budgets: &Budgets, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Reserved {
+    let services = &budgets.0.services;
+    match org.reserve(spender, amount, services.clock.now()) {
+        Ok(reserved) => return Ok(reserved),
+        Err(Denied::Exceeded(exceeded)) => return Err(exceeded),
+        Err(Denied::LeaseTooSmall) => {}
     }
-    // Only the main runtime talks to the database.
-    let (own_app, own_org) = (Arc::clone(app), Arc::clone(org));
-    let asking =
-        async move { tokio::time::timeout(PATIENCE, ask(&own_app, &own_org, spender, amount)).await };
-    let why = match app.services.tasks.runtime.spawn(asking).await {
-        Ok(Ok(Ok(answer))) => return answer,
+    // Only tasks of the main runtime use the database.
+    let (task_budgets, task_org) = (budgets.clone(), Arc::clone(org));
+    let request = async move {
+        let leased = request_lease(&task_budgets, &task_org, spender, amount);
+        tokio::time::timeout(LEASE_TIMEOUT, leased).await
+    };
+    let error = match services.tasks.runtime.spawn(request).await {
+        Ok(Ok(Ok(reserved))) => return reserved,
         Ok(Ok(Err(error))) => error.to_string(),
-        Ok(Err(_)) => "the store does not answer".to_owned(),
+        Ok(Err(_)) => "the store does not respond".to_owned(),
         Err(error) => error.to_string(),
     };
-    tracing::debug!(why, "money of a budget could not be leased");
-    let nodes = app.nodes.alive();
-    org.goes_alone(nodes);
-    org.reserve_alone(spender, amount, nodes, app.services.clock.now())
+    tracing::debug!(
+        error,
+        "cannot lease money of a budget; this node continues with its part of what was left"
+    );
+    org.reserve_offline(spender, amount, budgets.0.peers.alive(), services.clock.now())
 }
 
-async fn ask(app: &App, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Result<Answer, StoreError> {
-    let readings = org.readings();
-    let _turn = app.proxy.budgets.gate.lock().await;
-    for _ in 0..TRIES {
-        // Whoever was before us may have leased enough for both, or learned that there is nothing left.
-        match org.reserve(spender, amount, app.services.clock.now()) {
-            Ok(held) => return Ok(Ok(held)),
-            Err(Denied::Refused(refused)) => return Ok(Err(refused)),
-            Err(Denied::Short) => {}
+/// Reads what was spent and what other nodes have leased, and leases enough for the call.
+async fn request_lease(
+    budgets: &Budgets,
+    org: &Arc<OrgBudgets>,
+    spender: Spender,
+    amount: i64,
+) -> Result<Reserved, StoreError> {
+    let (services, peers) = (&budgets.0.services, &budgets.0.peers);
+    let reads = org.ledger().reads_begun();
+    let _turn = org.read_lock.lock().await;
+    for _ in 0..MAX_ATTEMPTS {
+        // An earlier request may have leased enough for both, or found that nothing is left.
+        match org.reserve(spender, amount, services.clock.now()) {
+            Ok(reserved) => return Ok(Ok(reserved)),
+            Err(Denied::Exceeded(exceeded)) => return Ok(Err(exceeded)),
+            Err(Denied::LeaseTooSmall) => {}
         }
-        if let Some(refused) = org.refused_after(readings, spender) {
-            return Ok(Err(refused));
+        if let Some(exceeded) = org.ledger().exhausted_after(reads, spender) {
+            return Ok(Err(exceeded));
         }
-        org.begins_reading();
-        let mut tx = app.services.db.begin().await?;
-        let others = budget_leases::leased_by_others(&mut tx, org.id(), &app.nodes.name).await?;
-        let read = read(app, org.id()).await?;
-        let now = app.services.clock.now();
-        org.replace(read, now);
-        match org.plan(spender, amount, &others, app.nodes.alive(), now) {
+        // Held while the transaction waits for a second connection, so that the pool cannot run dry.
+        let _slot =
+            budgets.0.lease_slots.acquire().await.map_err(|error| StoreError::Other(error.to_string()))?;
+        let mut tx = services.db.begin().await?;
+        let leased = budget_leases::leased_by_others(&mut tx, org.id(), peers.node_name()).await?;
+        reader::reload(services, org).await?;
+        let now = services.clock.now();
+        let others = OtherNodes { leased, alive: peers.alive() };
+        let planned = org.ledger().plan_leases(spender, amount, &others, now);
+        match planned {
             Ok(planned) => {
-                budget_leases::upsert(&mut tx, &app.nodes.name, &planned).await?;
+                budget_leases::upsert(&mut tx, peers.node_name(), &planned).await?;
                 tx.commit().await?;
-                org.granted(&planned);
+                org.ledger().lease_granted(&planned);
             }
-            Err(refused) => {
+            Err(exceeded) => {
                 drop(tx);
-                let period = refused.budget.period.start_of(now);
-                if others.get(&(refused.budget.id, period)).is_some_and(|leased| *leased > 0)
-                    && org.may_recall(now)
-                {
-                    // For those who ask after this one: what other nodes have and do not need comes back.
-                    nodes::say(app, Invalidation::BudgetLeases(org.id())).await?;
+                let period = exceeded.budget.period.start_of(now);
+                let is_leased =
+                    others.leased.get(&(exceeded.budget.id, period)).is_some_and(|amount| *amount > 0);
+                if is_leased && org.ledger().may_recall_others(now) {
+                    // For later calls: other nodes return what they do not use.
+                    recall_others(budgets, org.id()).await?;
                 }
-                return Ok(Err(refused));
+                return Ok(Err(exceeded));
             }
         }
     }
-    Err(StoreError::Other("what was leased was used by others, again and again".into()))
+    Err(StoreError::Other("concurrent calls used up what was leased".into()))
 }
 
-/// Tells the store of leases that became less, or more than it knows.
-pub async fn note(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
-    if !org.has_to_note(app.services.clock.now()) {
+async fn recall_others(budgets: &Budgets, org: OrgId) -> Result<(), StoreError> {
+    let mut tx = budgets.0.services.db.begin().await?;
+    invalidations::record(&mut tx, &Invalidation::BudgetLeases(org)).await?;
+    tx.commit().await?;
+    budgets.recall(org);
+    Ok(())
+}
+
+/// Records leases that shrank, or that the store does not know.
+pub async fn record_changes(budgets: &Budgets, org: &OrgBudgets) -> Result<(), StoreError> {
+    let services = &budgets.0.services;
+    if !org.ledger().has_lease_changes(services.clock.now()) {
         return Ok(());
     }
-    // Not while one is asked for, whose answer would be overwritten.
-    let _turn = app.proxy.budgets.gate.lock().await;
-    let leases = org.to_note(app.services.clock.now());
-    let noted = async {
-        let mut tx = app.services.db.begin().await?;
-        budget_leases::upsert(&mut tx, &app.nodes.name, &leases).await?;
+    // Not during a lease request, whose result would be overwritten.
+    let _turn = org.read_lock.lock().await;
+    let leases = org.ledger().take_lease_changes(services.clock.now());
+    let recorded = async {
+        let mut tx = services.db.begin().await?;
+        budget_leases::upsert(&mut tx, budgets.0.peers.node_name(), &leases).await?;
         tx.commit().await
     };
-    let noted = noted.await;
-    if noted.is_err() {
-        org.not_noted(&leases);
+    let recorded = recorded.await;
+    if recorded.is_err() {
+        org.ledger().lease_changes_failed(&leases);
     }
-    noted
+    recorded
 }

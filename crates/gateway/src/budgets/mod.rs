@@ -1,228 +1,261 @@
-//! Budgets as requests meet them: held in memory for each organization that has any, so that no request waits for the
-//! database.
+//! Budgets on the request path: one ledger in memory for each organization that has budgets, so that most requests do
+//! not wait for the database. The rules are in `gateway_core::budget::ledger`; this module does the I/O around it.
 //!
-//! What was spent is what the log's roll-ups say, plus what has been settled here and is not in them yet. Reading the
-//! roll-ups and writing rows take turns (`gate`), so that a row is never missed or counted twice in between. On
-//! PostgreSQL other nodes spend too: each leases from the store what it may have outstanding (`leases`).
+//! Spending is read from the log's roll-ups while the log writer stores rows, and neither waits for the other:
+//!
+//! 1. The writer announces a batch (`write_started`), commits rows and roll-ups in one transaction, and reports the
+//!    batch (`stored`). All three steps change the ledger in tasks of the main runtime. A low-priority thread therefore
+//!    never holds a lock that a request waits for.
+//! 2. A reader opens a snapshot of the log database, reads the roll-ups, and looks up the rows in it whose write has
+//!    started and was not reported before the read began. The ledger then knows which rows the roll-ups contain.
+//!
+//! The snapshot is a read transaction: `REPEATABLE READ` on PostgreSQL, a WAL read transaction on SQLite. Rows of other
+//! nodes need no such care, because they are in no ledger of this node.
+//!
+//! On PostgreSQL several nodes spend from the same budgets. Each node leases what it may have outstanding (`leases`).
 
+mod alerts;
 mod leases;
-mod state;
+mod org;
+mod reader;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use gateway_core::budget::{Budget, Kind, Scope};
-use gateway_core::events::{BudgetEventData, Event};
+use gateway_core::budget::Spender;
+use gateway_core::budget::ledger::{Sharing, SpendRow};
 use gateway_core::ids::OrgId;
-use gateway_core::logs::LogRow;
-use gateway_core::time::{MINUTE, SECOND, Timestamp};
-use gateway_store::budgets::LimitNotice;
+use gateway_core::logs::{LogRow, LogSource};
+use gateway_core::time::{MINUTE, SECOND};
+use gateway_core::totals::cost_units;
 use gateway_store::db::Dialect;
-use gateway_store::{Db, StoreError, budgets as store, events, logs};
-use tokio::sync::{Mutex, Notify};
+use gateway_store::{StoreError, budgets as store};
+use tokio::sync::{Notify, Semaphore};
 
-use crate::app::App;
-pub use leases::hold;
-use state::{Due, Read};
-pub use state::{OrgBudgets, Refused, Reservation};
+pub use gateway_core::budget::ledger::BudgetExceeded;
+pub use org::{OrgBudgets, Reservation};
+
+use crate::services::Services;
 
 const TICK: Duration = Duration::from_secs(1);
-/// On PostgreSQL, what others spent is read this often for organizations that are calling, and for the rest.
-const BUSY_MS: i64 = SECOND;
-const IDLE_MS: i64 = 10 * SECOND;
-const BUSY_FOR_MS: i64 = MINUTE;
-/// As many settled rows are looked up again at once, so that memory stays small.
-const MANY_STORED: usize = 256;
+/// On PostgreSQL, how often spending is read for organizations with recent calls, and for the others. In milliseconds.
+const BUSY_READ_INTERVAL: i64 = SECOND;
+const IDLE_READ_INTERVAL: i64 = 10 * SECOND;
+/// An organization without a call for this long, in milliseconds, is idle.
+const BUSY_TIMEOUT: i64 = MINUTE;
+/// A read is due when it would remove this many rows from memory.
+const MAX_STORED_ROWS: usize = 256;
+/// Lease requests that run at the same time. Each uses two connections of the pool.
+const LEASE_CONCURRENCY: usize = 3;
 
-/// The budgets of all organizations that have any.
+/// What leases have to know about the cluster.
+pub trait Peers: Send + Sync {
+    fn node_name(&self) -> &str;
+    /// The number of nodes that are alive, including this one.
+    fn alive(&self) -> u64;
+}
+
+/// The budgets of all organizations. Clones share one state.
+#[derive(Clone)]
+pub struct Budgets(Arc<Inner>);
+
+struct Inner {
+    services: Arc<Services>,
+    peers: Arc<dyn Peers>,
+    tracked: RwLock<Tracked>,
+    /// Wakes the background task: a limit was reached, or a lease has to be recorded.
+    wake: Arc<Notify>,
+    lease_slots: Semaphore,
+}
+
 #[derive(Default)]
-pub struct Budgets {
-    known: RwLock<HashMap<OrgId, Arc<OrgBudgets>>>,
-    /// Held while rows are written, and while what was spent is read.
-    gate: Mutex<()>,
-    /// A limit was reached, or a lease has to be noted.
-    bell: Arc<Notify>,
+struct Tracked {
+    orgs: HashMap<OrgId, Arc<OrgBudgets>>,
+    /// The batch of log rows that is being written, for ledgers that are created meanwhile.
+    writing: Option<Arc<Vec<LogRow>>>,
 }
 
 impl Budgets {
-    fn known(&self, org: OrgId) -> Option<Arc<OrgBudgets>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(&org).cloned()
+    pub fn new(services: Arc<Services>, peers: Arc<dyn Peers>) -> Self {
+        Self(Arc::new(Inner {
+            services,
+            peers,
+            tracked: RwLock::default(),
+            wake: Arc::default(),
+            lease_slots: Semaphore::new(LEASE_CONCURRENCY),
+        }))
     }
 
-    fn is_empty(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    /// Reserves the highest possible cost of a call in every budget that covers the spender, or in none. Returns `None`
+    /// if no budget does.
+    pub async fn reserve(
+        &self,
+        org: &Arc<OrgBudgets>,
+        spender: Spender,
+        amount: i64,
+    ) -> Result<Option<Reservation>, Box<BudgetExceeded>> {
+        leases::reserve(self, org, spender, amount).await
+    }
+
+    /// Reads the organization's budgets and spending from the store. Returns `None` if it has no budgets.
+    pub async fn load(&self, id: OrgId) -> Result<Option<Arc<OrgBudgets>>, StoreError> {
+        let known = self.find(id);
+        if known.is_none() && !store::exist(&self.0.services.db, id).await? {
+            return Ok(None);
+        }
+        let reads = known.map_or(0, |known| known.ledger().reads_begun());
+        let org = self.entry(id);
+        let turn = org.read_lock.lock().await;
+        // Concurrent callers share one read.
+        let is_current = org.ledger().was_read_after(reads);
+        if !is_current {
+            reader::reload(&self.0.services, &org).await?;
+        }
+        drop(turn);
+        let is_empty = org.ledger().is_empty();
+        Ok((!is_empty).then_some(org))
+    }
+
+    /// Another node needs the unused part of this node's leases.
+    pub fn recall(&self, org: OrgId) {
+        if let Some(org) = self.find(org) {
+            org.ledger().recall();
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// The log writer is about to store these rows. Must not be called on a low-priority thread.
+    pub fn write_started(&self, rows: &Arc<Vec<LogRow>>) {
+        let mut tracked = self.write();
+        tracked.writing = Some(Arc::clone(rows));
+        for (org, row) in rows.iter().filter_map(spend_row) {
+            if let Some(org) = tracked.orgs.get(&org) {
+                org.ledger().write_started(&row);
+            }
+        }
+    }
+
+    /// The log writer has stored these rows; `new` are the ids that were not in the store before. Must not be called on a
+    /// low-priority thread.
+    pub fn stored(&self, rows: &[LogRow], new: &[i64]) {
+        let now = self.0.services.clock.now();
+        let new: HashSet<i64> = new.iter().copied().collect();
+        let mut tracked = self.write();
+        tracked.writing = None;
+        for (org, row) in rows.iter().filter_map(spend_row) {
+            if let Some(org) = tracked.orgs.get(&org) {
+                org.stored(&row, new.contains(&row.id), now);
+            }
+        }
+    }
+
+    /// Sends alerts, records leases and reads spending again, until the service has drained.
+    pub async fn run(self) {
+        let tasks = &self.0.services.tasks;
+        let mut is_loaded = false;
+        loop {
+            let woken = async {
+                tokio::select! {
+                    () = self.0.wake.notified() => {}
+                    () = tasks.drained() => {}
+                }
+            };
+            let _ = tokio::time::timeout(TICK, woken).await;
+            // A limit may have been reached before a crash without an alert.
+            is_loaded = is_loaded || self.load_all().await.is_ok();
+            for org in self.all() {
+                self.maintain(&org).await;
+            }
+            self.prune();
+            if tasks.is_drained() {
+                return;
+            }
+        }
+    }
+
+    async fn maintain(&self, org: &OrgBudgets) {
+        if let Err(error) = alerts::send(&self.0.services, org).await {
+            tracing::debug!(%error, "cannot record a budget alert; it is retried");
+        }
+        if let Err(error) = leases::record_changes(self, org).await {
+            tracing::debug!(%error, "cannot record a budget lease; it is retried");
+        }
+        if self.is_read_due(org)
+            && let Err(error) = self.load(org.id()).await
+        {
+            tracing::debug!(%error, "cannot read spending; it is retried");
+        }
+    }
+
+    async fn load_all(&self) -> Result<(), StoreError> {
+        for org in store::list_orgs(&self.0.services.db).await? {
+            self.load(org).await?;
+        }
+        Ok(())
+    }
+
+    fn is_read_due(&self, org: &OrgBudgets) -> bool {
+        let now = self.0.services.clock.now();
+        let ledger = org.ledger();
+        let interval =
+            if ledger.idle_for(now) < BUSY_TIMEOUT { BUSY_READ_INTERVAL } else { IDLE_READ_INTERVAL };
+        ledger.is_stale()
+            || ledger.stored_rows() >= MAX_STORED_ROWS
+            || (self.sharing() == Sharing::Leased && ledger.read_age(now) >= interval)
+    }
+
+    fn sharing(&self) -> Sharing {
+        match self.0.services.logs.dialect() {
+            Dialect::Sqlite => Sharing::SingleNode,
+            Dialect::Postgres => Sharing::Leased,
+        }
+    }
+
+    fn find(&self, org: OrgId) -> Option<Arc<OrgBudgets>> {
+        self.read().orgs.get(&org).cloned()
     }
 
     fn all(&self) -> Vec<Arc<OrgBudgets>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.read().orgs.values().cloned().collect()
     }
 
-    /// Another node needs money of this organization's budgets that may lie idle here.
-    pub fn recall(&self, org: OrgId) {
-        if let Some(org) = self.known(org) {
-            org.recall();
+    /// The organization's ledger. A new one learns which of its rows are being written.
+    fn entry(&self, id: OrgId) -> Arc<OrgBudgets> {
+        let mut tracked = self.write();
+        if let Some(org) = tracked.orgs.get(&id) {
+            return Arc::clone(org);
         }
+        let org = Arc::new(OrgBudgets::new(id, Arc::clone(&self.0.wake), self.sharing()));
+        for (owner, row) in tracked.writing.iter().flat_map(|rows| rows.iter()).filter_map(spend_row) {
+            if owner == id {
+                org.ledger().write_started(&row);
+            }
+        }
+        tracked.orgs.insert(id, Arc::clone(&org));
+        org
     }
 
-    fn entry(&self, org: OrgId, is_shared: bool) -> Arc<OrgBudgets> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(OrgBudgets::new(org, Arc::clone(&self.bell), is_shared));
-        Arc::clone(known.entry(org).or_insert_with(new))
-    }
-
-    /// Drops those that are of no more use to anybody.
+    /// Removes ledgers without budgets that are not in use.
     fn prune(&self) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, org| !org.is_empty() || Arc::strong_count(org) > 1);
+        self.write().orgs.retain(|_, org| Arc::strong_count(org) > 1 || !org.ledger().is_empty());
     }
 
-    /// Rows are in the store; those in `fresh` were not there before.
-    fn stored(&self, rows: &[LogRow], fresh: &[i64], now: Timestamp) {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let fresh: HashSet<i64> = fresh.iter().copied().collect();
-        for row in rows {
-            if let Some(org) = known.get(&row.org_id) {
-                org.stored(row, fresh.contains(&row.id), now);
-            }
-        }
+    fn read(&self) -> RwLockReadGuard<'_, Tracked> {
+        self.0.tracked.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Tracked> {
+        self.0.tracked.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes rows to the store, and counts what they cost.
-pub async fn write(app: &Arc<App>, logs: &Db, rows: &Arc<Vec<LogRow>>) -> Result<(), StoreError> {
-    let _turn = app.proxy.budgets.gate.lock().await;
-    let fresh = logs::write_batch(logs, rows).await?;
-    if app.proxy.budgets.is_empty() {
-        return Ok(());
+/// What a log row means to budgets. Spans received over OTLP are not spending of this gateway: anyone who may send them
+/// could otherwise use up a budget.
+fn spend_row(row: &LogRow) -> Option<(OrgId, SpendRow)> {
+    if row.source == LogSource::Otel {
+        return None;
     }
-    // Requests wait for the locks that this takes, and a thread that steps back may be kept from giving one back.
-    let (this, rows) = (Arc::clone(app), Arc::clone(rows));
-    let counted = app
-        .services
-        .tasks
-        .runtime
-        .spawn_blocking(move || this.proxy.budgets.stored(&rows, &fresh, this.services.clock.now()));
-    counted.await.map_err(|error| StoreError::Other(error.to_string()))
-}
-
-/// Reads the organization's budgets and what was spent from the store. None when it has no budgets.
-pub async fn load(app: &App, org: OrgId) -> Result<Option<Arc<OrgBudgets>>, StoreError> {
-    if app.proxy.budgets.known(org).is_none() && !store::exist(&app.services.db, org).await? {
-        return Ok(None);
-    }
-    let readings = app.proxy.budgets.known(org).map_or(0, |known| known.readings());
-    let _turn = app.proxy.budgets.gate.lock().await;
-    let known = app.proxy.budgets.entry(org, app.services.logs.dialect() == Dialect::Postgres);
-    // Many who come at once read once.
-    if !known.was_read_after(readings) {
-        known.begins_reading();
-        known.replace(read(app, org).await?, app.services.clock.now());
-    }
-    Ok((!known.is_empty()).then_some(known))
-}
-
-async fn read(app: &App, org: OrgId) -> Result<Read, StoreError> {
-    let budgets = store::list_all(&app.services.db, org).await?;
-    let now = app.services.clock.now();
-    let starts = budgets.iter().map(|budget| budget.period.start_of(now)).min().unwrap_or(now);
-    let has_whole = budgets.iter().any(|budget| matches!(budget.scope, Scope::Org(_)));
-    let whole =
-        if has_whole { logs::org_daily_spend(&app.services.logs, org, starts).await? } else { Vec::new() };
-    let ids = ids(&budgets);
-    let parts = if ids.is_empty() {
-        Vec::new()
-    } else {
-        logs::daily_spend(&app.services.logs, org, starts, &ids).await?
-    };
-    let told = store::list_notices(&app.services.db, org, starts).await?;
-    Ok(Read { budgets, whole, parts, told })
-}
-
-/// Those whose spending is told apart.
-fn ids(budgets: &[Budget]) -> Vec<String> {
-    let of = |budget: &Budget| match budget.scope {
-        Scope::Org(_) => Vec::new(),
-        Scope::Team(_) | Scope::App(_) => vec![budget.scope.id()],
-        Scope::Key(_) => budget.keys.iter().map(ToString::to_string).collect(),
-    };
-    budgets.iter().flat_map(of).collect()
-}
-
-/// Tells of limits that were reached, gives idle money back, and keeps memory close to the store.
-pub async fn run(app: Arc<App>) {
-    let mut is_loaded = false;
-    loop {
-        let bell = async {
-            tokio::select! {
-                () = app.proxy.budgets.bell.notified() => {}
-                () = app.services.tasks.drained() => {}
-            }
-        };
-        let _ = tokio::time::timeout(TICK, bell).await;
-        // After a crash a limit may have been reached that nobody was told of.
-        is_loaded = is_loaded || load_all(&app).await.is_ok();
-        for org in app.proxy.budgets.all() {
-            if let Err(error) = tell(&app, &org).await {
-                tracing::debug!(%error, "a budget's event waits");
-            }
-            if let Err(error) = leases::note(&app, &org).await {
-                tracing::debug!(%error, "a lease of money could not be noted");
-            }
-            if is_due(&app, &org)
-                && let Err(error) = load(&app, org.id()).await
-            {
-                tracing::debug!(%error, "spending could not be read");
-            }
-        }
-        app.proxy.budgets.prune();
-        if app.services.tasks.is_drained() {
-            return;
-        }
-    }
-}
-
-async fn load_all(app: &App) -> Result<(), StoreError> {
-    for org in store::list_orgs(&app.services.db).await? {
-        load(app, org).await?;
-    }
-    Ok(())
-}
-
-fn is_due(app: &App, org: &OrgBudgets) -> bool {
-    let (read, used, stored) = org.ages(app.services.clock.now());
-    let shared = app.services.logs.dialect() == Dialect::Postgres;
-    let every = if used < BUSY_FOR_MS { BUSY_MS } else { IDLE_MS };
-    stored >= MANY_STORED || (shared && read >= every)
-}
-
-/// Writes the events of limits that were reached, each once in a period.
-async fn tell(app: &App, org: &OrgBudgets) -> Result<(), StoreError> {
-    let due = org.due(app.services.clock.now());
-    if due.is_empty() {
-        return Ok(());
-    }
-    let mut tx = app.services.db.begin().await?;
-    for Due { budget, starts_at, kind, limit, spent } in &due {
-        let notice = LimitNotice { budget: budget.id, starts_at: *starts_at, kind: *kind };
-        if !store::record_notice(&mut tx, org.id(), &notice, budget.period.as_str()).await? {
-            continue;
-        }
-        let facts = BudgetEventData {
-            budget_id: budget.id,
-            scope: budget.scope,
-            period: budget.period,
-            limit: *limit,
-            spent: *spent,
-        };
-        let event = match kind {
-            Kind::Warning => Event::BudgetWarning(facts),
-            Kind::Exceeded => Event::BudgetExceeded(facts),
-        };
-        events::record(&mut tx, org.id(), app.services.ids.new_id(), &event, app.services.clock.now())
-            .await?;
-    }
-    tx.commit().await?;
-    org.told(&due);
-    Ok(())
+    let spender = Spender { key: row.key_id, app: row.app_id, team: row.team_id };
+    Some((row.org_id, SpendRow { id: row.id, spender, cost: row.cost_usd.map_or(0, cost_units) }))
 }

@@ -1,22 +1,65 @@
-//! The log: rows are appended to a spool on disk before their response ends, and moved from there to the store.
+//! The log: rows are appended to a spool on disk before their response ends, and a background writer moves them to the
+//! store.
+//!
+//! # Life of a row
+//!
+//! ```text
+//!   append ──► Spooled ──► Writing ──► Stored ──► Removed
+//!      │          │ ▲          │
+//!      │          │ └──────────┘ the store rejects the batch
+//!      │          └─ a copy in memory saves reading it back (`spool::recent`)
+//!      ├──► Unspooled ──► Writing ──► Stored     the disk rejects the row: it waits in memory
+//!      └──► Shed                                 the spool is over its limit: first bodies, then rows are dropped
+//! ```
+//!
+//! - **Spooled**: the record is in the page cache, so it survives a crash of the process. Each worker thread appends to a
+//!   segment of its own. A segment is closed when it is full or after a failed write.
+//! - **Writing**: the writer stores a batch in one transaction. The store skips rows that it has, so a batch that is
+//!   written twice counts once.
+//! - **Stored**: the observer has been notified (`BatchObserver`), and the writer's offset in the segment advances. After
+//!   a crash the offset starts at 0 again and the rows are written a second time.
+//! - **Removed**: all rows of a closed segment are stored, and the file is deleted. A torn record at its end belongs to a
+//!   call whose response did not end.
+//!
+//! # Pace
+//!
+//! The writer runs on a low-priority thread and picks its pace before each batch (`pacing`): small batches while requests
+//! arrive (`Yielding`), large ones otherwise (`Normal`). Under a large backlog, and at shutdown, it writes on the main
+//! runtime over normal connections (`Urgent`), because a starved writer would let the disk fill up.
 
+pub mod maintenance;
+pub mod pacing;
 pub mod spool;
-pub mod tempo;
-pub mod upkeep;
 pub mod writer;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::App;
+use futures_util::future::BoxFuture;
+use gateway_core::logs::LogRow;
+use gateway_store::StoreError;
 
-/// Waits until the rows that have been made on this node can be read from the store, but not for long: for whoever asks
-/// for "the latest" right behind a request.
-pub async fn settle(app: &App) {
-    const LOOKS: u32 = 100;
-    for _ in 0..LOOKS {
-        if app.proxy.spool.backlog() == 0 {
+use spool::Spool;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_POLLS: u32 = 100;
+
+/// Notified around the storage of each batch, always in a task of the main runtime.
+pub trait BatchObserver: Send + Sync + 'static {
+    /// A write of these rows starts. It may fail and be repeated.
+    fn write_started(&self, rows: &Arc<Vec<LogRow>>);
+
+    /// The rows are stored; `new` are the ids that were not in the store before. On an error the batch is repeated.
+    fn stored(&self, rows: Arc<Vec<LogRow>>, new: Vec<i64>) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// Waits until the rows spooled so far can be read from the store, for at most a second. Used by endpoints that read "the
+/// latest" rows right after a request.
+pub async fn wait_until_stored(spool: &Spool) {
+    for _ in 0..MAX_POLLS {
+        if spool.backlog() == 0 {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -1,55 +1,50 @@
-//! The spool: segment files to which rows are appended with one system call each, checksummed, so that a row is safe
-//! from a crash of the process before its caller sees the end of the response.
-//!
-//! A record is `length (4) | crc32 (4) | meta length (4) | request length (4) | meta | request | response`; the
-//! length counts what follows the checksum. A torn record at the end of a segment is one whose caller saw no end.
+//! The spool: segment files to which rows are appended with one system call each, with a checksum. A row is safe from a
+//! crash of the process before its caller sees the end of the response.
 
 mod recent;
+mod record;
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{IoSlice, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gateway_core::logs::{BodyStorage, LogRow};
 
-pub use recent::AtHand;
-use recent::Recent;
+use recent::RecentBuffer;
+pub use recent::RecentRows;
+pub use record::read_records;
 
-const HEADER: usize = 8;
-const LENGTHS: usize = 8;
-/// A segment that has grown to this is closed; the writer removes it once its rows are in the store.
+/// A segment of this size is closed. The writer deletes it once its rows are stored.
 const SEGMENT_BYTES: u64 = 8 << 20;
-/// No segment has this number.
-const NONE: u64 = u64::MAX;
-/// Rows that wait in memory when the disk refuses them.
-const MEMORY_ROWS: usize = 10_000;
-/// How much of what is on disk may be in memory as well.
+/// The number of a lane's open segment if it has none.
+const NO_SEGMENT: u64 = u64::MAX;
+/// Rows that are kept in memory while the disk rejects them.
+const MAX_UNSPOOLED_ROWS: usize = 10_000;
+/// The size of all copies in memory of spooled rows.
 const RECENT_BYTES: usize = 4 << 20;
-/// A record longer than this is none of ours: two bodies at their limit and a row that is bounded in all its texts.
-pub const MAX_RECORD: usize = 3 << 20;
 
 pub struct Spool {
-    /// Held while this process lives: two of them would take each other's segments for finished ones.
+    /// Locked while this process runs. Two processes would take each other's open segments for closed ones.
     _lock: File,
     directory: PathBuf,
     limit: u64,
-    /// One open segment per worker thread, so that no one waits for another; nor for the writer, whose thread may be kept
-    /// from giving a lock back.
+    /// One open segment per worker thread, so that threads do not wait for each other. The writer, which runs at low
+    /// priority, never takes these locks.
     lanes: Vec<Mutex<Lane>>,
-    /// The number of each lane's open segment, for the writer to look at.
-    open: Vec<AtomicU64>,
-    /// The latest rows of each lane.
-    recent: Vec<Mutex<Recent>>,
-    sequence: AtomicU64,
-    /// Bytes on disk that are not in the store yet.
-    pending: AtomicU64,
-    /// Rows that the disk refused.
-    stranded: Mutex<VecDeque<LogRow>>,
-    healthy: AtomicBool,
+    /// The number of each lane's open segment, readable without its lock.
+    open_segments: Vec<AtomicU64>,
+    /// The latest rows of each lane. Requests use `try_lock`, because the writer may hold these locks.
+    recent: Vec<Mutex<RecentBuffer>>,
+    next_segment: AtomicU64,
+    /// Bytes on disk that are not stored yet.
+    pending_bytes: AtomicU64,
+    /// Rows that the disk rejected, and their number.
+    unspooled: Mutex<VecDeque<LogRow>>,
+    unspooled_rows: AtomicUsize,
+    is_writable: AtomicBool,
     pub shed_bodies: AtomicU64,
     pub shed_rows: AtomicU64,
     pub appended: AtomicU64,
@@ -57,55 +52,57 @@ pub struct Spool {
 
 #[derive(Default)]
 struct Lane {
-    open: Option<Segment>,
+    segment: Option<OpenSegment>,
     buffer: Vec<u8>,
 }
 
-struct Segment {
+struct OpenSegment {
     file: File,
     number: u64,
     written: u64,
 }
 
-/// Where a record stands.
-struct Place {
+/// The place of a record in a segment.
+#[derive(Clone, Copy)]
+struct RecordSpan {
     segment: u64,
-    begins: u64,
-    ends: u64,
+    start: u64,
+    end: u64,
 }
 
-/// A segment that the writer may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readable {
+pub struct SegmentFile {
     pub path: PathBuf,
-    /// Still being appended to: it must not be removed.
-    pub open: bool,
+    /// Rows may still be appended, so the file must not be deleted.
+    pub is_open: bool,
 }
 
 impl Spool {
-    /// `limit` is in bytes: beyond it bodies are shed, beyond twice of it rows.
+    /// Above `limit` bytes bodies are shed, above twice the limit whole rows.
     pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let lock = File::create(directory.join("lock"))?;
         if lock.try_lock().is_err() {
             return Err(std::io::Error::other("another gateway process is using it"));
         }
-        let left_over = segments(&directory)?;
-        let next = left_over.last().and_then(|path| sequence_of(path)).map_or(0, |last| last + 1);
-        let pending = left_over.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
+        let existing = segment_paths(&directory)?;
+        let next_segment = existing.last().and_then(|path| segment_number(path)).map_or(0, |last| last + 1);
+        let pending_bytes =
+            existing.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
         let lanes = lanes.max(1);
-        let recent = || Mutex::new(Recent::with_limit(RECENT_BYTES / lanes));
+        let recent = || Mutex::new(RecentBuffer::with_limit(RECENT_BYTES / lanes));
         Ok(Self {
             _lock: lock,
             directory,
             limit,
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
-            open: (0..lanes).map(|_| AtomicU64::new(NONE)).collect(),
+            open_segments: (0..lanes).map(|_| AtomicU64::new(NO_SEGMENT)).collect(),
             recent: (0..lanes).map(|_| recent()).collect(),
-            sequence: AtomicU64::new(next),
-            pending: AtomicU64::new(pending),
-            stranded: Mutex::default(),
-            healthy: AtomicBool::new(true),
+            next_segment: AtomicU64::new(next_segment),
+            pending_bytes: AtomicU64::new(pending_bytes),
+            unspooled: Mutex::default(),
+            unspooled_rows: AtomicUsize::new(0),
+            is_writable: AtomicBool::new(true),
             shed_bodies: AtomicU64::new(0),
             shed_rows: AtomicU64::new(0),
             appended: AtomicU64::new(0),
@@ -114,7 +111,7 @@ impl Spool {
 
     /// Appends a row. Returns when it is in the page cache.
     pub fn append(&self, lane: usize, mut row: LogRow) {
-        let pending = self.pending.load(Ordering::Relaxed);
+        let pending = self.pending_bytes.load(Ordering::Relaxed);
         if pending > self.limit.saturating_mul(2) {
             self.shed_rows.fetch_add(1, Ordering::Relaxed);
             return;
@@ -126,130 +123,124 @@ impl Spool {
         let mut lane = self.lanes[number].lock().unwrap_or_else(PoisonError::into_inner);
         let mut written = self.write(number, &mut lane, &row);
         if written.is_err() && (!row.request.is_empty() || !row.response.is_empty()) {
-            // A disk that is nearly full may still take the row without its bodies.
+            // A disk that is nearly full may still accept the row without its bodies.
             self.shed(&mut row);
             written = self.write(number, &mut lane, &row);
         }
         match written {
-            Ok(Place { segment, begins, ends }) => {
-                self.healthy.store(true, Ordering::Relaxed);
-                self.pending.fetch_add(ends - begins, Ordering::Relaxed);
+            Ok(span) => {
+                self.is_writable.store(true, Ordering::Relaxed);
+                self.pending_bytes.fetch_add(span.end - span.start, Ordering::Relaxed);
                 self.appended.fetch_add(1, Ordering::Relaxed);
-                // While the lane is held, so that rows are kept in the order in which they were written. Not while the
-                // writer takes some: then it reads this one from disk.
+                // Under the lane's lock, so that rows are kept in the order in which they were written. If the writer
+                // holds the lock, it reads this row from disk.
                 if let Ok(mut recent) = self.recent[number].try_lock() {
-                    recent.keep(segment, begins, ends, row);
+                    recent.push(span, row);
                 }
             }
-            Err(error) => self.strand(row, &error),
+            Err(error) => self.keep_in_memory(row, &error),
         }
     }
 
     pub fn is_healthy(&self) -> bool {
-        self.healthy.load(Ordering::Relaxed) && self.pending.load(Ordering::Relaxed) <= self.limit
+        self.is_writable.load(Ordering::Relaxed) && self.backlog() <= self.limit
     }
 
-    /// Bytes that wait for the store.
+    /// Bytes that are not stored yet.
     pub fn backlog(&self) -> u64 {
-        self.pending.load(Ordering::Relaxed)
+        self.pending_bytes.load(Ordering::Relaxed)
     }
 
-    /// Every segment, oldest first.
-    pub fn readable(&self) -> std::io::Result<Vec<Readable>> {
-        // Listed first: a segment that is begun afterwards is not in the list, and so never taken for a closed one. One that
-        // is in the list was said to be open before its file was there, and is so until its last row is written.
-        let all = segments(&self.directory)?;
-        let open: Vec<u64> = self.open.iter().map(|number| number.load(Ordering::SeqCst)).collect();
-        let is_open = |path: &Path| sequence_of(path).is_some_and(|number| open.contains(&number));
-        Ok(all.into_iter().map(|path| Readable { open: is_open(&path), path }).collect())
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 
-    /// The rows of a closed segment, or a part of an open one, are in the store.
-    pub fn moved(&self, bytes: u64) {
-        let _ = self.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
+    /// All segments, oldest first.
+    pub fn segments(&self) -> std::io::Result<Vec<SegmentFile>> {
+        // List the files before reading the open numbers. A segment created later is not in the list, so an open segment
+        // is never taken for a closed one. A listed one was marked open before its file existed, and stays so until its
+        // last row is written.
+        let all = segment_paths(&self.directory)?;
+        let open: Vec<u64> = self.open_segments.iter().map(|number| number.load(Ordering::SeqCst)).collect();
+        let is_open = |path: &Path| segment_number(path).is_some_and(|number| open.contains(&number));
+        Ok(all.into_iter().map(|path| SegmentFile { is_open: is_open(&path), path }).collect())
+    }
+
+    /// This many bytes of a segment are stored, or dropped.
+    pub fn mark_stored(&self, bytes: u64) {
+        let _ = self.pending_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
             Some(pending.saturating_sub(bytes))
         });
     }
 
-    /// What is in memory of a segment, `most` rows of it.
-    pub fn at_hand(&self, segment: &Path, from: u64, most: usize) -> AtHand {
-        let Some(segment) = sequence_of(segment) else { return AtHand::Nothing };
+    /// Takes the rows of a segment that are still in memory, from an offset on.
+    pub fn take_recent(&self, segment: &Path, offset: u64, max_rows: usize) -> RecentRows {
+        let Some(segment) = segment_number(segment) else { return RecentRows::Empty };
         let lanes = 0..self.recent.len();
-        let mut found = lanes.map(|lane| self.recent(lane).take(segment, from, most));
-        found.find(|found| *found != AtHand::Nothing).unwrap_or(AtHand::Nothing)
+        let mut found = lanes.map(|lane| self.recent(lane).take(segment, offset, max_rows));
+        found.find(|found| *found != RecentRows::Empty).unwrap_or(RecentRows::Empty)
     }
 
-    /// A segment was removed.
-    pub fn forget(&self, segment: &Path) {
-        let segment = sequence_of(segment);
-        (0..self.recent.len())
-            .for_each(|lane| segment.iter().for_each(|gone| self.recent(lane).forget(*gone)));
+    /// Drops the copies in memory of a segment that was deleted.
+    pub fn remove_recent(&self, segment: &Path) {
+        if let Some(segment) = segment_number(segment) {
+            (0..self.recent.len()).for_each(|lane| self.recent(lane).remove_segment(segment));
+        }
     }
 
-    fn recent(&self, lane: usize) -> MutexGuard<'_, Recent> {
-        self.recent[lane].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns true if rows wait in memory because the disk rejected them.
+    pub fn has_unspooled(&self) -> bool {
+        self.unspooled_rows.load(Ordering::Relaxed) > 0
     }
 
-    /// Rows that could not be written to the disk.
-    pub fn take_stranded(&self) -> Vec<LogRow> {
-        self.stranded.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    /// Takes the rows that the disk rejected.
+    pub fn take_unspooled(&self) -> Vec<LogRow> {
+        let mut unspooled = self.unspooled();
+        self.unspooled_rows.store(0, Ordering::Relaxed);
+        unspooled.drain(..).collect()
     }
 
-    /// Puts rows back that the store did not take either.
-    pub fn put_back(&self, rows: Vec<LogRow>) {
-        let mut stranded = self.stranded.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Puts rows back that the store rejected too.
+    pub fn put_back_unspooled(&self, rows: Vec<LogRow>) {
+        let mut unspooled = self.unspooled();
         for row in rows.into_iter().rev() {
-            stranded.push_front(row);
+            unspooled.push_front(row);
         }
+        self.unspooled_rows.store(unspooled.len(), Ordering::Relaxed);
     }
 
-    fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<Place> {
-        lane.buffer.clear();
-        lane.buffer.resize(HEADER + LENGTHS, 0);
-        serde_json::to_writer(&mut lane.buffer, row).map_err(std::io::Error::other)?;
-        let meta = lane.buffer.len() - HEADER - LENGTHS;
-        let length = LENGTHS + meta + row.request.len() + row.response.len();
-        if length > MAX_RECORD {
-            return Err(std::io::Error::other("a log row is too long"));
-        }
-        lane.buffer[8..12].copy_from_slice(&u32_of(meta).to_le_bytes());
-        lane.buffer[12..16].copy_from_slice(&u32_of(row.request.len()).to_le_bytes());
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&lane.buffer[HEADER..]);
-        crc.update(&row.request);
-        crc.update(&row.response);
-        lane.buffer[0..4].copy_from_slice(&u32_of(length).to_le_bytes());
-        lane.buffer[4..8].copy_from_slice(&crc.finalize().to_le_bytes());
-        let total = (HEADER + length) as u64;
-        let segment = match &mut lane.open {
+    fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<RecordSpan> {
+        let length = record::encode(row, &mut lane.buffer)?;
+        let segment = match &mut lane.segment {
             Some(segment) => segment,
             none => none.insert(self.new_segment(number)?),
         };
         let parts = [&lane.buffer[..], &row.request[..], &row.response[..]];
-        if let Err(error) = write_all(&mut segment.file, parts, total) {
-            // What was written is torn; it must not be followed by more.
+        if let Err(error) = record::write_all(&mut segment.file, parts, length) {
+            // The record is torn, and nothing may follow it.
             self.close(number, lane);
             return Err(error);
         }
-        let place = Place { segment: segment.number, begins: segment.written, ends: segment.written + total };
-        segment.written = place.ends;
+        let span =
+            RecordSpan { segment: segment.number, start: segment.written, end: segment.written + length };
+        segment.written = span.end;
         if segment.written >= SEGMENT_BYTES {
             self.close(number, lane);
         }
-        Ok(place)
+        Ok(span)
     }
 
     fn close(&self, number: usize, lane: &mut Lane) {
-        lane.open = None;
-        self.open[number].store(NONE, Ordering::SeqCst);
+        lane.segment = None;
+        self.open_segments[number].store(NO_SEGMENT, Ordering::SeqCst);
     }
 
-    fn new_segment(&self, lane: usize) -> std::io::Result<Segment> {
-        let number = self.sequence.fetch_add(1, Ordering::Relaxed);
-        self.open[lane].store(number, Ordering::SeqCst);
+    fn new_segment(&self, lane: usize) -> std::io::Result<OpenSegment> {
+        let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
+        self.open_segments[lane].store(number, Ordering::SeqCst);
         let path = self.directory.join(format!("{number:016}.seg"));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Segment { file, number, written: 0 })
+        Ok(OpenSegment { file, number, written: 0 })
     }
 
     fn shed(&self, row: &mut LogRow) {
@@ -259,86 +250,39 @@ impl Spool {
         (row.request_stored, row.response_stored) = (BodyStorage::Off, BodyStorage::Off);
     }
 
-    fn strand(&self, row: LogRow, error: &std::io::Error) {
-        if self.healthy.swap(false, Ordering::Relaxed) {
-            tracing::error!(%error, "the log spool cannot be written; rows wait in memory");
+    fn keep_in_memory(&self, row: LogRow, error: &std::io::Error) {
+        if self.is_writable.swap(false, Ordering::Relaxed) {
+            tracing::error!(%error, "cannot write to the log spool; rows are kept in memory");
         }
-        let mut stranded = self.stranded.lock().unwrap_or_else(PoisonError::into_inner);
-        if stranded.len() < MEMORY_ROWS {
-            stranded.push_back(row);
+        let mut unspooled = self.unspooled();
+        if unspooled.len() < MAX_UNSPOOLED_ROWS {
+            unspooled.push_back(row);
+            self.unspooled_rows.store(unspooled.len(), Ordering::Relaxed);
         } else {
             self.shed_rows.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    fn recent(&self, lane: usize) -> MutexGuard<'_, RecentBuffer> {
+        self.recent[lane].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unspooled(&self) -> MutexGuard<'_, VecDeque<LogRow>> {
+        self.unspooled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Reads whole records from the beginning of `bytes`; answers how many bytes they took. Stops at the first record
-/// that is incomplete or damaged.
-pub fn read_records(bytes: &[u8], mut visit: impl FnMut(LogRow)) -> usize {
-    let mut at = 0;
-    while let Some((row, length)) = read_record(&bytes[at..]) {
-        visit(row);
-        at += length;
-    }
-    at
-}
-
-fn read_record(bytes: &[u8]) -> Option<(LogRow, usize)> {
-    let number = |at: usize| -> Option<usize> {
-        let field: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-        usize::try_from(u32::from_le_bytes(field)).ok()
-    };
-    let length = number(0)?;
-    if !(LENGTHS..=MAX_RECORD).contains(&length) {
-        return None;
-    }
-    let body = bytes.get(HEADER..HEADER + length)?;
-    if crc32fast::hash(body) != u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?) {
-        return None;
-    }
-    let (meta, request) = (number(8)?, number(12)?);
-    let request_at = LENGTHS.checked_add(meta)?;
-    let response_at = request_at.checked_add(request)?;
-    let mut row: LogRow = serde_json::from_slice(body.get(LENGTHS..request_at)?).ok()?;
-    row.request = body.get(request_at..response_at)?.to_vec();
-    row.response = body.get(response_at..)?.to_vec();
-    Some((row, HEADER + length))
-}
-
-/// One system call for the whole record; the rest of a short write follows, should the kernel ever do one.
-fn write_all(file: &mut File, parts: [&[u8]; 3], total: u64) -> std::io::Result<()> {
-    let mut slices = parts.map(IoSlice::new);
-    let written = file.write_vectored(&slices)?;
-    if written as u64 == total {
-        return Ok(());
-    }
-    let mut rest = &mut slices[..];
-    IoSlice::advance_slices(&mut rest, written);
-    while !rest.is_empty() {
-        let written = file.write_vectored(rest)?;
-        if written == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
-        }
-        IoSlice::advance_slices(&mut rest, written);
-    }
-    Ok(())
-}
-
-fn segments(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn segment_paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(directory)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| sequence_of(path).is_some())
+        .filter(|path| segment_number(path).is_some())
         .collect();
     found.sort();
     Ok(found)
 }
 
-fn sequence_of(path: &Path) -> Option<u64> {
+fn segment_number(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_suffix(".seg")?.parse().ok()
-}
-
-fn u32_of(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Moves rows from the spool to the store in batches. A row is removed from the disk only after the store has it;
-//! the store counts each id once, so a crash between the two does no harm.
+//! Moves rows from the spool to the store in batches. A row is removed from the disk only after it is stored. The store
+//! counts each id once, so a crash in between does no harm.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,187 +9,205 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_core::logs::LogRow;
-use gateway_store::{StoreError, logs};
+use gateway_store::{Db, StoreError, logs};
 
-use super::spool::{AtHand, Readable, read_records};
-use super::tempo::{Step, Tempo, Watch};
-use crate::app::App;
-use crate::budgets;
-use crate::evals::live;
+use super::BatchObserver;
+use super::pacing::{AdaptiveBatch, LoadMonitor, Pace};
+use super::spool::{RecentRows, SegmentFile, Spool, read_records};
+use crate::services::Services;
 
-/// How long a row waits before the writer looks. Under load it looks less often: large batches cost less per row.
-const TICK: Duration = Duration::from_millis(100);
-const BUSY_TICK: Duration = Duration::from_millis(250);
-/// After a failure the writer waits this long, then longer.
-const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LAST_RETRY: Duration = Duration::from_secs(5);
-/// Rows in one transaction, and how much of a segment is read for them; fewer at ease. The longest record fits into what is
-/// read at most.
+/// How often the spool is polled. Less often under load, because large batches cost less per row.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The delay after a failure. It doubles up to the maximum.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Rows in one transaction, except at the yielding pace.
 const BATCH_ROWS: usize = 1_000;
+/// How much of a segment is read at once. The longest record fits into `READ_BYTES`.
 const READ_BYTES: u64 = 4 << 20;
-const READ_BYTES_AT_EASE: u64 = 256 << 10;
+const YIELDING_READ_BYTES: u64 = 256 << 10;
 
-/// How far each segment has been moved.
-#[derive(Default)]
-struct Progress(HashMap<PathBuf, u64>);
+#[derive(Clone)]
+pub struct LogWriter {
+    pub services: Arc<Services>,
+    pub spool: Arc<Spool>,
+    pub observer: Arc<dyn BatchObserver>,
+}
 
-/// Runs until the service has given its last answer, then moves what is left.
-pub async fn run(app: Arc<App>) {
-    let mut progress = Progress::default();
-    let mut retry = FIRST_RETRY;
-    let (mut watch, mut step) = (Watch::new(&app), Step::default());
-    loop {
-        let stopping = app.services.tasks.is_drained();
-        match drain(&app, &mut progress, &mut watch, &mut step).await {
-            Ok(()) if stopping => return,
-            Ok(()) => {
-                retry = FIRST_RETRY;
-                let tick = if watch.tempo(&app) == Tempo::AtEase { BUSY_TICK } else { TICK };
-                let _ = tokio::time::timeout(tick, app.services.tasks.drained()).await;
-            }
-            Err(error) if stopping => {
-                tracing::warn!(%error, "log rows stay in the spool until the next start");
-                return;
-            }
-            Err(error) => {
-                tracing::warn!(%error, wait_ms = retry.as_millis(), "log rows wait in the spool");
-                let _ = tokio::time::timeout(retry, app.services.tasks.drained()).await;
-                retry = (retry * 2).min(LAST_RETRY);
-            }
-        }
-    }
+struct Progress {
+    /// How many bytes of each segment are stored.
+    offsets: HashMap<PathBuf, u64>,
+    load: LoadMonitor,
+    batch: AdaptiveBatch,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum DrainError {
-    #[error("the spool cannot be read: {0}")]
+    #[error("cannot read the spool: {0}")]
     Disk(#[from] std::io::Error),
-    #[error("the store does not take them: {0}")]
+    #[error("cannot store log rows: {0}")]
     Store(#[from] StoreError),
 }
 
-async fn drain(
-    app: &Arc<App>,
-    progress: &mut Progress,
-    watch: &mut Watch,
-    step: &mut Step,
-) -> Result<(), DrainError> {
-    let stranded = Arc::new(app.proxy.spool.take_stranded());
-    if !stranded.is_empty() {
-        if let Err(error) = budgets::write(app, &app.services.logs_low_priority, &stranded).await {
-            app.proxy.spool.put_back(Arc::unwrap_or_clone(stranded));
-            return Err(error.into());
-        }
-        sample(app, &stranded).await?;
-    }
-    for segment in app.proxy.spool.readable()? {
-        let tempo = |watch: &mut Watch| {
-            if app.services.tasks.is_stopping() { Tempo::Pressed } else { watch.tempo(app) }
+impl LogWriter {
+    /// Runs until the last request has been answered, then moves the remaining rows.
+    pub async fn run(self) {
+        let tasks = &self.services.tasks;
+        let mut progress = Progress {
+            offsets: HashMap::new(),
+            load: LoadMonitor::new(&self.spool),
+            batch: AdaptiveBatch::default(),
         };
-        while move_some(app, progress, &segment, tempo(watch), step).await? {}
+        let mut retry_delay = RETRY_DELAY;
+        loop {
+            let is_last = tasks.is_drained();
+            match self.drain(&mut progress).await {
+                Ok(()) if is_last => return,
+                Ok(()) => {
+                    retry_delay = RETRY_DELAY;
+                    let is_busy = progress.load.pace(&self.spool) == Pace::Yielding;
+                    let interval = if is_busy { BUSY_POLL_INTERVAL } else { POLL_INTERVAL };
+                    let _ = tokio::time::timeout(interval, tasks.drained()).await;
+                }
+                Err(error) if is_last => {
+                    tracing::warn!(%error, "log rows stay in the spool until the next start");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, retry_ms = retry_delay.as_millis(), "log rows stay in the spool; retrying");
+                    let _ = tokio::time::timeout(retry_delay, tasks.drained()).await;
+                    retry_delay = (retry_delay * 2).min(MAX_RETRY_DELAY);
+                }
+            }
+        }
     }
-    Ok(())
+
+    async fn drain(&self, progress: &mut Progress) -> Result<(), DrainError> {
+        if self.spool.has_unspooled() {
+            self.store_unspooled().await?;
+        }
+        for segment in self.spool.segments()? {
+            while self.move_batch(progress, &segment).await? {}
+        }
+        Ok(())
+    }
+
+    /// Stores the rows that wait in memory because the disk rejected them.
+    async fn store_unspooled(&self) -> Result<(), DrainError> {
+        // Requests wait for this lock, so it must not be taken on a low-priority thread.
+        let spool = Arc::clone(&self.spool);
+        let rows = Arc::new(self.on_main_runtime(async move { Ok(spool.take_unspooled()) }).await?);
+        let stored = self.store(Arc::clone(&rows), &self.services.logs_low_priority).await;
+        if stored.is_err() {
+            let spool = Arc::clone(&self.spool);
+            let put_back = async move {
+                spool.put_back_unspooled(Arc::unwrap_or_clone(rows));
+                Ok(())
+            };
+            self.on_main_runtime(put_back).await?;
+        }
+        Ok(stored?)
+    }
+
+    /// Moves the next rows of a segment. Returns false if there are none for now.
+    async fn move_batch(&self, progress: &mut Progress, segment: &SegmentFile) -> Result<bool, DrainError> {
+        let is_stopping = self.services.tasks.is_stopping();
+        let pace = if is_stopping { Pace::Urgent } else { progress.load.pace(&self.spool) };
+        let (read_bytes, batch_rows) = match pace {
+            Pace::Yielding => (YIELDING_READ_BYTES, progress.batch.rows()),
+            Pace::Normal | Pace::Urgent => (READ_BYTES, BATCH_ROWS),
+        };
+        let offset = progress.offsets.get(&segment.path).copied().unwrap_or(0);
+        let (mut rows, length) = match self.spool.take_recent(&segment.path, offset, batch_rows) {
+            RecentRows::Rows(rows, length) => (rows, length),
+            RecentRows::StartsAfter(bytes) => read_some(&segment.path, offset, read_bytes, bytes)?,
+            RecentRows::Empty => read_some(&segment.path, offset, read_bytes, u64::MAX)?,
+        };
+        if rows.is_empty() {
+            if !segment.is_open {
+                self.remove(progress, segment, offset)?;
+            }
+            return Ok(false);
+        }
+        while !rows.is_empty() {
+            let batch: Vec<LogRow> = rows.drain(..rows.len().min(batch_rows)).collect();
+            let (count, started) = (batch.len(), Instant::now());
+            self.store_at_pace(Arc::new(batch), pace).await?;
+            if pace == Pace::Yielding {
+                progress.batch.record(count, started.elapsed(), logs::MAX_INLINE_INDEXED);
+            }
+        }
+        self.spool.mark_stored(length);
+        progress.offsets.insert(segment.path.clone(), offset + length);
+        Ok(true)
+    }
+
+    async fn store_at_pace(&self, rows: Arc<Vec<LogRow>>, pace: Pace) -> Result<(), StoreError> {
+        match pace {
+            // A starved low-priority thread would let the disk fill up.
+            Pace::Urgent => {
+                let writer = self.clone();
+                self.on_main_runtime(async move { writer.store(rows, &writer.services.logs).await }).await
+            }
+            Pace::Yielding | Pace::Normal => self.store(rows, &self.services.logs_low_priority).await,
+        }
+    }
+
+    async fn store(&self, rows: Arc<Vec<LogRow>>, logs: &Db) -> Result<(), StoreError> {
+        let (observer, batch) = (Arc::clone(&self.observer), Arc::clone(&rows));
+        let announce = async move {
+            observer.write_started(&batch);
+            Ok(())
+        };
+        self.on_main_runtime(announce).await?;
+        let new = logs::write_batch(logs, &rows).await?;
+        let observer = Arc::clone(&self.observer);
+        self.on_main_runtime(async move { observer.stored(rows, new).await }).await
+    }
+
+    /// Runs code that takes locks which requests wait for. A low-priority thread may be suspended while it holds one.
+    async fn on_main_runtime<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let done = self.services.tasks.runtime.spawn(task).await;
+        done.map_err(|error| StoreError::Other(error.to_string()))?
+    }
+
+    /// All whole records of a closed segment are stored. Bytes after the last one are a torn record.
+    fn remove(&self, progress: &mut Progress, segment: &SegmentFile, offset: u64) -> std::io::Result<()> {
+        let size = std::fs::metadata(&segment.path)?.len();
+        if size > offset {
+            tracing::warn!(
+                bytes = size - offset,
+                segment = %segment.path.display(),
+                "dropped a torn log record"
+            );
+            self.spool.mark_stored(size - offset);
+        }
+        std::fs::remove_file(&segment.path)?;
+        progress.offsets.remove(&segment.path);
+        self.spool.remove_recent(&segment.path);
+        Ok(())
+    }
 }
 
-/// Moves the next rows of a segment; false when there are none left for now.
-async fn move_some(
-    app: &Arc<App>,
-    progress: &mut Progress,
-    segment: &Readable,
-    tempo: Tempo,
-    step: &mut Step,
-) -> Result<bool, DrainError> {
-    let done = progress.0.get(&segment.path).copied().unwrap_or(0);
-    let (at_once, batch_rows) = match tempo {
-        Tempo::AtEase => (READ_BYTES_AT_EASE, step.rows()),
-        Tempo::Swift | Tempo::Pressed => (READ_BYTES, BATCH_ROWS),
-    };
-    let from_disk = |most: u64| match read_from(&segment.path, done, at_once.min(most))? {
-        (rows, _) if rows.is_empty() && at_once < READ_BYTES.min(most) => {
-            read_from(&segment.path, done, READ_BYTES.min(most))
+/// Reads records from a segment, at most `limit` bytes. Reads more than `read_bytes` if not even one record fits.
+fn read_some(path: &Path, offset: u64, read_bytes: u64, limit: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
+    match read_from(path, offset, read_bytes.min(limit))? {
+        (rows, _) if rows.is_empty() && read_bytes < READ_BYTES.min(limit) => {
+            read_from(path, offset, READ_BYTES.min(limit))
         }
         found => Ok(found),
-    };
-    let (mut rows, length) = match app.proxy.spool.at_hand(&segment.path, done, batch_rows) {
-        AtHand::Rows(rows, length) => (rows, length),
-        AtHand::Further(bytes) => from_disk(bytes)?,
-        AtHand::Nothing => from_disk(u64::MAX)?,
-    };
-    if rows.is_empty() {
-        if !segment.open {
-            discard(app, progress, segment, done)?;
-        }
-        return Ok(false);
-    }
-    while !rows.is_empty() {
-        let batch: Vec<LogRow> = rows.drain(..rows.len().min(batch_rows)).collect();
-        let (count, began) = (batch.len(), Instant::now());
-        let stored = store(Arc::clone(app), batch, tempo);
-        match tempo {
-            // Off the threads that step back, or the requests would let the disk fill up.
-            Tempo::Pressed => {
-                app.services.tasks.runtime.spawn(stored).await.map_err(std::io::Error::other)??
-            }
-            Tempo::AtEase | Tempo::Swift => stored.await?,
-        }
-        if tempo == Tempo::AtEase {
-            step.took(count, began.elapsed(), logs::MAX_INLINE_INDEXED);
-        }
-    }
-    app.proxy.spool.moved(length);
-    progress.0.insert(segment.path.clone(), done + length);
-    Ok(true)
-}
-
-async fn store(app: Arc<App>, rows: Vec<LogRow>, tempo: Tempo) -> Result<(), DrainError> {
-    let logs = if tempo == Tempo::Pressed { &app.services.logs } else { &app.services.logs_low_priority };
-    let rows = Arc::new(rows);
-    budgets::write(&app, logs, &rows).await?;
-    tell_followers(&app, &rows);
-    sample(&app, &rows).await
-}
-
-/// Rows are given to the evals of live traffic while the spool still has them, so that a crash skips none. What the
-/// store can never take is no reason to hold up the rows behind.
-async fn sample(app: &App, rows: &[LogRow]) -> Result<(), DrainError> {
-    match live::sample(app, rows).await {
-        Err(error @ StoreError::Unavailable(_)) => Err(error.into()),
-        Err(error) => {
-            tracing::error!(%error, "new rows could not be given to evals");
-            Ok(())
-        }
-        Ok(()) => Ok(()),
     }
 }
 
-/// Rows are told to followers once they can be read back, so that who misses one finds it in the store.
-fn tell_followers(app: &App, rows: &[LogRow]) {
-    if app.proxy.tail.receiver_count() > 0 {
-        for row in rows {
-            // An error means that the last follower has just left.
-            let _ = app.proxy.tail.send(Arc::new(row.clone()));
-        }
-    }
-}
-
-/// A closed segment has given all it has. Bytes behind the last whole record are a torn one.
-fn discard(app: &App, progress: &mut Progress, segment: &Readable, done: u64) -> std::io::Result<()> {
-    let size = std::fs::metadata(&segment.path)?.len();
-    if size > done {
-        tracing::warn!(bytes = size - done, segment = %segment.path.display(), "a torn log record was dropped");
-        app.proxy.spool.moved(size - done);
-    }
-    std::fs::remove_file(&segment.path)?;
-    progress.0.remove(&segment.path);
-    app.proxy.spool.forget(&segment.path);
-    Ok(())
-}
-
-fn read_from(path: &Path, at: u64, at_once: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
+fn read_from(path: &Path, offset: u64, limit: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
     let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(at))?;
+    file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
-    file.take(at_once).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     let mut rows = Vec::new();
     let length = read_records(&bytes, |row| rows.push(row));
     Ok((rows, length as u64))

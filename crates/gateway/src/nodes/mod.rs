@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::app::App;
 use crate::auth::limits::ATTEMPT_WINDOW;
+use crate::budgets;
 use limits::SharedCounts;
 
 /// How often a node looks for changes by itself. With the time of a question it stays below a second.
@@ -58,6 +59,16 @@ impl Nodes {
 
     pub fn alive(&self) -> u64 {
         self.alive.load(Ordering::Relaxed).max(1)
+    }
+}
+
+impl budgets::Peers for Nodes {
+    fn node_name(&self) -> &str {
+        &self.name
+    }
+
+    fn alive(&self) -> u64 {
+        self.alive()
     }
 }
 

@@ -95,7 +95,7 @@ async fn run(
     let held = budget::reserve(app, identity, &call, &inbound).await?;
     let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
     record.came_from(origin);
-    record.holds(held);
+    record.set_reservation(held);
     plan::put_in_order(app, identity, &mut call, record.id());
     let settled = settle(app, identity, &call, head, inbound, &mut record).await;
     let payload = match settled {

@@ -36,7 +36,7 @@ pub struct Record {
     lane: usize,
     origin: Origin,
     /// What budgets hold for this request.
-    held: Option<Reservation>,
+    reservation: Option<Reservation>,
     org: Arc<OrgFacts>,
     who: Who,
     target: Arc<Target>,
@@ -109,7 +109,7 @@ impl Record {
             app: Arc::clone(app),
             lane,
             origin: Origin::default(),
-            held: None,
+            reservation: None,
             org: Arc::clone(&identity.org),
             who: identity.who.clone(),
             target: Arc::clone(call.target()),
@@ -163,13 +163,13 @@ impl Record {
         self.origin = origin;
     }
 
-    pub fn holds(&mut self, held: Option<Reservation>) {
-        self.held = held;
+    pub fn set_reservation(&mut self, reservation: Option<Reservation>) {
+        self.reservation = reservation;
     }
 
     /// What the budgets still have that this request counts against.
     pub fn budget_remaining(&self) -> Option<i64> {
-        self.held.as_ref().and_then(Reservation::remaining)
+        self.reservation.as_ref().and_then(Reservation::remaining)
     }
 
     pub fn id(&self) -> i64 {
@@ -407,9 +407,9 @@ impl Record {
         let row = self.row(status, error_code, &metered);
         self.app.proxy.metrics.count(&row);
         self.origin.tell(&row);
-        if let Some(held) = &mut self.held {
-            // Before the append: whoever stores the row must find it counted.
-            held.settle(row.id, row.cost_usd.map_or(0, cost_units), self.app.services.clock.now());
+        if let Some(reservation) = &mut self.reservation {
+            // Before the append, so that the cost is counted when the log writer stores the row.
+            reservation.commit(row.id, row.cost_usd.map_or(0, cost_units), self.app.services.clock.now());
         }
         self.app.proxy.spool.append(self.lane, row);
     }

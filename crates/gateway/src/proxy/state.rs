@@ -29,7 +29,7 @@ pub struct ProxyState {
     /// Shared by the nodes, when configured.
     pub redis: Option<Arc<RedisClient>>,
     pub cache: Arc<Cache>,
-    pub spool: Spool,
+    pub spool: Arc<Spool>,
     pub metrics: Metrics,
     pub prompts: Prompts,
     /// Publishes each row that the log writer has stored.

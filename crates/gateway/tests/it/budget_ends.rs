@@ -79,7 +79,7 @@ async fn a_caller_that_hangs_up_pays_for_what_was_used_and_for_no_more() {
         raw.send(it.raw_post("openai", CHAT, &[], body.as_bytes())).await;
         it.upstream.wait_for_requests(1, PATIENCE).await;
         let held = it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-        assert!(held["message"].as_str().unwrap().contains("held"), "{held}");
+        assert!(held["message"].as_str().unwrap().contains("reserved"), "{held}");
         drop(raw);
         it.upstream.wait_for_aborts(1, PATIENCE).await;
         it.only_row().await;
@@ -258,7 +258,7 @@ async fn judges_count_and_what_others_report_does_not() {
         let answered = it.chat(&ask()).send().await;
         answered.expect(200);
         // As they are read from the store, and not only as they are remembered.
-        gateway::budgets::load(&it.app.app, it.ada.org_id.parse().unwrap()).await.unwrap();
+        it.app.app.proxy.budgets.load(it.ada.org_id.parse().unwrap()).await.unwrap();
         let seen = spent(&it.app, &it.ada.api_key, &path).await;
         assert!(near(seen, COST), "{seen}");
 

@@ -76,7 +76,7 @@ pub(super) async fn run(
     let eval = evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     may_run(&app, &caller, &eval)?;
     // A request whose answer has been seen is among the latest.
-    log::settle(&app).await;
+    log::wait_until_stored(&app.proxy.spool).await;
     let rows = match &request.log_ids {
         Some(ids) => named(&app, &caller, ids).await?,
         None => latest(&app, &caller, &request, limit).await?,

@@ -1,86 +1,87 @@
-//! Rows that are on disk and still in memory too, so that the writer need not read back and take apart what was written a
-//! moment ago. A short cut and no more: what does not fit here, or was taken and then not stored, is read from disk.
+//! Copies in memory of rows that were just appended, so that the writer need not read and parse them again. It is only a
+//! shortcut: rows that do not fit, or that were taken and not stored, are read from disk.
 
 use std::collections::VecDeque;
 
 use gateway_core::logs::LogRow;
 
-/// What a row takes besides its bodies, roughly.
+use super::RecordSpan;
+
+/// The approximate size of a row without its bodies.
 const ROW_BYTES: usize = 1_024;
 
-/// The rows of one lane, in the order in which they were written.
-pub struct Recent {
-    rows: VecDeque<Kept>,
+/// The latest rows of one lane, in the order in which they were written.
+pub struct RecentBuffer {
+    rows: VecDeque<RecentRow>,
     bytes: usize,
     limit: usize,
 }
 
-struct Kept {
-    segment: u64,
-    begins: u64,
-    ends: u64,
+struct RecentRow {
+    span: RecordSpan,
     row: LogRow,
 }
 
-/// What is at hand of a segment from some place on.
+/// The rows in memory from some offset of a segment on.
 #[derive(Debug, PartialEq)]
-pub enum AtHand {
-    /// Rows, and how many bytes of the segment they are.
+pub enum RecentRows {
+    /// Rows, and how many bytes of the segment they take.
     Rows(Vec<LogRow>, u64),
-    /// Nothing here; the next row that is at hand begins this many bytes further on.
-    Further(u64),
-    Nothing,
+    /// No row starts at the offset; the next one in memory starts this many bytes later.
+    StartsAfter(u64),
+    Empty,
 }
 
-impl Recent {
+impl RecentBuffer {
     pub fn with_limit(limit: usize) -> Self {
         Self { rows: VecDeque::new(), bytes: 0, limit }
     }
 
-    /// Keeps a row that stands at this place of a segment, unless there are too many.
-    pub fn keep(&mut self, segment: u64, begins: u64, ends: u64, row: LogRow) {
+    /// Keeps a row unless the buffer is full.
+    pub fn push(&mut self, span: RecordSpan, row: LogRow) {
         let size = size_of(&row);
         if self.bytes + size <= self.limit {
             self.bytes += size;
-            self.rows.push_back(Kept { segment, begins, ends, row });
+            self.rows.push_back(RecentRow { span, row });
         }
     }
 
-    /// The rows that follow each other from this place on, `most` of them at most.
-    pub fn take(&mut self, segment: u64, from: u64, most: usize) -> AtHand {
-        while self.rows.front().is_some_and(|first| first.segment == segment && first.begins < from) {
+    /// Takes the contiguous rows that start at the offset, at most `max_rows`.
+    pub fn take(&mut self, segment: u64, offset: u64, max_rows: usize) -> RecentRows {
+        let is_before = |row: &RecentRow| row.span.segment == segment && row.span.start < offset;
+        while self.rows.front().is_some_and(is_before) {
             self.pop();
         }
-        match self.rows.front() {
-            Some(first) if first.segment == segment && first.begins > from => {
-                return AtHand::Further(first.begins - from);
+        match self.rows.front().map(|row| &row.span) {
+            Some(first) if first.segment == segment && first.start > offset => {
+                return RecentRows::StartsAfter(first.start - offset);
             }
             Some(first) if first.segment == segment => {}
-            _ => return AtHand::Nothing,
+            _ => return RecentRows::Empty,
         }
-        let (mut rows, mut end) = (Vec::new(), from);
-        while rows.len() < most
-            && self.rows.front().is_some_and(|next| next.segment == segment && next.begins == end)
+        let (mut rows, mut end) = (Vec::new(), offset);
+        while rows.len() < max_rows
+            && self.rows.front().is_some_and(|next| next.span.segment == segment && next.span.start == end)
             && let Some(next) = self.pop()
         {
-            end = next.ends;
+            end = next.span.end;
             rows.push(next.row);
         }
-        AtHand::Rows(rows, end - from)
+        RecentRows::Rows(rows, end - offset)
     }
 
-    /// The segment is gone.
-    pub fn forget(&mut self, segment: u64) {
-        while self.rows.front().is_some_and(|first| first.segment == segment) {
+    /// Drops the rows of a segment that was deleted.
+    pub fn remove_segment(&mut self, segment: u64) {
+        while self.rows.front().is_some_and(|first| first.span.segment == segment) {
             self.pop();
         }
     }
 
-    fn pop(&mut self) -> Option<Kept> {
+    fn pop(&mut self) -> Option<RecentRow> {
         let first = self.rows.pop_front()?;
         self.bytes -= size_of(&first.row);
         if self.rows.is_empty() {
-            // A burst must not hold its room for ever.
+            // Release the capacity that a burst needed.
             self.rows.shrink_to(256);
         }
         Some(first)

@@ -1,5 +1,6 @@
-//! Rows survive, torn ones do not count, and the disk's bounds hold.
+//! Tests: spooled rows are read back, torn records are skipped, and the limits hold.
 
+use super::record::read_record;
 use super::*;
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogLevel, LogSource};
@@ -54,14 +55,14 @@ fn spool(limit: u64) -> (tempfile::TempDir, Spool) {
 
 fn everything(directory: &Path) -> Vec<LogRow> {
     let mut rows = Vec::new();
-    for path in segments(directory).unwrap() {
+    for path in segment_paths(directory).unwrap() {
         read_records(&std::fs::read(path).unwrap(), |row| rows.push(row));
     }
     rows
 }
 
 #[test]
-fn what_is_appended_is_read_back_with_its_bodies() {
+fn appended_rows_are_read_back_with_their_bodies() {
     let (directory, spool) = spool(1 << 20);
     for id in 0..10 {
         spool.append(usize::try_from(id % 2).unwrap(), row(id, &format!("question {id}")));
@@ -76,7 +77,7 @@ fn a_torn_or_damaged_record_ends_the_reading_and_spoils_nothing_before_it() {
     let (directory, spool) = spool(1 << 20);
     spool.append(0, row(1, "first"));
     spool.append(0, row(2, "second"));
-    let path = segments(directory.path()).unwrap().remove(0);
+    let path = segment_paths(directory.path()).unwrap().remove(0);
     let whole = std::fs::read(path).unwrap();
     let first = read_record(&whole).unwrap().1;
     for cut in first..whole.len() {
@@ -90,7 +91,7 @@ fn a_torn_or_damaged_record_ends_the_reading_and_spoils_nothing_before_it() {
 }
 
 #[test]
-fn beyond_the_limit_bodies_go_first_and_rows_last() {
+fn above_the_limit_bodies_are_shed_first_and_rows_last() {
     let (directory, spool) = spool(2_000);
     for id in 0..100 {
         spool.append(0, row(id, &"x".repeat(500)));
@@ -104,29 +105,33 @@ fn beyond_the_limit_bodies_go_first_and_rows_last() {
     assert_eq!(rows.iter().filter(|row| row.request_stored == BodyStorage::Off).count() as u64, bodies);
     assert_eq!(rows.len() as u64 + lost, 100);
     assert!(!spool.is_healthy());
-    spool.moved(spool.backlog());
+    spool.mark_stored(spool.backlog());
     assert!(spool.is_healthy());
 }
 
 #[test]
-fn a_new_run_leaves_the_segments_of_the_last_one_to_the_writer() {
+fn segments_of_an_earlier_run_are_closed() {
     let (directory, first) = spool(1 << 20);
     first.append(0, row(1, "x"));
     drop(first);
     let second = Spool::open(directory.path().to_owned(), 2, 1 << 20).unwrap();
     assert!(second.backlog() > 0);
     second.append(0, row(2, "x"));
-    let readable = second.readable().unwrap();
-    assert_eq!(readable.iter().map(|segment| segment.open).collect::<Vec<_>>(), [false, true]);
+    let found = second.segments().unwrap();
+    assert_eq!(found.iter().map(|segment| segment.is_open).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
-fn rows_wait_in_memory_while_the_disk_refuses_them() {
+fn rows_are_kept_in_memory_while_the_disk_rejects_them() {
     let (directory, spool) = spool(1 << 20);
     std::fs::remove_dir_all(directory.path()).unwrap();
     spool.append(0, row(1, "x"));
     assert!(!spool.is_healthy());
-    assert_eq!(spool.take_stranded().len(), 1);
+    assert!(spool.has_unspooled());
+    let rows = spool.take_unspooled();
+    assert!(rows.len() == 1 && !spool.has_unspooled());
+    spool.put_back_unspooled(rows);
+    assert!(spool.has_unspooled());
     std::fs::create_dir_all(directory.path()).unwrap();
     spool.append(0, row(2, "x"));
     assert!(spool.is_healthy());
@@ -142,36 +147,44 @@ fn a_second_process_does_not_take_the_spool_of_the_first() {
 }
 
 #[test]
-fn rows_at_hand_are_those_on_disk_and_gaps_are_told() {
+fn rows_in_memory_equal_those_on_disk_and_gaps_are_reported() {
     let (directory, spool) = spool(1 << 30);
     for id in 1..=3 {
         spool.append(0, row(id, "hello"));
     }
     spool.append(1, row(4, "other lane"));
-    let segments = segments(directory.path()).unwrap();
+    let segments = segment_paths(directory.path()).unwrap();
     let on_disk = everything(directory.path());
-    let AtHand::Rows(first, length) = spool.at_hand(&segments[0], 0, 2) else { panic!("nothing at hand") };
+    let RecentRows::Rows(first, length) = spool.take_recent(&segments[0], 0, 2) else {
+        panic!("no rows in memory")
+    };
     assert_eq!(first, on_disk[..2]);
-    // Taken and not stored: from the beginning again, they are to be read from disk up to the third.
-    assert_eq!(spool.at_hand(&segments[0], 0, 2), AtHand::Further(length));
-    assert!(matches!(spool.at_hand(&segments[0], length, 9), AtHand::Rows(rows, _) if rows == on_disk[2..3]));
-    assert_eq!(spool.at_hand(&segments[0], 0, 9), AtHand::Nothing);
-    assert!(matches!(spool.at_hand(&segments[1], 0, 9), AtHand::Rows(rows, _) if rows == on_disk[3..]));
+    // Rows that were taken and not stored are read from disk, up to the third.
+    assert_eq!(spool.take_recent(&segments[0], 0, 2), RecentRows::StartsAfter(length));
+    assert!(
+        matches!(spool.take_recent(&segments[0], length, 9), RecentRows::Rows(rows, _) if rows == on_disk[2..3])
+    );
+    assert_eq!(spool.take_recent(&segments[0], 0, 9), RecentRows::Empty);
+    assert!(
+        matches!(spool.take_recent(&segments[1], 0, 9), RecentRows::Rows(rows, _) if rows == on_disk[3..])
+    );
 }
 
 #[test]
-fn memory_for_rows_at_hand_is_bounded_and_given_back() {
+fn memory_for_recent_rows_is_bounded_and_released() {
     let (directory, spool) = spool(1 << 30);
     let body = "x".repeat(200 << 10);
     for id in 1..=20 {
         spool.append(0, row(id, &body));
     }
-    let segments = segments(directory.path()).unwrap();
-    let AtHand::Rows(kept, length) = spool.at_hand(&segments[0], 0, 100) else { panic!("nothing at hand") };
+    let segments = segment_paths(directory.path()).unwrap();
+    let RecentRows::Rows(kept, length) = spool.take_recent(&segments[0], 0, 100) else {
+        panic!("no rows in memory")
+    };
     assert!(kept.len() < 10, "{}", kept.len());
-    assert_eq!(spool.at_hand(&segments[0], length, 100), AtHand::Nothing);
+    assert_eq!(spool.take_recent(&segments[0], length, 100), RecentRows::Empty);
     spool.append(0, row(21, "small"));
-    assert!(matches!(spool.at_hand(&segments[0], length, 100), AtHand::Further(_)));
-    spool.forget(&segments[0]);
-    assert_eq!(spool.at_hand(&segments[0], length, 100), AtHand::Nothing);
+    assert!(matches!(spool.take_recent(&segments[0], length, 100), RecentRows::StartsAfter(_)));
+    spool.remove_recent(&segments[0]);
+    assert_eq!(spool.take_recent(&segments[0], length, 100), RecentRows::Empty);
 }

@@ -1,0 +1,53 @@
+//! What happens when log rows are stored: budgets count them, the live tail publishes them, and evals of live traffic
+//! sample them.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use gateway_core::logs::LogRow;
+use gateway_store::StoreError;
+
+use super::App;
+use crate::evals::live;
+use crate::log::BatchObserver;
+
+pub struct LogObserver(pub Arc<App>);
+
+impl BatchObserver for LogObserver {
+    fn write_started(&self, rows: &Arc<Vec<LogRow>>) {
+        self.0.proxy.budgets.write_started(rows);
+    }
+
+    fn stored(&self, rows: Arc<Vec<LogRow>>, new: Vec<i64>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.proxy.budgets.stored(&rows, &new);
+        self.publish(&rows);
+        async move { self.sample(&rows).await }.boxed()
+    }
+}
+
+impl LogObserver {
+    /// Publishes rows once they can be read back, so that a subscriber finds a missed row in the store.
+    fn publish(&self, rows: &[LogRow]) {
+        let tail = &self.0.proxy.tail;
+        if tail.receiver_count() > 0 {
+            for row in rows {
+                // An error means that the last subscriber has just left.
+                let _ = tail.send(Arc::new(row.clone()));
+            }
+        }
+    }
+
+    /// Samples rows while the spool still has them, so that a crash skips none. Rows behind do not wait for an error that
+    /// a retry cannot cure.
+    async fn sample(&self, rows: &[LogRow]) -> Result<(), StoreError> {
+        match live::sample(&self.0, rows).await {
+            Err(error @ StoreError::Unavailable(_)) => Err(error),
+            Err(error) => {
+                tracing::error!(%error, "cannot sample new log rows for evals");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}

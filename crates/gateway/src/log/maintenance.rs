@@ -1,0 +1,71 @@
+//! Background maintenance of stored log rows: indexes rows for search whose indexing was deferred under load, and removes
+//! rows that are older than their retention.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::{StoreError, logs, orgs, verdicts};
+
+use super::pacing::{LoadMonitor, Pace};
+use super::spool::Spool;
+use crate::services::Services;
+
+const TICK: Duration = Duration::from_secs(1);
+/// In milliseconds.
+const SWEEP_INTERVAL: i64 = 10 * MINUTE;
+const SWEEP_RETRY_DELAY: i64 = MINUTE;
+/// Rows indexed in one transaction. Few enough that a batch of new rows does not wait long for it.
+const INDEX_ROWS: i64 = 100;
+const YIELDING_INDEX_ROWS: i64 = 16;
+
+pub async fn run(services: Arc<Services>, spool: Arc<Spool>) {
+    let mut next_sweep = services.clock.now();
+    let mut load = LoadMonitor::new(&spool);
+    while tokio::time::timeout(TICK, services.tasks.stopping()).await.is_err() {
+        if let Err(error) = index_pending(&services, &spool, &mut load).await {
+            tracing::debug!(%error, "cannot update the search index; it is retried");
+        }
+        let now = services.clock.now();
+        if now < next_sweep {
+            continue;
+        }
+        match sweep(&services, now).await {
+            // More rows may be due: the next tick continues.
+            Ok(removed) if removed > 0 => {
+                tracing::info!(removed, "removed log rows and verdicts past their retention");
+            }
+            Ok(_) => next_sweep = now.plus(SWEEP_INTERVAL),
+            Err(error) => {
+                tracing::debug!(%error, "cannot apply the log retention; it is retried");
+                next_sweep = now.plus(SWEEP_RETRY_DELAY);
+            }
+        }
+    }
+}
+
+async fn index_pending(services: &Services, spool: &Spool, load: &mut LoadMonitor) -> Result<(), StoreError> {
+    while !services.tasks.is_stopping() {
+        let rows = if load.pace(spool) == Pace::Normal { INDEX_ROWS } else { YIELDING_INDEX_ROWS };
+        let done = logs::index_pending(&services.logs_low_priority, rows).await?;
+        if i64::try_from(done).is_ok_and(|done| done < rows) {
+            break;
+        }
+        // New rows take precedence over the index.
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+async fn sweep(services: &Arc<Services>, now: Timestamp) -> Result<u64, StoreError> {
+    let days = services.config.log_retention_days;
+    // The write lock of the state database must not be held by a low-priority thread.
+    let main = Arc::clone(services);
+    let state = services.tasks.runtime.spawn(async move {
+        let overrides = orgs::log_retentions(&main.db).await?;
+        let removed = verdicts::sweep(&main.db, now, days, &overrides).await?;
+        Ok::<_, StoreError>((overrides, removed))
+    });
+    let (overrides, verdicts) = state.await.map_err(|error| StoreError::Other(error.to_string()))??;
+    Ok(verdicts + logs::sweep(&services.logs_low_priority, now, days, &overrides).await?)
+}
