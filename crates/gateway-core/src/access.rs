@@ -1,4 +1,4 @@
-//! Who may do what: roles, plans and the features that a plan includes.
+//! Access control: roles, plans and the features that a plan includes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Ordered: a role may do everything that a lower one may.
+/// Roles in ascending order: a role includes the permissions of the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -48,7 +48,7 @@ impl Plan {
     }
 }
 
-/// May the actor give or take a role? Only owners make or unmake owners.
+/// Whether the actor may grant or revoke a role. Only owners may change ownership.
 pub fn may_assign(actor: Role, role: Role) -> bool {
     actor >= Role::Admin && (role < Role::Owner || actor == Role::Owner)
 }
@@ -77,7 +77,7 @@ macro_rules! text_form {
             }
         }
 
-        /// Only the word itself: a derived implementation would take `{"word": null}` as well.
+        /// Accepts only the plain string; a derived implementation would also accept `{"name": null}`.
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;
@@ -88,7 +88,7 @@ macro_rules! text_form {
     };
 }
 
-/// The text names none of the known values.
+/// The text is not one of the known values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown value")]
 pub struct UnknownName;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_owners_touch_ownership() {
+    fn only_owners_change_ownership() {
         assert!(may_assign(Role::Owner, Role::Owner));
         assert!(!may_assign(Role::Admin, Role::Owner));
         assert!(may_assign(Role::Admin, Role::Admin));

@@ -1,4 +1,4 @@
-//! What a valid email, slug, password or name is, and the form of API keys.
+//! Validation of emails, slugs, passwords and names, and the format of API keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 pub const KEY_PREFIX: &str = "sk-gateway-";
 const KEY_HEX_DIGITS: usize = 64;
 
-/// SHA-256 of a raw key: all that is ever stored of it.
+/// SHA-256 of a raw key. The raw key itself is never stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -23,7 +23,7 @@ impl KeyHash {
     }
 }
 
-/// The hash of a raw key, or None when the text cannot be one of our keys.
+/// The hash of a raw key, or `None` if the text does not have the format of a key.
 pub fn hash_key(raw: &str) -> Option<KeyHash> {
     let digits = raw.strip_prefix(KEY_PREFIX)?;
     let well_formed =
@@ -31,7 +31,7 @@ pub fn hash_key(raw: &str) -> Option<KeyHash> {
     well_formed.then(|| KeyHash(Sha256::digest(raw.as_bytes()).into()))
 }
 
-/// The raw key made from 32 random bytes.
+/// Formats 32 random bytes as a raw key.
 pub fn format_key(random: &[u8; 32]) -> String {
     format!("{KEY_PREFIX}{}", hex::encode(random))
 }
@@ -41,13 +41,13 @@ pub fn key_prefix(raw: &str) -> String {
     raw.chars().take(KEY_PREFIX.len() + 8).collect()
 }
 
-/// What an organization decides for itself.
+/// Settings of an organization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OrgSettings {
-    /// Keep request and response bodies with log rows.
+    /// Store request and response bodies with log rows.
     pub log_bodies: bool,
-    /// Days after which log rows are removed; null follows the server's setting.
+    /// Days after which log rows are removed; null uses the server's setting.
     pub log_retention_days: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Default for OrgSettings {
     }
 }
 
-/// Emails are compared in lower case; this is the form that is stored.
+/// Validates an email and returns its stored form, in lower case.
 pub fn normalise_email(text: &str) -> Result<String, &'static str> {
     let email = text.trim().to_lowercase();
     let Some((local, domain)) = email.rsplit_once('@') else {
@@ -106,7 +106,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// A slug made from a name, for callers who gave none. Empty when the name holds no usable character.
+/// Derives a slug from a name. Empty if the name has no usable character.
 pub fn slugify(name: &str) -> String {
     let mut slug = String::new();
     for c in name.to_lowercase().chars() {

@@ -1,10 +1,10 @@
-//! Which addresses a URL supplied by a tenant may reach. A pure function of the resolved address, so that every range
-//! can be tested without letting a request out.
+//! Egress filter: the addresses that URLs supplied by tenants may reach. It is a pure function of the resolved address, so
+//! that every range can be tested without a network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Is this an address on the public internet? Everything else (loopback, private, link-local with its metadata
-/// services, shared, multicast, reserved, documentation) is only for operators who allow it.
+/// Whether the address is on the public internet. All others (loopback, private, link-local with its metadata services,
+/// shared, multicast, reserved, documentation) need the operator's permission.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -31,13 +31,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || (a == 198 && (b == 18 || b == 19)))
 }
 
-/// Only global unicast (2000::/3), less the parts that are set aside.
+/// Global unicast (2000::/3) without its reserved ranges.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     (a & 0xe000) == 0x2000 && !(a == 0x2001 && (b < 0x200 || b == 0xdb8)) && a != 0x3fff
 }
 
-/// IPv4 in other clothes: mapped, compatible, 6to4 and NAT64 addresses reach the host that they carry.
+/// The IPv4 address inside a mapped, compatible, 6to4 or NAT64 address, which is the host that is really reached.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_let_through() {
+    fn only_public_addresses_are_allowed() {
         for public in ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8"]
         {
             assert!(is_public(public.parse().unwrap()), "{public}");

@@ -1,26 +1,26 @@
-//! The built-in embedding `hash-v1`: words, pairs of words and the trigrams inside words, hashed into a vector of unit
-//! length. It needs no model, no network and no second of waiting, and the same text gives the same vector on every
-//! machine and in every release; a better one gets a new name, because stored vectors are compared with new ones.
+//! The built-in embedding `hash-v1`: words, word pairs and trigrams, hashed into a vector of unit length. It needs no model
+//! and no network. A text has the same vector on every machine and in every release, because stored vectors are compared
+//! with new ones. An improved embedding needs a new name.
 //!
-//! It knows wording, not meaning: texts that say the same in the same words are near 1, whatever their case,
-//! punctuation, plural forms and filler words; texts that share no wording are near 0; "enable" and "disable" are
-//! close neighbours. Whoever acts on nearness needs a check of its own (`cache::gate` is one).
+//! It reflects wording, not meaning. Texts with the same words have a similarity near 1, regardless of case, punctuation,
+//! plurals and filler words; texts without common words are near 0. "enable" and "disable" are similar, so callers need
+//! a check of their own, such as `cache::gate`.
 
 use std::collections::BTreeMap;
 
-/// The name under which vectors of this embedding are kept.
+/// The model name of this embedding; stored vectors carry it.
 pub const HASH_V1: &str = "hash-v1";
 
-/// As many numbers as a vector of `hash_v1` has where nobody asks for another count.
+/// The default number of dimensions.
 pub const DIMENSIONS: usize = 256;
 
-const PAIR: f64 = 0.5;
-/// All trigrams of a word together weigh as much as this, however long the word is.
-const TRIGRAMS: f64 = 0.6;
-const FILLER: f64 = 0.15;
+const PAIR_WEIGHT: f64 = 0.5;
+/// The weight of all trigrams of a word together, independent of its length.
+const TRIGRAMS_WEIGHT: f64 = 0.6;
+const FILLER_WEIGHT: f64 = 0.15;
 
-/// Words that carry grammar or courtesy: they count, but hardly. Sorted, for the binary search. No negation, no
-/// question word and no "from" or "without" is among them.
+/// Words of grammar or courtesy, which get a low weight. Sorted for binary search. Negations, question words, "from" and
+/// "without" are deliberately not included.
 const FILLERS: [&str; 61] = [
     "a", "about", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "by", "can", "could",
     "did", "do", "doe", "explain", "for", "get", "give", "ha", "had", "have", "hello", "help", "hey", "hi",
@@ -29,17 +29,17 @@ const FILLERS: [&str; 61] = [
     "would", "you",
 ];
 
-/// The vector of a text: `dims` numbers of unit length. A text without a word is known by its bytes, so even then the
-/// vector has unit length; `dims` of 0 gives an empty vector.
+/// The vector of a text, with `dims` dimensions and unit length. A text without words is hashed by its bytes, so that its
+/// vector has unit length as well.
 pub fn hash_v1(text: &str, dims: usize) -> Vec<f32> {
     let mut sums = vec![0.0_f64; dims];
-    // Ordered, because sums of floating point numbers depend on their order.
+    // The order is fixed, because floating-point sums depend on it.
     for (hash, feature) in features(text) {
-        // The lowest bit gives the sign, the others the place, so that collisions cancel out on average.
+        // The lowest bit is the sign and the others the index, so that collisions cancel out on average.
         let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
         let place = usize::try_from((hash >> 1) % (dims.max(1) as u64)).unwrap_or_default();
         if let Some(sum) = sums.get_mut(place) {
-            // A square root is exact on every machine; a logarithm is not.
+            // Square roots are exact on every machine, unlike logarithms.
             *sum += sign * feature.weight * feature.count.sqrt();
         }
     }
@@ -54,8 +54,7 @@ pub fn hash_v1(text: &str, dims: usize) -> Vec<f32> {
     sums.into_iter().map(|sum| (sum / length) as f32).collect()
 }
 
-/// The cosine of the angle between two vectors, which need not be of unit length. Vectors of different lengths and
-/// those without a direction are like nothing: 0.
+/// The cosine similarity of two vectors of any length. Returns 0 for vectors of different dimensions and for zero vectors.
 pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() {
         return 0.0;
@@ -64,7 +63,7 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     if length > 0.0 && length.is_finite() { (dot(a, b) / length).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
-/// Eight sums side by side, which the compiler turns into vector instructions.
+/// Eight independent sums, which the compiler turns into vector instructions.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 8];
     let (eights_a, rest_a) = a.as_chunks::<8>();
@@ -93,23 +92,23 @@ fn features(text: &str) -> BTreeMap<u64, Feature> {
     if words.is_empty() {
         add(b'=', &[text], 1.0);
     }
-    // Where there is nothing but filler, filler is what the text says.
+    // In a text of filler words only, filler words keep their full weight.
     let is_filler = |word: &str| FILLERS.binary_search(&word).is_ok();
     let all_filler = words.iter().all(|word| is_filler(word));
     let mut last: Option<&str> = None;
     for word in &words {
         if !all_filler && is_filler(word) {
-            add(b'w', &[word], FILLER);
+            add(b'w', &[word], FILLER_WEIGHT);
             continue;
         }
         add(b'w', &[word], 1.0);
         if let Some(last) = last {
-            add(b'p', &[last, word], PAIR);
+            add(b'p', &[last, word], PAIR_WEIGHT);
         }
         last = Some(word);
         let padded: Vec<char> = std::iter::once(' ').chain(word.chars()).chain([' ']).collect();
         let grams = padded.windows(3);
-        let each = TRIGRAMS / f64::from(u32::try_from(grams.len()).unwrap_or(u32::MAX)).sqrt();
+        let each = TRIGRAMS_WEIGHT / f64::from(u32::try_from(grams.len()).unwrap_or(u32::MAX)).sqrt();
         for gram in grams {
             add(b't', &[&String::from_iter(gram)], each);
         }
@@ -117,7 +116,7 @@ fn features(text: &str) -> BTreeMap<u64, Feature> {
     found
 }
 
-/// The words of a text in lower case, without plural endings; "n't" is "not", an ideograph a word of its own.
+/// The words of a text in lower case, without plural endings. "n't" becomes "not", and each ideograph is a word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -153,7 +152,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// English plurals and third persons, by three cautious rules; words of other languages lose at most their last s.
+/// Removes English plural and third-person endings by three conservative rules. Other languages lose at most a final s.
 fn without_plural(word: &str) -> &str {
     let ends = |endings: &[&str]| endings.iter().any(|ending| word.ends_with(ending));
     match word.strip_suffix('s') {
@@ -166,7 +165,7 @@ fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c), 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
-/// FNV-1a with a last shuffle, because its low bits alone are poorly mixed.
+/// FNV-1a with a final mix, because its low bits alone are poorly distributed.
 fn hash(kind: u8, parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     let hash = std::iter::once(kind).chain(bytes).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_wording_is_near() {
+    fn the_same_wording_is_similar() {
         for (a, b) in [
             ("How do I reset my password?", "how do i reset the password"),
             ("What is the capital of France?", "Please tell me what's the capital of France"),
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn other_wording_is_far() {
+    fn different_wording_is_not_similar() {
         for (a, b) in [
             ("How do I reset my password?", "Bananas are yellow."),
             ("What is the capital of France?", "Write a poem about autumn leaves"),
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_stay_what_they_are() {
+    fn vectors_do_not_change_between_releases() {
         let golden = |text: &str, dims| -> Vec<i64> {
             #[expect(clippy::cast_possible_truncation, reason = "the numbers are at most 10000")]
             hash_v1(text, dims).iter().map(|x| (f64::from(*x) * 10_000.0).round() as i64).collect()
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_without_a_common_length_or_a_direction_are_unlike() {
+    fn vectors_of_different_dimensions_or_of_zero_length_have_similarity_zero() {
         assert_eq!(cosine(&[1.0, 0.0], &[1.0]).to_bits(), 0.0_f32.to_bits());
         assert_eq!(cosine(&[0.0; 9], &[1.0; 9]).to_bits(), 0.0_f32.to_bits());
         assert_eq!(cosine(&[f32::INFINITY], &[1.0]).to_bits(), 0.0_f32.to_bits());

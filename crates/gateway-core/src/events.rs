@@ -1,5 +1,5 @@
-//! Organization events: what happened, in the words of the contract. They are written to the outbox in the
-//! transaction of the change that they tell of.
+//! Organization events, as webhooks deliver them. Each event is written to the outbox in the transaction of the change
+//! that it describes.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub enum Event {
     BudgetExceeded(BudgetEventData),
 }
 
-/// `actor` names who did it: a user's or a key's id.
+/// `actor` is the id of the user or key that made the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEventData {
     pub key_id: KeyId,
@@ -46,7 +46,7 @@ pub struct KeyEventData {
     pub actor: String,
 }
 
-/// `user_id` is None while an invited address has no account.
+/// `user_id` is `None` while an invited address has no account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserEventData {
     pub user_id: Option<UserId>,
@@ -62,7 +62,7 @@ pub struct AppEventData {
     pub actor: String,
 }
 
-/// Amounts are whole 1e-12 USD; the limit is the one that was reached.
+/// Amounts in units of 1e-12 USD. `limit` is the threshold that was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetEventData {
     pub budget_id: BudgetId,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_change_tells_the_previous_role() {
+    fn a_role_change_includes_the_previous_role() {
         let user = UserEventData {
             user_id: None,
             email: "a@b.c".into(),

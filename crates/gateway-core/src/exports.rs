@@ -1,4 +1,6 @@
-//! The rules of exports: which rows a destination is owed, where they go, and when a failing one is tried again.
+//! The rules of log exports: which rows a destination receives, where they are sent, and when a failed delivery is retried.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -6,14 +8,15 @@ use uuid::Uuid;
 
 use crate::ids::ExportId;
 use crate::logs::{LogRow, LogSource, log_id_time};
-use crate::time::{MINUTE, SECOND, Timestamp};
+use crate::time::Timestamp;
 use crate::webhooks::derived_id;
 
-/// Rows in one request, at most.
+/// The maximum number of rows in one request.
 pub const MAX_BATCH_ROWS: i64 = 512;
-const LONGEST_WAIT: i64 = 5 * MINUTE;
-/// Earlier periods are forgotten: rows of so long ago have come long since.
-const PERIODS: usize = 32;
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5 * 60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// Older periods are dropped: their rows were processed long ago.
+const MAX_PERIODS: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportKind {
@@ -34,21 +37,21 @@ impl ExportKind {
     }
 }
 
-/// When an export was enabled: from then on, until then. A row is on its way for a moment before it is stored, so what
-/// counts is when it was made, not what the export is when it arrives.
+/// The periods in which an export was enabled, as start and end. Rows are stored with a delay, so a row belongs to an
+/// export if the export was enabled when the row was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivePeriods(Vec<(i64, Option<i64>)>);
 
 impl ActivePeriods {
-    pub fn begin(&mut self, now: Timestamp) {
+    pub fn start(&mut self, now: Timestamp) {
         if !self.is_open() {
             self.0.push((now.0, None));
-            let surplus = self.0.len().saturating_sub(PERIODS);
+            let surplus = self.0.len().saturating_sub(MAX_PERIODS);
             self.0.drain(..surplus);
         }
     }
 
-    pub fn end(&mut self, now: Timestamp) {
+    pub fn stop(&mut self, now: Timestamp) {
         if let Some((_, until)) = self.0.last_mut() {
             until.get_or_insert(now.0);
         }
@@ -58,21 +61,21 @@ impl ActivePeriods {
         self.0.last().is_some_and(|(_, until)| until.is_none())
     }
 
-    /// Was the row made while the export was enabled? Spans that others send are made when they come.
-    pub fn cover(&self, row: &LogRow) -> bool {
+    /// Whether the row was created while the export was enabled. An ingested span counts from its arrival.
+    pub fn covers(&self, row: &LogRow) -> bool {
         if row.source == LogSource::Otel {
             return self.is_open();
         }
-        self.cover_at(row.created_at.plus(row.latency_ms.max(0)))
+        self.covers_time(row.created_at.plus(row.latency_ms.max(0)))
     }
 
-    /// Was the export enabled then?
-    pub fn cover_at(&self, at: Timestamp) -> bool {
+    /// Whether the export was enabled at this time.
+    pub fn covers_time(&self, at: Timestamp) -> bool {
         self.0.iter().any(|(from, until)| at.0 >= *from && until.is_none_or(|until| at.0 < until))
     }
 }
 
-/// Where an export of kind `otlp` goes: the endpoint as it was given; without a path, to the usual one.
+/// The URL of an `otlp` export. An endpoint without a path gets the default path `/v1/traces`.
 pub fn otlp_endpoint(endpoint: &str) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     match rest.find(['/', '?', '#']) {
@@ -82,15 +85,16 @@ pub fn otlp_endpoint(endpoint: &str) -> String {
     }
 }
 
-/// How long a destination is left alone after so many failures in a row. `random` spreads it.
-pub fn retry_delay(failures: i64, retry_after_ms: Option<i64>, random: u32) -> i64 {
+/// Exponential backoff after consecutive failures. `random` adds up to 20 % jitter. A longer `Retry-After` of the
+/// destination takes precedence.
+pub fn retry_delay(failures: i64, retry_after: Option<Duration>, random: u32) -> Duration {
     let doublings = u32::try_from(failures.clamp(1, 16) - 1).unwrap_or(0);
-    let wait = (SECOND << doublings).min(LONGEST_WAIT);
-    let spread = wait / 5 * i64::from(random % 1024) / 1024;
-    (wait - spread).max(retry_after_ms.unwrap_or(0).clamp(0, 24 * 60 * MINUTE))
+    let delay = Duration::from_secs(1 << doublings).min(MAX_RETRY_DELAY);
+    let jitter = delay / 5 * (random % 1024) / 1024;
+    (delay - jitter).max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
-/// A batch's id follows from what is in it, so that the same rows have the same id when they are sent again.
+/// The id of a batch. It is derived from the rows, so that a resent batch has the same id.
 pub fn batch_id(export: ExportId, rows: &[i64]) -> Uuid {
     let mut digest = Sha256::new();
     digest.update(export.0.as_bytes());
@@ -111,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_without_a_path_gets_the_usual_one() {
+    fn an_endpoint_without_a_path_gets_the_default_path() {
         for (given, used) in [
             ("http://collector:4318", "http://collector:4318/v1/traces"),
             ("http://collector:4318/", "http://collector:4318/v1/traces"),
@@ -124,12 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_destination_is_asked_ever_less_often() {
-        assert_eq!(retry_delay(1, None, 0), 1_000);
-        assert_eq!(retry_delay(2, None, 0), 2_000);
-        assert_eq!(retry_delay(100, None, 0), LONGEST_WAIT);
-        assert!((800..1_000).contains(&retry_delay(1, None, 1_023)));
-        assert_eq!(retry_delay(1, Some(30_000), 0), 30_000);
+    fn the_retry_delay_doubles_up_to_its_maximum() {
+        let seconds = Duration::from_secs;
+        assert_eq!(retry_delay(1, None, 0), seconds(1));
+        assert_eq!(retry_delay(2, None, 0), seconds(2));
+        assert_eq!(retry_delay(100, None, 0), MAX_RETRY_DELAY);
+        assert!((800..1_000).contains(&retry_delay(1, None, 1_023).as_millis()));
+        assert_eq!(retry_delay(1, Some(seconds(30)), 0), seconds(30));
+        assert_eq!(retry_delay(1, Some(Duration::MAX), 0), MAX_RETRY_AFTER);
     }
 
     #[test]

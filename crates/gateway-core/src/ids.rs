@@ -1,4 +1,4 @@
-//! Typed identifiers: the compiler refuses an application's id where an organization's is wanted.
+//! Typed identifiers, so that the compiler rejects an application's id in place of an organization's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,7 +68,7 @@ uuid_id! {
     EventId,
     InviteId,
     BudgetId,
-    /// A job in the background.
+    /// A background job.
     JobId,
     PromptId,
     DatasetId,
@@ -90,7 +90,7 @@ uuid_id! {
     VerdictId,
 }
 
-/// The text is no UUID in its hyphenated form.
+/// The text is not a UUID in the hyphenated form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a valid id: expected a UUID such as 0192f0c1-2345-7abc-8def-0123456789ab")]
 pub struct MalformedId;

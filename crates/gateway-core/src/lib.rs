@@ -1,5 +1,5 @@
-//! The rules of the product: pure types and functions. Nothing here waits, reads a clock, draws a random number
-//! or talks to a network, a disk or a database, so every rule can be tested by a table.
+//! The rules of the product as pure types and functions. Nothing here waits, reads a clock, generates random numbers or
+//! does I/O, so every rule can be tested with a table.
 
 pub mod access;
 pub mod accounts;
@@ -12,7 +12,6 @@ pub mod embed;
 pub mod evaluators;
 pub mod events;
 pub mod exports;
-pub mod hash;
 pub mod ids;
 pub mod json;
 pub mod limits;

@@ -1,9 +1,8 @@
-//! Fixed windows: how many requests are left, and when the window ends. Where the counts are kept is the
-//! caller's business.
+//! Rate limits in fixed windows: how many requests remain and when the window ends. The caller keeps the counts.
 
 use crate::time::{SECOND, Timestamp};
 
-/// The answer to "may this one pass?", with all that the response headers say.
+/// Whether a request is allowed, with the values of the rate-limit response headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitStatus {
     pub allowed: bool,
@@ -13,24 +12,24 @@ pub struct LimitStatus {
 }
 
 impl LimitStatus {
-    /// `used` counts this request too.
-    pub fn of(limit: u64, used: u64, resets_at: Timestamp) -> Self {
+    /// `used` includes this request.
+    pub fn new(limit: u64, used: u64, resets_at: Timestamp) -> Self {
         Self { allowed: used <= limit, limit, remaining: limit.saturating_sub(used), resets_at }
     }
 
-    /// Whole seconds to wait, rounded up so that a client that obeys is let in.
+    /// Seconds to wait, rounded up so that a client that waits this long is allowed.
     pub fn retry_after(&self, now: Timestamp) -> i64 {
         (self.resets_at.0 - now.0).max(1).div_euclid(SECOND)
             + i64::from((self.resets_at.0 - now.0).max(1).rem_euclid(SECOND) > 0)
     }
 
-    /// The Unix time in seconds at which the window has surely ended.
+    /// The end of the window as Unix time in seconds, rounded up.
     pub fn reset_seconds(&self) -> i64 {
         (self.resets_at.0 + SECOND - 1).div_euclid(SECOND)
     }
 }
 
-/// The number of the window that `now` lies in, for windows aligned to the epoch.
+/// The number of the window that contains `now`. Windows are aligned to the epoch.
 pub fn window_of(now: Timestamp, length: i64) -> i64 {
     now.0.div_euclid(length)
 }
@@ -45,20 +44,20 @@ mod tests {
     use crate::time::MINUTE;
 
     #[test]
-    fn the_request_after_the_last_is_refused() {
+    fn the_request_above_the_limit_is_rejected() {
         let end = Timestamp(MINUTE);
-        assert_eq!(LimitStatus::of(2, 1, end).remaining, 1);
-        assert!(LimitStatus::of(2, 2, end).allowed);
-        let refused = LimitStatus::of(2, 3, end);
-        assert!(!refused.allowed && refused.remaining == 0);
+        assert_eq!(LimitStatus::new(2, 1, end).remaining, 1);
+        assert!(LimitStatus::new(2, 2, end).allowed);
+        let rejected = LimitStatus::new(2, 3, end);
+        assert!(!rejected.allowed && rejected.remaining == 0);
     }
 
     #[test]
     fn waiting_is_rounded_up_and_never_zero() {
-        let verdict = LimitStatus::of(1, 2, Timestamp(10_000));
-        assert_eq!(verdict.retry_after(Timestamp(8_999)), 2);
-        assert_eq!(verdict.retry_after(Timestamp(9_000)), 1);
-        assert_eq!(verdict.retry_after(Timestamp(10_000)), 1);
+        let status = LimitStatus::new(1, 2, Timestamp(10_000));
+        assert_eq!(status.retry_after(Timestamp(8_999)), 2);
+        assert_eq!(status.retry_after(Timestamp(9_000)), 1);
+        assert_eq!(status.retry_after(Timestamp(10_000)), 1);
     }
 
     #[test]

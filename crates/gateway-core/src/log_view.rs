@@ -1,4 +1,4 @@
-//! A log row as callers and destinations of exports see it.
+//! The JSON form of a log row for the API and for exports.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -28,18 +28,18 @@ pub struct LogView {
     pub error_code: Option<String>,
     stream: bool,
     pub latency_ms: i64,
-    /// Time to the first byte of the answer.
+    /// Time to the first byte of the response.
     ttft_ms: Option<i64>,
-    /// All input, cached included; null when nothing was used.
+    /// All input tokens, including cached ones; null if no usage was recorded.
     prompt_tokens: Option<i64>,
-    /// All output, reasoning included.
+    /// All output tokens, including reasoning.
     completion_tokens: Option<i64>,
     cached_tokens: Option<i64>,
     reasoning_tokens: Option<i64>,
     pub total_tokens: Option<i64>,
-    /// The provider reported nothing; the tokens were counted here.
+    /// The provider reported no usage; the gateway estimated the tokens.
     usage_estimated: bool,
-    /// Null: the model has no price, or nothing was used.
+    /// Null if the model has no price or no usage was recorded.
     pub cost_usd: Option<f64>,
     pub cache: Option<String>,
     pub attempts: Vec<Attempt>,
@@ -47,10 +47,10 @@ pub struct LogView {
     app_id: Option<AppId>,
     team_id: Option<TeamId>,
     user: Option<String>,
-    /// Null only in the live stream, for requests that named none: their session is found when they are stored.
+    /// Null only in the live stream, for requests without a session: it is assigned when the row is stored.
     session_id: Option<String>,
     metadata: Map<String, Value>,
-    /// The prompt that was put into the request, as `namespace/slug`.
+    /// The prompt that was inserted into the request, as `namespace/slug`.
     prompt: Option<String>,
     prompt_version: Option<i64>,
     request_stored: BodyStorage,
@@ -119,8 +119,7 @@ impl LogDetail {
     }
 }
 
-/// A stored body: the JSON that it is, byte for byte; else its text; `{"base64": "…"}` when it is no text; null when
-/// nothing was kept.
+/// A stored body: JSON byte for byte, else a string, `{"base64": "…"}` if it is not text, or null if nothing was stored.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StoredBody {
@@ -140,7 +139,7 @@ impl StoredBody {
         }
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
-            // A text that was cut inside a character is still a text.
+            // The error is a character that truncation cut off; the rest is text.
             Err(error) if error.error_len().is_none() => {
                 Self::Text(String::from_utf8_lossy(bytes).into_owned())
             }
@@ -155,8 +154,8 @@ impl JsonSchema for StoredBody {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let description = "The JSON that the body is, byte for byte; else its text; {\"base64\": …} when it is no text; \
-                           null when nothing was kept.";
+        let description = "The body as JSON, byte for byte; as a string if it is not JSON; as {\"base64\": …} if it is \
+                           not text; null if nothing was stored.";
         schemars::Schema::from(json!({ "description": description }).as_object().cloned().unwrap_or_default())
     }
 }
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_body_is_shown_as_what_it_is() {
+    fn a_stored_body_is_shown_as_json_text_or_base64() {
         assert_eq!(shown(b""), "null");
         assert_eq!(
             shown(br#"{"n": 1.50, "big": 123456789012345678901234567890}"#),

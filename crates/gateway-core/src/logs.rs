@@ -1,5 +1,4 @@
-//! The log row: everything that is known of one request when it has ended. Made in one place, appended to the spool,
-//! moved to the store, read back through the API.
+//! The log row: the record of one finished request. It is appended to the spool, written to the store, and read by the API.
 
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
@@ -10,34 +9,34 @@ use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::ProviderFormat;
 use crate::time::Timestamp;
 
-/// Ids are time-ordered and fit in 53 bits, so that JavaScript reads them exactly: 41 bits of milliseconds since
-/// `LOG_EPOCH`, then 12 bits that tell nodes and neighbours apart.
+/// Ids are time-ordered and fit in 53 bits, which JavaScript represents exactly: 41 bits of milliseconds since `LOG_EPOCH`,
+/// then 12 bits that distinguish nodes and rows of the same millisecond.
 pub const LOG_EPOCH: i64 = 1_704_067_200_000;
 pub const LOG_ID_LOW_BITS: u32 = 12;
 
-/// The low bits begin with the node, then count within a millisecond.
+/// The low bits start with the node number, followed by a counter within the millisecond.
 pub const LOG_ID_NODE_BITS: u32 = 5;
-/// No node has this number: the ids of spans that others send are made from the spans, and must meet no other.
+/// Reserved for ingested spans, whose ids are derived from the spans and must not collide with those of a node.
 pub const OTEL_NODE: i64 = (1 << LOG_ID_NODE_BITS) - 1;
-/// Ids for spans in a millisecond.
+/// The number of ids for ingested spans in a millisecond.
 pub const OTEL_SLOTS: i64 = 1 << (LOG_ID_LOW_BITS - LOG_ID_NODE_BITS);
 
-/// Where in a millisecond the ids of spans begin.
+/// The first low-bits value of ingested spans.
 pub fn first_otel_slot() -> i64 {
     OTEL_NODE * OTEL_SLOTS
 }
 
-/// The smallest id that a row of this time can have.
+/// The smallest possible id of a row created at this time.
 pub fn first_log_id(at: Timestamp) -> i64 {
     (at.0 - LOG_EPOCH).max(0) << LOG_ID_LOW_BITS
 }
 
-/// The time at which the id was made.
+/// The time at which the id was assigned.
 pub fn log_id_time(id: i64) -> Timestamp {
     Timestamp((id >> LOG_ID_LOW_BITS) + LOG_EPOCH)
 }
 
-/// Of each body, this much is kept.
+/// Longer bodies are truncated before they are stored.
 pub const MAX_BODY_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -74,7 +73,7 @@ impl LogSource {
     }
 }
 
-/// How much of a body was kept.
+/// How much of a body was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Stored")]
@@ -84,12 +83,12 @@ pub enum BodyStorage {
     Off,
 }
 
-/// One call to one target.
+/// One call to one target of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     pub provider: String,
     pub model: Option<String>,
-    /// The upstream's status; null when none came.
+    /// The upstream's status; null if there was no response.
     pub status: Option<u16>,
     /// Offset from the request's start, in milliseconds.
     pub start_ms: i64,
@@ -98,7 +97,7 @@ pub struct Attempt {
     pub error: Option<String>,
 }
 
-/// Which version of which prompt.
+/// A prompt and its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptVersionRef {
     /// `namespace/slug`
@@ -106,8 +105,8 @@ pub struct PromptVersionRef {
     pub version: i64,
 }
 
-/// A row on its way from the request to the store. Its JSON stands in the spool only, which is written with every
-/// request: what is not known is left out.
+/// A log row. Its JSON form is used in the spool only. The spool is written for every request, so absent values are
+/// omitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogRow {
     pub id: i64,
@@ -117,7 +116,7 @@ pub struct LogRow {
     pub level: LogLevel,
     pub source: LogSource,
     pub provider: String,
-    /// The provider's wire format, which later readers of the bodies need.
+    /// The provider's wire format, which is needed to interpret the bodies.
     #[serde(rename = "shape", default, skip_serializing_if = "Option::is_none")]
     pub provider_format: Option<ProviderFormat>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,7 +133,7 @@ pub struct LogRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
     pub usage_estimated: bool,
-    /// None: the model has no price, or nothing was used.
+    /// `None` if the model has no price or no usage was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Decimal>,
     /// Tokens were used, but the model has no price.
@@ -150,19 +149,19 @@ pub struct LogRow {
     pub team_id: Option<TeamId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// None: the writer finds the session that the request belongs to.
+    /// `None` if the request named no session; the log writer then assigns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     pub metadata: Map<String, Value>,
-    /// The prompt that was put into the request. Rows from before there were any do not say.
+    /// The prompt that was inserted into the request. Rows of early versions lack the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptVersionRef>,
-    /// W3C `traceparent` as it came in.
+    /// The W3C `traceparent` of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
     pub request_stored: BodyStorage,
     pub response_stored: BodyStorage,
-    /// Bodies travel beside the row, not inside its JSON.
+    /// Bodies are stored next to the row, not in its JSON.
     #[serde(skip)]
     pub request: Vec<u8>,
     #[serde(skip)]
@@ -170,12 +169,12 @@ pub struct LogRow {
     pub response_is_stream: bool,
 }
 
-/// Token counts as the log shows them, derived from the disjoint classes.
+/// Token counts of a log row, derived from the disjoint token classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// All input, cached included.
+    /// All input, including cached tokens.
     pub prompt: i64,
-    /// All output, reasoning included.
+    /// All output, including reasoning.
     pub completion: i64,
     pub cached: i64,
     pub cache_write: i64,
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_one_time_begin_where_those_of_the_time_before_end() {
+    fn the_ids_of_a_millisecond_follow_those_of_the_millisecond_before() {
         let at = Timestamp(1_794_700_000_123);
         assert_eq!(log_id_time(first_log_id(at)), at);
         assert_eq!(log_id_time(first_log_id(at) + 4095), at);

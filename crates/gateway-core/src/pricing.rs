@@ -1,5 +1,5 @@
-//! What tokens cost: a table of prices per million tokens, found by exact name or by a few stated alias rules and never
-//! by likeness, and the sum for one request in decimal arithmetic. A model without a price has none, which is not zero.
+//! Token prices and costs. A table holds prices per million tokens, looked up by exact name or by a few alias rules, never
+//! by similarity. Costs are computed in decimal arithmetic. An unknown price is `None`, not zero.
 
 mod alias;
 mod parse;
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::llm::usage::Usage;
 
-/// Prices in USD per million tokens, named as in the price file.
+/// Prices in USD per million tokens. The fields have the names of the price file's columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Price {
     pub mode: Box<str>,
@@ -29,7 +29,7 @@ pub struct Price {
     pub max_output_tokens: Option<u64>,
 }
 
-/// A line of a price file that cannot be read.
+/// An invalid line of a price file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {message}")]
 pub struct PriceError {
@@ -44,17 +44,17 @@ pub struct PriceTable {
 }
 
 impl PriceTable {
-    /// The prices that are compiled in. Parsing takes a moment: do it once.
+    /// The built-in prices. Parsing is slow; call it once.
     pub fn builtin() -> Result<Self, PriceError> {
         Self::parse(include_str!("../data/model_prices.csv"))
     }
 
-    /// Reads a price file: its first line names the columns, of which provider, model and input_per_mtok are needed.
+    /// Parses a price file. The first line names the columns; provider, model and input_per_mtok are required.
     pub fn parse(csv: &str) -> Result<Self, PriceError> {
         parse::parse(csv)
     }
 
-    /// This table with the rows of another laid over it, each replacing the whole row of the same name.
+    /// The table with rows replaced or added by `overrides`. A row replaces the whole row of the same name.
     pub fn merged(mut self, overrides: PriceTable) -> Self {
         for (provider, models) in overrides.providers {
             self.providers.entry(provider).or_default().extend(models);
@@ -62,14 +62,14 @@ impl PriceTable {
         self
     }
 
-    /// The price of a model: by its exact name first, then by the alias rules.
+    /// The price of a model, by its exact name or else by the alias rules.
     pub fn find(&self, provider: &str, model: &str) -> Option<&Price> {
         let models = self.provider(provider)?;
         models.get(model).or_else(|| alias::names(provider, model).find_map(|name| models.get(name)))
     }
 
-    /// The providers that have a price for this model under exactly this name, or, if none has, under an alias of it.
-    /// Makers of models come before those who resell them.
+    /// The providers with a price for exactly this model name, or else for an alias of it. Model vendors come before
+    /// resellers.
     pub fn providers_for_model(&self, model: &str) -> Vec<&str> {
         let names = || self.providers.keys().map(|name| &**name);
         let listed = |name: &&str| self.providers.get(*name).is_some_and(|models| models.contains_key(model));
@@ -81,7 +81,7 @@ impl PriceTable {
         found
     }
 
-    /// Every row as provider, model and price, in order of name.
+    /// All rows as provider, model and price, sorted by name.
     pub fn rows(&self) -> Vec<(&str, &str, &Price)> {
         let mut rows: Vec<_> = self
             .providers
@@ -97,11 +97,11 @@ impl PriceTable {
     }
 }
 
-/// What a request cost in USD, at full precision: each class of tokens at its own rate, or at that of the class it is a
-/// part of. None when tokens were used for which the row names no rate at all.
+/// The cost of a request in USD at full precision. Each token class has its own rate, or else the rate of its parent class.
+/// Returns `None` if tokens were used for which there is no rate.
 ///
-/// A prompt of more than 200,000 tokens puts the whole request on the higher rates where a row has them; rates for which
-/// the file has no higher form rise in the same proportion, as Anthropic's and Google's do.
+/// A prompt of more than 200,000 tokens moves the whole request to the higher rates, if the row has them. Rates without a
+/// higher form rise in the same proportion, as with Anthropic and Google.
 pub fn cost(price: &Price, usage: &Usage) -> Option<Decimal> {
     const LONG_PROMPT: u64 = 200_000;
     let long = usage.prompt_tokens() > LONG_PROMPT;
@@ -124,7 +124,7 @@ pub fn cost(price: &Price, usage: &Usage) -> Option<Decimal> {
     })
 }
 
-/// The rate of one direction, and by how much it is raised.
+/// The base rate of input or output, and the raised rate of a long prompt.
 struct Rates {
     usual: Option<Decimal>,
     raised: Option<Decimal>,

@@ -1,11 +1,11 @@
-//! Prompt templates: text with variables written as `{{name}}`. Parsed once into pieces, with the place of every mistake,
-//! and rendered by putting texts in. What is put in is never looked at again.
+//! Prompt templates: text with variables written as `{{name}}`. Syntax errors carry their position. Inserted values are
+//! never parsed as template text.
 
 use std::collections::{HashMap, HashSet};
 
-/// Of a template, in bytes.
+/// The maximum size of a template in bytes.
 pub const MAX_CONTENT: usize = 128 << 10;
-/// Of a rendered text, in bytes: a short template can name one long variable many times.
+/// The maximum size of a rendered text in bytes: a short template can repeat a long variable many times.
 pub const MAX_RENDERED: usize = 4 << 20;
 
 const OPEN: &str = "{{";
@@ -15,7 +15,7 @@ const CLOSE: &str = "}}";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
-    /// Each name once.
+    /// Without duplicates.
     variables: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ enum Piece {
     Variable(String),
 }
 
-/// A tag that is none. Line and column count from 1, columns in characters.
+/// An invalid tag. Line and column count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {why}")]
 pub struct SyntaxError {
@@ -38,7 +38,7 @@ pub struct SyntaxError {
 pub enum RenderError {
     #[error("no value was given for {}", .0.join(", "))]
     Missing(Vec<String>),
-    #[error("the rendered text would have {0} bytes, and {MAX_RENDERED} are the most")]
+    #[error("the rendered text would have {0} bytes; the maximum is {MAX_RENDERED}")]
     TooLong(usize),
 }
 
@@ -57,15 +57,15 @@ impl Template {
                 continue;
             }
             text.push_str(before);
-            let (name, behind) = variable(tag).map_err(|why| {
-                let (line, column) = place(content, content.len() - rest.len() + at);
+            let (name, after) = variable(tag).map_err(|why| {
+                let (line, column) = line_and_column(content, content.len() - rest.len() + at);
                 SyntaxError { line, column, why }
             })?;
             if !text.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut text)));
             }
             pieces.push(Piece::Variable(name.to_owned()));
-            rest = behind;
+            rest = after;
         }
         text.push_str(rest);
         if !text.is_empty() {
@@ -79,12 +79,12 @@ impl Template {
         Ok(Self { variables: names.collect(), pieces })
     }
 
-    /// The names of the variables, each once, in the order in which they first come.
+    /// The names of the variables without duplicates, in order of first occurrence.
     pub fn variables(&self) -> &[String] {
         &self.variables
     }
 
-    /// The text with every variable replaced. Values that no variable asks for are left aside: see `unused`.
+    /// Replaces every variable. Values without a variable are ignored; see `unused`.
     pub fn render(&self, values: &HashMap<String, String>) -> Result<String, RenderError> {
         let missing: Vec<String> =
             self.variables.iter().filter(|name| !values.contains_key(*name)).cloned().collect();
@@ -104,7 +104,7 @@ impl Template {
         Ok(texts().collect())
     }
 
-    /// The values that no variable asks for, by name.
+    /// The names of values without a variable.
     pub fn unused(&self, values: &HashMap<String, String>) -> Vec<String> {
         let known: HashSet<&String> = self.variables.iter().collect();
         let mut unused: Vec<String> = values.keys().filter(|name| !known.contains(name)).cloned().collect();
@@ -115,11 +115,11 @@ impl Template {
 
 /// Namespaces and slugs: `^[a-z0-9][a-z0-9._-]{0,63}$`.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let sound = (1..=64).contains(&name.len())
-        && name.bytes().all(|byte| plain(byte) || matches!(byte, b'.' | b'_' | b'-'))
-        && name.bytes().next().is_some_and(plain);
-    if sound {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let valid = (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| alphanumeric(byte) || matches!(byte, b'.' | b'_' | b'-'))
+        && name.bytes().next().is_some_and(alphanumeric);
+    if valid {
         Ok(())
     } else {
         Err(
@@ -128,7 +128,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// How a request names a prompt: `namespace/slug`, with `@version` behind it or not.
+/// A reference to a prompt: `namespace/slug`, optionally followed by `@version`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PromptReference {
     pub namespace: String,
@@ -151,24 +151,24 @@ impl std::str::FromStr for PromptReference {
     }
 }
 
-/// Versions count from 1 and are written in plain digits.
+/// Parses a version: plain digits, at least 1.
 pub fn parse_version(text: &str) -> Option<i64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|version| digits && *version >= 1)
 }
 
-/// Reads a tag behind its opening braces: the name, and what follows the closing ones.
+/// Parses a tag after its opening braces. Returns the name and the text after the closing braces.
 fn variable(tag: &str) -> Result<(&str, &str), &'static str> {
     const EXPECTED: &str = "expected a variable such as {{name}}; write \\{{ for plain braces";
-    let Some(end) = tag.find(CLOSE) else { return Err("the tag is never closed with }}") };
+    let Some(end) = tag.find(CLOSE) else { return Err("the tag is not closed with }}") };
     let name = tag[..end].trim_matches(|c: char| c.is_ascii_whitespace());
     let mut letters = name.bytes();
-    let begins = letters.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-    let goes_on = letters.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-    if begins && goes_on { Ok((name, &tag[end + CLOSE.len()..])) } else { Err(EXPECTED) }
+    let valid_start = letters.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    let valid_rest = letters.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+    if valid_start && valid_rest { Ok((name, &tag[end + CLOSE.len()..])) } else { Err(EXPECTED) }
 }
 
-fn place(content: &str, at: usize) -> (usize, usize) {
+fn line_and_column(content: &str, at: usize) -> (usize, usize) {
     let before = &content[..at];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

@@ -1,7 +1,7 @@
 //! Key scopes: which providers and models a key may reach, and how several scopes combine.
 //!
-//! `*` allows everything. Provider scopes are alternatives of each other, so are model scopes; where both kinds
-//! stand on one key a request must match one of each. A trailing `*` is a wildcard.
+//! `*` allows everything. Scopes of the same kind are alternatives. If a key has both provider and model scopes, a request
+//! must match one of each. A trailing `*` is a wildcard.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ enum Scope {
     Model(Pattern),
 }
 
-/// A name, or the beginning of one when it ended in `*`.
+/// A name, or a prefix if the pattern ended in `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     text: String,
@@ -34,14 +34,14 @@ impl Pattern {
     }
 }
 
-/// The scopes of one key, checked. Serialises as the list of texts that it was made from.
+/// The validated scopes of one key. Serializes as the original list of texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Scopes(Vec<Scope>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidScope {
-    #[error("scopes must not be empty: leave the field out for full access, or name at least one scope")]
+    #[error("scopes must not be empty: omit the field for full access, or name at least one scope")]
     Empty,
     #[error("unknown scope '{0}': expected '*', 'provider:<name>' or 'model:<name>'")]
     Unknown(String),
@@ -64,64 +64,64 @@ impl Scopes {
         texts.iter().map(|text| parse_one(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Full access: such a key acts as an admin of its organization.
+    /// Full access. Such a key acts as an admin of its organization.
     pub fn is_all(&self) -> bool {
         self.0.contains(&Scope::All)
     }
 
-    /// Does the outcome depend on the model? Then a request whose model cannot be told must be refused.
+    /// Whether the scopes depend on the model. Requests with an unknown model must then be rejected.
     pub fn names_models(&self) -> bool {
         !self.is_all() && self.0.iter().any(|scope| matches!(scope, Scope::Model(_)))
     }
 
-    /// Is the provider allowed, whatever the model?
+    /// Whether the provider is allowed for some model.
     pub fn allow_provider(&self, provider: &str) -> bool {
-        let mut providers = Wanted::None;
+        let mut providers = KindMatch::Absent;
         for scope in &self.0 {
             match scope {
                 Scope::All => return true,
-                Scope::Provider(pattern) => providers.see(pattern.matches(provider)),
+                Scope::Provider(pattern) => providers.record(pattern.matches(provider)),
                 Scope::Model(_) => {}
             }
         }
         providers.granted()
     }
 
-    /// `model` is None when the request names none.
+    /// `model` is `None` if the request names no model.
     pub fn allow(&self, provider: &str, model: Option<&str>) -> bool {
         if self.is_all() {
             return true;
         }
-        let (mut providers, mut models) = (Wanted::None, Wanted::None);
+        let (mut providers, mut models) = (KindMatch::Absent, KindMatch::Absent);
         for scope in &self.0 {
             match scope {
                 Scope::All => return true,
-                Scope::Provider(pattern) => providers.see(pattern.matches(provider)),
-                Scope::Model(pattern) => models.see(model.is_some_and(|model| pattern.matches(model))),
+                Scope::Provider(pattern) => providers.record(pattern.matches(provider)),
+                Scope::Model(pattern) => models.record(model.is_some_and(|model| pattern.matches(model))),
             }
         }
         providers.granted() && models.granted()
     }
 }
 
-/// Was a scope of this kind seen, and did one match?
-enum Wanted {
-    None,
-    Missed,
-    Met,
+/// Whether there is a scope of one kind, and whether one matched.
+enum KindMatch {
+    Absent,
+    Unmatched,
+    Matched,
 }
 
-impl Wanted {
-    fn see(&mut self, matched: bool) {
+impl KindMatch {
+    fn record(&mut self, matched: bool) {
         if matched {
-            *self = Wanted::Met;
-        } else if matches!(self, Wanted::None) {
-            *self = Wanted::Missed;
+            *self = KindMatch::Matched;
+        } else if matches!(self, KindMatch::Absent) {
+            *self = KindMatch::Unmatched;
         }
     }
 
     fn granted(&self) -> bool {
-        !matches!(self, Wanted::Missed)
+        !matches!(self, KindMatch::Unmatched)
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_forms_are_refused() {
+    fn unknown_forms_are_rejected() {
         for bad in ["", "**", "all", "provider", "provider:", "model:", "Provider:x", "team:x", "model:a b"] {
             assert_eq!(Scopes::parse(&[bad]), Err(InvalidScope::Unknown(bad.to_owned())), "{bad}");
         }

@@ -1,147 +1,151 @@
-//! The words of a text, for searching log rows. Cut here and not by a database, so that a search means the same on
-//! every one, and so that nothing that a caller types is ever part of a query language.
+//! Splits texts into search terms for the full-text search of log rows. This is done here instead of in the database, so
+//! that a search works the same in every database and user input never becomes part of a query language.
 //!
-//! A word is a run of letters and digits, folded to lower case; an ideograph is a word of its own.
+//! A term is a run of letters and digits in lower case; each ideograph is a term of its own.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::hash::Fast;
 use crate::json::{Escape, Segment, StringToken, segments, string_tokens};
 use crate::llm::preview::assistant_text;
+use rustc_hash::FxBuildHasher;
 
-/// How many different words of one row can be found again.
-const MOST: usize = 4_000;
-/// Longer words are known by their beginning.
-const LONGEST: usize = 64;
-/// A text this long without a space is data, not language.
-const LONGEST_RUN: usize = 512;
+/// The maximum number of distinct terms of one row.
+const MAX_TERMS: usize = 4_000;
+/// Longer terms are truncated.
+const MAX_TERM_CHARS: usize = 64;
+/// A longer text without a space is data, not language.
+const MAX_UNBROKEN_BYTES: usize = 512;
 
-/// The different words of a search.
+/// The distinct terms of a search query.
 pub fn query_terms(text: &str) -> Vec<String> {
-    let mut found = Found::default();
-    found.take(text);
-    found.words.split_whitespace().map(str::to_owned).collect()
+    let mut terms = Terms::default();
+    terms.add_text(text);
+    terms.joined.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The different words of two bodies, one blank between them: of the answer first, then of the request from its end,
-/// because the newest turns of a long conversation stand there.
+/// The distinct terms of two bodies, separated by spaces. The response comes first, then the request from its end, where
+/// the newest messages of a long conversation are.
 pub fn body_terms(request: &[u8], response: &[u8], response_is_stream: bool) -> String {
-    let mut found = Found::default();
+    let mut terms = Terms::default();
     let streamed = if response_is_stream { assistant_text(response, true) } else { None };
     match streamed {
-        Some(text) => found.take(&text),
-        None => texts(&String::from_utf8_lossy(response)).iter().for_each(|text| found.take(text)),
+        Some(text) => terms.add_text(&text),
+        None => texts(&String::from_utf8_lossy(response)).iter().for_each(|text| terms.add_text(text)),
     }
-    texts(&String::from_utf8_lossy(request)).iter().rev().for_each(|text| found.take(text));
-    found.words
+    texts(&String::from_utf8_lossy(request)).iter().rev().for_each(|text| terms.add_text(text));
+    terms.joined
 }
 
-/// Words as they are found. Every byte of every body that is logged passes here, most of them in words seen before, so a
-/// word is folded and hashed where it stands, and only a new one is copied.
+/// Collects distinct terms. Every byte of every logged body passes through here, mostly in terms that were seen before.
+/// So a term is lowercased and hashed in place, and only a new one is copied.
 #[derive(Default)]
-struct Found {
-    words: String,
+struct Terms {
+    joined: String,
     count: usize,
-    /// Hashes of the words. Two words with one hash would be taken for one, once in a million million rows.
-    seen: HashSet<u64, Fast>,
+    /// Hashes of the terms. A collision would drop a term, about once in 10^12 rows.
+    seen: HashSet<u64, FxBuildHasher>,
 }
 
-/// What an ASCII byte is in a word: itself in lower case. Other ASCII ends a word, all else needs a closer look.
-const FOLDED: [u8; 256] = {
-    let mut folded = [END; 256];
+/// Maps an ASCII letter or digit to lower case, other ASCII to `SEPARATOR`, and everything else to `NON_ASCII`.
+const LOWERCASE: [u8; 256] = {
+    let mut lowercase = [SEPARATOR; 256];
     let mut byte = u8::MAX;
     while byte > 0 {
         if byte.is_ascii_alphanumeric() {
-            folded[byte as usize] = byte.to_ascii_lowercase();
+            lowercase[byte as usize] = byte.to_ascii_lowercase();
         } else if !byte.is_ascii() {
-            folded[byte as usize] = BEYOND;
+            lowercase[byte as usize] = NON_ASCII;
         }
         byte -= 1;
     }
-    folded
+    lowercase
 };
-const END: u8 = 0;
-const BEYOND: u8 = 255;
+const SEPARATOR: u8 = 0;
+const NON_ASCII: u8 = 255;
 
-impl Found {
-    fn take(&mut self, text: &str) {
-        if text.len() > LONGEST_RUN && !text.contains(char::is_whitespace) {
+impl Terms {
+    fn add_text(&mut self, text: &str) {
+        if text.len() > MAX_UNBROKEN_BYTES && !text.contains(char::is_whitespace) {
             return;
         }
         let bytes = text.as_bytes();
         let mut at = 0;
-        while at < bytes.len() && self.count < MOST {
+        while at < bytes.len() && self.count < MAX_TERMS {
             let start = at;
-            let (mut word, mut length) = ([0; LONGEST], 0);
+            let (mut term, mut length) = ([0; MAX_TERM_CHARS], 0);
             let mut hash = hash_start();
             let ends_with = loop {
-                let Some(byte) = bytes.get(at) else { break END };
-                let folded = FOLDED[usize::from(*byte)];
-                if folded == END || folded == BEYOND {
-                    break folded;
+                let Some(byte) = bytes.get(at) else { break SEPARATOR };
+                let lowercase = LOWERCASE[usize::from(*byte)];
+                if lowercase == SEPARATOR || lowercase == NON_ASCII {
+                    break lowercase;
                 }
-                if let Some(place) = word.get_mut(length) {
-                    *place = folded;
-                    hash = hash_byte(hash, folded);
+                if let Some(slot) = term.get_mut(length) {
+                    *slot = lowercase;
+                    hash = hash_byte(hash, lowercase);
                     length += 1;
                 }
                 at += 1;
             };
-            if ends_with == BEYOND {
+            if ends_with == NON_ASCII {
                 let rest = &text[start..];
                 let run = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
-                self.take_run(&rest[..run]);
-                // Where the run is empty, what stands there is no letter; it is passed over.
+                self.add_run(&rest[..run]);
+                // Skips the character after the run, which is not a letter.
                 at = start + run + rest[run..].chars().next().map_or(0, char::len_utf8);
             } else {
                 at += 1;
-                if length > 0 && self.is_new(hash) {
-                    self.words.extend(word[..length].iter().map(|byte| char::from(*byte)));
+                if length > 0 && self.insert(hash) {
+                    self.joined.extend(term[..length].iter().map(|byte| char::from(*byte)));
                 }
             }
         }
     }
 
-    /// A run of letters and digits of any script.
-    fn take_run(&mut self, run: &str) {
+    /// Adds the terms of a run of letters and digits of any script.
+    fn add_run(&mut self, run: &str) {
         let mut rest = run;
         while let Some(at) = rest.find(is_ideograph) {
             let (before, from) = rest.split_at(at);
-            let (one, after) = from.split_at(from.chars().next().map_or(0, char::len_utf8));
-            self.keep(before);
-            self.keep(one);
+            let (ideograph, after) = from.split_at(from.chars().next().map_or(0, char::len_utf8));
+            self.add_term(before);
+            self.add_term(ideograph);
             rest = after;
         }
-        self.keep(rest);
+        self.add_term(rest);
     }
 
-    fn keep(&mut self, word: &str) {
-        if word.is_empty() || self.count >= MOST {
+    fn add_term(&mut self, term: &str) {
+        if term.is_empty() || self.count >= MAX_TERMS {
             return;
         }
-        // Folding may bring in marks that are no letters; they would end a word in a database.
-        let folded: String =
-            word.chars().flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).take(LONGEST).collect();
-        if !folded.is_empty() && self.is_new(folded.bytes().fold(hash_start(), hash_byte)) {
-            self.words.push_str(&folded);
+        // Lowercasing can produce combining marks, at which a database would split the term.
+        let lowercase: String = term
+            .chars()
+            .flat_map(char::to_lowercase)
+            .filter(|c| c.is_alphanumeric())
+            .take(MAX_TERM_CHARS)
+            .collect();
+        if !lowercase.is_empty() && self.insert(lowercase.bytes().fold(hash_start(), hash_byte)) {
+            self.joined.push_str(&lowercase);
         }
     }
 
-    /// Remembers a word; a new one gets its place behind the others.
-    fn is_new(&mut self, hash: u64) -> bool {
+    /// Records the hash of a term and returns whether it is new. A separator is added before a new term.
+    fn insert(&mut self, hash: u64) -> bool {
         let new = self.seen.insert(hash);
         if new {
             self.count += 1;
             if self.count > 1 {
-                self.words.push(' ');
+                self.joined.push(' ');
             }
         }
         new
     }
 }
 
-/// FNV-1a: a word is hashed byte by byte while it is folded.
+/// FNV-1a, which can hash a term byte by byte while it is lowercased.
 fn hash_start() -> u64 {
     0xcbf2_9ce4_8422_2325
 }
@@ -154,7 +158,7 @@ fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c), 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
-/// The texts in a body: the string values of JSON, whole or cut off; anything else as it is.
+/// The texts of a body: the string values of complete or truncated JSON, or the whole body if it is not JSON.
 fn texts(body: &str) -> Vec<Cow<'_, str>> {
     if !body.trim_start().starts_with(['{', '[']) {
         return vec![Cow::Borrowed(body)];
@@ -192,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_folded_and_told_once() {
+    fn terms_are_lowercase_and_distinct() {
         assert_eq!(query_terms("Hello, WORLD! hello x2 (naïve)"), ["hello", "world", "x2", "naïve"]);
         assert_eq!(query_terms("\"*' OR -:()"), ["or"]);
         assert_eq!(query_terms("日本 go"), ["日", "本", "go"]);
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_words_and_names_are_not() {
+    fn values_become_terms_and_keys_do_not() {
         let request =
             br#"{"model":"gpt","messages":[{"role":"user","content":"first\nline \u00e9t\u00e9"}]}"#;
         let words = body_terms(request, br#"{"text":"an answer"}"#, false);
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_body_gives_the_words_that_it_holds() {
+    fn a_truncated_body_gives_the_terms_that_it_contains() {
         let words = body_terms(br#"{"content":"alpha \"beta\" gam\u00"#, b"plain text", false);
         for word in ["alpha", "beta", "gam", "plain", "text"] {
             assert!(words.split(' ').any(|found| found == word), "{word} in {words:?}");
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_read_and_words_of_every_script_are_cut_alike() {
+    fn escapes_are_decoded_and_every_script_is_split_the_same_way() {
         let body =
             r#"{"a":"caf\u00e9\tGR\u00d6SSE \ud83d\ude00smile\/x \ud800y “Übung”über 日本go","b":"cut\u00"}"#;
         assert_eq!(
@@ -239,20 +243,20 @@ mod tests {
     }
 
     #[test]
-    fn data_is_no_language() {
+    fn encoded_data_gives_no_terms() {
         let image = format!(r#"{{"url":"data:image/png;base64,{}"}}"#, "aGVsbG8+".repeat(100));
         assert!(body_terms(image.as_bytes(), b"", false).is_empty());
     }
 
     proptest! {
         #[test]
-        fn no_body_breaks_the_cutter(request: Vec<u8>, text in ".*") {
+        fn no_body_makes_it_panic(request: Vec<u8>, text in ".*") {
             body_terms(&request, text.as_bytes(), true);
             let words = query_terms(&text);
             prop_assert!(words.iter().all(|word| word.chars().all(char::is_alphanumeric)));
             let mut slowly: Vec<String> = Vec::new();
             for run in text.split(|c: char| !c.is_alphanumeric()).filter(|_| !text.contains(is_ideograph)) {
-                let folded: String = run.to_lowercase().chars().filter(|c| c.is_alphanumeric()).take(LONGEST).collect();
+                let folded: String = run.to_lowercase().chars().filter(|c| c.is_alphanumeric()).take(MAX_TERM_CHARS).collect();
                 if !folded.is_empty() && !slowly.contains(&folded) {
                     slowly.push(folded);
                 }

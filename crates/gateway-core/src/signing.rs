@@ -1,5 +1,5 @@
-//! Signatures of the Standard Webhooks specification 1.0: what is signed is `id.timestamp.body` over the raw bytes, and
-//! several signatures stand side by side while a secret is being replaced.
+//! Signatures of the Standard Webhooks specification 1.0. The signed content is `id.timestamp.body` over the raw bytes.
+//! While a secret is being rotated, a delivery carries one signature for each secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,16 +8,16 @@ use sha2::Sha256;
 
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// The secret made from 32 random bytes, as receivers are shown it.
+/// Formats 32 random bytes as a secret.
 pub fn format_secret(random: &[u8; 32]) -> String {
     format!("{SECRET_PREFIX}{}", BASE64.encode(random))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("behind {SECRET_PREFIX} there must be base64")]
+#[error("must be base64 after the prefix {SECRET_PREFIX}")]
 pub struct MalformedSecret;
 
-/// The key behind a secret: the decoded bytes of one with our prefix, the text itself of any other.
+/// The HMAC key of a secret: the decoded bytes if it has our prefix, else the text itself.
 pub fn decode_secret(secret: &str) -> Result<Vec<u8>, MalformedSecret> {
     match secret.strip_prefix(SECRET_PREFIX) {
         None => Ok(secret.as_bytes().to_vec()),
@@ -30,7 +30,7 @@ pub fn decode_secret(secret: &str) -> Result<Vec<u8>, MalformedSecret> {
 
 /// One signature, such as `v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=`.
 pub fn sign(key: &[u8], id: &str, timestamp: i64, body: &[u8]) -> String {
-    // A key of any length is one: the error type says so too.
+    // HMAC accepts keys of any length, so this cannot fail.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
     mac.update(format!("{id}.{timestamp}.").as_bytes());
     mac.update(body);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_specification_is_signed_as_it_says() {
+    fn the_example_of_the_specification_has_the_expected_signature() {
         let key = decode_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = sign(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_of_several_keys_stand_side_by_side() {
+    fn signatures_of_several_keys_are_separated_by_spaces() {
         let keys: [&[u8]; 2] = [b"new", b"old"];
         let both = sign_all(keys, "id", 1, b"body");
         assert_eq!(both, format!("{} {}", sign(b"new", "id", 1, b"body"), sign(b"old", "id", 1, b"body")));

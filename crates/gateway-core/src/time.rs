@@ -1,17 +1,19 @@
-//! Points in time as the contract writes them: RFC 3339, UTC, milliseconds, `Z`.
+//! Timestamps in the API's format: RFC 3339, UTC, milliseconds, `Z`.
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Lengths in milliseconds, for arithmetic with timestamps.
 pub const SECOND: i64 = 1_000;
 pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 
-/// Milliseconds since the Unix epoch. Stored as BIGINT, so that it sorts alike in every database.
+/// Milliseconds since the Unix epoch. Stored as BIGINT, so that it sorts the same in every database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
@@ -21,7 +23,18 @@ impl Timestamp {
         Self(self.0.saturating_add(milliseconds))
     }
 
-    /// Whole seconds since the epoch, as tokens and rate-limit headers carry them.
+    /// The timestamp after this time span.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        self.plus(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// The time span since `earlier`; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// Whole seconds since the epoch, for tokens and rate-limit headers.
     pub fn unix_seconds(self) -> i64 {
         self.0.div_euclid(SECOND)
     }
@@ -33,7 +46,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Stretches of time into which a longer one is cut, in UTC; weeks begin on Monday.
+/// Calendar intervals in UTC; weeks start on Monday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
     Minute,
@@ -52,7 +65,7 @@ impl Interval {
         }
     }
 
-    /// A time at which one of them begins.
+    /// A time at which an interval starts.
     pub fn origin(self) -> i64 {
         match self {
             // The epoch was a Thursday.
@@ -61,14 +74,14 @@ impl Interval {
         }
     }
 
-    /// The beginning of the one that the time lies in.
+    /// The start of the interval that contains the time.
     pub fn start_of(self, at: Timestamp) -> Timestamp {
         let since = at.0 - self.origin();
         Timestamp(since.div_euclid(self.length()) * self.length() + self.origin())
     }
 }
 
-/// The same point in time for the calendar functions of `jiff`.
+/// Converts a timestamp for the calendar functions of `jiff`.
 pub fn jiff_timestamp(time: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
@@ -134,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_read_and_nonsense_refused() {
+    fn offsets_are_parsed_and_invalid_times_rejected() {
         assert_eq!("1970-01-01T01:00:00+01:00".parse(), Ok(Timestamp(0)));
         assert_eq!("yesterday".parse::<Timestamp>(), Err(MalformedTime));
     }

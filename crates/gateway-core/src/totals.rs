@@ -1,8 +1,8 @@
-//! Usage added up: what many log rows come to. Totals of disjoint sets of rows add up to those of the whole, so that
-//! hours make days and nodes make a cluster. Money is counted in whole 1e-12 USD, which adds up exactly.
+//! Usage totals of log rows. Totals of disjoint sets of rows can be added, so that hours combine into days and nodes into a
+//! cluster. Costs are integers in units of 1e-12 USD, so sums are exact.
 //!
-//! Latencies are kept in buckets whose bounds grow by a tenth. Below 20 ms each bucket is one millisecond; above, a
-//! percentile is off by less than a tenth of its value, and by nothing where all rows took the same time.
+//! Latencies are counted in buckets whose bounds grow by a tenth. Below 20 ms a bucket is one millisecond wide. Above, a
+//! percentile is off by less than a tenth of its value. It is exact if all rows took the same time.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::logs::LogRow;
 
-/// Decimal places of the unit in which money is stored.
+/// Decimal places of the unit in which costs are stored.
 pub const COST_SCALE: u32 = 12;
 
-/// Bounds on what one row may claim, so that no provider's nonsense overflows a sum.
-const MOST_TOKENS: i64 = 1_000_000_000_000;
-const LONGEST: i64 = 1_000_000_000;
-const DEAREST: i64 = 1_000_000_000_000_000_000;
+/// Upper limits for the values of one row, so that invalid values of a provider cannot overflow a sum.
+const MAX_TOKENS: i64 = 1_000_000_000_000;
+const MAX_LATENCY_MS: i64 = 1_000_000_000;
+const MAX_COST_UNITS: i64 = 1_000_000_000_000_000_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -29,7 +29,7 @@ pub struct Totals {
     pub cost: i64,
     /// Rows that have a cost.
     pub priced: i64,
-    /// Rows that used tokens of a model without a price.
+    /// Rows with tokens of a model without a price.
     pub unpriced: i64,
     pub errors: i64,
     pub cache_hits: i64,
@@ -39,12 +39,11 @@ pub struct Totals {
 impl Totals {
     pub fn from_row(row: &LogRow) -> Self {
         let mut totals = Self::default();
-        totals.count(row);
+        totals.add_row(row);
         totals
     }
 
-    /// Adds one row.
-    pub fn count(&mut self, row: &LogRow) {
+    pub fn add_row(&mut self, row: &LogRow) {
         let tokens = row.tokens.unwrap_or_default();
         let cost = row.cost_usd.map(cost_units);
         for (sum, more) in [
@@ -89,7 +88,7 @@ impl Totals {
         self.latencies.merge(latencies);
     }
 
-    /// These totals as a text that `add_packed` reads, with a number that says which stretch of time they are of:
+    /// Packs the totals into a text for `add_packed`. `at` identifies the time interval:
     /// `at requests prompt completion cost priced unpriced errors hits sum min max bucket:count …`.
     pub fn pack(&self, at: i64) -> String {
         let Self {
@@ -114,7 +113,7 @@ impl Totals {
         text
     }
 
-    /// Adds what `pack` wrote. A text that it did not write adds nothing.
+    /// Adds packed totals. An invalid text adds nothing.
     pub fn add_packed(&mut self, text: &str) {
         let mut numbers = Numbers(text.as_bytes());
         let mut sums = [0; 12];
@@ -142,7 +141,7 @@ impl Totals {
         }
     }
 
-    /// Which stretch of time a packed text is of.
+    /// The time interval of a packed text.
     pub fn packed_at(text: &str) -> Option<i64> {
         Numbers(text.as_bytes()).next()
     }
@@ -156,12 +155,12 @@ impl Totals {
     }
 }
 
-/// What is known of a cost. Null when tokens were used and not one row had a price: that is not the same as free.
+/// The known cost. `None` if tokens were used but no row had a price, which is not the same as free.
 pub fn known_cost(cost: i64, priced: i64, unpriced: i64) -> Option<f64> {
     (priced > 0 || unpriced == 0).then(|| usd(cost))
 }
 
-/// Did the request fail, before or after its status was sent?
+/// Whether the request failed, before or after its status was sent.
 pub fn is_error(row: &LogRow) -> bool {
     row.status >= 400 || row.error_code.is_some()
 }
@@ -170,37 +169,40 @@ pub fn is_cache_hit(row: &LogRow) -> bool {
     row.cache.as_deref().is_some_and(|cache| cache.eq_ignore_ascii_case("hit"))
 }
 
-/// A cost as it is stored, rounded to the unit.
+/// Converts a cost to storage units, rounded.
 pub fn cost_units(cost: Decimal) -> i64 {
     let unit = Decimal::from(1_000_000_000_000_i64);
-    cost.checked_mul(unit).and_then(|units| units.round().to_i64()).unwrap_or(DEAREST).clamp(0, DEAREST)
+    cost.checked_mul(unit)
+        .and_then(|units| units.round().to_i64())
+        .unwrap_or(MAX_COST_UNITS)
+        .clamp(0, MAX_COST_UNITS)
 }
 
-/// A stored cost as the exact decimal that it is.
+/// Converts a stored cost to an exact decimal.
 pub fn cost_decimal(units: i64) -> Decimal {
     Decimal::from_i128_with_scale(i128::from(units), COST_SCALE).normalize()
 }
 
-/// A stored cost as a JSON number.
-#[expect(clippy::cast_precision_loss, reason = "what is lost lies beyond the sixteenth digit")]
+/// Converts a stored cost to a JSON number.
+#[expect(clippy::cast_precision_loss, reason = "the loss is beyond the fifteenth digit")]
 pub fn usd(units: i64) -> f64 {
     units as f64 / 1e12
 }
 
 pub fn bounded_tokens(tokens: i64) -> i64 {
-    tokens.clamp(0, MOST_TOKENS)
+    tokens.clamp(0, MAX_TOKENS)
 }
 
 pub fn bounded_latency(milliseconds: i64) -> i64 {
-    milliseconds.clamp(0, LONGEST)
+    milliseconds.clamp(0, MAX_LATENCY_MS)
 }
 
-/// A number that stands for a combination of texts, so that a writer knows it without asking a database. 63 bits of
-/// SHA-256: among ten million combinations two meet with a chance of 1 in 180,000.
+/// A 63-bit id for a combination of texts, computed from SHA-256 without a database lookup. Among ten million combinations
+/// the probability of a collision is 1 in 180,000.
 pub fn digest(parts: &[Option<&str>]) -> i64 {
     let mut hash = Sha256::new();
     for part in parts {
-        // Lengths keep "ab" + "c" and "a" + "bc" apart; nothing is as long as an absent part.
+        // The length prefix distinguishes "ab" + "c" from "a" + "bc"; u64::MAX marks an absent part.
         hash.update(part.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
         hash.update(part.unwrap_or_default());
     }
@@ -208,13 +210,13 @@ pub fn digest(parts: &[Option<&str>]) -> i64 {
     i64::from_le_bytes(first) & i64::MAX
 }
 
-/// A histogram of latencies that can be merged with others.
+/// A mergeable histogram of latencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
     pub sum: i64,
     pub min: i64,
     pub max: i64,
-    /// Bucket and count, in order of bucket; empty buckets are left out.
+    /// Bucket and count, sorted by bucket, without empty buckets.
     counts: Vec<(u16, i64)>,
 }
 
@@ -236,7 +238,7 @@ impl Latencies {
         }
     }
 
-    /// The latency that the given share of rows did not exceed (0.5 is the median), interpolated inside its bucket.
+    /// The latency that the given share of rows does not exceed (0.5 is the median), interpolated within its bucket.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -271,8 +273,8 @@ impl Latencies {
         self.max = self.max.max(max);
     }
 
-    /// Adds to a bucket that is known to stand at `from` or behind it; answers where it stands. Buckets come in order, so
-    /// that each is looked for behind the one before.
+    /// Adds to a bucket at index `from` or later and returns its index. Callers add buckets in order, so each search can
+    /// start where the previous one ended.
     fn count(&mut self, from: usize, bucket: u16, more: i64) -> usize {
         let from = from.min(self.counts.len());
         match self.counts[from..].binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
@@ -289,7 +291,7 @@ impl Latencies {
     }
 }
 
-/// The whole numbers in a text, whatever stands between them. Many thousands are read for one question.
+/// Iterates over the whole numbers in a text. A hand-written parser, because one query reads many thousands of them.
 struct Numbers<'a>(&'a [u8]);
 
 impl Iterator for Numbers<'_> {
@@ -334,7 +336,7 @@ fn bucket_of(milliseconds: i64) -> u16 {
 }
 
 fn bounds_of(bucket: u16) -> (i64, i64) {
-    let bound = |bucket: usize| BOUNDS.get(bucket).copied().unwrap_or(LONGEST);
+    let bound = |bucket: usize| BOUNDS.get(bucket).copied().unwrap_or(MAX_LATENCY_MS);
     (bound(bucket.into()), bound(usize::from(bucket) + 1))
 }
 
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_neighbouring_texts_apart() {
+    fn a_digest_distinguishes_neighbouring_texts() {
         let all = [
             digest(&[Some("ab"), Some("c")]),
             digest(&[Some("a"), Some("bc")]),
@@ -391,7 +393,7 @@ mod tests {
         assert_eq!(cost_units(cost), 1);
         assert_eq!(cost_decimal(1), cost);
         assert_eq!(cost_units("12.3456789012345".parse().unwrap()), 12_345_678_901_234);
-        assert_eq!(cost_units(Decimal::MAX), DEAREST);
+        assert_eq!(cost_units(Decimal::MAX), MAX_COST_UNITS);
     }
 
     proptest! {

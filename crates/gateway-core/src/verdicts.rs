@@ -1,33 +1,32 @@
-//! Verdicts that others send in on a skill or on a log row: who may be their source, and what a score alone, or a pass
-//! alone, says about the other.
+//! External verdicts on skills and log rows: valid source names, and how a missing score or pass is derived from the other.
 
 use crate::skills::rubric::{Axes, Axis, rounded};
 
-/// The source of the judges that this service runs itself. Nobody else may use the name.
+/// The source of the gateway's own judges. External verdicts must not use it.
 pub const INTERNAL_SOURCE: &str = "internal";
-/// From which score on a verdict on a log row counts as passed, when it does not say.
+/// A verdict on a log row without an explicit pass passes at this score or above.
 pub const LOG_THRESHOLD: f64 = 0.5;
-const SOURCE_LENGTH: usize = 32;
+const MAX_SOURCE_CHARS: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VerdictError {
     #[error("source: must be 1 to 32 lowercase letters, digits, _ or -")]
     Source,
-    #[error("source: 'internal' is reserved for the judges of this service")]
+    #[error("source: 'internal' is reserved for the gateway's own judges")]
     Reserved,
-    #[error("score: must be a number from 0 to 1")]
+    #[error("score: must be a number between 0 and 1")]
     Score,
-    #[error("score, passed: at least one of them must be given")]
+    #[error("score, passed: at least one of them is required")]
     Nothing,
 }
 
-/// The form that every source has.
+/// Whether the text is a valid source name.
 pub fn is_source(text: &str) -> bool {
-    (1..=SOURCE_LENGTH).contains(&text.len())
+    (1..=MAX_SOURCE_CHARS).contains(&text.len())
         && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 
-/// May somebody outside use this name?
+/// Checks the source of an external verdict.
 pub fn check_source(text: &str) -> Result<(), VerdictError> {
     match text {
         INTERNAL_SOURCE => Err(VerdictError::Reserved),
@@ -36,7 +35,7 @@ pub fn check_source(text: &str) -> Result<(), VerdictError> {
     }
 }
 
-/// The score and the pass that a verdict means. Where both are given they stand as they are.
+/// Derives a missing score or pass from the other. If both are given, they are kept.
 pub fn resolve_score(
     score: Option<f64>,
     passed: Option<bool>,
@@ -53,7 +52,7 @@ pub fn resolve_score(
     }
 }
 
-/// The axes of a verdict that came without any.
+/// The axes of a verdict without axes of its own.
 pub fn single_axis(score: f64, external_ref: &str) -> Axes {
     Axes::from([("external".to_owned(), Axis { score: rounded(score), rationale: external_ref.to_owned() })])
 }
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_up_to_32_small_letters_digits_and_two_signs() {
+    fn a_source_has_up_to_32_lowercase_letters_digits_underscores_or_hyphens() {
         for good in ["a", "deep-eval_2", "-", &"x".repeat(32)] {
             assert_eq!(check_source(good), Ok(()), "{good}");
         }
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn score_and_pass_tell_each_other() {
+    fn score_and_pass_are_derived_from_each_other() {
         assert_eq!(resolve_score(Some(0.7), None, 0.7), Ok((0.7, true)));
         assert_eq!(resolve_score(Some(0.69), None, 0.7), Ok((0.69, false)));
         assert_eq!(resolve_score(None, Some(true), 0.7), Ok((1.0, true)));

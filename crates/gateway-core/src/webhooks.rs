@@ -1,32 +1,41 @@
-//! The rules of delivering: what a receiver is sent, what counts as received, and when it is tried again.
+//! The rules of webhook deliveries: the payload, which responses count as delivered, and when to retry.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::ids::{DeliveryId, EventId, OrgId, WebhookId};
-use crate::time::{DAY, HOUR, MINUTE, SECOND, Timestamp};
+use crate::time::Timestamp;
 
-/// Sent by `POST /webhooks/{webhookId}/test`; nobody can subscribe to it.
+/// Sent by `POST /webhooks/{webhookId}/test`; not available for subscription.
 pub const TEST_EVENT: &str = "webhook.test";
-/// How long a receiver has to answer.
-pub const TIMEOUT_MS: u64 = 15_000;
-/// A webhook whose every delivery failed for this long is switched off.
-pub const DISABLE_AFTER: i64 = 5 * DAY;
-/// A receiver may ask for more time, but not for longer than this.
-const LONGEST_WAIT: i64 = DAY;
+/// How long a receiver may take to respond.
+pub const DELIVERY_TIMEOUT: Duration = Duration::from_secs(15);
+/// A webhook whose deliveries all failed for this long is disabled.
+pub const DISABLE_AFTER: Duration = Duration::from_secs(5 * 24 * 60 * 60);
+/// The upper limit for a receiver's `Retry-After`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The waits before the second, third, … attempt.
-pub const RETRY_DELAYS: [i64; 7] =
-    [5 * SECOND, MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR];
+/// The delays before the second, third, … attempt: 5 s, 1 min, 5 min, 30 min, 2 h, 5 h, 10 h.
+pub const RETRY_DELAYS: [Duration; 7] = [
+    Duration::from_secs(5),
+    Duration::from_secs(60),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(30 * 60),
+    Duration::from_secs(2 * 60 * 60),
+    Duration::from_secs(5 * 60 * 60),
+    Duration::from_secs(10 * 60 * 60),
+];
 
-/// The body of a delivery. Its bytes are made once and kept, so that every attempt sends the same.
+/// The body of a delivery. It is stored, so that every attempt sends the same bytes.
 pub fn payload(id: EventId, kind: &str, org: OrgId, at: Timestamp, data: &Value) -> String {
     json!({"id": id, "type": kind, "org_id": org, "timestamp": at, "data": data}).to_string()
 }
 
-/// A delivery's id follows from the event and the webhook, so that an event goes to a webhook once. It lies in time where
-/// the event does.
+/// The id of a delivery. It is derived from event and webhook, so that an event is delivered to a webhook only once. It has
+/// the timestamp of the event.
 pub fn delivery_id(event: EventId, webhook: WebhookId) -> DeliveryId {
     let mut digest = Sha256::new();
     digest.update(event.0.as_bytes());
@@ -34,9 +43,9 @@ pub fn delivery_id(event: EventId, webhook: WebhookId) -> DeliveryId {
     DeliveryId(derived_id(event.0, &digest.finalize()))
 }
 
-/// A version 7 UUID of the same time as `like`, whose random bits come from a digest.
-pub fn derived_id(like: Uuid, digest: &[u8]) -> Uuid {
-    let mut bytes = *like.as_bytes();
+/// A version 7 UUID with the timestamp of `base` and random bits from a digest.
+pub fn derived_id(base: Uuid, digest: &[u8]) -> Uuid {
+    let mut bytes = *base.as_bytes();
     for (byte, from) in bytes[8..].iter_mut().zip(digest) {
         *byte = *from;
     }
@@ -44,46 +53,46 @@ pub fn derived_id(like: Uuid, digest: &[u8]) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// What an attempt's answer means.
+/// The result of a delivery attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseClass {
     Delivered,
-    TryAgain,
-    /// 410: the receiver wants nothing more from us, ever.
+    Retry,
+    /// 410: the receiver does not want any further deliveries.
     Gone,
 }
 
-/// None: no answer came.
+/// Classifies a response by its status; `None` if there was no response.
 pub fn classify(status: Option<u16>) -> ResponseClass {
     match status {
         Some(200..=299) => ResponseClass::Delivered,
         Some(410) => ResponseClass::Gone,
-        _ => ResponseClass::TryAgain,
+        _ => ResponseClass::Retry,
     }
 }
 
-/// When to try again after so many attempts; None when there were enough. `random` spreads the retries of many deliveries
-/// over a tenth of the wait on either side; a receiver that asked for more time gets it.
+/// The time of the next attempt, or `None` after the last one. `random` adds jitter of up to a tenth of the delay in both
+/// directions. A longer `Retry-After` of the receiver takes precedence.
 pub fn next_attempt(
     now: Timestamp,
     attempts: usize,
-    retry_after_ms: Option<i64>,
+    retry_after: Option<Duration>,
     random: u32,
 ) -> Option<Timestamp> {
-    let wait = *RETRY_DELAYS.get(attempts.checked_sub(1)?)?;
-    let spread = wait / 5 * i64::from(random % 1024) / 1024 - wait / 10;
-    let asked = retry_after_ms.unwrap_or(0).clamp(0, LONGEST_WAIT);
-    Some(now.plus((wait + spread).max(asked)))
+    let delay = *RETRY_DELAYS.get(attempts.checked_sub(1)?)?;
+    let jitter = delay / 5 * (random % 1024) / 1024;
+    let requested = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+    Some(now.after((delay - delay / 10 + jitter).max(requested)))
 }
 
-/// `Retry-After` as milliseconds from now: seconds, or a date.
-pub fn retry_after(value: &str, now: Timestamp) -> Option<i64> {
+/// Parses `Retry-After`, which is a number of seconds or a date, into the time span from now.
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<u32>() {
-        return Some(i64::from(seconds) * SECOND);
+        return Some(Duration::from_secs(seconds.into()));
     }
     let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-    Some((date.as_millisecond() - now.0).max(0))
+    Some(Timestamp(date.as_millisecond()).since(now))
 }
 
 #[cfg(test)]
@@ -93,10 +102,10 @@ mod tests {
     #[test]
     fn retries_follow_the_schedule_within_a_tenth_and_then_end() {
         let now = Timestamp(1_000_000);
-        for (at, wait) in RETRY_DELAYS.iter().enumerate() {
+        for (at, delay) in RETRY_DELAYS.iter().enumerate() {
             for random in [0, 511, 1023, u32::MAX] {
-                let next = next_attempt(now, at + 1, None, random).unwrap().0 - now.0;
-                assert!((next - wait).abs() <= wait / 10, "{next} for {wait}");
+                let next = next_attempt(now, at + 1, None, random).unwrap().since(now);
+                assert!(next.abs_diff(*delay) <= *delay / 10, "{next:?} for {delay:?}");
             }
         }
         assert_eq!(next_attempt(now, RETRY_DELAYS.len() + 1, None, 0), None);
@@ -108,33 +117,34 @@ mod tests {
     #[test]
     fn a_receiver_may_ask_for_more_time_but_not_for_less_or_for_ever() {
         let now = Timestamp(0);
-        assert_eq!(next_attempt(now, 1, Some(60_000), 512), Some(Timestamp(60_000)));
-        assert!(next_attempt(now, 2, Some(1_000), 512).unwrap().0 >= 54_000);
-        assert_eq!(next_attempt(now, 1, Some(i64::MAX), 512), Some(Timestamp(DAY)));
+        let seconds = Duration::from_secs;
+        assert_eq!(next_attempt(now, 1, Some(seconds(60)), 512), Some(Timestamp(60_000)));
+        assert!(next_attempt(now, 2, Some(seconds(1)), 512).unwrap().0 >= 54_000);
+        assert_eq!(next_attempt(now, 1, Some(Duration::MAX), 512), Some(now.after(MAX_RETRY_AFTER)));
     }
 
     #[test]
     fn retry_after_is_read_as_seconds_or_as_a_date() {
         let now = Timestamp(784_111_777_000);
-        assert_eq!(retry_after(" 120 ", now), Some(120_000));
-        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:47 GMT", now), Some(10_000));
-        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:27 GMT", now), Some(0));
+        assert_eq!(retry_after(" 120 ", now), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:47 GMT", now), Some(Duration::from_secs(10)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:27 GMT", now), Some(Duration::ZERO));
         for bad in ["", "soon", "-5", "1.5"] {
             assert_eq!(retry_after(bad, now), None, "{bad}");
         }
     }
 
     #[test]
-    fn only_2xx_is_received_and_only_410_is_an_end() {
+    fn only_2xx_is_delivered_and_only_410_is_final() {
         assert_eq!(classify(Some(204)), ResponseClass::Delivered);
         for status in [None, Some(199), Some(301), Some(400), Some(404), Some(429), Some(500)] {
-            assert_eq!(classify(status), ResponseClass::TryAgain, "{status:?}");
+            assert_eq!(classify(status), ResponseClass::Retry, "{status:?}");
         }
         assert_eq!(classify(Some(410)), ResponseClass::Gone);
     }
 
     #[test]
-    fn a_delivery_is_named_by_its_event_and_webhook() {
+    fn a_delivery_id_is_derived_from_event_and_webhook() {
         let event: EventId = "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap();
         let webhooks = ["0192f0c1-0000-7000-8000-000000000001", "0192f0c1-0000-7000-8000-000000000002"];
         let [one, two] = webhooks.map(|id| delivery_id(event, id.parse().unwrap()));

@@ -1,5 +1,5 @@
-//! When two requests are the same: the key of an entry covers everything that can change the answer, and nothing that
-//! only changes how it is delivered. What cannot be judged is not cached.
+//! Cache keys. A key covers everything that can change the response, and nothing that only changes its delivery.
+//! Requests without a reliable key are not cached.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,10 @@ use super::semantic::PromptSplit;
 use crate::ids::OrgId;
 use crate::llm::paths::Operation;
 
-/// The name of an entry. Keys of two organizations never meet, because the organization is part of what is hashed.
+/// Top-level fields that only change how the response is delivered.
+pub(super) const DELIVERY_FIELDS: [&str; 2] = ["stream", "stream_options"];
+
+/// The key of a cache entry. The organization is part of the hash, so keys of two organizations never collide.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey(pub [u8; 32]);
 
@@ -31,7 +34,7 @@ impl fmt::Debug for CacheKey {
 }
 
 impl CacheKey {
-    /// Reads what `Display` wrote.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
@@ -39,44 +42,44 @@ impl CacheKey {
     }
 }
 
-/// Why a request is answered by the provider each time.
+/// Why a request bypasses the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotCacheable {
-    #[error("the body has the same key twice, so that it is not known what it asks for")]
+    #[error("the body has a duplicate key, so its meaning is ambiguous")]
     DuplicateKey,
     #[error("the body is nested too deeply")]
     TooDeep,
-    /// The answer depends on what happened before, or is not there yet.
-    #[error("'{0}' makes the answer depend on more than the request")]
+    /// The response depends on earlier requests, or is returned before it is complete.
+    #[error("'{0}' makes the response depend on more than the request")]
     Stateful(&'static str),
 }
 
-/// Who may answer: a provider's name, where it is when the organization says so, and the model asked of it.
+/// A target of the request: the provider, its base URL if the organization configured one, and the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheTarget<'a> {
     pub provider: &'a str,
-    /// The base URL of a provider of the organization's own, so that an entry does not outlive a move.
+    /// The base URL of an organization's own provider, so that a changed URL invalidates its entries.
     pub base: Option<&'a str>,
     pub model: Option<&'a str>,
 }
 
-/// Everything but the body that can change an answer.
+/// Everything except the body that can change a response.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyParts<'a> {
     pub org: OrgId,
     pub namespace: &'a str,
-    /// The whole chain in its order: who asked for no fallback must not get a fallback's answer.
+    /// The whole fallback chain in order: a request without fallbacks must not get the response of a fallback.
     pub targets: &'a [CacheTarget<'a>],
-    /// What `X-Gateway-Format` said, because entries are kept in the caller's shape.
+    /// The value of `X-Gateway-Format`, because entries are stored in the caller's format.
     pub format: Option<&'a str>,
     pub path: &'a str,
     pub query: Option<&'a str>,
     pub content_type: Option<&'a str>,
-    /// Those of the caller's headers for which `affects_response` holds, names in lower case, in any order.
+    /// The caller's headers for which `affects_response` is true, names in lower case, in any order.
     pub headers: &'a [(&'a str, &'a [u8])],
 }
 
-/// May answers to such requests be kept at all? Only those that compute something from their body alone.
+/// Whether responses of this operation can be cached: only operations that depend on nothing but the request.
 pub fn is_cacheable(method: &str, operation: Operation) -> bool {
     method == "POST"
         && match operation {
@@ -91,7 +94,7 @@ pub fn is_cacheable(method: &str, operation: Operation) -> bool {
         }
 }
 
-/// Does this header of the caller (its name in lower case) change what the provider answers?
+/// Whether a request header (name in lower case) can change the provider's response.
 pub fn affects_response(header: &str) -> bool {
     matches!(
         header,
@@ -105,82 +108,81 @@ pub fn affects_response(header: &str) -> bool {
         || header.starts_with("x-amzn-bedrock-")
 }
 
-/// The key of a request.
+/// The key of a request for an exact match.
 pub fn key(parts: &KeyParts<'_>, body: &[u8]) -> Result<CacheKey, NotCacheable> {
-    // What says "stream" only says how the answer travels.
-    match canonical_json(body, &["stream", "stream_options"]) {
+    match canonical_json(body, &DELIVERY_FIELDS) {
         Ok(body) => {
-            stateless(&body)?;
-            Ok(hashed("json", parts, &body))
+            check_stateless(&body)?;
+            Ok(hash_key("json", parts, &body))
         }
         Err(CanonicalError::DuplicateKey) => Err(NotCacheable::DuplicateKey),
         Err(CanonicalError::TooDeep) => Err(NotCacheable::TooDeep),
-        Err(CanonicalError::NotJson) => Ok(hashed("raw", parts, body)),
+        Err(CanonicalError::NotJson) => Ok(hash_key("raw", parts, body)),
     }
 }
 
-/// The key of everything but the last user text: requests that share it differ in that text only.
+/// The key of everything except the last user text. Requests with the same semantic key differ in that text only.
 pub fn semantic_key(parts: &KeyParts<'_>, split: &PromptSplit) -> CacheKey {
-    hashed("rest", parts, &split.rest)
+    hash_key("rest", parts, &split.rest)
 }
 
-/// Is this an answer that may be given again: complete, and no error under the name of a success?
+/// Whether a response can be stored: it must be complete and must not be an error with a success status.
 pub fn is_storable(operation: Operation, status: u16, body: &[u8]) -> bool {
     if status != 200 {
         return false;
     }
-    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return false };
-    if !answer.is_object() {
+    let Ok(response) = serde_json::from_slice::<Value>(body) else { return false };
+    if !response.is_object() {
         return false;
     }
-    let says = |key: &str, value: &str| answer.get(key).and_then(Value::as_str) == Some(value);
+    let field_is = |key: &str, value: &str| response.get(key).and_then(Value::as_str) == Some(value);
     let has_error = |object: &Value| object.get("error").is_some_and(|error| !error.is_null());
-    let choices = |key: &str| answer.get(key).map(|list| list.as_array().map_or(&[][..], Vec::as_slice));
-    let sound = |list: &[Value]| !list.is_empty() && !list.iter().any(has_error);
+    let choices = |key: &str| response.get(key).map(|list| list.as_array().map_or(&[][..], Vec::as_slice));
+    let is_complete = |list: &[Value]| !list.is_empty() && !list.iter().any(has_error);
     let finished = match operation {
-        // Not everybody's chat has choices.
-        Operation::Chat | Operation::Completions => choices("choices").is_none_or(sound),
-        Operation::Responses => says("status", "completed"),
+        // Some providers' chat responses have no `choices`.
+        Operation::Chat | Operation::Completions => choices("choices").is_none_or(is_complete),
+        Operation::Responses => field_is("status", "completed"),
         Operation::Messages => {
-            says("type", "message") && answer.get("stop_reason").is_some_and(Value::is_string)
+            field_is("type", "message") && response.get("stop_reason").is_some_and(Value::is_string)
         }
-        Operation::GenerateContent => choices("candidates").is_some_and(sound),
+        Operation::GenerateContent => choices("candidates").is_some_and(is_complete),
         _ => true,
     };
-    finished && !has_error(&answer) && !says("type", "error")
+    finished && !has_error(&response) && !field_is("type", "error")
 }
 
-/// Refuses what reaches into a conversation kept by the provider, or is answered before it is done.
-fn stateless(canonical: &[u8]) -> Result<(), NotCacheable> {
+/// Rejects requests that continue a conversation stored at the provider, or that run in the background.
+fn check_stateless(canonical: &[u8]) -> Result<(), NotCacheable> {
     #[derive(serde::Deserialize)]
-    struct Said {
+    struct StatefulFields {
         conversation: Option<serde::de::IgnoredAny>,
         container: Option<serde::de::IgnoredAny>,
         background: Option<Value>,
     }
-    // Hardly any request has one of these words, and then there is nothing to parse.
+    // Most requests contain none of these names and need no parsing.
     static NAMES: LazyLock<[Finder<'static>; 3]> =
         LazyLock::new(|| ["\"conversation\"", "\"container\"", "\"background\""].map(Finder::new));
     if !NAMES.iter().any(|name| name.find(canonical).is_some()) {
         return Ok(());
     }
-    // A body that is no object, or whose fields are odd, has none of these.
-    let Ok(said) = serde_json::from_slice::<Said>(canonical) else { return Ok(()) };
-    if said.conversation.is_some() {
+    // A body that is not an object has none of these fields.
+    let Ok(fields) = serde_json::from_slice::<StatefulFields>(canonical) else { return Ok(()) };
+    if fields.conversation.is_some() {
         Err(NotCacheable::Stateful("conversation"))
-    } else if said.container.is_some() {
+    } else if fields.container.is_some() {
         Err(NotCacheable::Stateful("container"))
-    } else if said.background.is_some_and(|background| background == true) {
+    } else if fields.background.is_some_and(|background| background == true) {
         Err(NotCacheable::Stateful("background"))
     } else {
         Ok(())
     }
 }
 
-/// Each part goes in behind its length, so that no two lists of parts give the same bytes.
-fn hashed(kind: &str, parts: &KeyParts<'_>, body: &[u8]) -> CacheKey {
+/// Hashes all parts with length prefixes, so that different parts never produce the same bytes.
+fn hash_key(kind: &str, parts: &KeyParts<'_>, body: &[u8]) -> CacheKey {
     let KeyParts { org, namespace, targets, format, path, query, content_type, headers } = *parts;
-    // The small parts are hashed together: each call of its own costs more than its bytes.
+    // Hashing the small parts in one call is faster than one call for each.
     let mut small = Vec::with_capacity(512);
     let mut add = |part: &[u8]| {
         small.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -196,16 +198,16 @@ fn hashed(kind: &str, parts: &KeyParts<'_>, body: &[u8]) -> CacheKey {
         add_optional(&mut add, *model);
     }
     add_optional(&mut add, format);
-    add(plain_path(path).as_bytes());
-    let query = plain_query(query.unwrap_or(""));
+    add(path_without_streaming(path).as_bytes());
+    let query = normalized_query(query.unwrap_or(""));
     add(&(query.len() as u64).to_le_bytes());
     for pair in &query {
         add(pair.as_bytes());
     }
-    // JSON is JSON whatever it calls itself; of other bodies the type says how they are read.
+    // JSON is recognized whatever its content type; other bodies are interpreted by their content type.
     add_optional(&mut add, content_type.filter(|_| kind == "raw"));
     let mut headers: Vec<_> = headers.iter().filter(|(name, _)| affects_response(name)).collect();
-    // Stable, because the order of one header's values may matter.
+    // The sort is stable, because the order of repeated values of one header may matter.
     headers.sort_by_key(|(name, _)| *name);
     add(&(headers.len() as u64).to_le_bytes());
     for (name, value) in headers {
@@ -219,7 +221,7 @@ fn hashed(kind: &str, parts: &KeyParts<'_>, body: &[u8]) -> CacheKey {
     CacheKey(hash.finalize().into())
 }
 
-/// Nothing is not the empty text.
+/// Distinguishes an absent part from an empty one.
 fn add_optional(add: &mut impl FnMut(&[u8]), part: Option<&str>) {
     match part {
         None => add(b"-"),
@@ -230,8 +232,8 @@ fn add_optional(add: &mut impl FnMut(&[u8]), part: Option<&str>) {
     }
 }
 
-/// The path without what only says that the answer is to be a stream.
-fn plain_path(path: &str) -> Cow<'_, str> {
+/// Maps the path of a streaming operation to its non-streaming form.
+fn path_without_streaming(path: &str) -> Cow<'_, str> {
     const STREAMED: [(&str, &str); 5] = [
         (":streamGenerateContent", ":generateContent"),
         (":streamRawPredict", ":rawPredict"),
@@ -245,8 +247,8 @@ fn plain_path(path: &str) -> Cow<'_, str> {
         .unwrap_or(Cow::Borrowed(path))
 }
 
-/// The query in a fixed order, without credentials and without what only asks for a stream.
-fn plain_query(query: &str) -> Vec<&str> {
+/// The query parameters in a fixed order, without credentials and streaming parameters.
+fn normalized_query(query: &str) -> Vec<&str> {
     let name = |pair: &str| -> String { pair.split('=').next().unwrap_or("").to_ascii_lowercase() };
     let mut pairs: Vec<&str> = query
         .split('&')

@@ -1,35 +1,37 @@
-//! The lexical gate of the semantic cache. Nearness of vectors says that two texts are about the same; whether they ask
-//! for the same is decided here, and the rule is plain: a difference that is not known to be harmless matters.
+//! The lexical gate of the semantic cache. Similar vectors mean that two texts are about the same subject. The gate
+//! decides whether they ask for the same thing: every difference that is not known to be harmless counts.
 //!
-//! Both texts are brought into a normal form (`normal`) that drops what does not matter: letter case, punctuation,
-//! courtesy, articles, contractions, plural endings, and the choice between a few interchangeable words. What is left
-//! has to be the same words in the same order. So a negation, a number, a unit, a date, a name, a quoted or code-like
-//! word, a comparative, an antonym or a question word that stands in one text only is a disagreement, and so is every
-//! other word that the table does not know. Only a phrase such as "in Python" may stand first or last.
+//! Both texts are normalized (`normalize`): letter case, punctuation, courtesy, articles, contractions, plural endings and
+//! a few synonyms are dropped. The remaining words must be equal and in the same order. A negation, number, unit, date,
+//! name, quoted or code-like word, comparative, antonym or question word in only one text is a difference, and so is
+//! any other unknown word. Only a phrase such as "in Python" may move between the start and the end.
 
 use super::normalize::{Token, normal_form};
 
-/// May an answer to one of these texts be given to the other?
+/// Whether the response to one of these texts may be served for the other.
 pub fn agrees(a: &str, b: &str) -> bool {
     let (a, b) = (normal_form(a), normal_form(b));
     a.is_english == b.is_english
         && !a.tokens.is_empty()
-        && (all_same(&a.tokens, &b.tokens)
-            || moved_phrase(&a.tokens, &b.tokens)
-            || moved_phrase(&b.tokens, &a.tokens))
+        && (all_equivalent(&a.tokens, &b.tokens)
+            || has_moved_phrase(&a.tokens, &b.tokens)
+            || has_moved_phrase(&b.tokens, &a.tokens))
 }
 
-fn all_same(a: &[Token], b: &[Token]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
+fn all_equivalent(a: &[Token], b: &[Token]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_equivalent(b))
 }
 
-/// Is `b` the text `a` with a prepositional phrase moved from its end to its beginning?
-fn moved_phrase(a: &[Token], b: &[Token]) -> bool {
+/// Whether `b` is `a` with a prepositional phrase moved from the end to the beginning.
+fn has_moved_phrase(a: &[Token], b: &[Token]) -> bool {
     a.len() == b.len()
         && (1..a.len()).any(|at| {
             let (rest, phrase) = a.split_at(at);
             let (first, last) = b.split_at(phrase.len());
-            phrase[0].leads_a_phrase() && phrase.len() > 1 && all_same(phrase, first) && all_same(rest, last)
+            phrase[0].is_preposition()
+                && phrase.len() > 1
+                && all_equivalent(phrase, first)
+                && all_equivalent(rest, last)
         })
 }
 
@@ -58,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_matter_disagrees() {
+    fn differences_that_may_matter_disagree() {
         for (a, b) in [
             ("Is it safe to eat raw eggs?", "Is it not safe to eat raw eggs?"),
             ("Convert 10 miles to km", "Convert 100 miles to km"),

@@ -1,18 +1,17 @@
-//! Canonical JSON: two texts that mean the same become the same bytes. Keys are sorted, whitespace and needless escapes
-//! go, and numbers are compared as the decimals that they are, so that `1.0` is `1` and no two big integers fall
-//! together as they would in a float.
+//! Canonical JSON: texts with the same meaning become the same bytes. Keys are sorted, and whitespace and unneeded escapes
+//! are removed. Numbers are normalized as decimals, so `1.0` equals `1` but big integers stay distinct, unlike in a float.
 
 use std::borrow::Cow;
 
 use crate::json::{Number, skip_space, string_end, unescape};
 
-/// Deeper nesting is nobody's request; the bound keeps the stack small.
-const DEEPEST: usize = 128;
+/// Limits recursion, and thereby the stack. Real requests are never nested this deeply.
+const MAX_DEPTH: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CanonicalError {
-    /// Which of the two values counts is up to the reader, so nothing can be said about such a text.
-    #[error("the body has the same key twice")]
+    /// Parsers disagree about which of the values counts, so the text has no canonical form.
+    #[error("the body has a duplicate key")]
     DuplicateKey,
     #[error("the body is nested too deeply")]
     TooDeep,
@@ -20,7 +19,7 @@ pub enum CanonicalError {
     NotJson,
 }
 
-/// The canonical form of a JSON text. Top-level keys named in `without` are left out.
+/// The canonical form of a JSON text, without the top-level keys in `without`.
 pub fn canonical_json(text: &[u8], without: &[&str]) -> Result<Vec<u8>, CanonicalError> {
     let text = std::str::from_utf8(text).map_err(|_| CanonicalError::NotJson)?;
     let mut reader = Reader { text, at: 0, out: Vec::with_capacity(text.len()) };
@@ -35,7 +34,7 @@ struct Reader<'a> {
     out: Vec<u8>,
 }
 
-/// Where the canonical bytes of a member's value stand.
+/// An object member with the range of its canonical value in the output.
 struct Member<'a> {
     key: Cow<'a, str>,
     start: usize,
@@ -63,7 +62,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize, without: &[&str]) -> Result<(), CanonicalError> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(CanonicalError::TooDeep);
         }
         self.space();
@@ -72,7 +71,7 @@ impl<'a> Reader<'a> {
             Some(b'[') => self.array(depth),
             Some(b'"') => {
                 match self.string()? {
-                    // It has no escapes, so it needs none.
+                    // A string without escapes needs none in the output.
                     Cow::Borrowed(text) => quote_plain(&mut self.out, text),
                     Cow::Owned(text) => quote(&mut self.out, &text),
                 }
@@ -170,7 +169,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Writes a number as its digits without zeros at either end, and the power of ten behind them.
+    /// Writes a number as its significant digits and a power of ten.
     fn number(&mut self) -> Result<(), CanonicalError> {
         let (number, length) = Number::read(&self.text[self.at..]).ok_or(CanonicalError::NotJson)?;
         self.at += length;
@@ -200,7 +199,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Quotes a text with the fewest escapes that JSON allows.
+/// Quotes a text with as few escapes as JSON allows.
 fn quote(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn big_integers_never_fall_together() {
+    fn big_integers_never_become_equal() {
         for (a, b) in [
             ("18446744073709551616", "18446744073709551617"),
             ("9007199254740992", "9007199254740993"),
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_doubtful_is_refused() {
+    fn invalid_and_ambiguous_json_is_rejected() {
         for text in [
             "",
             "{",

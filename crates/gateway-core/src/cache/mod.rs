@@ -1,6 +1,5 @@
-//! The rules of the cache: which requests may be answered from it (`canonical`), when two of them are the same
-//! (`canonical`), and when two that differ in their last user text may still share an answer (`semantic`, `gate`).
-//! Where entries are kept and how long is not decided here.
+//! The rules of the response cache: which requests are cacheable and which are equal (`canonical`), and when requests
+//! that differ in the last user text may share a response (`semantic`, `gate`). Storage and expiry are decided elsewhere.
 
 mod canonical;
 mod gate;

@@ -1,19 +1,19 @@
-//! The figures of the semantic cache, measured on pairs of texts that are labelled by hand
-//! (`fixtures/semantic_pairs.csv`): `same` may share an answer, `other` must not. `docs/caching.md` tells them.
+//! Accuracy of the semantic cache on hand-labelled pairs of texts (`fixtures/semantic_pairs.csv`): `same` may share a
+//! response, `other` must not. `docs/caching.md` quotes the figures.
 
 use super::gate::agrees;
 use crate::embed::{DIMENSIONS, cosine, hash_v1};
 
-/// Of the pairs that may share an answer, at least so many in a hundred do.
-const HITS_THROUGH_GATE: usize = 70;
-const HITS_AT_95: usize = 45;
+/// The minimum percentage of `same` pairs that the gate accepts, alone and with a threshold of 0.95.
+const MIN_GATE_HITS_PERCENT: usize = 70;
+const MIN_HITS_AT_95_PERCENT: usize = 45;
 
 struct Pair {
     same: bool,
     kind: String,
     a: String,
     b: String,
-    nearness: f32,
+    similarity: f32,
 }
 
 fn pairs() -> Vec<Pair> {
@@ -21,14 +21,14 @@ fn pairs() -> Vec<Pair> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let pair = |row: csv::StringRecord| {
         let (a, b) = (row[2].to_owned(), row[3].to_owned());
-        let nearness = cosine(&hash_v1(&a, DIMENSIONS), &hash_v1(&b, DIMENSIONS));
+        let similarity = cosine(&hash_v1(&a, DIMENSIONS), &hash_v1(&b, DIMENSIONS));
         assert!(matches!(&row[0], "same" | "other"), "{row:?}");
-        Pair { same: &row[0] == "same", kind: row[1].to_owned(), a, b, nearness }
+        Pair { same: &row[0] == "same", kind: row[1].to_owned(), a, b, similarity }
     };
     reader.records().map(|row| pair(row.unwrap())).collect()
 }
 
-fn in_a_hundred(part: usize, whole: usize) -> usize {
+fn percent(part: usize, whole: usize) -> usize {
     (part * 100 + whole / 2) / whole
 }
 
@@ -37,7 +37,7 @@ fn near_misses_miss_and_most_paraphrases_hit() {
     let (same, other): (Vec<Pair>, Vec<Pair>) = pairs().into_iter().partition(|pair| pair.same);
     assert!(same.len() >= 60 && other.len() >= 150, "{} {}", same.len(), other.len());
     for threshold in [0.80, 0.85, 0.90, 0.95, 0.98] {
-        let near = |pair: &&Pair| pair.nearness >= threshold;
+        let near = |pair: &&Pair| pair.similarity >= threshold;
         let count = |pairs: &[Pair]| {
             let vectors = pairs.iter().filter(near).count();
             (vectors, pairs.iter().filter(near).filter(|pair| agrees(&pair.a, &pair.b)).count())
@@ -51,23 +51,23 @@ fn near_misses_miss_and_most_paraphrases_hit() {
         );
         assert_eq!(false_hits, 0, "at {threshold}");
         if (threshold - 0.95).abs() < f32::EPSILON {
-            assert!(in_a_hundred(hits, same.len()) >= HITS_AT_95, "{hits} hits at 0.95");
+            assert!(percent(hits, same.len()) >= MIN_HITS_AT_95_PERCENT, "{hits} hits at 0.95");
         }
     }
-    // No pair of different questions may pass, whatever the vectors say: another model may find any of them near.
+    // No `other` pair may pass the gate at any similarity, because another embedding may rate any of them as similar.
     let passing: Vec<&Pair> = other.iter().filter(|pair| agrees(&pair.a, &pair.b)).collect();
     let shown: Vec<_> = passing.iter().map(|pair| (&pair.kind, &pair.a, &pair.b)).collect();
     assert!(shown.is_empty(), "{shown:#?}");
     let kept = same.iter().filter(|pair| agrees(&pair.a, &pair.b)).count();
     for pair in same.iter().filter(|pair| !agrees(&pair.a, &pair.b)) {
-        println!("refused by the gate ({}): {} / {}", pair.kind, pair.a, pair.b);
+        println!("rejected by the gate ({}): {} / {}", pair.kind, pair.a, pair.b);
     }
     println!("through the gate alone: {kept} of {}", same.len());
-    assert!(in_a_hundred(kept, same.len()) >= HITS_THROUGH_GATE, "{kept} of {}", same.len());
+    assert!(percent(kept, same.len()) >= MIN_GATE_HITS_PERCENT, "{kept} of {}", same.len());
 }
 
 #[test]
-fn the_gate_looks_both_ways() {
+fn the_gate_is_symmetric() {
     for pair in pairs() {
         assert_eq!(agrees(&pair.a, &pair.b), agrees(&pair.b, &pair.a), "{} / {}", pair.a, pair.b);
     }

@@ -1,35 +1,35 @@
-//! Semantic caching compares the last thing that the user said; everything else has to be the same to the last byte.
-//! Requests whose last turn is more than text are not compared at all.
+//! Splits a request for semantic caching into its last user text, which is compared by meaning, and the rest, which must
+//! be identical. Requests whose last message contains more than text are excluded.
 
 use serde_json::Value;
 
+use super::canonical::DELIVERY_FIELDS;
 use super::json::canonical_json;
 use crate::llm::paths::Operation;
 
-/// In a longer text a small difference, which may be all that matters, drowns.
-const LONGEST: usize = 2_000;
+/// In longer texts a small but decisive difference barely changes the vector.
+const MAX_TEXT_CHARS: usize = 2_000;
 
-/// A request taken apart.
+/// A request without its last user text, and that text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptSplit {
-    /// Canonical, with the last user text blanked out.
+    /// The canonical request with an empty last user text.
     pub rest: Vec<u8>,
     pub text: String,
 }
 
-/// Takes a request apart into its last user text and all the rest; `None` when it has to be compared exactly.
+/// Splits off the last user text. Returns `None` if the request supports exact matching only.
 pub fn split(operation: Operation, body: &[u8]) -> Option<PromptSplit> {
-    const DELIVERY: [&str; 2] = ["stream", "stream_options"];
-    let canonical = canonical_json(body, &DELIVERY).ok()?;
+    let canonical = canonical_json(body, &DELIVERY_FIELDS).ok()?;
     let mut request: Value = serde_json::from_slice(&canonical).ok()?;
-    // A number that does not survive being read (a very big integer) could hide a difference.
+    // A number that does not survive parsing, such as a very big integer, could hide a difference.
     if canonical_json(&serde_json::to_vec(&request).ok()?, &[]).ok()? != canonical {
         return None;
     }
     let mut texts = Vec::new();
     match operation {
         Operation::Chat | Operation::Messages | Operation::Converse => {
-            take_turn(request.get_mut("messages")?.as_array_mut()?.last_mut()?, "content", &mut texts)?;
+            take_message(request.get_mut("messages")?.as_array_mut()?.last_mut()?, "content", &mut texts)?;
         }
         Operation::Responses => match request.get_mut("input")? {
             Value::Array(items) => {
@@ -38,31 +38,31 @@ pub fn split(operation: Operation, body: &[u8]) -> Option<PromptSplit> {
                 if kind.is_some_and(|kind| kind != "message") {
                     return None;
                 }
-                take_turn(item, "content", &mut texts)?;
+                take_message(item, "content", &mut texts)?;
             }
             input => take_text(input, &mut texts)?,
         },
         Operation::GenerateContent => {
-            take_turn(request.get_mut("contents")?.as_array_mut()?.last_mut()?, "parts", &mut texts)?;
+            take_message(request.get_mut("contents")?.as_array_mut()?.last_mut()?, "parts", &mut texts)?;
         }
         Operation::Embeddings | Operation::Completions | Operation::Models | Operation::Other => return None,
     }
     let text = texts.join("\n");
-    if text.trim().is_empty() || text.chars().count() > LONGEST {
+    if text.trim().is_empty() || text.chars().count() > MAX_TEXT_CHARS {
         return None;
     }
     Some(PromptSplit { rest: serde_json::to_vec(&request).ok()?, text })
 }
 
-/// Blanks out the text of a user's turn.
-fn take_turn(turn: &mut Value, field: &str, texts: &mut Vec<String>) -> Option<()> {
-    match turn.get("role").and_then(Value::as_str) {
+/// Moves the text of a user message into `texts`.
+fn take_message(message: &mut Value, field: &str, texts: &mut Vec<String>) -> Option<()> {
+    match message.get("role").and_then(Value::as_str) {
         Some("user") => {}
-        // Gemini leaves the role out when there is only one turn.
+        // Gemini allows omitting the role of a single message.
         None if field == "parts" => {}
         _ => return None,
     }
-    match turn.get_mut(field)? {
+    match message.get_mut(field)? {
         Value::Array(parts) => parts.iter_mut().try_for_each(|part| take_part(part, texts)),
         content => take_text(content, texts),
     }
@@ -72,7 +72,7 @@ fn take_part(part: &mut Value, texts: &mut Vec<String>) -> Option<()> {
     let fields = part.as_object_mut()?;
     match fields.get("type").and_then(Value::as_str) {
         Some("text" | "input_text") => {}
-        // Parts of Gemini and Bedrock are told by their keys; any key but the text's is something else.
+        // Parts of Gemini and Bedrock have no type; a part with any key besides `text` is not plain text.
         None if fields.len() == 1 => {}
         _ => return None,
     }

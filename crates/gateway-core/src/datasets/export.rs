@@ -1,4 +1,4 @@
-//! Cases written out, piece by piece: as one JSON document, as lines of JSON, or as CSV that the import reads again.
+//! Writes cases in chunks: as one JSON document, as NDJSON, or as CSV that the import can read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,8 @@ impl ExportFormat {
         }
     }
 
-    /// What stands before the first case.
-    pub fn beginning(self) -> &'static str {
+    /// The text before the first case.
+    pub fn prologue(self) -> &'static str {
         match self {
             Self::Json => "{\"cases\":[",
             Self::Csv => "input,expected,metadata\n",
@@ -41,15 +41,15 @@ impl ExportFormat {
         }
     }
 
-    /// What stands behind the last case.
-    pub fn end(self) -> &'static str {
+    /// The text after the last case.
+    pub fn epilogue(self) -> &'static str {
         match self {
             Self::Json => "]}\n",
             Self::Csv | Self::Ndjson => "",
         }
     }
 
-    /// Cases in a row; `first` tells whether none was written before.
+    /// Writes consecutive cases. `first` is true for the first chunk.
     pub fn write(self, cases: &[Case], first: bool) -> Vec<u8> {
         match self {
             Self::Json => {
@@ -73,13 +73,13 @@ fn csv(cases: &[Case]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for case in cases {
         let row = [cell(case.input.get()), cell(case.expected.get()), cell(case.metadata.get())];
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = writer.write_record(row);
     }
     writer.into_inner().unwrap_or_default()
 }
 
-/// A text as it is, nothing for null, any other value as JSON.
+/// A string as it is, an empty cell for null, any other value as JSON.
 fn cell(json: &str) -> String {
     match serde_json::from_str(json) {
         Ok(Value::String(text)) => text,
@@ -111,11 +111,11 @@ mod tests {
     }
 
     fn written(format: ExportFormat, cases: &[Case]) -> String {
-        let mut text = format.beginning().to_owned();
+        let mut text = format.prologue().to_owned();
         for (index, case) in cases.iter().enumerate() {
             text += &String::from_utf8(format.write(std::slice::from_ref(case), index == 0)).unwrap();
         }
-        text + format.end()
+        text + format.epilogue()
     }
 
     #[test]

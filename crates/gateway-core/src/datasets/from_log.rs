@@ -1,5 +1,5 @@
-//! A logged request as a test case: what was asked is the input, what was answered stands in the metadata as `output`,
-//! which is what an evaluation without a target judges. Nothing is expected: a logged answer need not be a right one.
+//! Converts a logged request to a test case. The request becomes the input. The response becomes `output` in the metadata,
+//! which an evaluation without a target judges. `expected` stays empty, because a logged response need not be correct.
 
 use serde_json::{Map, Value, json};
 
@@ -7,13 +7,13 @@ use super::CaseContent;
 use crate::llm::preview::{assistant_text, last_user_text};
 use crate::logs::{BodyStorage, LogRow};
 
-/// The input is the list of messages where there are several, else the text of the one that the user sent.
+/// The input is the list of messages, or the user's text if there is only one message.
 pub fn case_from_log(row: &LogRow) -> Result<CaseContent, String> {
     let input = match conversation(row) {
         Some(messages) => messages,
         None => last_user_text(&row.request)
             .map(Value::String)
-            .ok_or("its request was not kept, or holds no text of a user")?,
+            .ok_or("its request was not stored, or has no user text")?,
     };
     let mut metadata = Map::new();
     metadata.insert("log_id".into(), json!(row.id));
@@ -25,7 +25,7 @@ pub fn case_from_log(row: &LogRow) -> Result<CaseContent, String> {
     CaseContent::new(&input, &Value::Null, &Value::Object(metadata))
 }
 
-/// More than one message, as they were sent. A request that was cut off tells only its last text.
+/// The messages of a completely stored request, if there are several.
 fn conversation(row: &LogRow) -> Option<Value> {
     if row.request_stored != BodyStorage::Full {
         return None;

@@ -1,5 +1,5 @@
-//! Rows of a file turned into cases, one at a time, so that a file of any length needs memory for one row. Every row is
-//! looked at, also behind one that is bad, so that all of them can be named at once.
+//! Imports cases from files, one row at a time, so that memory does not grow with the file. Reading continues after an
+//! invalid row, so that all invalid rows can be reported at once.
 
 use memchr::memchr_iter;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::CaseContent;
 
-/// How many bad rows are named; the others are counted.
+/// How many invalid rows are reported; further ones are only counted.
 pub const MAX_REPORTED_ROWS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -25,21 +25,21 @@ pub enum ImportFormat {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BadRow {
-    /// Where the row begins, counted from 1.
+    /// The line in which the row starts, counted from 1.
     pub line: u64,
     pub message: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// The whole is not what it should be.
+    /// The file as a whole cannot be parsed.
     #[error("{0}")]
     Unreadable(String),
-    #[error("{} rows cannot be imported", .rows.len() as u64 + .more)]
+    #[error("{} rows are invalid", .rows.len() as u64 + .more)]
     Rows { rows: Vec<BadRow>, more: u64 },
 }
 
-/// Reads every row and hands the good ones on, until told to stop by false. Answers how many were handed on.
+/// Reads every row and passes valid ones to `take`, until it returns false. Returns the number of rows taken.
 pub fn read(
     rows: ImportFormat,
     bytes: &[u8],
@@ -59,7 +59,7 @@ pub fn read(
     if bad.is_empty() { Ok(taken) } else { Err(ImportError::Rows { rows: bad, more }) }
 }
 
-/// Reads every row and keeps none. Answers how many there are.
+/// Validates every row and returns the number of rows.
 pub fn check(rows: ImportFormat, bytes: &[u8]) -> Result<u64, ImportError> {
     read(rows, bytes, &mut |_| true)
 }
@@ -91,12 +91,12 @@ fn ndjson(bytes: &[u8], reading: &mut Reading<'_>) {
             return;
         }
         if !text.iter().all(u8::is_ascii_whitespace) {
-            reading.row(line, case_of_json(text));
+            reading.row(line, case_from_json(text));
         }
     }
 }
 
-fn case_of_json(text: &[u8]) -> Result<CaseContent, String> {
+fn case_from_json(text: &[u8]) -> Result<CaseContent, String> {
     let value = serde_json::from_slice::<Value>(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Io | serde_json::error::Category::Data => error.to_string(),
         _ => format!("is not valid JSON at column {}", error.column()),
@@ -113,7 +113,7 @@ fn json(bytes: &[u8], reading: &mut Reading<'_>) -> Result<(), ImportError> {
         .map_err(|error| ImportError::Unreadable(format!("the JSON cannot be read: {error}")))
 }
 
-/// The array of cases, or the object around it.
+/// Deserializes the array of cases, or the object around it.
 struct Document<'a, 'b> {
     bytes: &'a [u8],
     reading: &'a mut Reading<'b>,
@@ -137,13 +137,13 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut cases: A) -> Result<(), A::Error> {
         let (mut line, mut counted) = (1, 0);
         while let Some(case) = cases.next_element::<&'de RawValue>()? {
-            // Where in the document the text of this case lies.
+            // The offset of this case in the document.
             let at = (case.get().as_ptr() as usize).saturating_sub(self.bytes.as_ptr() as usize);
             let passed = self.bytes.get(counted..at).unwrap_or_default();
             line += memchr_iter(b'\n', passed).count() as u64;
             counted = counted.max(at);
             if !self.reading.stopped {
-                self.reading.row(line, case_of_json(case.get().as_bytes()));
+                self.reading.row(line, case_from_json(case.get().as_bytes()));
             }
         }
         Ok(())
@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
             if key != "cases" {
                 map.next_value::<IgnoredAny>()?;
             } else if std::mem::replace(&mut found, true) {
-                return Err(A::Error::custom("`cases` is there twice"));
+                return Err(A::Error::custom("duplicate key `cases`"));
             } else {
                 map.next_value_seed(Cases(Document { bytes, reading: &mut *reading }))?;
             }
@@ -165,7 +165,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 }
 
-/// Inside the object there is only the array.
+/// Deserializes the value of `cases`, which must be an array.
 struct Cases<'a, 'b>(Document<'a, 'b>);
 
 impl<'de> DeserializeSeed<'de> for Cases<'_, '_> {
@@ -179,32 +179,32 @@ impl<'de> DeserializeSeed<'de> for Cases<'_, '_> {
 fn csv(bytes: &[u8], reading: &mut Reading<'_>) -> Result<(), ImportError> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
     let mut record = csv::ByteRecord::new();
-    // Reading from memory does not fail, and any number of fields is a record.
+    // Reading from memory does not fail, and a flexible reader accepts any number of fields.
     let mut next = |record: &mut csv::ByteRecord| reader.read_byte_record(record).unwrap_or(false);
     if !next(&mut record) {
         return Err(ImportError::Unreadable(
-            "the CSV is empty: a header line with `input` must come first".into(),
+            "the CSV is empty; it must begin with a header line that has a column `input`".into(),
         ));
     }
     let columns = columns(&record).map_err(ImportError::Unreadable)?;
-    let mut last = place(&record);
+    let mut last = position(&record);
     while !reading.stopped && next(&mut record) {
-        last = place(&record);
-        reading.row(last.0, case_of_record(&columns, &record));
+        last = position(&record);
+        reading.row(last.0, case_from_record(&columns, &record));
     }
     let (line, at) = last;
     if bytes.get(at..).is_some_and(ends_inside_quotes) {
         return Err(ImportError::Unreadable(format!(
-            "a quoted field that begins in the row of line {line} never ends"
+            "a quoted field in the row of line {line} is not closed"
         )));
     }
     Ok(())
 }
 
 /// Line and offset of a record.
-fn place(record: &csv::ByteRecord) -> (u64, usize) {
-    let place = record.position();
-    place.map_or((0, 0), |place| (place.line(), usize::try_from(place.byte()).unwrap_or(usize::MAX)))
+fn position(record: &csv::ByteRecord) -> (u64, usize) {
+    let position = record.position();
+    position.map_or((0, 0), |at| (at.line(), usize::try_from(at.byte()).unwrap_or(usize::MAX)))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ enum Column {
     Input,
     Expected,
     Metadata,
-    /// Goes into the metadata under its name.
+    /// Stored in the metadata under its name.
     Other(String),
 }
 
@@ -228,7 +228,7 @@ fn columns(header: &csv::ByteRecord) -> Result<Vec<Column>, String> {
             other => Column::Other(other.to_owned()),
         };
         if columns.contains(&column) {
-            return Err(format!("the header names the column `{name}` twice"));
+            return Err(format!("duplicate column `{name}` in the header"));
         }
         columns.push(column);
     }
@@ -238,9 +238,9 @@ fn columns(header: &csv::ByteRecord) -> Result<Vec<Column>, String> {
     Ok(columns)
 }
 
-fn case_of_record(columns: &[Column], record: &csv::ByteRecord) -> Result<CaseContent, String> {
+fn case_from_record(columns: &[Column], record: &csv::ByteRecord) -> Result<CaseContent, String> {
     if record.len() != columns.len() {
-        return Err(format!("has {} fields, and the header has {}", record.len(), columns.len()));
+        return Err(format!("has {} fields, but the header has {}", record.len(), columns.len()));
     }
     let (mut input, mut expected, mut metadata) = (Value::Null, Value::Null, Value::Null);
     let mut others = Map::new();
@@ -259,13 +259,13 @@ fn case_of_record(columns: &[Column], record: &csv::ByteRecord) -> Result<CaseCo
         match &mut metadata {
             Value::Null => metadata = Value::Object(others),
             Value::Object(fields) => fields.extend(others),
-            _ => return Err("metadata: must be a JSON object, because other columns go into it".into()),
+            _ => return Err("metadata: must be a JSON object, because other columns are added to it".into()),
         }
     }
     CaseContent::new(&input, &expected, &metadata)
 }
 
-/// A JSON object or array is parsed; any other cell is a text.
+/// Parses a JSON object or array; any other cell is a string.
 fn cell(text: &str) -> Value {
     if text.trim_start().starts_with(['{', '['])
         && let Ok(value) = serde_json::from_str(text)
@@ -275,7 +275,7 @@ fn cell(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// Does the last record break off inside quotes? A reader of CSV forgives that, and would swallow all that follows.
+/// Whether the last record ends inside quotes. The CSV reader accepts that, and the field would swallow all that follows.
 fn ends_inside_quotes(record: &[u8]) -> bool {
     let (mut quoted, mut at_start) = (false, true);
     let mut bytes = record.iter().peekable();

@@ -1,5 +1,5 @@
-//! Datasets: collections of test cases. What a case is, how large things may be, and the pure parts of importing
-//! (`import`), drawing samples (`sample`) and writing cases out (`export`).
+//! Datasets of test cases: validation and size limits of cases, import (`import`), sampling (`sample`) and export
+//! (`export`).
 
 pub mod export;
 pub mod from_log;
@@ -14,20 +14,19 @@ use serde_json::value::RawValue;
 use crate::ids::CaseId;
 use crate::time::Timestamp;
 
-/// A case's input, expected and metadata as JSON, together.
+/// The maximum size of a case: input, expected and metadata as JSON, together.
 pub const MAX_CASE_BYTES: usize = 256 << 10;
 pub const MAX_CASES: i64 = 1_000_000;
 pub const MAX_DESCRIPTION: usize = 4_096;
 pub const MAX_NOTE: usize = 1_024;
 
-/// A stored case. Its three values are any JSON, kept as the compact text that was stored, so that reading a hundred
-/// thousand of them builds no trees.
+/// A stored case. Its three JSON values stay in their compact text form, so that reading many cases needs no parsing.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Case {
     pub id: CaseId,
     #[schemars(with = "Value")]
     pub input: Box<RawValue>,
-    /// Null when nothing is expected.
+    /// Null if the case has no expected output.
     #[schemars(with = "Value")]
     pub expected: Box<RawValue>,
     #[schemars(with = "Value")]
@@ -36,7 +35,7 @@ pub struct Case {
     pub updated_at: Timestamp,
 }
 
-/// The content of a case, checked: three compact JSON texts.
+/// The validated content of a case: three compact JSON texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseContent {
     pub input: String,
@@ -45,7 +44,7 @@ pub struct CaseContent {
 }
 
 impl CaseContent {
-    /// Metadata that is absent is an empty object; an input must be there.
+    /// Validates the values. Input is required; absent metadata becomes an empty object.
     pub fn new(input: &Value, expected: &Value, metadata: &Value) -> Result<Self, String> {
         if input.is_null() {
             return Err("input: is required".into());
@@ -53,19 +52,19 @@ impl CaseContent {
         let metadata = if metadata.is_null() { "{}".to_owned() } else { metadata.to_string() };
         let content = Self { input: input.to_string(), expected: expected.to_string(), metadata };
         let Self { input, expected, metadata } = &content;
-        if [input, expected, metadata].into_iter().any(|text| holds_nul(text)) {
+        if [input, expected, metadata].into_iter().any(|text| contains_nul(text)) {
             return Err("texts must not contain NUL characters".into());
         }
         let length = input.len() + expected.len() + metadata.len();
         if length > MAX_CASE_BYTES {
             return Err(format!(
-                "a case may have at most {MAX_CASE_BYTES} bytes of JSON, and this has {length}"
+                "a case may have at most {MAX_CASE_BYTES} bytes of JSON; this one has {length} bytes"
             ));
         }
         Ok(content)
     }
 
-    /// A case as callers write it: an object with `input` and perhaps `expected` and `metadata`.
+    /// Parses a case: an object with `input` and optionally `expected` and `metadata`.
     pub fn from_value(case: &Value) -> Result<Self, String> {
         let Some(case) = case.as_object() else { return Err("a case must be an object with `input`".into()) };
         let field = |name: &str| case.get(name).unwrap_or(&Value::Null);
@@ -73,18 +72,18 @@ impl CaseContent {
     }
 }
 
-/// May a dataset of so many cases take so many more?
-pub fn check_capacity(cases: i64, more: i64) -> Result<(), String> {
-    if cases.saturating_add(more) > MAX_CASES {
+/// Checks that a dataset with `cases` cases has room for `added` more.
+pub fn check_capacity(cases: i64, added: i64) -> Result<(), String> {
+    if cases.saturating_add(added) > MAX_CASES {
         return Err(format!(
-            "a dataset holds at most {MAX_CASES} cases; this one has {cases}, and {more} more were sent"
+            "a dataset can have at most {MAX_CASES} cases; this one has {cases}, and {added} more were sent"
         ));
     }
     Ok(())
 }
 
-/// JSON text spells a NUL as an escape, unless that is itself escaped.
-fn holds_nul(json: &str) -> bool {
+/// Whether a JSON text contains an escaped NUL. The backslash must not be escaped itself.
+fn contains_nul(json: &str) -> bool {
     memchr::memmem::find_iter(json.as_bytes(), b"\\u0000").any(|at| {
         let slashes = json.as_bytes()[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
         slashes % 2 == 0
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_has_a_greatest_size_and_no_nul() {
+    fn a_case_has_a_maximum_size_and_no_nul() {
         let of = |length: usize| CaseContent::from_value(&json!({"input": "x".repeat(length)}));
         // Two quotes, `null` and `{}` count as well.
         assert!(of(MAX_CASE_BYTES - 8).is_ok());
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_dataset_takes_no_more() {
+    fn a_full_dataset_accepts_no_more_cases() {
         assert!(check_capacity(MAX_CASES - 1, 1).is_ok());
         assert!(check_capacity(MAX_CASES - 1, 2).is_err());
         assert!(check_capacity(0, i64::MAX).is_err());

@@ -1,7 +1,6 @@
-//! Samples that can be drawn again. Every case of a dataset has a number that follows from the seed and its own id: the
-//! SHA-256 of `seed:id`. The cases with the smallest numbers are the sample, in the order of their numbers. So a
-//! sample is without replacement, anyone can check it, a larger one begins with the smaller one, and cases that come or
-//! go do not reshuffle the others.
+//! Reproducible samples. The rank of a case is the SHA-256 of `seed:id`; the sample is the cases with the lowest ranks, in
+//! order of rank. Sampling is without replacement and verifiable. A larger sample starts with the smaller one, and added
+//! or removed cases do not reshuffle the others.
 
 use std::collections::BinaryHeap;
 
@@ -9,15 +8,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ids::CaseId;
 
-/// JavaScript reads whole numbers exactly up to here.
+/// The largest integer that JavaScript represents exactly.
 pub const MAX_SEED: u64 = (1 << 53) - 1;
 pub const MAX_SAMPLE: usize = 10_000;
 
-/// Sees every case once and keeps the sample.
+/// Collects the sample while all cases are offered once.
 pub struct Sampler {
     seed: u64,
     size: usize,
-    /// The greatest number is on top.
+    /// The highest rank is on top.
     kept: BinaryHeap<([u8; 32], CaseId)>,
 }
 
@@ -27,13 +26,13 @@ impl Sampler {
     }
 
     pub fn offer(&mut self, id: CaseId) {
-        let drawn = (number(self.seed, id), id);
+        let ranked = (rank(self.seed, id), id);
         if self.kept.len() < self.size {
-            self.kept.push(drawn);
-        } else if let Some(mut greatest) = self.kept.peek_mut()
-            && drawn < *greatest
+            self.kept.push(ranked);
+        } else if let Some(mut highest) = self.kept.peek_mut()
+            && ranked < *highest
         {
-            *greatest = drawn;
+            *highest = ranked;
         }
     }
 
@@ -42,7 +41,7 @@ impl Sampler {
     }
 }
 
-fn number(seed: u64, id: CaseId) -> [u8; 32] {
+fn rank(seed: u64, id: CaseId) -> [u8; 32] {
     Sha256::digest(format!("{seed}:{id}")).into()
 }
 

@@ -1,5 +1,4 @@
-//! Every evaluator by name, with a sentence and a JSON Schema of its config, for people and programs that make
-//! definitions.
+//! The catalogue of evaluators: name, description and JSON Schema of the config, as the API lists them.
 
 use std::sync::LazyLock;
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::EvaluatorKind;
 use super::config::{
-    ContainsConfig, CostConfig, EmbeddingConfig, JudgeConfig, LatencyConfig, LengthConfig, Nothing,
+    ContainsConfig, CostConfig, EmbeddingConfig, JudgeConfig, LatencyConfig, LengthConfig, NoConfig,
     RegexConfig, SchemaConfig, SimilarityConfig, ValueConfig,
 };
 
@@ -29,37 +28,33 @@ pub fn catalogue() -> &'static [CatalogueEntry] {
 fn all() -> Vec<CatalogueEntry> {
     use EvaluatorKind::{Llm, Similarity, Static};
     vec![
-        described::<Nothing>(Static, "is_json", "The text is valid JSON."),
-        described::<SchemaConfig>(Static, "json_schema", "The text is JSON that fits a schema."),
-        described::<ContainsConfig>(
-            Static,
-            "contains",
-            "The text contains a value, or one or all of several.",
-        ),
-        described::<ContainsConfig>(Static, "not_contains", "The text contains none of the values."),
-        described::<ValueConfig>(Static, "equals", "The text is the value, blanks around it aside."),
-        described::<RegexConfig>(Static, "regex", "A regular expression matches somewhere in the text."),
-        described::<ValueConfig>(Static, "starts_with", "The text starts with the value."),
-        described::<ValueConfig>(Static, "ends_with", "The text ends with the value."),
-        described::<LengthConfig>(Static, "length", "The text has so many characters."),
-        described::<LatencyConfig>(Static, "latency", "The request took no longer than this."),
-        described::<CostConfig>(Static, "cost", "The request cost no more than this."),
-        described::<Nothing>(Static, "status_ok", "The request succeeded: a status below 400 and no error."),
-        described::<SimilarityConfig>(
+        entry::<NoConfig>(Static, "is_json", "The text is valid JSON."),
+        entry::<SchemaConfig>(Static, "json_schema", "The text is JSON that matches a schema."),
+        entry::<ContainsConfig>(Static, "contains", "The text contains a value, or one or all of several."),
+        entry::<ContainsConfig>(Static, "not_contains", "The text contains none of the values."),
+        entry::<ValueConfig>(Static, "equals", "The text equals the value, ignoring surrounding whitespace."),
+        entry::<RegexConfig>(Static, "regex", "A regular expression matches somewhere in the text."),
+        entry::<ValueConfig>(Static, "starts_with", "The text starts with the value."),
+        entry::<ValueConfig>(Static, "ends_with", "The text ends with the value."),
+        entry::<LengthConfig>(Static, "length", "The number of characters is within limits."),
+        entry::<LatencyConfig>(Static, "latency", "The request took no longer than this."),
+        entry::<CostConfig>(Static, "cost", "The request cost no more than this."),
+        entry::<NoConfig>(Static, "status_ok", "The request succeeded: a status below 400 and no error."),
+        entry::<SimilarityConfig>(
             Similarity,
             "levenshtein",
             "The share of characters that need no change to turn the text into the reference.",
         ),
-        described::<EmbeddingConfig>(
+        entry::<EmbeddingConfig>(
             Similarity,
             "embedding",
             "The cosine similarity of the embeddings of text and reference.",
         ),
-        described::<JudgeConfig>(Llm, "judge", "A model judges the text by criteria."),
+        entry::<JudgeConfig>(Llm, "judge", "A model judges the text by criteria."),
     ]
 }
 
-fn described<T: JsonSchema>(kind: EvaluatorKind, name: &'static str, about: &'static str) -> CatalogueEntry {
+fn entry<T: JsonSchema>(kind: EvaluatorKind, name: &'static str, about: &'static str) -> CatalogueEntry {
     let mut config = schema_for!(T).to_value();
     if let Some(schema) = config.as_object_mut() {
         schema.remove("$schema");
@@ -72,8 +67,8 @@ fn described<T: JsonSchema>(kind: EvaluatorKind, name: &'static str, about: &'st
                 json!({
                     "type": "string",
                     "default": "response",
-                    "description": "What is looked at: response (the assistant's text), request, or a JSON pointer \
-                                    into either body, as response:/choices/0/finish_reason.",
+                    "description": "The text to evaluate: response (the assistant's text), request, or a JSON pointer \
+                                    into either body, such as response:/choices/0/finish_reason.",
                 }),
             );
         }

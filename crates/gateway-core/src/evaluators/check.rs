@@ -1,4 +1,4 @@
-//! Evaluators that need nothing but the subject: the same subject always gets the same verdict.
+//! Deterministic evaluators that depend on the subject alone.
 
 use jsonschema::Validator;
 use regex::Regex;
@@ -10,8 +10,8 @@ use super::{NotEvaluated, Subject, Verdict, schema};
 pub enum Check {
     IsJson,
     Schema(Box<Validator>),
-    Contains { wanted: ExpectedText, all: bool },
-    NotContains { unwanted: ExpectedText },
+    Contains { expected: ExpectedText, all: bool },
+    NotContains { forbidden: ExpectedText },
     Equals(ExpectedText),
     StartsWith(ExpectedText),
     EndsWith(ExpectedText),
@@ -22,113 +22,121 @@ pub enum Check {
     StatusOk,
 }
 
-/// Texts to look for; folded to lower case when case does not matter.
+/// Texts to search for, in lower case if the search ignores case.
 #[derive(Debug)]
 pub struct ExpectedText {
     values: Vec<String>,
-    folds: bool,
+    ignore_case: bool,
 }
 
 impl ExpectedText {
     pub fn new(values: Vec<String>, case_sensitive: bool) -> Self {
-        let folds = !case_sensitive;
-        Self { values: if folds { values.iter().map(|v| v.to_lowercase()).collect() } else { values }, folds }
+        let ignore_case = !case_sensitive;
+        let values =
+            if ignore_case { values.iter().map(|value| value.to_lowercase()).collect() } else { values };
+        Self { values, ignore_case }
     }
 
-    /// The values for which it holds, and those for which it does not.
-    fn split(&self, text: &str, holds: impl Fn(&str, &str) -> bool) -> (Vec<&str>, Vec<&str>) {
-        let folded = if self.folds { Some(text.to_lowercase()) } else { None };
-        let text = folded.as_deref().unwrap_or(text);
-        self.values.iter().map(String::as_str).partition(|value| holds(text, value))
+    /// Partitions the values into those that match the text and those that do not.
+    fn partition(&self, text: &str, matches: impl Fn(&str, &str) -> bool) -> (Vec<&str>, Vec<&str>) {
+        let lowercase = if self.ignore_case { Some(text.to_lowercase()) } else { None };
+        let text = lowercase.as_deref().unwrap_or(text);
+        self.values.iter().map(String::as_str).partition(|value| matches(text, value))
     }
 
-    fn one(&self, text: &str, holds: impl Fn(&str, &str) -> bool) -> bool {
-        self.split(text, holds).1.is_empty()
+    fn matches(&self, text: &str, matches: impl Fn(&str, &str) -> bool) -> bool {
+        self.partition(text, matches).1.is_empty()
     }
 }
 
 impl Check {
-    pub(super) fn judge(&self, subject: &Subject) -> Result<Verdict, NotEvaluated> {
+    pub(super) fn evaluate(&self, subject: &Subject) -> Result<Verdict, NotEvaluated> {
         let facts = &subject.facts;
-        let unknown = |what: &str| NotEvaluated(format!("the {what} is not known"));
+        let unknown = |fact: &str| NotEvaluated(format!("the {fact} is not known"));
         match self {
             Self::StatusOk => {
                 let status = facts.status.ok_or_else(|| unknown("status"))?;
-                let verdict = Verdict::of(status < 400 && !facts.failed, format!("the status is {status}"));
+                let verdict =
+                    Verdict::binary(status < 400 && !facts.failed, format!("the status is {status}"));
                 return Ok(verdict);
             }
             Self::Latency(max) => {
                 let latency = facts.latency_ms.ok_or_else(|| unknown("latency"))?;
-                return Ok(Verdict::of(
+                return Ok(Verdict::binary(
                     latency <= *max,
                     format!("it took {latency} ms, {max} ms are allowed"),
                 ));
             }
             Self::Cost(max) => {
                 let cost = facts.cost_usd.ok_or_else(|| unknown("cost"))?;
-                return Ok(Verdict::of(cost <= *max, format!("it cost {cost} USD, {max} USD are allowed")));
+                return Ok(Verdict::binary(
+                    cost <= *max,
+                    format!("it cost {cost} USD, {max} USD are allowed"),
+                ));
             }
             _ => {}
         }
         Ok(match subject.text()? {
-            Ok(text) => self.judge_text(text),
-            Err(nothing) => Verdict::of(false, nothing),
+            Ok(text) => self.evaluate_text(text),
+            Err(missing) => Verdict::binary(false, missing),
         })
     }
 
-    fn judge_text(&self, text: &str) -> Verdict {
+    fn evaluate_text(&self, text: &str) -> Verdict {
         match self {
             Self::IsJson => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
-                Ok(_) => Verdict::of(true, "valid JSON"),
-                Err(error) => Verdict::of(false, format!("not valid JSON: {error}")),
+                Ok(_) => Verdict::binary(true, "valid JSON"),
+                Err(error) => Verdict::binary(false, format!("not valid JSON: {error}")),
             },
             Self::Schema(validator) => match serde_json::from_str::<Value>(text) {
-                Err(error) => Verdict::of(false, format!("not valid JSON: {error}")),
+                Err(error) => Verdict::binary(false, format!("not valid JSON: {error}")),
                 Ok(value) => match schema::first_violation(validator, &value) {
-                    None => Verdict::of(true, "fits the schema"),
-                    Some(why) => Verdict::of(false, why),
+                    None => Verdict::binary(true, "matches the schema"),
+                    Some(violation) => Verdict::binary(false, violation),
                 },
             },
-            Self::Contains { wanted, all } => {
-                let (found, missing) = wanted.split(text, |text, value| text.contains(value));
+            Self::Contains { expected, all } => {
+                let (found, missing) = expected.partition(text, |text, value| text.contains(value));
                 let passed = if *all { missing.is_empty() } else { !found.is_empty() };
                 let details = if passed {
                     format!("contains {}", quoted(&found))
                 } else {
-                    format!("lacks {}", quoted(&missing))
+                    format!("does not contain {}", quoted(&missing))
                 };
-                Verdict::of(passed, details)
+                Verdict::binary(passed, details)
             }
-            Self::NotContains { unwanted } => {
-                let (found, _) = unwanted.split(text, |text, value| text.contains(value));
+            Self::NotContains { forbidden } => {
+                let (found, _) = forbidden.partition(text, |text, value| text.contains(value));
                 let details = if found.is_empty() {
-                    "contains none of it".into()
+                    "contains none of the values".into()
                 } else {
                     format!("contains {}", quoted(&found))
                 };
-                Verdict::of(found.is_empty(), details)
+                Verdict::binary(found.is_empty(), details)
             }
-            Self::Equals(wanted) => {
-                let passed = wanted.one(text.trim(), |text, value| text == value.trim());
-                Verdict::of(passed, if passed { "equal" } else { "different" })
+            Self::Equals(expected) => {
+                let passed = expected.matches(text.trim(), |text, value| text == value.trim());
+                Verdict::binary(passed, if passed { "equal" } else { "different" })
             }
-            Self::StartsWith(wanted) => {
-                let passed = wanted.one(text, |text, value| text.starts_with(value));
-                Verdict::of(passed, if passed { "starts with it" } else { "starts differently" })
+            Self::StartsWith(expected) => {
+                let passed = expected.matches(text, |text, value| text.starts_with(value));
+                Verdict::binary(passed, if passed { "starts with the value" } else { "starts differently" })
             }
-            Self::EndsWith(wanted) => {
-                let passed = wanted.one(text, |text, value| text.ends_with(value));
-                Verdict::of(passed, if passed { "ends with it" } else { "ends differently" })
+            Self::EndsWith(expected) => {
+                let passed = expected.matches(text, |text, value| text.ends_with(value));
+                Verdict::binary(passed, if passed { "ends with the value" } else { "ends differently" })
             }
             Self::Regex(regex) => match regex.find(text) {
-                Some(found) => Verdict::of(true, format!("matches at byte {}", found.start())),
-                None => Verdict::of(false, "no match"),
+                Some(found) => Verdict::binary(true, format!("matches at byte {}", found.start())),
+                None => Verdict::binary(false, "no match"),
             },
             Self::Length { min, max } => {
                 let length = text.chars().count() as u64;
-                Verdict::of((*min..=*max).contains(&length), format!("{length} characters"))
+                Verdict::binary((*min..=*max).contains(&length), format!("{length} characters"))
             }
-            Self::Latency(_) | Self::Cost(_) | Self::StatusOk => Verdict::of(false, "not a matter of text"),
+            Self::Latency(_) | Self::Cost(_) | Self::StatusOk => {
+                Verdict::binary(false, "does not apply to text")
+            }
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Evaluators: what an answer can be judged by. A definition is read and checked once, with everything in it compiled,
-//! and then judges as many subjects as there are. Those that need a model say what to ask and read what it answers;
-//! the asking itself is done elsewhere.
+//! Evaluators judge responses. A definition is validated and compiled once and then evaluates any number of subjects.
+//! Evaluators that need a model build the prompt and parse the answer here; the call itself is made elsewhere.
 
 mod catalogue;
 mod check;
@@ -47,17 +46,17 @@ impl EvaluatorKind {
     }
 }
 
-/// A definition that was found to be good.
+/// A validated definition.
 #[derive(Debug)]
 pub struct Evaluator {
     pub field: Field,
-    pub how: Method,
+    pub method: Method,
 }
 
-/// How the verdict is found.
+/// How the verdict is computed.
 #[derive(Debug)]
 pub enum Method {
-    /// From the subject alone.
+    /// A deterministic check of the subject alone.
     Check(Check),
     Levenshtein(Levenshtein),
     Embedding(Embedding),
@@ -73,8 +72,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// For a question of yes or no.
-    pub fn of(passed: bool, details: impl Into<String>) -> Self {
+    /// A pass/fail verdict with a score of 1 or 0.
+    pub fn binary(passed: bool, details: impl Into<String>) -> Self {
         Self { score: if passed { 1.0 } else { 0.0 }, passed, details: details.into() }
     }
 
@@ -83,55 +82,55 @@ impl Verdict {
     }
 }
 
-/// No verdict can be had from what is there, now or later.
+/// The subject lacks the data for a verdict, and retrying would not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotEvaluated(pub String);
 
-/// What is wrong with a definition.
+/// Why a definition was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A part is unknown, missing, of a wrong type or out of range.
-    #[error("{field}: {why}")]
-    Field { field: String, why: String },
-    /// A pattern or schema that is none.
-    #[error("{field}: {why}")]
-    Invalid { field: String, why: String },
+    /// A field is unknown, missing, of the wrong type or out of range.
+    #[error("{field}: {reason}")]
+    Field { field: String, reason: String },
+    /// A pattern or schema does not compile.
+    #[error("{field}: {reason}")]
+    Invalid { field: String, reason: String },
 }
 
 impl ConfigError {
-    fn field(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::Field { field: field.into(), why: why.into() }
+    fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Field { field: field.into(), reason: reason.into() }
     }
 
-    fn meaningless(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::Invalid { field: field.into(), why: why.into() }
+    fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), reason: reason.into() }
     }
 }
 
 impl Evaluator {
-    pub fn read(kind: &str, name: &str, config: &Value) -> Result<Self, ConfigError> {
-        config::read(kind, name, config)
+    pub fn parse(kind: &str, name: &str, config: &Value) -> Result<Self, ConfigError> {
+        config::parse(kind, name, config)
     }
 
-    /// The verdict, when it needs nobody else.
-    pub fn judge(&self, subject: &Subject) -> Option<Result<Verdict, NotEvaluated>> {
-        match &self.how {
-            Method::Check(check) => Some(check.judge(subject)),
-            Method::Levenshtein(levenshtein) => Some(levenshtein.judge(subject)),
+    /// The verdict of an evaluator that needs no model; `None` for the others.
+    pub fn evaluate(&self, subject: &Subject) -> Option<Result<Verdict, NotEvaluated>> {
+        match &self.method {
+            Method::Check(check) => Some(check.evaluate(subject)),
+            Method::Levenshtein(levenshtein) => Some(levenshtein.evaluate(subject)),
             Method::Embedding(_) | Method::Judge(_) => None,
         }
     }
 }
 
-/// Is this log row among the share of rows that the eval judges? The same row gets the same answer every time.
+/// Whether a log row belongs to the sample that the eval judges. The result is deterministic.
 pub fn is_sampled(eval: i64, log: i64, rate: f64) -> bool {
-    // The finalizer of splitmix64: every bit of both ids moves every bit of the draw.
+    // The splitmix64 finalizer: every bit of both ids affects every bit of the result.
     let mut mixed = eval.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ log.cast_unsigned();
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^= mixed >> 31;
-    #[expect(clippy::cast_precision_loss, reason = "a draw of 53 bits fits a float")]
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
     let draw = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
     draw < rate
 }

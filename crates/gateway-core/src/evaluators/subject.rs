@@ -1,4 +1,4 @@
-//! What is judged: a log row or a case of a dataset, as far as an evaluator looks at it.
+//! The subject of an evaluation: the part of a log row or of a dataset's case that an evaluator reads.
 
 use std::str::FromStr;
 
@@ -9,11 +9,11 @@ use super::NotEvaluated;
 use crate::llm::preview::{assistant_text, last_user_text};
 use crate::logs::{BodyStorage, LogRow};
 
-/// Where an evaluator looks.
+/// The text that an evaluator reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     pub side: BodySide,
-    /// A JSON pointer into the body; without one, the text that was said.
+    /// A JSON pointer into the body; `None` selects the message text.
     pub pointer: Option<String>,
 }
 
@@ -36,34 +36,34 @@ impl FromStr for Field {
             "request" | "input" => BodySide::Request,
             _ => {
                 return Err(
-                    "must be response, request, or either with a JSON pointer, as response:/choices/0",
+                    "must be response, request, or either with a JSON pointer, such as response:/choices/0",
                 );
             }
         };
         match pointer {
             Some(pointer) if !pointer.is_empty() && !pointer.starts_with('/') => {
-                Err("a JSON pointer begins with a slash, as in response:/choices/0")
+                Err("a JSON pointer must begin with a slash, such as response:/choices/0")
             }
             pointer => Ok(Self { side, pointer: pointer.map(ToOwned::to_owned) }),
         }
     }
 }
 
-/// What the evaluator finds where it looks.
+/// The text of the selected field, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubjectText {
     Text(String),
-    /// It was said or answered without this.
-    Nothing(String),
-    /// It may have been there, but it was not kept.
+    /// The body does not contain the field. The evaluation fails for this reason.
+    Missing(String),
+    /// The body was not stored, so the field is unknown. The evaluation is skipped.
     Unknown(String),
 }
 
-/// What is known besides the texts.
+/// Facts about the call besides its texts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CallFacts {
     pub status: Option<u16>,
-    /// It ended with an error, whatever its status.
+    /// The call ended with an error, regardless of its status.
     pub failed: bool,
     pub latency_ms: Option<i64>,
     pub cost_usd: Option<f64>,
@@ -71,17 +71,17 @@ pub struct CallFacts {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
-    pub seen: SubjectText,
-    /// What was asked, for those who judge the answer by it.
-    pub asked: Option<String>,
-    /// What was to be answered.
+    pub text: SubjectText,
+    /// The user's request, for judges that need it as context.
+    pub request: Option<String>,
+    /// The expected response of a dataset's case.
     pub expected: Option<String>,
     pub facts: CallFacts,
 }
 
 impl Subject {
-    /// A log row, looked at by one evaluator.
-    pub fn of_row(field: &Field, row: &LogRow) -> Self {
+    /// The subject of a log row.
+    pub fn from_row(field: &Field, row: &LogRow) -> Self {
         let (body, stored) = match field.side {
             BodySide::Request => (&row.request, row.request_stored),
             BodySide::Response => (&row.response, row.response_stored),
@@ -93,21 +93,21 @@ impl Subject {
         };
         let found = match &field.pointer {
             None => text(),
-            Some(pointer) => serde_json::from_slice(body).ok().and_then(|body| at(&body, pointer)),
+            Some(pointer) => serde_json::from_slice(body).ok().and_then(|body| text_at(&body, pointer)),
         };
-        let seen = match found {
+        let text = match found {
             Some(text) => SubjectText::Text(text),
             None if stored == BodyStorage::Off => {
-                SubjectText::Unknown(format!("the {} was not kept", field.side.name()))
+                SubjectText::Unknown(format!("the {} was not stored", field.side.name()))
             }
             None if stored == BodyStorage::Truncated && field.pointer.is_some() => {
-                SubjectText::Unknown(format!("the {} was kept only in part", field.side.name()))
+                SubjectText::Unknown(format!("the stored {} is truncated", field.side.name()))
             }
-            None => SubjectText::Nothing(nothing(field, row.status)),
+            None => SubjectText::Missing(missing_reason(field, row.status)),
         };
         Self {
-            seen,
-            asked: last_user_text(&row.request),
+            text,
+            request: last_user_text(&row.request),
             expected: None,
             facts: CallFacts {
                 status: Some(row.status),
@@ -118,36 +118,36 @@ impl Subject {
         }
     }
 
-    /// A case whose answer is at hand: its input, what was answered, and what should have been.
-    pub fn of_case(field: &Field, input: &Value, output: Option<&Value>, expected: Option<&Value>) -> Self {
+    /// The subject of a dataset's case with its input, output and expected output.
+    pub fn from_case(field: &Field, input: &Value, output: Option<&Value>, expected: Option<&Value>) -> Self {
         let side = match field.side {
             BodySide::Request => Some(input),
             BodySide::Response => output,
         };
         let found = side.and_then(|value| match &field.pointer {
             None => text_of(value),
-            Some(pointer) => at(value, pointer),
+            Some(pointer) => text_at(value, pointer),
         });
-        let nothing = || match (field.side, output) {
+        let missing = || match (field.side, output) {
             (BodySide::Response, None) => SubjectText::Unknown(
-                "the case has neither metadata.output nor expected, and no target was asked".into(),
+                "the case has neither metadata.output nor expected, and the run has no target".into(),
             ),
-            _ => SubjectText::Nothing(nothing(field, 200)),
+            _ => SubjectText::Missing(missing_reason(field, 200)),
         };
         Self {
-            seen: found.map_or_else(nothing, SubjectText::Text),
-            asked: text_of(input),
+            text: found.map_or_else(missing, SubjectText::Text),
+            request: text_of(input),
             expected: expected.and_then(text_of),
             facts: CallFacts::default(),
         }
     }
 
-    /// The text that is looked at. `Ok(None)`: there is none, which is a matter for the verdict.
+    /// The text to evaluate. The inner error says why it is missing, which fails the evaluation.
     pub(super) fn text(&self) -> Result<Result<&str, &str>, NotEvaluated> {
-        match &self.seen {
+        match &self.text {
             SubjectText::Text(text) => Ok(Ok(text)),
-            SubjectText::Nothing(why) => Ok(Err(why)),
-            SubjectText::Unknown(why) => Err(NotEvaluated(why.clone())),
+            SubjectText::Missing(reason) => Ok(Err(reason)),
+            SubjectText::Unknown(reason) => Err(NotEvaluated(reason.clone())),
         }
     }
 }
@@ -161,21 +161,23 @@ impl BodySide {
     }
 }
 
-fn nothing(field: &Field, status: u16) -> String {
+fn missing_reason(field: &Field, status: u16) -> String {
     match (&field.pointer, field.side) {
         (Some(pointer), side) => format!("the {} has nothing at {pointer}", side.name()),
-        (None, BodySide::Response) if status >= 400 => format!("there is no answer: the status is {status}"),
+        (None, BodySide::Response) if status >= 400 => {
+            format!("there is no response: the status is {status}")
+        }
         (None, BodySide::Response) => "the response has no text".to_owned(),
         (None, BodySide::Request) => "the request has no text".to_owned(),
     }
 }
 
-/// A text as it is; any other value as JSON.
+/// A string as it is, any other value as JSON.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        // A case may hold a whole chat: then the last thing that was said is what was asked.
+        // A case may contain a whole chat; its last user message is the text.
         Value::Object(_) => {
             Some(last_user_text(value.to_string().as_bytes()).unwrap_or_else(|| value.to_string()))
         }
@@ -183,7 +185,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-fn at(body: &Value, pointer: &str) -> Option<String> {
+fn text_at(body: &Value, pointer: &str) -> Option<String> {
     match body.pointer(pointer)? {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),

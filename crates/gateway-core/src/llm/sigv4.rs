@@ -1,5 +1,5 @@
-//! AWS Signature Version 4 for services other than S3, as a pure function of the request and the time.
-//! Sign last: any later change to the path, the query, a signed header or the body breaks the signature.
+//! AWS Signature Version 4 for services other than S3, as a pure function of the request and the time. Sign last: any later
+//! change to the path, the query, a signed header or the body invalidates the signature.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
-/// What AWS leaves unencoded: letters, digits and these.
+/// The characters that AWS percent-encodes: all except letters, digits and these four.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[derive(Clone, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Reads `access_key:secret_key` or `access_key:secret_key:session_token`, the form in which a pair is
-    /// stored as one credential. None: it is no pair, so it is a Bedrock API key to be sent as Bearer.
+    /// Parses `access_key:secret_key` or `access_key:secret_key:session_token`, the form in which a key pair is stored as
+    /// one credential. Returns `None` for anything else, which is a Bedrock API key to be sent as a bearer token.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().splitn(3, ':');
         let access_key = parts.next()?;
@@ -42,15 +42,15 @@ impl Credentials {
     }
 }
 
-/// The request as it will be sent.
+/// The request to sign, exactly as it will be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub method: &'a str,
-    /// Percent-encoded, as on the request line.
+    /// Percent-encoded, as in the request line.
     pub path: &'a str,
-    /// Without the question mark; empty when there is none.
+    /// Without the question mark; empty if there is no query.
     pub query: &'a str,
-    /// The headers to sign; `host` has to be among them, and best `content-type` too.
+    /// The headers to sign. `host` is required; `content-type` should be included.
     pub headers: &'a [(&'a str, &'a str)],
     /// SHA-256 of the body, in hex.
     pub body_sha256: &'a str,
@@ -102,7 +102,7 @@ pub fn region_of_host(host: &str) -> Option<&str> {
 }
 
 fn canonical_request(request: &Request<'_>, added: &[(&'static str, String)]) -> (String, String) {
-    // A header of ours that the caller also lists is sent once, so it is signed once.
+    // A header that we add replaces the caller's, so only ours is signed.
     let is_ours = |name: &str| added.iter().any(|(ours, _)| name.trim().eq_ignore_ascii_case(ours));
     let theirs = request.headers.iter().copied().filter(|(name, _)| !is_ours(name));
     let ours = added.iter().map(|(name, value)| (*name, value.as_str()));
@@ -121,8 +121,8 @@ fn canonical_request(request: &Request<'_>, added: &[(&'static str, String)]) ->
     (format!("{method}\n{path}\n{query}\n{lines}\n{signed}\n{body}"), signed)
 }
 
-/// Outside of S3 the path is normalised, and encoded once more than it is on the wire: the `%3A` of a model
-/// id is signed as `%253A`.
+/// For services other than S3 the path is normalized and encoded a second time: the `%3A` of a model id is signed as
+/// `%253A`.
 fn canonical_path(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -161,7 +161,7 @@ fn canonical_query(query: &str) -> String {
 }
 
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
-    // HMAC takes keys of any length, so the error cannot happen; an empty result would only fail to verify.
+    // HMAC accepts keys of any length, so this cannot fail; an empty result would only fail verification.
     Hmac::<Sha256>::new_from_slice(key)
         .map(|mut mac| {
             mac.update(message);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_pairs_are_told_from_api_keys_and_never_printed() {
+    fn key_pairs_are_distinguished_from_api_keys_and_never_printed() {
         let pair = Credentials::parse("AKIAIOSFODNN7EXAMPLE:secret/+x:tok==").unwrap();
         assert_eq!((&*pair.secret_key, pair.session_token.as_deref()), ("secret/+x", Some("tok==")));
         assert_eq!(Credentials::parse("AKIAIOSFODNN7EXAMPLE:s").unwrap().session_token, None);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_region_is_read_off_the_host() {
+    fn the_region_is_parsed_from_the_host() {
         assert_eq!(region_of_host("bedrock-runtime.us-east-1.amazonaws.com"), Some("us-east-1"));
         assert_eq!(region_of_host("bedrock-runtime.cn-north-1.amazonaws.com.cn"), Some("cn-north-1"));
         assert_eq!(region_of_host("vpce-1.bedrock-runtime.eu-west-3.vpce.amazonaws.com"), Some("eu-west-3"));

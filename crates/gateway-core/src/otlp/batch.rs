@@ -1,4 +1,4 @@
-//! The request that spans leave in, as bytes.
+//! Builds the protobuf body of an export request, span by span.
 
 use prost::{Message as _, encode_length_delimiter};
 
@@ -7,25 +7,26 @@ use super::names;
 use super::proto::{Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use crate::ids::OrgId;
 
-/// The name under which the gateway appears.
+/// The service and scope name of the gateway.
 const NAME: &str = "gateway";
-/// Fields of the messages around spans.
-const RESOURCE_SPANS: u8 = 1;
-const SCOPE_SPANS: u8 = 2;
-const SPANS: u8 = 2;
+/// Protobuf field numbers of the messages around spans.
+const RESOURCE_SPANS_FIELD: u8 = 1;
+const SCOPE_SPANS_FIELD: u8 = 2;
+const SPANS_FIELD: u8 = 2;
 
-/// A request to a destination that grows span by span, as bytes: spans of many rows are never in memory as such.
+/// The encoded spans of a request. Each span is encoded when it is added, so that the structs of a large batch never
+/// accumulate in memory.
 #[derive(Default)]
 pub struct Batch(Vec<u8>);
 
 impl Batch {
     pub fn add(&mut self, span: &Span) {
-        begin(SPANS, span.encoded_len(), &mut self.0);
-        // Only a buffer that cannot grow has no room.
+        write_field_header(SPANS_FIELD, span.encoded_len(), &mut self.0);
+        // Encoding fails only for a buffer with a fixed capacity.
         let _ = span.encode(&mut self.0);
     }
 
-    /// The beginning of the message, which tells how long it is and who sends it, and the spans that follow.
+    /// Returns the request in two parts: its head, with the lengths and the resource, and the spans that follow it.
     pub fn finish(self, org: OrgId, version: &str) -> (Vec<u8>, Vec<u8>) {
         let mut attributes = Attributes::default();
         attributes.text(&names::SERVICE, NAME);
@@ -36,18 +37,20 @@ impl Batch {
         let scope = ScopeSpans { scope: Some(scope), spans, schema_url: schema_url.clone() }.encode_to_vec();
         let resource = Some(Resource { attributes: attributes.0 });
         let resource = ResourceSpans { resource, scope_spans: Vec::new(), schema_url }.encode_to_vec();
-        // Fields of a message may stand in any order: what is long comes last, and is not copied.
-        let mut inner = Vec::new();
-        begin(SCOPE_SPANS, scope.len() + self.0.len(), &mut inner);
+        // Protobuf allows any field order. The spans come last, so that they need not be copied.
+        let mut scope_header = Vec::new();
+        write_field_header(SCOPE_SPANS_FIELD, scope.len() + self.0.len(), &mut scope_header);
         let mut head = Vec::new();
-        begin(RESOURCE_SPANS, resource.len() + inner.len() + scope.len() + self.0.len(), &mut head);
-        head.extend([resource, inner, scope].concat());
+        let length = resource.len() + scope_header.len() + scope.len() + self.0.len();
+        write_field_header(RESOURCE_SPANS_FIELD, length, &mut head);
+        head.extend([resource, scope_header, scope].concat());
         (head, self.0)
     }
 }
 
-/// The beginning of a message inside another: which field it is, with the kind of all messages (2), and its length.
-fn begin(field: u8, length: usize, out: &mut Vec<u8>) {
-    out.push((field << 3) | 2);
+/// Writes the tag and the length of an embedded message.
+fn write_field_header(field: u8, length: usize, out: &mut Vec<u8>) {
+    const LENGTH_DELIMITED: u8 = 2;
+    out.push((field << 3) | LENGTH_DELIMITED);
     let _ = encode_length_delimiter(length, out);
 }

@@ -1,20 +1,20 @@
-//! What was said: bodies of any wire format as the messages of the conventions, and messages of senders as bodies in the
-//! OpenAI shape, which everything that reads stored bodies understands.
+//! Converts message content in both directions. Stored bodies of any wire format become messages of the GenAI
+//! conventions. Messages of ingested spans become bodies in the OpenAI format, which every reader of bodies understands.
 
 use serde_json::{Value, json};
 
 use super::names::{
-    INPUT_MESSAGES, OUTPUT_MESSAGES, PLAIN_INPUT, PLAIN_OUTPUT, SPREAD_INPUT, SPREAD_OUTPUT,
+    INPUT_MESSAGES, NUMBERED_INPUT, NUMBERED_OUTPUT, OUTPUT_MESSAGES, PLAIN_INPUT, PLAIN_OUTPUT,
     SYSTEM_INSTRUCTIONS,
 };
 use super::proto::{Any, AnyValue};
 use crate::llm::preview::{assistant_text, joined_text, message_text, parse_truncated, response_text};
 
-/// Messages that a sender may spread over attributes, at most.
-const MOST_MESSAGES: usize = 1_000;
+/// At most this many messages are read from numbered attributes.
+const MAX_NUMBERED_MESSAGES: usize = 1_000;
 
-/// What a stored request holds besides the messages' texts.
-pub(super) struct Asked {
+/// A stored request, converted to the attributes of the conventions.
+pub(super) struct RequestContent {
     /// `gen_ai.input.messages`
     pub messages: Option<String>,
     /// `gen_ai.system_instructions`
@@ -22,38 +22,38 @@ pub(super) struct Asked {
     pub body: Option<Value>,
 }
 
-pub(super) fn asked(request: &[u8]) -> Asked {
+pub(super) fn parse_request(request: &[u8]) -> RequestContent {
     let body = parse_truncated(&String::from_utf8_lossy(request));
     let field = |names: &[&str]| names.iter().find_map(|name| body.as_ref()?.get(*name));
     let turns = field(&["messages", "input", "contents"]).and_then(Value::as_array);
     let messages: Vec<Value> = match turns {
-        Some(turns) => turns.iter().filter_map(turn).collect(),
+        Some(turns) => turns.iter().filter_map(convention_message).collect(),
         None => field(&["prompt", "input", "message", "inputText"])
             .and_then(joined_text)
-            .map(|text| vec![message("user", &text)])
+            .map(|text| vec![text_message("user", &text)])
             .unwrap_or_default(),
     };
     let system =
         field(&["system", "system_instruction", "systemInstruction", "instructions"]).and_then(joined_text);
-    Asked {
+    RequestContent {
         messages: (!messages.is_empty()).then(|| Value::from(messages).to_string()),
         system: system.map(|text| json!([{"type": "text", "content": text}]).to_string()),
         body,
     }
 }
 
-fn turn(turn: &Value) -> Option<Value> {
-    let role = turn.get("role").and_then(Value::as_str).unwrap_or("user");
-    let text = message_text(turn).or_else(|| turn.as_str().map(ToOwned::to_owned))?;
-    Some(message(if role == "model" { "assistant" } else { role }, &text))
+fn convention_message(message: &Value) -> Option<Value> {
+    let role = message.get("role").and_then(Value::as_str).unwrap_or("user");
+    let text = message_text(message).or_else(|| message.as_str().map(ToOwned::to_owned))?;
+    Some(text_message(if role == "model" { "assistant" } else { role }, &text))
 }
 
-fn message(role: &str, text: &str) -> Value {
+fn text_message(role: &str, text: &str) -> Value {
     json!({"role": role, "parts": [{"type": "text", "content": text}]})
 }
 
-/// `gen_ai.output.messages` of a stored response, which may be parsed already.
-pub(super) fn answered(
+/// `gen_ai.output.messages` of a stored response. `parsed` is the response if it is a single JSON object.
+pub(super) fn output_messages(
     response: &[u8],
     is_stream: bool,
     parsed: Option<&Value>,
@@ -64,36 +64,36 @@ pub(super) fn answered(
     Some(json!([{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]).to_string())
 }
 
-/// A stored response that is one JSON object.
-pub(super) fn answer_body(response: &[u8]) -> Option<Value> {
+/// Parses a stored response that is one JSON value.
+pub(super) fn parse_response(response: &[u8]) -> Option<Value> {
     serde_json::from_slice(response).ok()
 }
 
-/// The request that a sender's attributes tell of, in the OpenAI shape; None when they say nothing of it.
+/// Builds a request body in the OpenAI format from a span's attributes. Returns `None` if they carry no input.
 pub(super) fn request_body<'a>(
     model: Option<&str>,
     find: impl Fn(&str) -> Option<&'a AnyValue>,
 ) -> Option<Vec<u8>> {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     if let Some(system) = find(SYSTEM_INSTRUCTIONS.written).map(to_json) {
-        said.extend(parts_text(&system).map(|text| json!({"role": "system", "content": text})));
+        messages.extend(parts_text(&system).map(|text| json!({"role": "system", "content": text})));
     }
-    said.extend(messages(&find, INPUT_MESSAGES.written, &SPREAD_INPUT, "user"));
-    if said.is_empty() {
+    messages.extend(span_messages(&find, INPUT_MESSAGES.written, &NUMBERED_INPUT, "user"));
+    if messages.is_empty() {
         let text = find(PLAIN_INPUT).and_then(text_of)?;
-        said.push(json!({"role": "user", "content": text}));
+        messages.push(json!({"role": "user", "content": text}));
     }
-    Some(json!({"model": model, "messages": said}).to_string().into_bytes())
+    Some(json!({"model": model, "messages": messages}).to_string().into_bytes())
 }
 
-/// The answer that a sender's attributes tell of.
+/// Builds a response body in the OpenAI format from a span's attributes. Returns `None` if they carry no output.
 pub(super) fn response_body<'a>(find: impl Fn(&str) -> Option<&'a AnyValue>) -> Option<Vec<u8>> {
-    let mut said = messages(&find, OUTPUT_MESSAGES.written, &SPREAD_OUTPUT, "assistant");
-    if said.is_empty() {
+    let mut messages = span_messages(&find, OUTPUT_MESSAGES.written, &NUMBERED_OUTPUT, "assistant");
+    if messages.is_empty() {
         let text = find(PLAIN_OUTPUT).and_then(text_of)?;
-        said.push(json!({"role": "assistant", "content": text}));
+        messages.push(json!({"role": "assistant", "content": text}));
     }
-    let choices: Vec<Value> = said
+    let choices: Vec<Value> = messages
         .into_iter()
         .enumerate()
         .map(|(index, message)| json!({"index": index, "message": message}))
@@ -101,39 +101,41 @@ pub(super) fn response_body<'a>(find: impl Fn(&str) -> Option<&'a AnyValue>) -> 
     Some(json!({"choices": choices}).to_string().into_bytes())
 }
 
-fn messages<'a>(
+/// Reads messages from the one attribute that holds all of them, or else from numbered attributes. `role` is the
+/// default role.
+fn span_messages<'a>(
     find: &impl Fn(&str) -> Option<&'a AnyValue>,
-    whole: &str,
-    spread: &[(&str, &str)],
+    attribute: &str,
+    numbered: &[(&str, &str)],
     role: &str,
 ) -> Vec<Value> {
-    if let Some(value) = find(whole) {
+    if let Some(value) = find(attribute) {
         let list = match to_json(value) {
             Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
             other => other,
         };
         return match list {
-            Value::Array(list) => list.iter().filter_map(|message| plain(message, role)).collect(),
+            Value::Array(list) => list.iter().filter_map(|message| openai_message(message, role)).collect(),
             Value::String(text) => vec![json!({"role": role, "content": text})],
             _ => Vec::new(),
         };
     }
-    let numbered = |(before, behind): &(&str, &str)| -> Vec<Value> {
-        (0..MOST_MESSAGES)
+    let read_numbered = |(prefix, infix): &(&str, &str)| -> Vec<Value> {
+        (0..MAX_NUMBERED_MESSAGES)
             .map_while(|number| {
-                let field = |name: &str| find(&format!("{before}{number}{behind}{name}")).and_then(text_of);
+                let field = |name: &str| find(&format!("{prefix}{number}{infix}{name}")).and_then(text_of);
                 let text = field("content").or_else(|| field("contents.0.message_content.text"));
-                let said_by = field("role");
-                (text.is_some() || said_by.is_some())
-                    .then(|| json!({"role": said_by.as_deref().unwrap_or(role), "content": text.unwrap_or_default()}))
+                let own_role = field("role");
+                (text.is_some() || own_role.is_some())
+                    .then(|| json!({"role": own_role.as_deref().unwrap_or(role), "content": text.unwrap_or_default()}))
             })
             .collect()
     };
-    spread.iter().map(numbered).find(|found| !found.is_empty()).unwrap_or_default()
+    numbered.iter().map(read_numbered).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// A message of the conventions as one of the OpenAI shape.
-fn plain(message: &Value, role: &str) -> Option<Value> {
+/// Converts a message of the conventions to the OpenAI format.
+fn openai_message(message: &Value, role: &str) -> Option<Value> {
     let role = message.get("role").and_then(Value::as_str).unwrap_or(role);
     let text = match message.get("parts") {
         Some(parts) => parts_text(parts),
@@ -152,18 +154,18 @@ fn parts_text(parts: &Value) -> Option<String> {
         }
         other => other,
     };
-    let one = |part: &Value| match part {
+    let part_text = |part: &Value| match part {
         Value::String(text) => Some(text.clone()),
         part => {
             let is_text = part.get("type").is_none_or(|kind| kind == "text");
             part.get("content").filter(|_| is_text).and_then(Value::as_str).map(ToOwned::to_owned)
         }
     };
-    let texts: Vec<String> = parts.as_array()?.iter().filter_map(one).collect();
+    let texts: Vec<String> = parts.as_array()?.iter().filter_map(part_text).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// A value as a text, whatever it is.
+/// The value as text: composite values as JSON, bytes and empty strings as `None`.
 pub(super) fn text_of(value: &AnyValue) -> Option<String> {
     match value.value.as_ref()? {
         Any::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),

@@ -1,11 +1,11 @@
-//! Log rows as spans. A row is one span of a model call; the attempts of a row that had several are spans below it. All ids
-//! follow from the row, so that a row that is sent twice is the same span twice.
+//! Encodes log rows as spans. A row becomes one span; if it had several attempts, each becomes a child span. All ids are
+//! derived from the row, so sending a row twice produces the same span.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::content::{answer_body, answered, asked};
+use super::content::{output_messages, parse_request, parse_response};
 use super::names::{self, Name};
 use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
 use super::{SpanContext, parse_traceparent};
@@ -16,16 +16,16 @@ use crate::logs::{Attempt, LogRow, LogSource};
 use crate::time::Timestamp;
 use crate::totals::{cost_units, usd};
 
-/// The parent's span id in the flags says that the trace is sampled.
-const SAMPLED: u32 = 1;
+/// The W3C trace flag for a sampled trace.
+const FLAG_SAMPLED: u32 = 1;
 
-/// Of an explanation, this much is told.
-const EXPLANATION: usize = 2_000;
+/// Longer explanations are truncated.
+const MAX_EXPLANATION_CHARS: usize = 2_000;
 
-/// A verdict on a row, as an export tells it.
+/// A verdict on a row, as an export sends it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationResult {
-    /// Tells it from others on the same row.
+    /// Unique among the results of one row.
     pub id: String,
     pub name: String,
     pub score: f64,
@@ -35,25 +35,27 @@ pub struct EvaluationResult {
 }
 
 impl EvaluationResult {
-    /// With the beginning of an explanation, where there is one.
-    pub fn with_explanation(self, why: &str) -> Self {
-        let beginning: String = why.chars().take(EXPLANATION).collect();
-        Self { explanation: Some(beginning).filter(|why| !why.trim().is_empty()), ..self }
+    /// Sets the explanation, truncated. A blank explanation counts as none.
+    pub fn with_explanation(self, explanation: &str) -> Self {
+        let truncated: String = explanation.chars().take(MAX_EXPLANATION_CHARS).collect();
+        Self { explanation: Some(truncated).filter(|text| !text.trim().is_empty()), ..self }
     }
 }
 
-/// The spans of a row. `content`: with what was said, where it was kept.
+/// The spans of a row. `content` includes messages and parameters, as far as the bodies were stored.
 pub fn row_spans(row: &LogRow, content: bool) -> Vec<Span> {
-    let place = place(row);
-    let mut all = vec![call(row, place, content)];
+    let context = span_context(row);
+    let mut spans = vec![call_span(row, context, content)];
     if row.attempts.len() > 1 {
-        all.extend((1..).zip(&row.attempts).map(|(number, attempt)| tried(row, place, number, attempt)));
+        spans.extend(
+            (1..).zip(&row.attempts).map(|(number, attempt)| attempt_span(row, context, number, attempt)),
+        );
     }
-    all
+    spans
 }
 
-/// A verdict on a row that may have left long ago: a span below it, with the event of the conventions. `content`: with its
-/// explanation, which may quote what was said.
+/// A child span of the row that carries the evaluation event of the conventions. The row itself may have been exported
+/// long ago. `content` includes the explanation, which may quote messages.
 pub fn evaluation_span(row: &LogRow, result: &EvaluationResult, content: bool) -> Span {
     let EvaluationResult { id, name, score, passed, explanation, at } = result;
     let mut attributes = Attributes::default();
@@ -67,11 +69,11 @@ pub fn evaluation_span(row: &LogRow, result: &EvaluationResult, content: bool) -
         name: names::EVALUATION_EVENT.into(),
         attributes: attributes.0,
     };
-    let place = below(row, place(row), &format!("evaluation {id}"));
-    Span { name: format!("evaluate {name}"), events: vec![event], ..span(place, *at, 0) }
+    let context = child_context(row, span_context(row), &format!("evaluation {id}"));
+    Span { name: format!("evaluate {name}"), events: vec![event], ..base_span(context, *at, 0) }
 }
 
-/// A span that tells nothing, to see whether a destination takes spans at all.
+/// An empty span that tests whether a destination accepts spans.
 pub fn test_span(org: OrgId, id: &str, at: Timestamp) -> Span {
     let digest = digest(org, id);
     Span {
@@ -81,14 +83,14 @@ pub fn test_span(org: OrgId, id: &str, at: Timestamp) -> Span {
         kind: KIND_CLIENT,
         start_time_unix_nano: nanoseconds(at),
         end_time_unix_nano: nanoseconds(at),
-        flags: SAMPLED,
+        flags: FLAG_SAMPLED,
         ..Span::default()
     }
 }
 
-/// A span that came in keeps its place. A request of a traced caller is below the caller's span. Any other is a trace of
-/// its own.
-fn place(row: &LogRow) -> SpanContext {
+/// An ingested span keeps its ids. A request with a `traceparent` becomes a child of the caller's span. Any other row
+/// starts a trace of its own.
+fn span_context(row: &LogRow) -> SpanContext {
     let digest = digest(row.org_id, &row.id.to_string());
     let mut span = [0; 8];
     span.copy_from_slice(&digest[16..24]);
@@ -96,7 +98,7 @@ fn place(row: &LogRow) -> SpanContext {
     trace.copy_from_slice(&digest[..16]);
     let own = SpanContext { trace, span, parent: None };
     if row.source == LogSource::Otel {
-        return arrived(row).unwrap_or(own);
+        return ingested_context(row).unwrap_or(own);
     }
     match row.traceparent.as_deref().and_then(parse_traceparent) {
         Some((trace, parent)) => SpanContext { trace, span, parent: Some(parent) },
@@ -104,13 +106,13 @@ fn place(row: &LogRow) -> SpanContext {
     }
 }
 
-fn arrived(row: &LogRow) -> Option<SpanContext> {
+fn ingested_context(row: &LogRow) -> Option<SpanContext> {
     let (trace, span) = row.request_id.split_once('-')?;
-    let mut place = SpanContext { trace: [0; 16], span: [0; 8], parent: None };
-    hex::decode_to_slice(trace, &mut place.trace).ok()?;
-    hex::decode_to_slice(span, &mut place.span).ok()?;
-    place.parent = row.traceparent.as_deref().and_then(parse_traceparent).map(|(_, parent)| parent);
-    Some(place)
+    let mut context = SpanContext { trace: [0; 16], span: [0; 8], parent: None };
+    hex::decode_to_slice(trace, &mut context.trace).ok()?;
+    hex::decode_to_slice(span, &mut context.span).ok()?;
+    context.parent = row.traceparent.as_deref().and_then(parse_traceparent).map(|(_, parent)| parent);
+    Some(context)
 }
 
 fn digest(org: OrgId, text: &str) -> [u8; 32] {
@@ -120,14 +122,14 @@ fn digest(org: OrgId, text: &str) -> [u8; 32] {
     digest.finalize().into()
 }
 
-fn call(row: &LogRow, place: SpanContext, content: bool) -> Span {
+fn call_span(row: &LogRow, context: SpanContext, content: bool) -> Span {
     let operation = operation_name(row);
     let mut attributes = Attributes::default();
     attributes.maybe_text(&names::OPERATION, operation);
     attributes.text(&names::PROVIDER, provider_name(&row.provider));
     attributes.maybe_text(&names::REQUEST_MODEL, row.model.as_deref());
     attributes.flag(&names::STREAM, row.stream);
-    usage(row, &mut attributes);
+    usage_attributes(row, &mut attributes);
     if let Some(ttft) = row.ttft_ms.filter(|_| row.stream) {
         attributes.number(&names::FIRST_CHUNK, seconds(ttft));
     }
@@ -141,20 +143,20 @@ fn call(row: &LogRow, place: SpanContext, content: bool) -> Span {
         let code = row.error_code.clone().unwrap_or_else(|| row.status.to_string());
         attributes.text(&names::ERROR, &code);
     }
-    gateway_facts(row, &mut attributes);
+    gateway_attributes(row, &mut attributes);
     if content {
-        said(row, &mut attributes);
+        content_attributes(row, &mut attributes);
     }
     let message = row.attempts.last().and_then(|attempt| attempt.error.clone());
     Span {
         name: span_name(row, operation),
         attributes: attributes.0,
-        status: failed.then(|| error(message)),
-        ..span(place, row.created_at, row.latency_ms)
+        status: failed.then(|| error_status(message)),
+        ..base_span(context, row.created_at, row.latency_ms)
     }
 }
 
-fn usage(row: &LogRow, attributes: &mut Attributes) {
+fn usage_attributes(row: &LogRow, attributes: &mut Attributes) {
     if let Some(tokens) = row.tokens {
         attributes.count(&names::INPUT_TOKENS, tokens.prompt);
         attributes.count(&names::OUTPUT_TOKENS, tokens.completion);
@@ -173,7 +175,7 @@ fn usage(row: &LogRow, attributes: &mut Attributes) {
     }
 }
 
-fn gateway_facts(row: &LogRow, attributes: &mut Attributes) {
+fn gateway_attributes(row: &LogRow, attributes: &mut Attributes) {
     attributes.count(&names::LOG_ID, row.id);
     attributes.text(&names::REQUEST_ID, &row.request_id);
     attributes.text(&names::SOURCE, row.source.as_str());
@@ -197,17 +199,17 @@ fn gateway_facts(row: &LogRow, attributes: &mut Attributes) {
     }
 }
 
-/// Texts and parameters, read from the bodies that were kept.
-fn said(row: &LogRow, attributes: &mut Attributes) {
-    let asked = asked(&row.request);
-    attributes.maybe_text(&names::SYSTEM_INSTRUCTIONS, asked.system.as_deref());
-    attributes.maybe_text(&names::INPUT_MESSAGES, asked.messages.as_deref());
-    if let Some(body) = &asked.body {
-        parameters(body, attributes);
+/// Messages and parameters, read from the stored bodies.
+fn content_attributes(row: &LogRow, attributes: &mut Attributes) {
+    let request = parse_request(&row.request);
+    attributes.maybe_text(&names::SYSTEM_INSTRUCTIONS, request.system.as_deref());
+    attributes.maybe_text(&names::INPUT_MESSAGES, request.messages.as_deref());
+    if let Some(body) = &request.body {
+        parameter_attributes(body, attributes);
     }
-    let answer = if row.response_is_stream { None } else { answer_body(&row.response) };
-    let mut reason = "stop";
-    if let Some(body) = &answer {
+    let response = if row.response_is_stream { None } else { parse_response(&row.response) };
+    let mut finish_reason = "stop";
+    if let Some(body) = &response {
         attributes.maybe_text(&names::RESPONSE_ID, body.get("id").and_then(Value::as_str));
         attributes.maybe_text(&names::RESPONSE_MODEL, body.get("model").and_then(Value::as_str));
         let found = ["/choices/0/finish_reason", "/stop_reason", "/candidates/0/finishReason", "/stopReason"]
@@ -217,14 +219,14 @@ fn said(row: &LogRow, attributes: &mut Attributes) {
             let value = AnyValue { value: Some(Any::String(found.to_owned())) };
             let list = Any::Array(Array { values: vec![value] });
             attributes.push(names::FINISH_REASONS.written.into(), list);
-            reason = found;
+            finish_reason = found;
         }
     }
-    let answered = answered(&row.response, row.response_is_stream, answer.as_ref(), reason);
-    attributes.maybe_text(&names::OUTPUT_MESSAGES, answered.as_deref());
+    let messages = output_messages(&row.response, row.response_is_stream, response.as_ref(), finish_reason);
+    attributes.maybe_text(&names::OUTPUT_MESSAGES, messages.as_deref());
 }
 
-fn parameters(body: &Value, attributes: &mut Attributes) {
+fn parameter_attributes(body: &Value, attributes: &mut Attributes) {
     for (name, keys) in [
         (&names::MAX_TOKENS, &["max_tokens", "max_completion_tokens", "max_output_tokens"][..]),
         (&names::SEED, &["seed"]),
@@ -247,9 +249,9 @@ fn parameters(body: &Value, attributes: &mut Attributes) {
     }
 }
 
-/// One attempt of several, below the call that they belong to. What was used is told by the call, and only there.
-fn tried(row: &LogRow, call: SpanContext, number: i64, attempt: &Attempt) -> Span {
-    let Attempt { provider, model, status, start_ms, ttft_ms: _, latency_ms, error: why } = attempt;
+/// One attempt of several, as a child of the call's span. Usage is reported on the call's span only.
+fn attempt_span(row: &LogRow, call: SpanContext, number: i64, attempt: &Attempt) -> Span {
+    let Attempt { provider, model, status, start_ms, ttft_ms: _, latency_ms, error } = attempt;
     let mut attributes = Attributes::default();
     attributes.text(&names::PROVIDER, provider_name(provider));
     attributes.maybe_text(&names::REQUEST_MODEL, model.as_deref());
@@ -257,7 +259,7 @@ fn tried(row: &LogRow, call: SpanContext, number: i64, attempt: &Attempt) -> Spa
     if let Some(status) = status {
         attributes.count(&names::HTTP_STATUS, i64::from(*status));
     }
-    let failed = why.is_some() || status.is_none_or(|status| status >= 400);
+    let failed = error.is_some() || status.is_none_or(|status| status >= 400);
     if failed {
         let kind = status.map_or_else(|| "no_answer".to_owned(), |status| status.to_string());
         attributes.text(&names::ERROR, &kind);
@@ -265,38 +267,42 @@ fn tried(row: &LogRow, call: SpanContext, number: i64, attempt: &Attempt) -> Spa
     Span {
         name: format!("attempt {provider}"),
         attributes: attributes.0,
-        status: failed.then(|| error(why.clone())),
-        ..span(below(row, call, &format!("attempt {number}")), row.created_at.plus(*start_ms), *latency_ms)
+        status: failed.then(|| error_status(error.clone())),
+        ..base_span(
+            child_context(row, call, &format!("attempt {number}")),
+            row.created_at.plus(*start_ms),
+            *latency_ms,
+        )
     }
 }
 
-fn below(row: &LogRow, call: SpanContext, what: &str) -> SpanContext {
-    let digest = digest(row.org_id, &format!("{}/{what}", row.id));
+fn child_context(row: &LogRow, call: SpanContext, label: &str) -> SpanContext {
+    let digest = digest(row.org_id, &format!("{}/{label}", row.id));
     let mut span = [0; 8];
     span.copy_from_slice(&digest[..8]);
     SpanContext { trace: call.trace, span, parent: Some(call.span) }
 }
 
-fn span(place: SpanContext, start: Timestamp, length_ms: i64) -> Span {
+fn base_span(context: SpanContext, start: Timestamp, duration_ms: i64) -> Span {
     Span {
-        trace_id: place.trace.to_vec(),
-        span_id: place.span.to_vec(),
-        parent_span_id: place.parent.map(|parent| parent.to_vec()).unwrap_or_default(),
+        trace_id: context.trace.to_vec(),
+        span_id: context.span.to_vec(),
+        parent_span_id: context.parent.map(|parent| parent.to_vec()).unwrap_or_default(),
         kind: KIND_CLIENT,
         start_time_unix_nano: nanoseconds(start),
-        end_time_unix_nano: nanoseconds(start.plus(length_ms.max(0))),
-        flags: SAMPLED,
+        end_time_unix_nano: nanoseconds(start.plus(duration_ms.max(0))),
+        flags: FLAG_SAMPLED,
         ..Span::default()
     }
 }
 
-fn error(message: Option<String>) -> Status {
+fn error_status(message: Option<String>) -> Status {
     Status { message: message.unwrap_or_default(), code: STATUS_ERROR }
 }
 
 fn operation_name(row: &LogRow) -> Option<&str> {
     if row.source == LogSource::Otel {
-        // The path of a span's row is its operation.
+        // Ingestion stores the span's operation as the row's path.
         return Some(row.path.as_str()).filter(|path| !path.starts_with('/'));
     }
     match RequestPath::parse(&row.path).operation() {
@@ -316,12 +322,12 @@ fn span_name(row: &LogRow, operation: Option<&str>) -> String {
     }
 }
 
-/// The conventions' name where they have one.
+/// The provider's name in the GenAI conventions, if they define one.
 fn provider_name(provider: &str) -> &str {
     builtin(provider).map_or(provider, |known| known.otel_name)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "milliseconds of a request are few")]
+#[expect(clippy::cast_precision_loss, reason = "a request's duration is far below 2^53 ms")]
 fn seconds(milliseconds: i64) -> f64 {
     milliseconds as f64 / 1_000.0
 }

@@ -1,5 +1,5 @@
-//! Spans of others as log rows. Spans of model calls become rows, all others are passed over; what cannot be a row is
-//! refused with a reason, and the rest of the batch goes on.
+//! Ingests spans as log rows. Spans of model calls become rows; other spans are skipped. An invalid span is rejected
+//! with a reason, and the rest of the batch is still ingested.
 
 use std::collections::HashMap;
 
@@ -19,23 +19,23 @@ use crate::logs::{BodyStorage, LOG_EPOCH, LogLevel, LogRow, LogSource, Tokens};
 use crate::pricing::{self, PriceTable};
 use crate::time::{HOUR, Timestamp};
 
-/// Of each text, this much is kept.
-const LONGEST_TEXT: usize = 1_024;
-/// A clock may be ahead of ours by this much.
-const AHEAD: i64 = HOUR;
+/// Longer attribute texts are truncated.
+const MAX_TEXT_CHARS: usize = 1_024;
+/// How far a context's clock may be ahead of ours, in milliseconds.
+const MAX_CLOCK_SKEW: i64 = HOUR;
 
-/// Whose spans they are, and what may be kept of them.
+/// The tenant that sent the spans, and how they are stored.
 pub struct IngestContext<'a> {
     pub org: OrgId,
     pub key_id: Option<KeyId>,
     pub app_id: Option<AppId>,
     pub team_id: Option<TeamId>,
-    /// Counts for spans that name no user.
+    /// The default for spans without a user.
     pub user: Option<String>,
-    /// None: bodies are not kept; else so many bytes of each.
+    /// The maximum size of a stored body; `None` stores no bodies.
     pub body_limit: Option<usize>,
     pub now: Timestamp,
-    /// Rows from before this time would be removed at once.
+    /// Start of the retention period: older rows would be removed at once.
     pub oldest: Timestamp,
     pub prices: &'a PriceTable,
 }
@@ -44,40 +44,40 @@ pub struct IngestContext<'a> {
 pub struct IngestedSpans {
     pub rows: Vec<LogRow>,
     pub rejected: i64,
-    /// Why the first of the rejected ones was.
+    /// Why the first rejected span was rejected.
     pub reason: Option<&'static str>,
 }
 
-pub fn ingest_spans(request: &ExportTraceServiceRequest, sender: &IngestContext<'_>) -> IngestedSpans {
-    let mut arrived = IngestedSpans::default();
+pub fn ingest_spans(request: &ExportTraceServiceRequest, context: &IngestContext<'_>) -> IngestedSpans {
+    let mut ingested = IngestedSpans::default();
     for resource in &request.resource_spans {
         let service = resource.resource.as_ref().and_then(|resource| {
             let pair = resource.attributes.iter().find(|pair| pair.key == names::SERVICE.written)?;
             pair.value.as_ref().and_then(text_of)
         });
         for span in resource.scope_spans.iter().flat_map(|scope| &scope.spans) {
-            let attributes = Attributes::of(&span.attributes);
+            let attributes = Attributes::new(&span.attributes);
             let Some(operation) = attributes.operation() else { continue };
-            match row(span, &attributes, operation, service.as_deref(), sender) {
-                Ok(row) => arrived.rows.push(row),
+            match log_row(span, &attributes, operation, service.as_deref(), context) {
+                Ok(row) => ingested.rows.push(row),
                 Err(reason) => {
-                    arrived.rejected += 1;
-                    arrived.reason.get_or_insert(reason);
+                    ingested.rejected += 1;
+                    ingested.reason.get_or_insert(reason);
                 }
             }
         }
     }
-    arrived
+    ingested
 }
 
-fn row(
+fn log_row(
     span: &Span,
     attributes: &Attributes<'_>,
     operation: String,
     service: Option<&str>,
-    sender: &IngestContext<'_>,
+    context: &IngestContext<'_>,
 ) -> Result<LogRow, &'static str> {
-    let (start, latency_ms) = times(span, sender)?;
+    let (start, latency_ms) = start_and_duration(span, context)?;
     if span.trace_id.len() != 16 || span.trace_id.iter().all(|byte| *byte == 0) {
         return Err("a span has no valid trace id");
     }
@@ -85,23 +85,23 @@ fn row(
         return Err("a span has no valid span id");
     }
     let model = attributes.text(&names::REQUEST_MODEL);
-    let provider = provider(attributes, model.as_deref(), sender.prices);
+    let provider = provider(attributes, model.as_deref(), context.prices);
     let failed = span.status.as_ref().is_some_and(|status| status.code == STATUS_ERROR);
     let status = status(attributes, failed);
     let error_code =
         (failed || status >= 400).then(|| attributes.text(&names::ERROR).unwrap_or_else(|| "error".into()));
-    // An agent's span sums up the calls below it, which are rows themselves.
-    let counts =
+    // An agent's span sums up its child calls, which are rows themselves. Counting both would double the usage.
+    let has_own_usage =
         !matches!(operation.as_str(), "invoke_agent" | "create_agent" | "invoke_workflow" | "execute_tool");
-    let usage = usage(attributes).filter(|_| counts);
-    let (cost_usd, unpriced) = cost(attributes, &provider, model.as_deref(), usage.as_ref(), sender.prices);
+    let usage = usage(attributes).filter(|_| has_own_usage);
+    let (cost_usd, unpriced) = cost(attributes, &provider, model.as_deref(), usage.as_ref(), context.prices);
     let (request, request_stored) =
-        body(sender, || request_body(model.as_deref(), |name| attributes.find(name)));
-    let (response, response_stored) = body(sender, || response_body(|name| attributes.find(name)));
+        body(context, || request_body(model.as_deref(), |name| attributes.find(name)));
+    let (response, response_stored) = body(context, || response_body(|name| attributes.find(name)));
     let (trace, id) = (hex::encode(&span.trace_id), hex::encode(&span.span_id));
     Ok(LogRow {
-        id: log_id(sender.org, start, &span.trace_id, &span.span_id),
-        org_id: sender.org,
+        id: log_id(context.org, start, &span.trace_id, &span.span_id),
+        org_id: context.org,
         request_id: format!("{trace}-{id}"),
         created_at: start,
         level: if error_code.is_some() { LogLevel::Error } else { LogLevel::Info },
@@ -122,13 +122,13 @@ fn row(
         prompt: None,
         cache: None,
         attempts: Vec::new(),
-        key_id: sender.key_id,
-        app_id: sender.app_id,
-        team_id: sender.team_id,
-        user: attributes.text(&names::USER).or_else(|| sender.user.clone()),
+        key_id: context.key_id,
+        app_id: context.app_id,
+        team_id: context.team_id,
+        user: attributes.text(&names::USER).or_else(|| context.user.clone()),
         session_id: attributes.text(&names::CONVERSATION),
         metadata: metadata(span, service),
-        traceparent: parent(&trace, span),
+        traceparent: traceparent(&trace, span),
         request_stored,
         response_stored,
         request,
@@ -138,23 +138,22 @@ fn row(
     })
 }
 
-fn times(span: &Span, sender: &IngestContext<'_>) -> Result<(Timestamp, i64), &'static str> {
-    let of = |nanoseconds: u64| i64::try_from(nanoseconds / 1_000_000).unwrap_or(i64::MAX);
-    let (start, end) = (of(span.start_time_unix_nano), of(span.end_time_unix_nano));
-    if start < LOG_EPOCH.max(sender.oldest.0) {
-        return Err("a span began before the time that log rows are kept for");
+/// The start and the duration in milliseconds.
+fn start_and_duration(span: &Span, context: &IngestContext<'_>) -> Result<(Timestamp, i64), &'static str> {
+    let milliseconds = |nanoseconds: u64| i64::try_from(nanoseconds / 1_000_000).unwrap_or(i64::MAX);
+    let (start, end) = (milliseconds(span.start_time_unix_nano), milliseconds(span.end_time_unix_nano));
+    if start < LOG_EPOCH.max(context.oldest.0) {
+        return Err("a span started before the retention period");
     }
-    if start > sender.now.0 + AHEAD {
-        return Err("a span begins in the future");
+    if start > context.now.0 + MAX_CLOCK_SKEW {
+        return Err("a span starts in the future");
     }
     Ok((Timestamp(start), end.saturating_sub(start).max(0)))
 }
 
 fn status(attributes: &Attributes<'_>, failed: bool) -> u16 {
-    let told = attributes.count(&names::HTTP_STATUS);
-    let told =
-        told.and_then(|status| u16::try_from(status).ok()).filter(|status| (100..=599).contains(status));
-    match told {
+    let reported = attributes.count(&names::HTTP_STATUS).and_then(|status| u16::try_from(status).ok());
+    match reported.filter(|status| (100..=599).contains(status)) {
         Some(status) => status,
         None if failed => 500,
         None => 200,
@@ -163,16 +162,16 @@ fn status(attributes: &Attributes<'_>, failed: bool) -> u16 {
 
 fn provider(attributes: &Attributes<'_>, model: Option<&str>, prices: &PriceTable) -> String {
     let Some(named) = attributes.text(&names::PROVIDER).map(|name| name.to_ascii_lowercase()) else {
-        let maker = model.and_then(|model| prices.providers_for_model(model).first().copied());
-        return maker.unwrap_or("unknown").to_owned();
+        let by_model = model.and_then(|model| prices.providers_for_model(model).first().copied());
+        return by_model.unwrap_or("unknown").to_owned();
     };
     let by_convention = all().iter().find(|known| known.otel_name == named).map(|known| known.name);
-    let by_habit = || names::PROVIDERS.iter().find(|(theirs, _)| *theirs == named).map(|(_, ours)| *ours);
-    by_convention.or_else(by_habit).map_or(named, ToOwned::to_owned)
+    let by_alias = || names::PROVIDERS.iter().find(|(theirs, _)| *theirs == named).map(|(_, ours)| *ours);
+    by_convention.or_else(by_alias).map_or(named, ToOwned::to_owned)
 }
 
-/// Counts as the conventions have them: input with what came from a cache, output with reasoning. Some senders leave the
-/// cached part out of the input; that shows when it is larger than the whole.
+/// Token counts. In the conventions input includes cached tokens and output includes reasoning. Some senders exclude the
+/// cached part from the input, which shows when the cached part is larger.
 fn usage(attributes: &Attributes<'_>) -> Option<Usage> {
     let count = |name: &Name| attributes.count(name).and_then(|count| u64::try_from(count).ok());
     let (input, output) = (count(&names::INPUT_TOKENS), count(&names::OUTPUT_TOKENS));
@@ -203,28 +202,28 @@ fn cost(
     let kind = builtin(provider).map_or(provider, |known| known.name);
     let price = model.and_then(|model| prices.find(kind, model));
     let ours = price.and_then(|price| pricing::cost(price, usage));
-    let told = || {
+    let reported = || {
         attributes.number(&names::COST).filter(|cost| (0.0..1e6).contains(cost)).and_then(Decimal::from_f64)
     };
-    let cost = ours.or_else(told);
+    let cost = ours.or_else(reported);
     (cost, cost.is_none())
 }
 
 fn tokens(usage: &Usage) -> Tokens {
-    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let saturated = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     Tokens {
-        prompt: number(usage.prompt_tokens()),
-        completion: number(usage.completion_tokens()),
-        cached: number(usage.cache_read),
-        cache_write: number(usage.cache_write),
-        reasoning: number(usage.reasoning),
+        prompt: saturated(usage.prompt_tokens()),
+        completion: saturated(usage.completion_tokens()),
+        cached: saturated(usage.cache_read),
+        cache_write: saturated(usage.cache_write),
+        reasoning: saturated(usage.reasoning),
         audio: 0,
     }
 }
 
-fn body(sender: &IngestContext<'_>, make: impl FnOnce() -> Option<Vec<u8>>) -> (Vec<u8>, BodyStorage) {
-    let Some(limit) = sender.body_limit else { return (Vec::new(), BodyStorage::Off) };
-    let mut body = make().unwrap_or_default();
+fn body(context: &IngestContext<'_>, build: impl FnOnce() -> Option<Vec<u8>>) -> (Vec<u8>, BodyStorage) {
+    let Some(limit) = context.body_limit else { return (Vec::new(), BodyStorage::Off) };
+    let mut body = build().unwrap_or_default();
     let stored = if body.len() > limit { BodyStorage::Truncated } else { BodyStorage::Full };
     body.truncate(limit);
     (body, stored)
@@ -232,35 +231,45 @@ fn body(sender: &IngestContext<'_>, make: impl FnOnce() -> Option<Vec<u8>>) -> (
 
 fn metadata(span: &Span, service: Option<&str>) -> Map<String, Value> {
     let mut metadata = Map::new();
-    metadata.insert("span_name".into(), json!(short(&span.name)));
+    metadata.insert("span_name".into(), json!(truncated(&span.name)));
     if let Some(service) = service {
-        metadata.insert("service_name".into(), json!(short(service)));
+        metadata.insert("service_name".into(), json!(truncated(service)));
     }
     metadata
 }
 
-/// The trace, and the span that this one is below.
-fn parent(trace: &str, span: &Span) -> Option<String> {
+/// The `traceparent` that names the trace and the parent span, if the span has a parent.
+fn traceparent(trace: &str, span: &Span) -> Option<String> {
     let text = format!("00-{trace}-{}-01", hex::encode(&span.parent_span_id));
     parse_traceparent(&text).map(|_| text)
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the value is rounded and clamped far below 2^53")]
 fn milliseconds(seconds: f64) -> i64 {
-    format!("{:.0}", (seconds * 1_000.0).clamp(0.0, 1e12)).parse().unwrap_or(0)
+    (seconds * 1_000.0).clamp(0.0, 1e12).round_ties_even() as i64
 }
 
-fn short(text: &str) -> String {
-    text.chars().take(LONGEST_TEXT).map(|c| if c == '\0' { ' ' } else { c }).collect()
+/// The nearest whole number, if it fits.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked before the cast")]
+fn whole_number(number: f64) -> Option<i64> {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    let rounded = number.round_ties_even();
+    (-LIMIT..LIMIT).contains(&rounded).then_some(rounded as i64)
+}
+
+/// The text within `MAX_TEXT_CHARS`, without NUL, which PostgreSQL cannot store.
+fn truncated(text: &str) -> String {
+    text.chars().take(MAX_TEXT_CHARS).map(|c| if c == '\0' { ' ' } else { c }).collect()
 }
 
 struct Attributes<'a>(HashMap<&'a str, &'a AnyValue>);
 
 impl<'a> Attributes<'a> {
-    fn of(pairs: &'a [KeyValue]) -> Self {
+    fn new(pairs: &'a [KeyValue]) -> Self {
         Self(pairs.iter().filter_map(|pair| Some((pair.key.as_str(), pair.value.as_ref()?))).collect())
     }
 
-    /// What the span is a call of; None when it is none of a model.
+    /// The operation, or `None` if the span is not a model call.
     fn operation(&self) -> Option<String> {
         let kind = self.0.get(names::OPENINFERENCE_KIND).and_then(|value| text_of(value));
         let by_kind = kind.and_then(|kind| {
@@ -269,10 +278,10 @@ impl<'a> Attributes<'a> {
                 .find(|(theirs, _)| *theirs == kind)
                 .map(|(_, ours)| (*ours).to_owned())
         });
-        let speaks = by_kind.is_some() || self.0.keys().any(|key| key.starts_with(names::GEN_AI));
-        speaks.then(|| {
+        let is_model_call = by_kind.is_some() || self.0.keys().any(|key| key.starts_with(names::GEN_AI));
+        is_model_call.then(|| {
             let named = self.text(&names::OPERATION).map(|name| name.to_ascii_lowercase());
-            // A name that looks like a path would be taken for one.
+            // The operation is stored as the row's path; a leading slash would turn it into a real one.
             let named =
                 named.map(|name| name.trim_start_matches('/').to_owned()).filter(|name| !name.is_empty());
             named.or(by_kind).unwrap_or_else(|| "chat".into())
@@ -288,14 +297,14 @@ impl<'a> Attributes<'a> {
     }
 
     fn text(&self, name: &Name) -> Option<String> {
-        self.first(name).and_then(text_of).map(|text| short(&text))
+        self.first(name).and_then(text_of).map(|text| truncated(&text))
     }
 
     fn number(&self, name: &Name) -> Option<f64> {
         match self.first(name)?.value.as_ref()? {
             Any::Double(number) => Some(*number),
             Any::String(text) => text.parse().ok(),
-            #[expect(clippy::cast_precision_loss, reason = "counts of tokens and seconds are small")]
+            #[expect(clippy::cast_precision_loss, reason = "token counts and seconds are far below 2^53")]
             Any::Int(number) => Some(*number as f64),
             _ => None,
         }
@@ -305,7 +314,7 @@ impl<'a> Attributes<'a> {
     fn count(&self, name: &Name) -> Option<i64> {
         match self.first(name)?.value.as_ref()? {
             Any::Int(number) => Some(*number),
-            Any::Double(number) => format!("{number:.0}").parse().ok(),
+            Any::Double(number) => whole_number(*number),
             Any::String(text) => text.parse().ok(),
             _ => None,
         }

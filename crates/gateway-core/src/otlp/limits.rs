@@ -1,16 +1,16 @@
-//! How much a request of others holds, seen before it is read: an empty message takes two bytes, and a hundred times as many
-//! once it is in memory.
+//! Limits the number of elements in a received trace request before it is decoded. An empty protobuf message takes two
+//! bytes on the wire but a hundred times as many in memory.
 
 use crate::json::string_end;
 
-/// Messages, or objects and lists, in one request: spans, their attributes and what those hold.
+/// Protobuf messages, or JSON objects and arrays, in one request: spans, their attributes and nested values.
 pub const MAX_ELEMENTS: usize = 500_000;
-/// Deeper than a reader goes.
-const DEEPEST: usize = 100;
+/// The recursion limit of the decoder; deeper messages are rejected there.
+const MAX_DEPTH: usize = 100;
 
-/// The messages that hold others.
+/// The message types that contain other messages.
 #[derive(Clone, Copy)]
-enum Kind {
+enum MessageType {
     Request,
     ResourceSpans,
     Resource,
@@ -23,9 +23,9 @@ enum Kind {
     Map,
 }
 
-impl Kind {
-    /// What a field holds, when it is one of these.
-    fn below(self, field: u64) -> Option<Self> {
+impl MessageType {
+    /// The type of the message in this field, if it is one of these.
+    fn field_type(self, field: u64) -> Option<Self> {
         Some(match (self, field) {
             (Self::Request, 1) => Self::ResourceSpans,
             (Self::ResourceSpans, 1) => Self::Resource,
@@ -41,16 +41,16 @@ impl Kind {
     }
 }
 
-/// Holds this protobuf no more than it may? What is malformed is for the reader to refuse.
+/// Whether a protobuf request has at most `MAX_ELEMENTS` elements. Malformed input passes; the decoder rejects it.
 pub fn protobuf_within_limits(bytes: &[u8]) -> bool {
-    let mut parts = 0;
-    count(bytes, Kind::Request, 0, &mut parts);
-    parts <= MAX_ELEMENTS
+    let mut elements = 0;
+    count_messages(bytes, MessageType::Request, 0, &mut elements);
+    elements <= MAX_ELEMENTS
 }
 
-/// Counts the messages below this one, until there are too many. None where the bytes make no sense.
-fn count(mut bytes: &[u8], kind: Kind, depth: usize, parts: &mut usize) -> Option<()> {
-    while !bytes.is_empty() && *parts <= MAX_ELEMENTS {
+/// Counts nested messages until the limit is exceeded. Returns `None` at malformed input.
+fn count_messages(mut bytes: &[u8], message: MessageType, depth: usize, elements: &mut usize) -> Option<()> {
+    while !bytes.is_empty() && *elements <= MAX_ELEMENTS {
         let key = varint(&mut bytes)?;
         match key & 7 {
             0 => drop(varint(&mut bytes)?),
@@ -60,9 +60,9 @@ fn count(mut bytes: &[u8], kind: Kind, depth: usize, parts: &mut usize) -> Optio
                 let length = usize::try_from(varint(&mut bytes)?).ok()?;
                 let (inner, rest) = bytes.split_at_checked(length)?;
                 bytes = rest;
-                if let Some(below) = kind.below(key >> 3).filter(|_| depth < DEEPEST) {
-                    *parts += 1;
-                    count(inner, below, depth + 1, parts)?;
+                if let Some(nested) = message.field_type(key >> 3).filter(|_| depth < MAX_DEPTH) {
+                    *elements += 1;
+                    count_messages(inner, nested, depth + 1, elements)?;
                 }
             }
             _ => return None,
@@ -84,18 +84,18 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The same of JSON.
+/// Whether a JSON request has at most `MAX_ELEMENTS` objects and arrays.
 pub fn json_within_limits(bytes: &[u8]) -> bool {
-    let (mut parts, mut at) = (0_usize, 0);
+    let (mut elements, mut at) = (0_usize, 0);
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr3(b'{', b'[', b'"', rest)) {
         at += found;
         if bytes.get(at) == Some(&b'"') {
             at = string_end(bytes, at + 1).map_or(bytes.len(), |end| end.at + 1);
         } else {
-            parts += 1;
+            elements += 1;
             at += 1;
         }
-        if parts > MAX_ELEMENTS {
+        if elements > MAX_ELEMENTS {
             return false;
         }
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn small_bytes_that_become_large_are_seen_for_what_they_are() {
+    fn small_requests_that_decode_to_large_ones_are_rejected() {
         let pair = || KeyValue { key: "k".into(), value: Some(AnyValue { value: Some(Any::Int(1)) }) };
         let usual = Span { attributes: (0..30).map(|_| pair()).collect(), ..Span::default() };
         assert!(protobuf_within_limits(&request(usual, 5_000)));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_left_to_the_reader() {
+    fn malformed_protobuf_is_left_to_the_decoder() {
         for bytes in [&b"\xff\xff\xff"[..], b"\x0a\x7f", b"\x0b\x0a", b"\x0a\x02\x12"] {
             assert!(protobuf_within_limits(bytes) && ExportTraceServiceRequest::decode(bytes).is_err());
         }

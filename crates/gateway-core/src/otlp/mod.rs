@@ -1,5 +1,5 @@
-//! OpenTelemetry traces: log rows on their way out as spans, and spans on their way in as log rows. All pure; the names of
-//! attributes stand in one table.
+//! OpenTelemetry traces (OTLP): encodes log rows as spans for export, and ingests spans as log rows. Attribute names are
+//! kept in one table (`names`), so that both directions agree.
 
 pub mod batch;
 mod content;
@@ -15,7 +15,7 @@ use crate::ids::OrgId;
 use crate::logs::{LOG_ID_LOW_BITS, OTEL_SLOTS, first_log_id, first_otel_slot};
 use crate::time::Timestamp;
 
-/// Who and where a span is in its trace.
+/// The ids of a span: its trace, itself and its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanContext {
     pub trace: [u8; 16],
@@ -23,22 +23,22 @@ pub struct SpanContext {
     pub parent: Option<[u8; 8]>,
 }
 
-/// Reads a W3C `traceparent`: the trace, and the span that called.
+/// Parses a W3C `traceparent` header into the trace id and the id of the calling span.
 pub fn parse_traceparent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.trim().split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let sane = version.len() == 2
+    let well_formed = version.len() == 2
         && version != "ff"
         && flags.len() == 2
         && (version != "00" || parts.next().is_none());
     let (mut trace_id, mut span_id) = ([0; 16], [0; 8]);
     hex::decode_to_slice(trace, &mut trace_id).ok()?;
     hex::decode_to_slice(span, &mut span_id).ok()?;
-    (sane && trace_id != [0; 16] && span_id != [0; 8]).then_some((trace_id, span_id))
+    (well_formed && trace_id != [0; 16] && span_id != [0; 8]).then_some((trace_id, span_id))
 }
 
-/// The id that a span's row has: the same each time, in a part of the millisecond that no proxied request's id is in.
-/// Another span may have come upon the same; `next_log_id` says where such a one goes.
+/// Derives the log id of an ingested span. The id is deterministic and lies in slots that proxied requests never use.
+/// Two spans can collide; the later one then moves to `next_log_id`.
 pub fn log_id(org: OrgId, at: Timestamp, trace: &[u8], span: &[u8]) -> i64 {
     let mut digest = Sha256::new();
     digest.update(org.0.as_bytes());
@@ -48,7 +48,7 @@ pub fn log_id(org: OrgId, at: Timestamp, trace: &[u8], span: &[u8]) -> i64 {
     first_log_id(at) + first_otel_slot() + slot
 }
 
-/// The place after this one for spans.
+/// The id slot for spans that follows `id`.
 pub fn next_log_id(id: i64) -> i64 {
     let millisecond = id >> LOG_ID_LOW_BITS << LOG_ID_LOW_BITS;
     let slot = id - millisecond - first_otel_slot() + 1;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ids_of_spans_follow_each_other_through_all_places_in_time() {
+    fn the_ids_of_spans_follow_each_other_through_all_slots_in_time() {
         let org: OrgId = "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap();
         let at = Timestamp(1_794_700_000_000);
         let first = log_id(org, at, &[1; 16], &[2; 8]);

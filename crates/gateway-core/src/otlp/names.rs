@@ -1,13 +1,13 @@
-//! The one table of attribute names: those that we write are of the GenAI semantic conventions of OpenTelemetry v1.41;
-//! beside each stand the older and foreign names (OpenInference, OpenLLMetry) under which others write the same.
+//! The table of attribute names. Written names follow the GenAI semantic conventions of OpenTelemetry v1.41. Next to each
+//! are the older and foreign names (OpenInference, OpenLLMetry) that ingestion accepts as well.
 
-/// The conventions that the written names follow.
+/// The version of the conventions that the written names follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
 
-/// One thing that is known of a call.
+/// An attribute and its aliases.
 pub struct Name {
     pub written: &'static str,
-    /// Read where the written one is absent, first found wins.
+    /// Read if the written name is absent; the first one found wins.
     pub also: &'static [&'static str],
 }
 
@@ -78,24 +78,24 @@ names! {
 }
 
 pub const EVALUATION_EVENT: &str = "gen_ai.evaluation.result";
-/// In front of each entry of a row's metadata.
+/// The prefix of attributes that carry a row's metadata.
 pub const METADATA: &str = "gateway.metadata.";
 
-/// What tells a span of a model call: the first name begins all attributes of the conventions.
+/// The prefix of all attributes of the conventions. A span with such an attribute is a model call.
 pub const GEN_AI: &str = "gen_ai.";
-/// OpenInference tells its spans apart by this; only these two kinds are calls of models.
+/// The span kind of OpenInference. Only the two kinds below are model calls.
 pub const OPENINFERENCE_KIND: &str = "openinference.span.kind";
 pub const OPENINFERENCE_CALLS: [(&str, &str); 2] = [("LLM", "chat"), ("EMBEDDING", "embeddings")];
 
-/// Whole texts in and out, where a sender has no messages.
+/// Plain input and output texts, for senders that write no messages.
 pub const PLAIN_INPUT: &str = "input.value";
 pub const PLAIN_OUTPUT: &str = "output.value";
-/// Messages that are spread over numbered attributes: what stands before the number, and before the field.
-pub const SPREAD_INPUT: [(&str, &str); 2] = [("llm.input_messages.", ".message."), ("gen_ai.prompt.", ".")];
-pub const SPREAD_OUTPUT: [(&str, &str); 2] =
+/// Messages in numbered attributes: the prefix before the number, and the infix between the number and the field.
+pub const NUMBERED_INPUT: [(&str, &str); 2] = [("llm.input_messages.", ".message."), ("gen_ai.prompt.", ".")];
+pub const NUMBERED_OUTPUT: [(&str, &str); 2] =
     [("llm.output_messages.", ".message."), ("gen_ai.completion.", ".")];
 
-/// Names of providers that senders use, and ours.
+/// Provider names that senders use, mapped to ours.
 pub const PROVIDERS: [(&str, &str); 12] = [
     ("az.ai.openai", "azure-openai"),
     ("azure", "azure-openai"),

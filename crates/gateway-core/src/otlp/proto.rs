@@ -1,5 +1,5 @@
-//! The messages of OTLP traces that we send and take, as protobuf and as JSON. JSON differs from what protobuf usually
-//! does: ids are hex, 64-bit numbers may be texts, enums are numbers.
+//! The messages of OTLP traces that the gateway sends and receives, as protobuf and as JSON. OTLP's JSON differs from the
+//! usual protobuf mapping: ids are hex, 64-bit numbers may be strings, enums are numbers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -224,7 +224,7 @@ impl<'de> Deserialize<'de> for AnyValue {
     }
 }
 
-/// A whole number, written as one or as a text.
+/// Deserializes a whole number from a number or a string.
 struct Whole<T>(T);
 
 impl<'de, T: std::str::FromStr> Deserialize<'de> for Whole<T> {
@@ -243,7 +243,7 @@ impl<'de, T: std::str::FromStr> Deserialize<'de> for Whole<T> {
     }
 }
 
-/// A number, or one of the words that JSON has no number for.
+/// Deserializes a number, or a string such as "NaN" that JSON has no number for.
 struct Fraction(f64);
 
 impl<'de> Deserialize<'de> for Fraction {
@@ -252,7 +252,7 @@ impl<'de> Deserialize<'de> for Fraction {
     }
 }
 
-/// Null means the default, as everywhere in protobuf's JSON.
+/// Null means the default, as in all of protobuf's JSON.
 fn nullable<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -278,7 +278,7 @@ fn status_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Err
     choice(deserializer, "STATUS_CODE_", &["UNSET", "OK", "ERROR"])
 }
 
-/// Enums are numbers; senders that use a general library write their names.
+/// Deserializes an enum from its number, or from its name, which general protobuf libraries write.
 fn choice<'de, D: Deserializer<'de>>(deserializer: D, prefix: &str, names: &[&str]) -> Result<i32, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -308,7 +308,7 @@ mod tests {
     use prost::Message as _;
 
     #[test]
-    fn the_json_of_the_specification_is_read() {
+    fn the_json_of_the_specification_is_parsed() {
         let text = r#"{"resourceSpans": [{"resource": {"attributes": [
             {"key": "service.name", "value": {"stringValue": "my.service"}}]}, "unknown": 1,
             "scopeSpans": [{"scope": {"name": "my.library", "version": null}, "spans": [{
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_json_is_rejected() {
         for bad in [
             r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "xyz"}]}]}]}"#,
             r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "-1"}]}]}]}"#,

@@ -1,13 +1,13 @@
-//! The only ways in which a name that is not in the price table may still find a price. In order:
+//! Alias rules for model names that are not in the price table. In order:
 //!
-//! 1. Decoration is removed: `models/` (Gemini); everything up to the last `/` of an Amazon or Google resource name; a
-//!    publisher before the model, as in `openai/gpt-4o`; the account part of a fine-tuned OpenAI model's name (`ft:base:…`).
-//! 2. Amazon's region before a model is removed (`us.`, `eu.`, `apac.`, `global.` and the like).
-//! 3. A snapshot at the end is removed: `-2024-08-06`, `-20250219`, `-latest`, and Vertex's `@20250219` or `@default`.
+//! 1. Prefixes are removed: `models/` (Gemini); everything up to the last `/` of an Amazon or Google resource name; a
+//!    publisher, as in `openai/gpt-4o`. The account part of a fine-tuned OpenAI model (`ft:base:…`) is removed as well.
+//! 2. Amazon's region prefix is removed (`us.`, `eu.`, `apac.`, `global.` and others).
+//! 3. A snapshot suffix is removed: `-2024-08-06`, `-20250219`, `-latest`, and Vertex's `@20250219` or `@default`.
 //!
-//! A price is never taken from a model whose name merely begins alike.
+//! A common prefix of two model names is never enough.
 
-/// Other names by which a provider of the table is known.
+/// Aliases of the providers in the table.
 pub(super) fn provider(name: &str) -> Option<&'static str> {
     Some(match name {
         "azure" | "azure_openai" | "azureopenai" => "azure-openai",
@@ -22,7 +22,7 @@ pub(super) fn provider(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The names to try for a model, nearest first.
+/// The aliases to try for a model, closest first.
 pub(super) fn names<'a>(provider: &str, model: &'a str) -> impl Iterator<Item = &'a str> {
     let plain = undecorated(model);
     let plain = Some(plain).filter(|plain| *plain != model);
@@ -32,7 +32,7 @@ pub(super) fn names<'a>(provider: &str, model: &'a str) -> impl Iterator<Item = 
     whole.into_iter().skip(1).chain(undated).flatten()
 }
 
-/// Makers of models first, then those who run others' models, then the clouds.
+/// Model vendors first, then hosts of open models, then the clouds.
 pub(super) fn preference(provider: &str) -> usize {
     const ORDER: [&str; 16] = [
         "openai",
@@ -61,7 +61,7 @@ fn is_bedrock(name: &str) -> bool {
 
 fn undecorated(model: &str) -> &str {
     if let Some(name) = model.strip_prefix("ft:") {
-        // Nothing but the colon after the base model ends the part that the table knows.
+        // The table lists fine-tuned models as `ft:` and the base model.
         let end = name.find(':').map_or(model.len(), |colon| "ft:".len() + colon);
         return &model[..end];
     }

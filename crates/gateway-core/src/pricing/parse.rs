@@ -1,5 +1,5 @@
-//! Reading a price file. Every mistake names its line, and an unknown column is a mistake: a price under a misspelt name
-//! would silently not apply.
+//! Parses a price file. Errors name the line. Unknown columns are rejected, because a misspelt column would silently have
+//! no effect.
 
 use csv::{ReaderBuilder, StringRecord};
 use rust_decimal::Decimal;
@@ -22,7 +22,7 @@ pub(super) fn parse(csv: &str) -> Result<PriceTable, PriceError> {
             row(&columns, &record).map_err(|message| PriceError { line, message })?;
         let models = table.providers.entry(provider.into()).or_default();
         if models.insert(model.into(), price).is_some() {
-            return Err(PriceError { line, message: format!("{provider} {model} is listed twice") });
+            return Err(PriceError { line, message: format!("duplicate row for {provider} {model}") });
         }
     }
     Ok(table)
@@ -52,11 +52,11 @@ fn row<'a>(columns: &StringRecord, record: &'a StringRecord) -> Result<(&'a str,
             "output_above_200k_per_mtok" => rate(&mut price.output_above_200k_per_mtok)?,
             "max_input_tokens" => price.max_input_tokens = tokens(column, value)?,
             "max_output_tokens" => price.max_output_tokens = tokens(column, value)?,
-            other => return Err(format!("the column {other:?} is unknown")),
+            other => return Err(format!("unknown column {other:?}")),
         }
     }
     if provider.is_empty() || model.is_empty() {
-        return Err("a row needs a provider and a model".to_owned());
+        return Err("provider and model are required".to_owned());
     }
     if price.input_per_mtok.is_none() {
         return Err(format!("{provider} {model} has no input_per_mtok"));
@@ -75,7 +75,7 @@ fn amount(column: &str, value: &str) -> Result<Option<Decimal>, String> {
     }
 }
 
-/// Whole numbers, which the public price lists also write as `8192.0`.
+/// Parses a whole number; public price lists also write `8192.0`.
 fn tokens(column: &str, value: &str) -> Result<Option<u64>, String> {
     let whole = value.strip_suffix(".0").unwrap_or(value);
     if whole.is_empty() {
@@ -88,7 +88,7 @@ fn unreadable(error: &csv::Error) -> PriceError {
     let line = error.position().map_or(1, csv::Position::line);
     let message = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            format!("{len} fields where the first line has {expected_len}")
+            format!("has {len} fields, but the first line has {expected_len}")
         }
         _ => error.to_string(),
     };

@@ -213,11 +213,11 @@ fn mistakes_in_a_file_are_named_with_their_line() {
         (format!("{head}openai,b,-1,\n"), 3, "not a price"),
         (format!("{head}openai,b,,\n"), 3, "has no input_per_mtok"),
         (format!("{head}openai,b,1,many\n"), 3, "not a number of tokens"),
-        (format!("{head}openai,b,1\n"), 3, "3 fields where the first line has 4"),
-        (format!("{head}openai,b,1,\n,c,1,\n"), 4, "needs a provider and a model"),
-        (format!("{head}openai,a,2,\n"), 3, "openai a is listed twice"),
+        (format!("{head}openai,b,1\n"), 3, "has 3 fields, but the first line has 4"),
+        (format!("{head}openai,b,1,\n,c,1,\n"), 4, "provider and model are required"),
+        (format!("{head}openai,a,2,\n"), 3, "duplicate row for openai a"),
         ("provider,model\n".to_owned(), 1, "input_per_mtok is missing"),
-        ("provider,model,input_per_mtok,price\nopenai,a,1,2\n".to_owned(), 2, "\"price\" is unknown"),
+        ("provider,model,input_per_mtok,price\nopenai,a,1,2\n".to_owned(), 2, "unknown column \"price\""),
         (String::new(), 1, "provider is missing"),
     ] {
         let error = PriceTable::parse(&file).expect_err(&file);

@@ -1,19 +1,19 @@
-//! What an adopted skill is called when its name is taken.
+//! Names for an adopted skill whose name is already taken.
 
-use super::NAME_LENGTH;
+use super::MAX_NAME_CHARS;
 
-/// Tries beyond the name itself.
-const TRIES: usize = 100;
+/// How many suffixes are tried after the name itself.
+const MAX_SUFFIXES: usize = 100;
 
-/// The names to try, in order: the name as it is, then `-adopted-1` to `-adopted-100`. A long name is cut so that the
-/// suffix has room.
-pub fn names(base: &str) -> impl Iterator<Item = String> {
+/// The names to try, in order: the unchanged name, then `-adopted-1` to `-adopted-100`. A long name is truncated to make
+/// room for the suffix.
+pub fn candidate_names(base: &str) -> impl Iterator<Item = String> {
     let with_suffix = move |number: usize| {
         let suffix = format!("-adopted-{number}");
-        let kept = base.get(..NAME_LENGTH - suffix.len()).unwrap_or(base).trim_end_matches('-');
+        let kept = base.get(..MAX_NAME_CHARS - suffix.len()).unwrap_or(base).trim_end_matches('-');
         format!("{kept}{suffix}")
     };
-    std::iter::once(base.to_owned()).chain((1..=TRIES).map(with_suffix))
+    std::iter::once(base.to_owned()).chain((1..=MAX_SUFFIXES).map(with_suffix))
 }
 
 #[cfg(test)]
@@ -23,16 +23,16 @@ mod tests {
 
     #[test]
     fn the_name_itself_comes_first_then_a_hundred_others() {
-        let names: Vec<_> = names("code-review").collect();
+        let names: Vec<_> = candidate_names("code-review").collect();
         assert_eq!(names.len(), 101);
         assert_eq!(names[..3], ["code-review", "code-review-adopted-1", "code-review-adopted-2"]);
         assert_eq!(names[100], "code-review-adopted-100");
     }
 
     #[test]
-    fn every_name_is_a_valid_one_and_no_two_are_alike() {
+    fn all_names_are_valid_and_distinct() {
         for base in ["a", &"x".repeat(64), &format!("{}-{}", "a".repeat(53), "b".repeat(10)), "a-adopted-1"] {
-            let mut all: Vec<_> = names(base).collect();
+            let mut all: Vec<_> = candidate_names(base).collect();
             assert!(all.iter().all(|name| check_name(name).is_ok()), "{all:?}");
             all.sort();
             all.dedup();

@@ -1,57 +1,57 @@
-//! SKILL.md: YAML between two lines of `---`, then Markdown. Read and written by a YAML library under a small budget,
-//! because the text comes from anybody.
+//! The SKILL.md format: YAML between two `---` lines, then Markdown. The YAML library runs with a small resource budget,
+//! because the text is untrusted.
 
 use serde_json::{Map, Value};
 
-use super::{DESCRIPTION_LENGTH, SOURCE_BYTES, SourceError};
+use super::{MAX_DESCRIPTION_CHARS, MAX_SOURCE_BYTES, SourceError};
 
-/// Of the YAML alone.
-const FRONTMATTER_BYTES: usize = 16 << 10;
-/// The keys that the public validators know; they refuse a file with any other at its top.
+const MAX_FRONTMATTER_BYTES: usize = 16 << 10;
+/// The top-level keys that public validators accept; they reject a file with any other key.
 const KNOWN_KEYS: [&str; 6] =
     ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
 
-/// A file taken apart. What is written reads back as the same document.
+/// A parsed file. A written document parses back to an equal one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
-    /// The frontmatter in the order in which it stands.
+    /// The frontmatter in its original order.
     pub fields: Map<String, Value>,
     pub body: String,
-    /// The frontmatter as it was read, while no field of it is changed.
+    /// The original frontmatter text, kept as long as no field changes.
     header: Option<String>,
 }
 
 impl Document {
     pub fn parse(raw: &str) -> Result<Self, SourceError> {
-        if raw.len() > SOURCE_BYTES {
+        if raw.len() > MAX_SOURCE_BYTES {
             return Err(SourceError::TooLarge);
         }
         let (yaml, body) = split(raw).ok_or_else(|| {
-            wrong("the text must begin with frontmatter: a line of ---, YAML, and another line of ---")
+            invalid("the text must begin with frontmatter: a --- line, YAML, and another --- line")
         })?;
-        if yaml.len() > FRONTMATTER_BYTES {
-            return Err(wrong(&format!("the frontmatter is larger than {FRONTMATTER_BYTES} bytes")));
+        if yaml.len() > MAX_FRONTMATTER_BYTES {
+            return Err(invalid(&format!("the frontmatter is larger than {MAX_FRONTMATTER_BYTES} bytes")));
         }
         let fields = parse_yaml(yaml)?;
         Ok(Self { fields, body: body.to_owned(), header: Some(yaml.to_owned()) })
     }
 
-    /// A key whose value is text, if it is there.
+    /// The text value of a key, if the key is present.
     pub fn text(&self, key: &str) -> Result<Option<String>, SourceError> {
         match self.fields.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(wrong(&format!("{key}: must be text; put it in quotes"))),
+            Some(_) => Err(invalid(&format!("{key}: must be a string; put it in quotes"))),
         }
     }
 
-    /// At the top, as the API writes it, or under `metadata`, as agents are given it. Empty when there is none.
+    /// The headline: a top-level key, as the API writes it, or an entry of `metadata`, as agents receive it. Empty if
+    /// absent.
     pub fn headline(&self) -> Result<String, SourceError> {
         if let Some(headline) = self.text("headline")? {
             return Ok(headline);
         }
-        let below = self.fields.get("metadata").and_then(|metadata| metadata.get("headline"));
-        Ok(below.and_then(Value::as_str).unwrap_or_default().to_owned())
+        let nested = self.fields.get("metadata").and_then(|metadata| metadata.get("headline"));
+        Ok(nested.and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
     pub fn set(&mut self, key: &str, value: &str) {
@@ -59,7 +59,7 @@ impl Document {
         self.header = None;
     }
 
-    /// An empty one removes it.
+    /// Sets the headline; an empty one removes it.
     pub fn set_headline(&mut self, headline: &str) {
         if let Some(metadata) = self.fields.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.shift_remove("headline");
@@ -82,11 +82,11 @@ impl Document {
         let break_line = if header.is_empty() || header.ends_with('\n') { "" } else { "\n" };
         let gap = if self.body.is_empty() { "" } else { "\n" };
         let raw = format!("---\n{header}{break_line}---\n{gap}{}", self.body);
-        if raw.len() > SOURCE_BYTES { Err(SourceError::TooLarge) } else { Ok(raw) }
+        if raw.len() > MAX_SOURCE_BYTES { Err(SourceError::TooLarge) } else { Ok(raw) }
     }
 
-    /// The file as the public validators want it: the headline and every key that they do not know go under
-    /// `metadata`, whose values are text; the description has no angle brackets, because agents put it between tags.
+    /// The file in the form that public validators accept. The headline and all unknown keys move under `metadata`,
+    /// with text values. Angle brackets are replaced in the description, because agents embed it in tags.
     pub fn for_agents(&self) -> Result<String, SourceError> {
         let mut fields = Map::new();
         let mut metadata = Map::new();
@@ -99,7 +99,7 @@ impl Document {
                     let text = text.replace('<', "\u{2039}").replace('>', "\u{203a}");
                     fields.insert(
                         key.clone(),
-                        text.chars().take(DESCRIPTION_LENGTH).collect::<String>().into(),
+                        text.chars().take(MAX_DESCRIPTION_CHARS).collect::<String>().into(),
                     );
                 }
                 (known, _) if known != "metadata" && KNOWN_KEYS.contains(&known) => {
@@ -118,11 +118,11 @@ impl Document {
     }
 }
 
-fn wrong(why: &str) -> SourceError {
-    SourceError::Frontmatter(why.to_owned())
+fn invalid(message: &str) -> SourceError {
+    SourceError::Frontmatter(message.to_owned())
 }
 
-/// The YAML and the body. One empty line behind the frontmatter belongs to neither.
+/// Splits a file into YAML and body. One empty line after the frontmatter belongs to neither.
 fn split(raw: &str) -> Option<(&str, &str)> {
     let raw = raw.strip_prefix('\u{feff}').unwrap_or(raw);
     let is_fence = |line: &str| line.trim_end() == "---";
@@ -140,7 +140,8 @@ fn split(raw: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// No anchors and aliases, no depth, few nodes: nothing that a frontmatter needs, and all that a bomb is made of.
+/// Disallows anchors, aliases and deep nesting and limits the node count. Frontmatter needs none of these, and YAML
+/// bombs are built from them.
 fn parse_yaml(yaml: &str) -> Result<Map<String, Value>, SourceError> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -152,16 +153,16 @@ fn parse_yaml(yaml: &str) -> Result<Map<String, Value>, SourceError> {
             max_anchors: 0,
             max_documents: 1,
             max_merge_keys: 0,
-            max_total_scalar_bytes: FRONTMATTER_BYTES,
+            max_total_scalar_bytes: MAX_FRONTMATTER_BYTES,
         },
         with_snippet: false,
     };
     match serde_saphyr::from_str_with_options::<Value>(yaml, options) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(wrong("the frontmatter must be a list of keys and values")),
+        Ok(_) => Err(invalid("the frontmatter must be a mapping of keys and values")),
         Err(error) => {
-            let why: String = error.to_string().chars().take(200).collect();
-            Err(wrong(&format!("the frontmatter is no YAML that can be used: {why}")))
+            let reason: String = error.to_string().chars().take(200).collect();
+            Err(invalid(&format!("the frontmatter is not valid YAML: {reason}")))
         }
     }
 }
@@ -174,7 +175,7 @@ fn write_yaml(fields: &Map<String, Value>) -> Result<String, SourceError> {
 fn as_text(value: &Value) -> Value {
     match value {
         Value::String(text) => text.clone().into(),
-        // A list of tools is written with spaces between them.
+        // Lists of tools are separated by spaces.
         Value::Array(items) if items.iter().all(Value::is_string) => {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ").into()
         }

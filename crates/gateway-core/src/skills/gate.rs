@@ -1,7 +1,7 @@
-//! The rule that gates publishing, and the only place where it stands. What is on the shelf got there by
-//! `PublishDecision::Publish`; the store applies a decision in the transaction that read what it was made from.
+//! The publish gate: the single rule that decides whether a skill version goes on the shelf. The store applies a decision
+//! in the transaction that read its inputs.
 
-/// A verdict on one version of a skill, as far as the gate cares.
+/// The part of an evaluation verdict that the gate needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvaluationVote {
     pub version: i64,
@@ -9,38 +9,38 @@ pub struct EvaluationVote {
     pub source: String,
 }
 
-/// Everything that the decision depends on, read under lock.
+/// The inputs of the decision, read under lock.
 #[derive(Debug, Clone, Copy)]
 pub struct PublishContext<'a> {
     /// The skill's current version.
     pub version: i64,
-    /// The version on the shelf; none while the skill is private.
+    /// The version on the shelf; `None` while the skill is private.
     pub published: Option<i64>,
-    pub ballots: &'a [EvaluationVote],
+    pub votes: &'a [EvaluationVote],
     /// `allowed_verdict_sources` of the organization's rubric.
-    pub allowed: &'a [String],
+    pub allowed_sources: &'a [String],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishDecision {
-    /// The current version goes on the shelf, in place of an older one if there is one.
+    /// Put the current version on the shelf, replacing an older one.
     Publish,
-    /// The shelf stays as it is, and that is no error: the skill is public already.
+    /// Leave the shelf unchanged. This is not an error: the skill is already public.
     Keep,
-    /// The skill is private, and its current version has not passed.
+    /// The skill is private and its current version has not passed.
     Refuse,
 }
 
-/// May the current version go on the shelf? It must have passed, itself, in the eyes of a source that the
-/// organization believes; what an older version earned does not count.
-pub fn decide(standing: PublishContext<'_>) -> PublishDecision {
-    let PublishContext { version, published, ballots, allowed } = standing;
-    let passes = |ballot: &EvaluationVote| {
-        ballot.version == version && ballot.passed && allowed.contains(&ballot.source)
+/// Decides whether the current version goes on the shelf. That version itself must have passed, by a verdict source that
+/// the organization allows. Verdicts on older versions do not count.
+pub fn decide(context: PublishContext<'_>) -> PublishDecision {
+    let PublishContext { version, published, votes, allowed_sources } = context;
+    let passes = |vote: &EvaluationVote| {
+        vote.version == version && vote.passed && allowed_sources.contains(&vote.source)
     };
     match published {
         Some(live) if live == version => PublishDecision::Keep,
-        _ if ballots.iter().any(passes) => PublishDecision::Publish,
+        _ if votes.iter().any(passes) => PublishDecision::Publish,
         Some(_) => PublishDecision::Keep,
         None => PublishDecision::Refuse,
     }
@@ -50,18 +50,18 @@ pub fn decide(standing: PublishContext<'_>) -> PublishDecision {
 mod tests {
     use super::*;
 
-    /// What the row is about, the version on the shelf, who says what, who is believed, what follows.
+    /// Description, version on the shelf, votes, allowed sources, expected decision.
     type Row = (&'static str, Option<i64>, Vec<EvaluationVote>, &'static [&'static str], PublishDecision);
 
-    fn ballot(version: i64, passed: bool, source: &str) -> EvaluationVote {
+    fn vote(version: i64, passed: bool, source: &str) -> EvaluationVote {
         EvaluationVote { version, passed, source: source.into() }
     }
 
     #[test]
     fn every_row_of_the_table_of_states() {
-        let pass = |version| ballot(version, true, "internal");
-        let fail = |version| ballot(version, false, "internal");
-        let scanner = |passed| ballot(2, passed, "scanner");
+        let pass = |version| vote(version, true, "internal");
+        let fail = |version| vote(version, false, "internal");
+        let scanner = |passed| vote(2, passed, "scanner");
         let only_internal: &[&str] = &["internal"];
         let both: &[&str] = &["internal", "scanner"];
         let table: &[Row] = &[
@@ -149,20 +149,21 @@ mod tests {
                 PublishDecision::Keep,
             ),
         ];
-        for (row, published, ballots, allowed, expected) in table {
+        for (row, published, votes, allowed, expected) in table {
             let allowed: Vec<String> = allowed.iter().map(|source| (*source).to_owned()).collect();
-            let standing = PublishContext { version: 2, published: *published, ballots, allowed: &allowed };
-            assert_eq!(decide(standing), *expected, "{row}");
+            let context =
+                PublishContext { version: 2, published: *published, votes, allowed_sources: &allowed };
+            assert_eq!(decide(context), *expected, "{row}");
         }
     }
 
     #[test]
     fn a_source_is_believed_only_under_its_exact_name() {
         for source in ["Internal", "internal ", "intern", "internal2", ""] {
-            let (ballots, allowed) = ([ballot(1, true, source)], ["internal".to_owned()]);
-            let standing =
-                PublishContext { version: 1, published: None, ballots: &ballots, allowed: &allowed };
-            assert_eq!(decide(standing), PublishDecision::Refuse, "{source}");
+            let (votes, allowed) = ([vote(1, true, source)], ["internal".to_owned()]);
+            let context =
+                PublishContext { version: 1, published: None, votes: &votes, allowed_sources: &allowed };
+            assert_eq!(decide(context), PublishDecision::Refuse, "{source}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Skills: instructions for agents, written as a SKILL.md file. This folder has what makes a skill valid, what lets it
-//! on the shelf, and the judge that reads it.
+//! Skills: instructions for agents in SKILL.md files. This module validates skills, gates their publication, and
+//! contains the judge that scores them.
 
 pub mod adoption;
 pub mod frontmatter;
@@ -11,24 +11,24 @@ use sha2::{Digest, Sha256};
 
 use frontmatter::Document;
 
-pub const NAME_LENGTH: usize = 64;
-pub const DESCRIPTION_LENGTH: usize = 1024;
-pub const HEADLINE_LENGTH: usize = 200;
-/// Of the whole file. Agents load it into a prompt, so even this is far too much.
-pub const SOURCE_BYTES: usize = 256 << 10;
+pub const MAX_NAME_CHARS: usize = 64;
+pub const MAX_DESCRIPTION_CHARS: usize = 1024;
+pub const MAX_HEADLINE_CHARS: usize = 200;
+/// The limit for the whole file. It is generous: agents load the file into a prompt.
+pub const MAX_SOURCE_BYTES: usize = 256 << 10;
 
-/// One version of a skill's text. The fields and the file say the same.
+/// One version of a skill's text. The fields are parsed from `raw_source`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillSource {
     pub name: String,
-    /// Empty when there is none.
+    /// Empty if absent.
     pub headline: String,
     pub description: String,
     pub body: String,
     pub raw_source: String,
 }
 
-/// The fields of a skill that a partial update names.
+/// A partial update; absent fields stay unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct SkillChange {
     pub name: Option<String>,
@@ -39,18 +39,18 @@ pub struct SkillChange {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// The frontmatter is no YAML, or says something that a skill must not.
+    /// The frontmatter is not valid YAML, or a field is missing or invalid.
     #[error("{0}")]
     Frontmatter(String),
-    #[error("the skill is larger than {SOURCE_BYTES} bytes")]
+    #[error("the skill is larger than {MAX_SOURCE_BYTES} bytes")]
     TooLarge,
-    /// What was written from the fields does not read back as the same.
+    /// The file written from the fields does not parse back to the same fields.
     #[error("the frontmatter could not be written")]
     Synthesis,
 }
 
 impl SkillSource {
-    /// A skill from its file.
+    /// Parses a SKILL.md file.
     pub fn from_raw(raw: &str) -> Result<Self, SourceError> {
         let document = Document::parse(raw)?;
         let source = Self {
@@ -61,15 +61,15 @@ impl SkillSource {
             raw_source: raw.to_owned(),
         };
         check_name(&source.name)?;
-        check_length("description", &source.description, DESCRIPTION_LENGTH)?;
+        check_length("description", &source.description, MAX_DESCRIPTION_CHARS)?;
         if source.description.trim().is_empty() {
             return Err(SourceError::Frontmatter("description: must say what the skill is for".into()));
         }
-        check_length("headline", &source.headline, HEADLINE_LENGTH)?;
+        check_length("headline", &source.headline, MAX_HEADLINE_CHARS)?;
         Ok(source)
     }
 
-    /// A skill from its fields; the file is written from them.
+    /// Builds a skill from its fields and writes the file from them.
     pub fn from_fields(
         name: &str,
         headline: &str,
@@ -83,16 +83,16 @@ impl SkillSource {
         }
         document.set("description", description);
         body.clone_into(&mut document.body);
-        Self::written(&document)
+        Self::from_document(&document)
     }
 
-    /// The skill with some fields changed. Whatever else stands in its frontmatter stays.
+    /// The skill with some fields changed. Other frontmatter keys are preserved.
     pub fn changed(&self, change: &SkillChange) -> Result<Self, SourceError> {
         let mut document = Document::parse(&self.raw_source)?;
         let SkillChange { name, headline, description, body } = change;
         let fields = [("name", name, &self.name), ("description", description, &self.description)];
-        for (key, value, now) in fields {
-            if let Some(value) = value.as_ref().filter(|value| *value != now) {
+        for (key, value, current) in fields {
+            if let Some(value) = value.as_ref().filter(|value| *value != current) {
                 document.set(key, value);
             }
         }
@@ -102,10 +102,10 @@ impl SkillSource {
         if let Some(body) = body {
             body.clone_into(&mut document.body);
         }
-        Self::written(&document)
+        Self::from_document(&document)
     }
 
-    /// The file as agents load it; see `Document::for_agents`.
+    /// The file for agents; see `Document::for_agents`.
     pub fn for_agents(&self) -> Result<String, SourceError> {
         Document::parse(&self.raw_source)?.for_agents()
     }
@@ -114,27 +114,31 @@ impl SkillSource {
         content_hash(&self.raw_source)
     }
 
-    /// Writes, and reads what was written: the fields must come back as they were meant.
-    fn written(document: &Document) -> Result<Self, SourceError> {
+    /// Writes the document and parses the result, to verify that the fields survive the round trip.
+    fn from_document(document: &Document) -> Result<Self, SourceError> {
         let source = Self::from_raw(&document.write()?)?;
-        let meant = (document.text("name")?, document.headline()?, document.text("description")?);
-        let found = (Some(source.name.clone()), source.headline.clone(), Some(source.description.clone()));
-        if meant == found && source.body == document.body { Ok(source) } else { Err(SourceError::Synthesis) }
+        let expected = (document.text("name")?, document.headline()?, document.text("description")?);
+        let parsed = (Some(source.name.clone()), source.headline.clone(), Some(source.description.clone()));
+        if expected == parsed && source.body == document.body {
+            Ok(source)
+        } else {
+            Err(SourceError::Synthesis)
+        }
     }
 }
 
-/// SHA-256 of the file, by which verdicts and adopters know that it is the same text.
+/// SHA-256 of the file, which identifies the exact text for verdicts and adopters.
 pub fn content_hash(raw_source: &str) -> String {
     hex::encode(Sha256::digest(raw_source.as_bytes()))
 }
 
-/// Lowercase words joined by single hyphens.
+/// Checks for kebab-case: lowercase words joined by single hyphens.
 pub fn check_name(name: &str) -> Result<(), SourceError> {
-    let word =
+    let is_word =
         |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     if name.is_empty() {
         Err(SourceError::Frontmatter("name: is missing".into()))
-    } else if name.len() > NAME_LENGTH || !name.split('-').all(word) {
+    } else if name.len() > MAX_NAME_CHARS || !name.split('-').all(is_word) {
         let rule = "must be kebab-case: 1 to 64 lowercase letters and digits, words joined by single hyphens";
         Err(SourceError::Frontmatter(format!("name: {rule}")))
     } else {
@@ -142,9 +146,9 @@ pub fn check_name(name: &str) -> Result<(), SourceError> {
     }
 }
 
-fn check_length(field: &str, text: &str, longest: usize) -> Result<(), SourceError> {
-    if text.chars().count() > longest {
-        return Err(SourceError::Frontmatter(format!("{field}: must be at most {longest} characters long")));
+fn check_length(field: &str, text: &str, max: usize) -> Result<(), SourceError> {
+    if text.chars().count() > max {
+        return Err(SourceError::Frontmatter(format!("{field}: must be at most {max} characters long")));
     }
     Ok(())
 }

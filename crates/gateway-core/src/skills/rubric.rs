@@ -1,4 +1,5 @@
-//! The rubric: by which axes an organization's skills are judged, by whom, and whose verdicts let a skill on the shelf.
+//! The rubric: how an organization's skills are judged. It sets the judge, the weights of the axes, and the verdict
+//! sources that the publish gate accepts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::verdicts::{INTERNAL_SOURCE, is_source};
 
-/// What every judge looks at, in the order in which it is told.
+/// The axes of every judgement, in display order.
 pub const AXES: [&str; 5] = ["clarity", "specificity", "completeness", "safety", "originality"];
 
 const DEFAULT_WEIGHTS: [(&str, f64); 5] =
@@ -16,9 +17,9 @@ pub const DEFAULT_THRESHOLD: f64 = 0.7;
 pub const MAX_DIMS: i64 = 8192;
 const MAX_SOURCES: usize = 64;
 const MAX_WEIGHT: f64 = 1e6;
-const NAME_LENGTH: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
-/// The judge, or the embedding, that is part of this program.
+/// The provider name of the built-in judge and embedding.
 pub const BUILTIN: &str = "builtin";
 
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +34,7 @@ pub struct Rubric {
     pub allowed_verdict_sources: Vec<String>,
 }
 
-/// A partial update; what is absent stays.
+/// A partial update; absent fields stay unchanged.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct RubricChange {
     /// `builtin`, or a provider as `X-Gateway-Provider` names it.
@@ -44,15 +45,15 @@ pub struct RubricChange {
     pub embed_model: Option<String>,
     #[schemars(range(min = 1, max = 8192))]
     pub embed_dims: Option<i64>,
-    /// Axis to weight, at least one above 0; an axis that is left out weighs nothing.
+    /// Weight per axis, at least one above 0. An omitted axis has weight 0.
     pub weights: Option<BTreeMap<String, f64>>,
     #[schemars(range(min = 0, max = 1))]
     pub pass_threshold: Option<f64>,
-    /// Whose verdicts the publish gate believes.
+    /// The verdict sources that the publish gate accepts.
     pub allowed_verdict_sources: Option<Vec<String>>,
 }
 
-/// What one axis got, and why.
+/// The score of one axis, with the reason for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Axis {
     #[schemars(range(min = 0, max = 1))]
@@ -64,7 +65,7 @@ pub struct Axis {
 pub type Axes = BTreeMap<String, Axis>;
 
 impl Rubric {
-    /// What a new organization starts with, besides the server's choice of judge and embedding.
+    /// The rubric of a new organization, with the server's default judge and embedding.
     pub fn seeded(judge: (&str, &str), embed: (&str, &str), embed_dims: i64) -> Self {
         Self {
             judge_provider: judge.0.to_owned(),
@@ -78,7 +79,7 @@ impl Rubric {
         }
     }
 
-    /// The rubric after a partial update, or the field that is wrong and why.
+    /// The rubric after a partial update, or the invalid field and the reason.
     pub fn changed(mut self, change: RubricChange) -> Result<Self, (&'static str, String)> {
         let RubricChange {
             judge_provider,
@@ -96,9 +97,9 @@ impl Rubric {
             ("embed_provider", embed_provider, &mut self.embed_provider),
             ("embed_model", embed_model, &mut self.embed_model),
         ];
-        for (field, given, now) in names {
+        for (field, given, current) in names {
             if let Some(given) = given {
-                *now = checked_name(given).map_err(|why| (field, why))?;
+                *current = checked_name(given).map_err(|reason| (field, reason))?;
             }
         }
         if let Some(dims) = embed_dims {
@@ -108,44 +109,44 @@ impl Rubric {
             self.embed_dims = dims;
         }
         if let Some(weights) = weights {
-            self.weights = checked_weights(weights).map_err(|why| ("weights", why))?;
+            self.weights = checked_weights(weights).map_err(|reason| ("weights", reason))?;
         }
         if let Some(threshold) = pass_threshold {
             if !(0.0..=1.0).contains(&threshold) {
-                return Err(("pass_threshold", "must be from 0 to 1".into()));
+                return Err(("pass_threshold", "must be between 0 and 1".into()));
             }
             self.pass_threshold = threshold;
         }
         if let Some(sources) = allowed_verdict_sources {
             self.allowed_verdict_sources =
-                checked_sources(sources).map_err(|why| ("allowed_verdict_sources", why))?;
+                checked_sources(sources).map_err(|reason| ("allowed_verdict_sources", reason))?;
         }
         Ok(self)
     }
 
-    /// The axes that count.
-    pub fn weighed_axes(&self) -> impl Iterator<Item = &str> {
+    /// The axes with a weight above 0.
+    pub fn weighted_axes(&self) -> impl Iterator<Item = &str> {
         AXES.into_iter().filter(|axis| self.weights.get(*axis).is_some_and(|weight| *weight > 0.0))
     }
 
     /// The weighted mean; an axis without a score counts as 0.
     pub fn overall(&self, axes: &Axes) -> f64 {
-        let weighed =
+        let weighted =
             self.weights.iter().map(|(axis, weight)| (axes.get(axis).map_or(0.0, |a| a.score), weight));
         let (sum, total) =
-            weighed.fold((0.0, 0.0), |(sum, total), (score, weight)| (sum + score * weight, total + weight));
+            weighted.fold((0.0, 0.0), |(sum, total), (score, weight)| (sum + score * weight, total + weight));
         if total > 0.0 { rounded(sum / total) } else { 0.0 }
     }
 }
 
-/// Scores are told to four digits, so that they look the same however they were added up.
+/// Rounds a score to four digits, so that it does not depend on the order of summation.
 pub fn rounded(score: f64) -> f64 {
     (score * 10_000.0).round() / 10_000.0
 }
 
 fn checked_name(name: String) -> Result<String, String> {
-    if name.trim().is_empty() || name.chars().count() > NAME_LENGTH || name.chars().any(char::is_control) {
-        return Err(format!("must be a name of 1 to {NAME_LENGTH} characters"));
+    if name.trim().is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+        return Err(format!("must be a name of 1 to {MAX_NAME_CHARS} characters"));
     }
     Ok(name)
 }
@@ -153,7 +154,7 @@ fn checked_name(name: String) -> Result<String, String> {
 fn checked_weights(weights: BTreeMap<String, f64>) -> Result<BTreeMap<String, f64>, String> {
     if let Some(unknown) = weights.keys().find(|axis| !AXES.contains(&axis.as_str())) {
         let shown: String = unknown.chars().take(40).collect();
-        return Err(format!("there is no axis '{shown}'; the axes are {}", AXES.join(", ")));
+        return Err(format!("unknown axis '{shown}'; must be one of {}", AXES.join(", ")));
     }
     if weights.values().any(|weight| !(0.0..=MAX_WEIGHT).contains(weight)) {
         return Err(format!("each weight must be a number from 0 to {MAX_WEIGHT}"));
@@ -166,7 +167,7 @@ fn checked_weights(weights: BTreeMap<String, f64>) -> Result<BTreeMap<String, f6
 
 fn checked_sources(sources: Vec<String>) -> Result<Vec<String>, String> {
     if sources.len() > MAX_SOURCES {
-        return Err(format!("at most {MAX_SOURCES} sources"));
+        return Err(format!("must have at most {MAX_SOURCES} sources"));
     }
     match sources.iter().find(|source| !is_source(source)) {
         Some(_) => Err("each must be 1 to 32 lowercase letters, digits, _ or -".into()),
@@ -224,7 +225,7 @@ mod tests {
         };
         let rubric = rubric().changed(change).unwrap();
         assert!((rubric.overall(&axes) - 0.625).abs() < 1e-9);
-        assert_eq!(rubric.weighed_axes().collect::<Vec<_>>(), ["clarity", "safety"]);
+        assert_eq!(rubric.weighted_axes().collect::<Vec<_>>(), ["clarity", "safety"]);
         assert!(rubric.overall(&Axes::new()) < 1e-9);
     }
 }

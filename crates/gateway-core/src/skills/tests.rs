@@ -1,4 +1,4 @@
-//! Tests of skills read, changed and written.
+//! Tests of parsing, changing and writing skills.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ fn refused(raw: &str) -> String {
 }
 
 #[test]
-fn a_file_is_taken_apart() {
+fn a_file_is_parsed_into_its_fields() {
     let source = SkillSource::from_raw(GOOD).unwrap();
     assert_eq!((source.name.as_str(), source.headline.as_str()), ("code-review", "Careful reviews"));
     assert_eq!(source.description, "Reviews a change.");
@@ -27,7 +27,7 @@ fn a_file_is_taken_apart() {
 }
 
 #[test]
-fn windows_line_ends_a_byte_order_mark_and_spaces_behind_the_fence_are_fine() {
+fn windows_line_ends_a_byte_order_mark_and_trailing_spaces_are_accepted() {
     let raw = "\u{feff}---  \r\nname: a\r\ndescription: b\r\n---\t\r\n\r\nBody\r\n";
     let source = SkillSource::from_raw(raw).unwrap();
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_bad_frontmatter_says_what_is_wrong() {
 }
 
 #[test]
-fn bombs_are_refused_quickly() {
+fn yaml_bombs_are_rejected_quickly() {
     let mut laughs = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
     for (new, old) in ["b", "c", "d", "e", "f", "g", "h"].iter().zip(["a", "b", "c", "d", "e", "f", "g"]) {
         let _ = writeln!(
@@ -86,9 +86,12 @@ fn bombs_are_refused_quickly() {
         refused(&format!("---\nname: a\ndescription: b\n{yaml}\n---\n"));
     }
     assert!(start.elapsed().as_millis() < 2_000, "{:?}", start.elapsed());
-    let large = format!("---\nname: a\ndescription: b\n---\n{}", "x".repeat(SOURCE_BYTES));
+    let large = format!("---\nname: a\ndescription: b\n---\n{}", "x".repeat(MAX_SOURCE_BYTES));
     assert_eq!(SkillSource::from_raw(&large), Err(SourceError::TooLarge));
-    assert_eq!(SkillSource::from_fields("a", "", "b", &"x".repeat(SOURCE_BYTES)), Err(SourceError::TooLarge));
+    assert_eq!(
+        SkillSource::from_fields("a", "", "b", &"x".repeat(MAX_SOURCE_BYTES)),
+        Err(SourceError::TooLarge)
+    );
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn a_change_of_fields_keeps_the_rest_of_the_frontmatter() {
 }
 
 #[test]
-fn a_headline_may_stand_under_metadata_and_is_moved_or_removed_from_there() {
+fn a_headline_under_metadata_is_read_and_moved_or_removed_by_a_change() {
     let source =
         SkillSource::from_raw("---\nname: a\ndescription: b\nmetadata:\n  headline: Below\n---\n").unwrap();
     assert_eq!(source.headline, "Below");
@@ -160,7 +163,7 @@ proptest! {
         description in "(?s).{1,200}",
         body in "(?s).{0,400}|(---\n|\n|\r\n|# x\n|- y\n){0,12}",
     ) {
-        // No request may hold a NUL.
+        // The API rejects NUL.
         let [headline, description, body] = [headline, description, body].map(|text| text.replace('\0', "0"));
         prop_assume!(!description.trim().is_empty());
         let source = SkillSource::from_fields(&name, &headline, &description, &body);
@@ -175,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_anybody_sends_brings_the_parser_down(raw in "(---\n)?(?s).{0,200}(---\n)?(?s).{0,50}") {
+    fn no_input_makes_the_parser_panic(raw in "(---\n)?(?s).{0,200}(---\n)?(?s).{0,50}") {
         let _ = SkillSource::from_raw(&raw).map(|source| source.for_agents());
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
     let mut owed = Vec::new();
     for row in rows {
         for (export, sources, periods) in exports.get(&row.org_id).into_iter().flatten() {
-            if sources.contains(&row.source) && periods.cover(row) {
+            if sources.contains(&row.source) && periods.covers(row) {
                 owed.push(args![*export, row.id]);
             }
         }
@@ -77,7 +77,7 @@ pub async fn enqueue_verdicts(
         let (export, sources): (ExportId, _) = (row.get("id")?, read_sources(row)?);
         let periods: ActivePeriods = row.json("periods")?;
         for (log_id, source, verdict) in verdicts {
-            if sources.contains(source) && periods.cover_at(verdict.at) {
+            if sources.contains(source) && periods.covers_time(verdict.at) {
                 owed.push(args![export, *log_id, &verdict.id, json(verdict)]);
             }
         }

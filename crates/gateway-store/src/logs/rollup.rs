@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-use gateway_core::hash::Fast;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::logs::{LogRow, LogSource, log_id_time};
 use gateway_core::time::{DAY, HOUR};
 use gateway_core::totals::{Totals, digest};
+use rustc_hash::FxBuildHasher;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
@@ -155,11 +155,11 @@ impl<'a> RollupKey<'a> {
 
 /// Adds new rows to every roll-up that they belong to. The caller holds the lock that keeps others out.
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let mut kinds: HashMap<RollupKey<'_>, Totals, Fast> = HashMap::default();
+    let mut kinds: HashMap<RollupKey<'_>, Totals, FxBuildHasher> = HashMap::default();
     for row in rows {
-        kinds.entry(RollupKey::of(row)).or_default().count(row);
+        kinds.entry(RollupKey::of(row)).or_default().add_row(row);
     }
-    let mut dims: HashMap<Dims, i64, Fast> = HashMap::default();
+    let mut dims: HashMap<Dims, i64, FxBuildHasher> = HashMap::default();
     let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
     for (alike, totals) in &kinds {
         for cube in Cube::of(alike) {

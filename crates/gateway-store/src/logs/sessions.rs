@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use gateway_core::hash::Fast;
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::logs::{LogRow, first_log_id, log_id_time};
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_core::totals::{Totals, digest, known_cost};
+use rustc_hash::FxBuildHasher;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
@@ -134,7 +134,7 @@ struct Known {
 
 /// Whose rows a batch holds, each digested once.
 #[derive(Default)]
-struct Owners(HashMap<(OrgId, Option<KeyId>, Option<String>), i64, Fast>);
+struct Owners(HashMap<(OrgId, Option<KeyId>, Option<String>), i64, FxBuildHasher>);
 
 impl Owners {
     /// Whose requests follow each other: those of one key, or without key of one user; end users of a key count apart.

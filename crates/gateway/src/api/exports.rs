@@ -287,9 +287,9 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
     }
     export.enabled = enabled.unwrap_or(export.enabled);
     if export.enabled {
-        export.periods.begin(now);
+        export.periods.start(now);
     } else {
-        export.periods.end(now);
+        export.periods.stop(now);
     }
     Ok(())
 }

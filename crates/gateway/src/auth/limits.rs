@@ -172,7 +172,7 @@ impl Attempts {
             *entry = (now, 0);
         }
         entry.1 = entry.1.saturating_add(1);
-        LimitStatus::of(limit, entry.1, entry.0.plus(ATTEMPT_WINDOW))
+        LimitStatus::new(limit, entry.1, entry.0.plus(ATTEMPT_WINDOW))
     }
 }
 

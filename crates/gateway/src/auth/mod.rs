@@ -277,7 +277,7 @@ pub async fn count(app: &App, identity: &mut Identity) -> ApiResult<()> {
         Dialect::Sqlite => counted.used,
         Dialect::Postgres => nodes::limits::total(app, id, counter, counted, limit).await,
     };
-    let verdict = LimitStatus::of(limit, used, counted.ends_at());
+    let verdict = LimitStatus::new(limit, used, counted.ends_at());
     identity.rate = Some(verdict);
     if verdict.allowed {
         return Ok(());

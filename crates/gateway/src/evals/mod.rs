@@ -43,7 +43,7 @@ impl From<NotEvaluated> for NoVerdict {
 
 /// Does a verdict need a model's answer?
 pub fn asks_models(app: &App, evaluator: &Evaluator) -> bool {
-    match &evaluator.how {
+    match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => false,
         Method::Embedding(embedding) => embedder(app, embedding).0 != BUILTIN,
         Method::Judge(_) => true,
@@ -52,12 +52,12 @@ pub fn asks_models(app: &App, evaluator: &Evaluator) -> bool {
 
 /// May this caller have models asked as the evaluator does? Later it is done in the organization's name.
 pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult<()> {
-    let (provider, model) = match &evaluator.how {
+    let (provider, model) = match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => return Ok(()),
         Method::Embedding(embedding) => embedder(app, embedding),
         Method::Judge(judge) => (judge.provider.as_str(), judge.model.as_str()),
     };
-    if provider == BUILTIN && matches!(evaluator.how, Method::Embedding(_)) {
+    if provider == BUILTIN && matches!(evaluator.method, Method::Embedding(_)) {
         return Ok(());
     }
     ask::check(app, identity, provider, model).map_err(|mut problem| {
@@ -76,10 +76,10 @@ pub async fn judge(
     subject: &Subject,
     metadata: &Map<String, Value>,
 ) -> Result<Verdict, NoVerdict> {
-    if let Some(verdict) = evaluator.judge(subject) {
+    if let Some(verdict) = evaluator.evaluate(subject) {
         return Ok(verdict?);
     }
-    match &evaluator.how {
+    match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => Err(NoVerdict::Never("there is no verdict".into())),
         Method::Embedding(embedding) => embed(app, identity, embedding, subject, metadata).await,
         Method::Judge(judge) => ask_judge(app, identity, judge, subject, metadata).await,
@@ -166,7 +166,7 @@ async fn ask_judge(
         answer = ask(&messages, false).await;
     }
     let said = said(&answered(answer)?);
-    let why = match judge.verdict(&said) {
+    let why = match judge.parse_verdict(&said) {
         Ok(verdict) => return Ok(verdict),
         Err(why) => why,
     };
@@ -174,7 +174,7 @@ async fn ask_judge(
     let answer = answered(ask(&mended, format).await)?;
     let unreadable =
         |why: String| NoVerdict::Again(format!("the judge's answer cannot be read, twice: {why}"));
-    judge.verdict(&self::said(&answer)).map_err(unreadable)
+    judge.parse_verdict(&self::said(&answer)).map_err(unreadable)
 }
 
 fn said(answer: &Answer) -> String {

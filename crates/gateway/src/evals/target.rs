@@ -64,7 +64,7 @@ pub async fn ask(
     } else {
         assistant_text(&answer.body, false).map_or(Value::Null, Value::String)
     };
-    let mut subject = Subject::of_case(field, case.input, Some(&output), case.expected);
+    let mut subject = Subject::from_case(field, case.input, Some(&output), case.expected);
     subject.facts = CallFacts {
         status: Some(answer.status.as_u16()),
         failed: false,

@@ -266,9 +266,10 @@ impl Node<'_> {
     async fn note_failure(&self, task: &Task, (sent, length): &(Sent, usize)) -> Result<bool, StoreError> {
         let ExportClaim { export, tries, batch } = &task.turn;
         let too_large = sent.status == Some(413);
-        let wait = if too_large { 0 } else { retry_delay(tries + 1, sent.retry_after_ms, random()) };
+        let delay =
+            if too_large { Duration::ZERO } else { retry_delay(tries + 1, sent.retry_after, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
-        let retry_at = self.app.services.clock.now().plus(wait);
+        let retry_at = self.app.services.clock.now().after(delay);
         exports::record_failure(
             &self.app.services.logs_low_priority,
             export.id,

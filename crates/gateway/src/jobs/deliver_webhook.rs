@@ -202,16 +202,16 @@ fn finished(
     sent: Sent,
 ) -> AttemptResult {
     let verdict = classify(sent.status);
-    let again = next_attempt(now, due.tries + 1, sent.retry_after_ms, random());
+    let again = next_attempt(now, due.tries + 1, sent.retry_after, random());
     let next = match (verdict, again) {
         (ResponseClass::Delivered, _) => NextStep::Delivered,
-        (ResponseClass::TryAgain, Some(at)) => NextStep::RetryAt(at),
-        (ResponseClass::TryAgain, None) | (ResponseClass::Gone, _) => NextStep::Failed,
+        (ResponseClass::Retry, Some(at)) => NextStep::RetryAt(at),
+        (ResponseClass::Retry, None) | (ResponseClass::Gone, _) => NextStep::Failed,
     };
-    let too_long = webhook.failing_since.is_some_and(|since| now.0 - since.0 >= DISABLE_AFTER);
+    let too_long = webhook.failing_since.is_some_and(|since| now.since(since) >= DISABLE_AFTER);
     let deactivate = match verdict {
         ResponseClass::Gone => Some("the receiver answered 410 Gone"),
-        ResponseClass::TryAgain if too_long => Some("every delivery has failed for 5 days"),
+        ResponseClass::Retry if too_long => Some("every delivery has failed for 5 days"),
         _ => None,
     };
     let said = String::from_utf8_lossy(&sent.body).replace('\0', " ");

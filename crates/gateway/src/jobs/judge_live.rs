@@ -57,7 +57,7 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     if !eval.enabled || eval.sample_rate <= 0.0 {
         return Ok(Done::Finished);
     }
-    let Ok(evaluator) = Evaluator::read(eval.kind.as_str(), &eval.evaluator, &eval.config) else {
+    let Ok(evaluator) = Evaluator::parse(eval.kind.as_str(), &eval.evaluator, &eval.config) else {
         return Ok(Done::Finished);
     };
     let judged = store::live_judged_ids(&app.services.db, eval.id, &rows.log_ids).await?;
@@ -118,6 +118,6 @@ async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
 async fn subject(evaluator: &Evaluator, row: LogRow) -> Result<(Subject, i64), Failure> {
     let (field, id) = (evaluator.field.clone(), row.id);
     let row = Arc::new(row);
-    let subject = tokio::task::spawn_blocking(move || Subject::of_row(&field, &row)).await;
+    let subject = tokio::task::spawn_blocking(move || Subject::from_row(&field, &row)).await;
     subject.map(|subject| (subject, id)).map_err(|error| Failure(error.to_string()))
 }

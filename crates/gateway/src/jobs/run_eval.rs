@@ -147,7 +147,7 @@ impl<'a> Work<'a> {
         let text = |name: &str| run.definition.get(name).and_then(Value::as_str).unwrap_or_default();
         let config = run.definition.get("config").unwrap_or(&Value::Null);
         let evaluator =
-            Evaluator::read(text("type"), text("evaluator"), config).map_err(|error| error.to_string())?;
+            Evaluator::parse(text("type"), text("evaluator"), config).map_err(|error| error.to_string())?;
         let target = run.target.clone().map(serde_json::from_value).transpose();
         Ok(Self {
             context,
@@ -209,7 +209,7 @@ impl<'a> Work<'a> {
                 .into_iter()
                 .map(|item| {
                     let subject = subject(&evaluator, &item, &mut rows);
-                    let verdict = subject.as_ref().ok().and_then(|subject| evaluator.judge(subject));
+                    let verdict = subject.as_ref().ok().and_then(|subject| evaluator.evaluate(subject));
                     (item, subject, verdict)
                 })
                 .collect::<Vec<_>>()
@@ -288,11 +288,11 @@ fn subject(
     if let Some(input) = &item.input {
         let given = item.metadata.as_ref().and_then(|metadata| metadata.get("output"));
         let output = given.or(expected(item));
-        return Ok(Subject::of_case(&evaluator.field, input, output, expected(item)));
+        return Ok(Subject::from_case(&evaluator.field, input, output, expected(item)));
     }
     let row = item.log_id.and_then(|id| rows.remove(&id));
     let row = row.ok_or_else(|| NoVerdict::Never("the log row is no longer there".into()))?;
-    Ok(Subject::of_row(&evaluator.field, &row))
+    Ok(Subject::from_row(&evaluator.field, &row))
 }
 
 fn expected(item: &RunItem) -> Option<&Value> {

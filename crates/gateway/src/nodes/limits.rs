@@ -78,7 +78,7 @@ pub async fn attempts(
     let counted =
         rate_counts::count_attempt(&app.services.db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
     let (began, tried) = counted.ok()?;
-    Some(LimitStatus::of(limit, tried.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW)))
+    Some(LimitStatus::new(limit, tried.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW)))
 }
 
 impl SharedCounts {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_core::signing;
-use gateway_core::webhooks::{TIMEOUT_MS, retry_after};
+use gateway_core::webhooks::{DELIVERY_TIMEOUT, retry_after};
 use http::header::{RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
@@ -25,18 +25,12 @@ pub struct Sent {
     pub error: Option<String>,
     /// The beginning of the answer.
     pub body: Bytes,
-    pub retry_after_ms: Option<i64>,
+    pub retry_after: Option<Duration>,
 }
 
 impl Sent {
     pub fn failed(why: impl Into<String>) -> Self {
-        Self {
-            status: None,
-            latency_ms: 0,
-            error: Some(why.into()),
-            body: Bytes::new(),
-            retry_after_ms: None,
-        }
+        Self { status: None, latency_ms: 0, error: Some(why.into()), body: Bytes::new(), retry_after: None }
     }
 
     pub fn is_success(&self) -> bool {
@@ -64,7 +58,7 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    let timeout = Duration::from_millis(TIMEOUT_MS);
+    let timeout = DELIVERY_TIMEOUT;
     let began = Instant::now();
     let answered = send_outside(app, request, timeout).await;
     let mut sent = match answered {
@@ -81,8 +75,8 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
                 300..=399 => Some(format!("it answered {status}; redirects are not followed")),
                 _ => Some(format!("it answered {status}")),
             };
-            let retry_after_ms = waits.and_then(|value| retry_after(value, app.services.clock.now()));
-            Sent { status: Some(status), latency_ms: 0, error, body: said, retry_after_ms }
+            let retry_after = waits.and_then(|value| retry_after(value, app.services.clock.now()));
+            Sent { status: Some(status), latency_ms: 0, error, body: said, retry_after }
         }
     };
     sent.latency_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);

@@ -107,7 +107,7 @@ fn bodies_that_are_not_json_count_byte_by_byte_and_by_their_type() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_not_cached() {
+fn requests_without_a_reliable_key_are_not_cached() {
     let refused = |body: &str| key(&parts(), body.as_bytes()).unwrap_err();
     assert_eq!(refused(r#"{"model":"a","model":"b"}"#), NotCacheable::DuplicateKey);
     assert_eq!(refused(&format!("{}1", "[".repeat(200))), NotCacheable::TooDeep);

@@ -1,19 +1,19 @@
-//! Cutting a text into words, numbers and things that must not be touched.
+//! Splits a text into words, numbers and literal chunks.
 
 use super::Token;
 
-/// A piece of a text, before anything is known of its language.
+/// A chunk of a text, independent of its language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     pub kind: ChunkKind,
     pub text: String,
-    /// The first word of a sentence has a capital that says nothing.
+    /// The capital of the first word in a sentence carries no meaning.
     pub begins_sentence: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkKind {
-    /// Letters, with apostrophes inside at most.
+    /// Letters, possibly with inner apostrophes.
     Word,
     Number,
     Exact,
@@ -21,31 +21,31 @@ pub enum ChunkKind {
 
 const PUNCTUATION: &str = ".,;:!?…()[]{}'\"¿¡。，、；：！？「」『』（）";
 
-pub fn cut(text: &str) -> Vec<Chunk> {
-    let mut cutter = Cutter { chunks: Vec::new(), begins_sentence: true };
+pub fn split_chunks(text: &str) -> Vec<Chunk> {
+    let mut splitter = Splitter { chunks: Vec::new(), begins_sentence: true };
     let text: String = text.chars().map(plain_quote).collect();
     let mut rest = text.as_str();
     while let Some(at) = rest.find(['"', '`']) {
         let (before, from) = rest.split_at(at);
-        // A fence of several backticks ends with as many.
+        // A fence of several backticks ends with the same number of backticks.
         let mark: String = from.chars().take_while(|c| from.starts_with(*c)).collect();
         let (mark, inside) = match mark.strip_prefix('"') {
             Some(_) => ("\"", &from[1..]),
             None => (&*mark, &from[mark.len()..]),
         };
-        cutter.plain(before);
+        splitter.plain(before);
         let Some(end) = inside.find(mark) else {
             rest = inside;
             continue;
         };
-        cutter.push(ChunkKind::Exact, inside[..end].trim());
+        splitter.push(ChunkKind::Exact, inside[..end].trim());
         rest = &inside[end + mark.len()..];
     }
-    cutter.plain(rest);
-    cutter.chunks
+    splitter.plain(rest);
+    splitter.chunks
 }
 
-/// The chunks as they are; only the capital at the beginning of a sentence says nothing.
+/// The chunks as literal tokens, with the capital at the start of a sentence removed.
 pub fn strict_tokens(chunks: &[Chunk]) -> Vec<Token> {
     let token = |chunk: &Chunk| {
         let mut letters = chunk.text.chars();
@@ -67,12 +67,12 @@ fn plain_quote(c: char) -> char {
     }
 }
 
-struct Cutter {
+struct Splitter {
     chunks: Vec<Chunk>,
     begins_sentence: bool,
 }
 
-impl Cutter {
+impl Splitter {
     fn push(&mut self, kind: ChunkKind, text: &str) {
         if !text.is_empty() {
             self.chunks.push(Chunk { kind, text: text.to_owned(), begins_sentence: self.begins_sentence });
@@ -107,7 +107,7 @@ impl Cutter {
         }
     }
 
-    /// Digits in the spellings that people use; anything else with a digit in it is compared as it is.
+    /// Normalizes common spellings of numbers. Anything else with a digit is compared literally.
     fn number(&mut self, core: &str) {
         if let Some(share) = core.strip_suffix('%') {
             self.number(share);
@@ -118,7 +118,7 @@ impl Cutter {
         let digits = &core[..core.len() - letters.len()];
         let is_unit = letters.chars().all(|c| c.is_ascii_alphabetic());
         if !is_unit || !digits.contains(|c: char| c.is_ascii_digit()) || digits[1..].contains(['-', '+']) {
-            // Names such as COVID-19 are written in either case; with other symbols in them, case may count.
+            // Names such as COVID-19 are written in either case; with other symbols, case may matter.
             let is_name = core.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
             return self
                 .push(ChunkKind::Exact, &if is_name { core.to_ascii_lowercase() } else { core.to_owned() });
@@ -171,11 +171,11 @@ mod tests {
     use super::*;
 
     fn cut_up(text: &str) -> Vec<(ChunkKind, String)> {
-        cut(text).into_iter().map(|chunk| (chunk.kind, chunk.text)).collect()
+        split_chunks(text).into_iter().map(|chunk| (chunk.kind, chunk.text)).collect()
     }
 
     #[test]
-    fn words_numbers_and_the_untouchable_are_told_apart() {
+    fn words_numbers_and_literals_are_distinguished() {
         use ChunkKind::{Exact, Number, Word};
         for (text, expected) in [
             ("Well, don't stop!", &[(Word, "Well"), (Word, "don't"), (Word, "stop")][..]),
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_told_by_their_marks() {
+    fn sentences_end_at_punctuation() {
         let starts: Vec<_> =
-            cut("One two. Three? four").into_iter().map(|chunk| chunk.begins_sentence).collect();
+            split_chunks("One two. Three? four").into_iter().map(|chunk| chunk.begins_sentence).collect();
         assert_eq!(starts, [true, false, true, true]);
     }
 }

@@ -1,11 +1,11 @@
-//! What is harmless in English: contractions, courtesy, articles, a few interchangeable words, and the frames into
-//! which people put a question. Every rule here can make two texts the same, so each has to be safe on its own:
-//! "do" stays, because "what does Anna like" is not "what is Anna like".
+//! Harmless differences in English: contractions, courtesy, articles, a few synonyms, and common ways to phrase a
+//! question. Each rule can make two texts equal, so each must be safe on its own. For example, "do" stays, because "what
+//! does Anna like" differs from "what is Anna like".
 
 use super::Token;
 use super::chunks::{Chunk, ChunkKind};
 
-/// A text is taken for English when it has one word that only English has, or two that are mostly English.
+/// Whether the text has one word that exists only in English, or two that are mostly English.
 pub fn is_english(chunks: &[Chunk]) -> bool {
     const SURE: [&str; 13] = [
         "the", "how", "why", "which", "where", "when", "what", "what's", "please", "does", "write",
@@ -28,11 +28,11 @@ pub fn is_english(chunks: &[Chunk]) -> bool {
 pub fn tokens(chunks: &[Chunk]) -> Vec<Token> {
     let shouting = !chunks.iter().any(|chunk| chunk.text.contains(char::is_lowercase));
     let mut tokens = Vec::new();
-    let mut behind_name = false;
+    let mut follows_name = false;
     for chunk in chunks {
-        // Vitamin A is no article, World War I no person.
-        let is_letter = chunk.text == "A" || (chunk.text == "I" && behind_name);
-        behind_name = !chunk.begins_sentence && chunk.text.starts_with(char::is_uppercase);
+        // The A of "vitamin A" is not an article, and the I of "World War I" is not a pronoun.
+        let is_letter = chunk.text == "A" || (chunk.text == "I" && follows_name);
+        follows_name = !chunk.begins_sentence && chunk.text.starts_with(char::is_uppercase);
         match chunk.kind {
             ChunkKind::Exact => tokens.push(Token::Exact(chunk.text.clone())),
             ChunkKind::Number => tokens.push(Token::Word(chunk.text.clone())),
@@ -42,47 +42,47 @@ pub fn tokens(chunks: &[Chunk]) -> Vec<Token> {
             ChunkKind::Word => expand(chunk, shouting, &mut tokens),
         }
     }
-    courtesy(&mut tokens);
-    frame(&mut tokens);
-    let asks_a_way = how(&mut tokens);
-    possessives(&mut tokens);
-    small_words(&mut tokens, asks_a_way);
+    remove_courtesy(&mut tokens);
+    remove_introduction(&mut tokens);
+    let is_how_to = unify_how_to(&mut tokens);
+    rewrite_possessives(&mut tokens);
+    remove_function_words(&mut tokens, is_how_to);
     tokens
 }
 
-/// Lets go of words that carry grammar only.
-fn small_words(tokens: &mut Vec<Token>, asks_a_way: bool) {
+/// Removes words with a purely grammatical function.
+fn remove_function_words(tokens: &mut Vec<Token>, is_how_to: bool) {
     const GRAMMAR: [&str; 9] = ["a", "an", "is", "are", "am", "i", "me", "we", POSSESSIVE];
-    // An article comes before something.
+    // An article is always followed by a word.
     let last = tokens.last().filter(|token| token.is("a")).cloned();
     let mut rest: Vec<Token> = tokens.iter().filter(|token| !token.is_any(&GRAMMAR)).cloned().collect();
     rest.extend(last);
-    // Of "who am I" nothing would be left.
+    // Nothing would be left of "who am I".
     if rest.len() > 1 {
         *tokens = rest.clone();
     }
     rest.retain(|token| !token.is("the"));
-    // "What is the time" is not "what is time".
+    // "What is the time" differs from "what is time".
     if rest.len() > 2 {
         *tokens = rest;
     }
-    // The way to do something is the same whoever's thing it is; but my sign is not any sign.
-    if asks_a_way {
+    // Instructions do not depend on whose thing it is, but in other questions "my sign" is not just any sign.
+    if is_how_to {
         tokens.retain(|token| !token.is_any(&["my", "our"]));
     }
 }
 
-/// Stands where an apostrophe and an s stood behind a noun.
+/// Marks a possessive noun.
 const POSSESSIVE: &str = "'s";
 
-/// Words that mean something else with a capital; a mark keeps the two apart.
+/// Words whose meaning changes with a capital; a marker keeps both forms distinct.
 const BY_CASE: [&str; 26] = [
     "aids", "amazon", "apple", "august", "bath", "bill", "chad", "china", "go", "it", "jordan", "march",
     "mark", "may", "nice", "pat", "polish", "ram", "reading", "rose", "rust", "sat", "shell", "turkey", "us",
     "who",
 ];
 
-/// One word, without its contraction.
+/// Expands the contractions of one word.
 fn expand(chunk: &Chunk, shouting: bool, tokens: &mut Vec<Token>) {
     let lower = chunk.text.to_lowercase();
     let mut push = |words: &[&str]| tokens.extend(words.iter().map(|word| Token::word(word)));
@@ -102,7 +102,7 @@ fn expand(chunk: &Chunk, shouting: bool, tokens: &mut Vec<Token>) {
         ("wont", "") | ("won", "t") => push(&["will", "not"]),
         ("whats", "") => push(&["what", "is"]),
         ("im", "") => push(&["i", "am"]),
-        // The s of a name is no plural: Adams is not Adam.
+        // The final s of a name is not a plural: Adams is not Adam.
         (word, "") if is_name && !shouting && word.ends_with('s') => {
             tokens.push(Token::Name(word.to_owned()));
         }
@@ -149,8 +149,8 @@ fn number_word(word: &str) -> Option<&'static str> {
 
 const QUESTION: [&str; 8] = ["what", "which", "who", "how", "why", "where", "when", "whether"];
 
-/// Only an assistant is asked to do these, so "can you" is courtesy before them.
-const ASKED: [&str; 21] = [
+/// Verbs that are requests to the assistant, so that a preceding "can you" is courtesy.
+const REQUEST_VERBS: [&str; 21] = [
     "tell",
     "explain",
     "write",
@@ -174,13 +174,14 @@ const ASKED: [&str; 21] = [
     "fix",
 ];
 
-/// Greetings, please and thank you, where they can be nothing else.
-fn courtesy(tokens: &mut Vec<Token>) {
+/// Removes greetings, "please" and "thank you" where they are unambiguous.
+fn remove_courtesy(tokens: &mut Vec<Token>) {
     const GREETING: [&str; 6] = ["hi", "hello", "hey", "ok", "okay", "so"];
     const OPENERS: [&str; 12] =
         ["please", "i", "can", "could", "would", "will", "is", "are", "do", "does", "should", "may"];
     tokens.retain(|token| !token.is_any(&["please", "kindly"]));
-    let opens = |token: &Token| token.is_any(&QUESTION) || token.is_any(&ASKED) || token.is_any(&OPENERS);
+    let opens =
+        |token: &Token| token.is_any(&QUESTION) || token.is_any(&REQUEST_VERBS) || token.is_any(&OPENERS);
     while tokens.first().is_some_and(|token| token.is_any(&GREETING)) && tokens.get(1).is_some_and(opens) {
         tokens.remove(0);
     }
@@ -200,9 +201,9 @@ fn ends_with(tokens: &[Token], words: &[&str]) -> bool {
         && tokens[tokens.len() - words.len()..].iter().zip(words).all(|(token, word)| token.is(word))
 }
 
-/// What people say before they say what they want.
-fn frame(tokens: &mut Vec<Token>) {
-    const BEFORE_ASKED: [[&str; 2]; 4] =
+/// Removes introductions of a request, such as "tell me".
+fn remove_introduction(tokens: &mut Vec<Token>) {
+    const BEFORE_REQUEST: [[&str; 2]; 4] =
         [["can", "you"], ["could", "you"], ["would", "you"], ["will", "you"]];
     const BEFORE_QUESTION: [&[&str]; 7] = [
         &["tell", "me"],
@@ -213,8 +214,8 @@ fn frame(tokens: &mut Vec<Token>) {
         &["i", "was", "wondering"],
         &["do", "you", "know"],
     ];
-    for words in BEFORE_ASKED {
-        if starts_with(tokens, &words) && tokens[words.len()].is_any(&ASKED) {
+    for words in BEFORE_REQUEST {
+        if starts_with(tokens, &words) && tokens[words.len()].is_any(&REQUEST_VERBS) {
             tokens.drain(..words.len());
         }
     }
@@ -228,14 +229,14 @@ fn frame(tokens: &mut Vec<Token>) {
             tokens.splice(..words.len(), ["i", "want", "to"].map(Token::word));
         }
     }
-    if tokens.first().is_some_and(|token| token.is_any(&ASKED)) && ends_with(tokens, &["for", "me"]) {
+    if tokens.first().is_some_and(|token| token.is_any(&REQUEST_VERBS)) && ends_with(tokens, &["for", "me"]) {
         tokens.truncate(tokens.len() - 2);
     }
 }
 
-/// The ways to ask for a way: "how do I", "how can I", "how to", "what are the steps to". Answers whether it was one.
-/// "How do you" is not among them: it may ask how the one who is asked does it.
-fn how(tokens: &mut Vec<Token>) -> bool {
+/// Unifies "how do I", "how can I", "how to" and "what are the steps to". Returns whether the text had one of them.
+/// "How do you" is excluded, because it may ask how the assistant does it.
+fn unify_how_to(tokens: &mut Vec<Token>) -> bool {
     const WAYS: [&[&str]; 3] = [
         &["what", "is", "the", "way", "to"],
         &["what", "is", "a", "way", "to"],
@@ -259,8 +260,8 @@ fn how(tokens: &mut Vec<Token>) -> bool {
     true
 }
 
-/// "France's capital" is "capital of France", where both are single words.
-fn possessives(tokens: &mut [Token]) {
+/// Rewrites "France's capital" to "capital of France" if both are single words.
+fn rewrite_possessives(tokens: &mut [Token]) {
     for at in 1..tokens.len().saturating_sub(1) {
         if tokens[at].is(POSSESSIVE)
             && matches!((&tokens[at - 1], &tokens[at + 1]), (Token::Word(_), Token::Word(_)))
@@ -271,7 +272,7 @@ fn possessives(tokens: &mut [Token]) {
     }
 }
 
-/// The usual word for words that can stand for each other in any question, without plural endings.
+/// The canonical form of a word: one word for each group of synonyms, without plural endings.
 pub fn canonical_word(word: &str) -> &str {
     match singular(word) {
         "which" => "what",
@@ -305,7 +306,7 @@ pub fn canonical_word(word: &str) -> &str {
     }
 }
 
-/// The word without the s of plurals and third persons, where that changes no meaning.
+/// The word without the s of plurals and third persons, if that does not change the meaning.
 fn singular(word: &str) -> &str {
     const OTHERS: [&str; 18] = [
         "its", "goods", "customs", "arms", "glasses", "means", "news", "times", "savings", "sales", "his",

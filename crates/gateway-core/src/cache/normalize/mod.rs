@@ -1,11 +1,10 @@
-//! The normal form of a text for the gate: the words that matter, in their order. English texts lose what is known to
-//! be harmless (`english`); of every other language only punctuation and the capital at the beginning are let go, because
-//! no list of harmless words is at hand.
+//! The normal form of a text for the gate: its significant words in order. English texts lose words that are known to be
+//! harmless (`english`). Other languages have no such list, so only punctuation and the initial capital are dropped.
 
 mod chunks;
 mod english;
 
-/// A text as the gate sees it.
+/// A normalized text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NormalForm {
     pub is_english: bool,
@@ -18,7 +17,7 @@ pub enum Token {
     Word(String),
     /// A word that must not lose its ending, in lower case.
     Name(String),
-    /// Something that is compared letter by letter: quoted text, code, addresses, dates, symbols.
+    /// Compared literally: quoted text, code, addresses, dates, symbols.
     Exact(String),
 }
 
@@ -35,8 +34,8 @@ impl Token {
         words.iter().any(|word| self.is(word))
     }
 
-    /// Do two tokens say the same?
-    pub fn same(&self, other: &Self) -> bool {
+    /// Whether two tokens mean the same.
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Word(a), Self::Word(b)) => english::canonical_word(a) == english::canonical_word(b),
             (Self::Word(a) | Self::Name(a), Self::Word(b) | Self::Name(b)) => a == b,
@@ -44,14 +43,14 @@ impl Token {
         }
     }
 
-    /// May the phrase that begins here stand at either end of a question without changing it?
-    pub fn leads_a_phrase(&self) -> bool {
+    /// Whether the token starts a phrase that can move to the other end of a question without changing its meaning.
+    pub fn is_preposition(&self) -> bool {
         self.is_any(&["in", "on", "at", "with", "using", "for"])
     }
 }
 
 pub fn normal_form(text: &str) -> NormalForm {
-    let chunks = chunks::cut(text);
+    let chunks = chunks::split_chunks(text);
     if english::is_english(&chunks) {
         NormalForm { is_english: true, tokens: english::tokens(&chunks) }
     } else {

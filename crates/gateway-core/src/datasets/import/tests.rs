@@ -1,4 +1,4 @@
-//! Tests of files of cases, good and bad.
+//! Tests of importing valid and invalid files.
 
 use super::*;
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ fn cells_that_are_json_objects_or_arrays_are_parsed_and_others_stay_texts() {
 }
 
 #[test]
-fn every_bad_row_of_a_csv_is_named_with_the_line_it_begins_in() {
+fn every_bad_row_of_a_csv_is_reported_with_its_first_line() {
     let text = "input,metadata,topic\nok,,x\n\"two\nlines\",,x\n,,x\nshort,x\na,b,c,d\nw,word,x\nok,,x\n";
     let found = bad(ImportFormat::Csv, text);
     assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [5, 6, 7, 8]);
@@ -73,21 +73,21 @@ fn every_bad_row_of_a_csv_is_named_with_the_line_it_begins_in() {
 }
 
 #[test]
-fn a_csv_that_is_none_says_why() {
+fn an_unreadable_csv_is_rejected_with_a_reason() {
     assert!(unreadable(ImportFormat::Csv, "").contains("empty"));
     assert!(unreadable(ImportFormat::Csv, "\n\n").contains("empty"));
     assert!(unreadable(ImportFormat::Csv, "question,answer\nx,y\n").contains("`input`"));
     assert!(unreadable(ImportFormat::Csv, "Input\nx\n").contains("`input`"));
-    assert!(unreadable(ImportFormat::Csv, "input,input\nx,y\n").contains("twice"));
+    assert!(unreadable(ImportFormat::Csv, "input,input\nx,y\n").contains("duplicate column"));
     assert!(unreadable(ImportFormat::Csv, "input,\nx,y\n").contains("column 2"));
     assert!(unreadable(ImportFormat::Csv, b"\xff\xfei\0n\0").contains("UTF-8"));
     let open = unreadable(ImportFormat::Csv, "input,expected\nok,ok\na,\"never\nends,\nx,y\n");
     assert!(open.contains("line 3"), "{open}");
-    assert!(unreadable(ImportFormat::Csv, "input,\"expected").contains("never ends"));
+    assert!(unreadable(ImportFormat::Csv, "input,\"expected").contains("not closed"));
 }
 
 #[test]
-fn bytes_that_are_no_text_are_a_bad_row() {
+fn invalid_utf8_is_a_bad_row() {
     assert!(
         matches!(all(ImportFormat::Csv, b"input\nok\n\xff\n"), Err(ImportError::Rows { rows, .. }) if rows[0].line == 3)
     );
@@ -127,7 +127,7 @@ fn a_json_document_is_an_array_or_an_object_with_cases() {
 }
 
 #[test]
-fn every_bad_case_of_a_json_document_is_named_with_its_line() {
+fn every_bad_case_of_a_json_document_is_reported_with_its_line() {
     let text = "[\n  {\"input\": 1},\n  {\"expected\": 1},\n  7, \"x\",\n  {\"input\": 2}\n]";
     assert_eq!(bad(ImportFormat::Json, text).iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3, 4, 4]);
     let deep = format!("[{{\"input\": {}{}}}]", "[".repeat(200), "]".repeat(200));
@@ -142,7 +142,7 @@ fn beyond_a_hundred_bad_rows_are_counted() {
 }
 
 #[test]
-fn reading_stops_when_told() {
+fn reading_stops_when_the_callback_returns_false() {
     for (rows, text) in [
         (ImportFormat::Csv, "input\na\nb\nc\n"),
         (ImportFormat::Ndjson, "{\"input\":1}\n{\"input\":2}\n{\"input\":3}"),

@@ -1,4 +1,4 @@
-//! Tests of rows that become spans.
+//! Tests of encoding rows as spans.
 
 use prost::Message as _;
 use serde_json::{Map, json};
@@ -80,7 +80,7 @@ fn text(span: &Span, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_row_is_a_span_in_the_words_of_the_conventions() {
+fn a_row_becomes_a_span_with_the_attributes_of_the_conventions() {
     let spans = row_spans(&row(), false);
     assert_eq!(spans.len(), 1, "a single attempt needs no span of its own");
     let span = &spans[0];
@@ -115,7 +115,7 @@ fn a_row_is_a_span_in_the_words_of_the_conventions() {
     assert_eq!(
         value(span, "gen_ai.usage.cache_creation.input_tokens"),
         None,
-        "what was not used is not told"
+        "unused token classes are omitted"
     );
     for content in ["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.request.temperature"] {
         assert_eq!(value(span, content), None, "{content} only when it is allowed");
@@ -123,7 +123,7 @@ fn a_row_is_a_span_in_the_words_of_the_conventions() {
 }
 
 #[test]
-fn what_was_said_is_told_when_it_is_allowed() {
+fn content_is_included_when_it_is_allowed() {
     let span = &row_spans(&row(), true)[0];
     let messages: Value = serde_json::from_str(&text(span, "gen_ai.input.messages").unwrap()).unwrap();
     assert_eq!(
@@ -194,7 +194,7 @@ fn a_span_that_came_in_keeps_its_place() {
 }
 
 #[test]
-fn a_failure_says_what_it_was() {
+fn a_failed_row_has_an_error_status_and_type() {
     let mut row = row();
     (row.status, row.error_code) = (502, Some("provider_error".into()));
     row.attempts = vec![attempt("openai", Some(500), Some("it broke"))];

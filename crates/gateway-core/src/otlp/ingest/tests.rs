@@ -1,4 +1,4 @@
-//! Tests of spans that become rows.
+//! Tests of ingesting spans as rows.
 
 use prost::Message as _;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn take(attributes: &Value) -> IngestedSpans {
     take_span(&json!({"attributes": attributes}))
 }
 
-/// A span of 1.5 s that began 10 s ago, with something else about it.
+/// Ingests a span of 1.5 s that started 10 s ago, with other fields overridden.
 fn take_span(fields: &Value) -> IngestedSpans {
     let mut span = json!({
         "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "chat gpt-4o",
@@ -124,7 +124,7 @@ fn openinference_and_older_names_are_understood() {
 }
 
 #[test]
-fn spans_that_are_no_model_calls_are_passed_over() {
+fn spans_that_are_not_model_calls_are_skipped() {
     for attributes in [
         json!([]),
         json!([text("http.request.method", "GET")]),
@@ -136,7 +136,7 @@ fn spans_that_are_no_model_calls_are_passed_over() {
 }
 
 #[test]
-fn what_an_agent_sums_up_is_not_counted_again() {
+fn usage_that_an_agent_sums_up_is_not_counted_again() {
     let row = only(take(&json!([
         text("gen_ai.operation.name", "invoke_agent"),
         text("gen_ai.provider.name", "openai"),
@@ -167,7 +167,7 @@ fn a_failed_span_is_an_error() {
 }
 
 #[test]
-fn spans_that_cannot_be_rows_are_refused_with_a_reason() {
+fn invalid_spans_are_rejected_with_a_reason() {
     let attributes = json!([text("gen_ai.provider.name", "openai")]);
     for (wrong, reason) in [
         (json!({"traceId": "00"}), "trace id"),
@@ -186,7 +186,7 @@ fn spans_that_cannot_be_rows_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_span_that_left_here_comes_back_as_what_it_was() {
+fn an_exported_span_is_ingested_as_the_row_it_was() {
     let attributes = json!([
         text("gen_ai.operation.name", "chat"),
         text("gen_ai.provider.name", "openai"),

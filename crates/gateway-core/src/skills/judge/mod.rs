@@ -1,5 +1,5 @@
-//! Judging a skill. The built-in judge is a deterministic reading of the text, and needs no account; a language model
-//! may judge in its place. What is unsafe is looked for in both cases, because a model can be talked round.
+//! Judges a skill. The built-in judge scores the text deterministically and needs no account; a language model can
+//! replace it. The safety scan runs in both cases, because a model can be manipulated by the text.
 
 pub mod llm;
 mod originality;
@@ -14,10 +14,10 @@ use std::fmt::Write as _;
 use super::SkillSource;
 use super::rubric::{Axes, Axis, Rubric, rounded};
 
-/// The name of the built-in judge's rules. Rules that judge otherwise get another name.
+/// The version of the built-in judge's rules. Any change of scores needs a new version.
 pub const RUBRIC_V1: &str = "rubric-v1";
 
-/// How far below the threshold a score is held that must not pass.
+/// How far below the threshold the score of an unsafe or copied skill is capped.
 const MARGIN: f64 = 0.01;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -27,9 +27,9 @@ pub struct Judgement {
     pub passed: bool,
 }
 
-/// The built-in judge. `nearest` is the shelf's most similar skill, if the shelf has any.
+/// The built-in judge. `nearest` is the most similar skill on the shelf, if the shelf is not empty.
 pub fn builtin(source: &SkillSource, nearest: Option<&Neighbour>, rubric: &Rubric) -> Judgement {
-    let outline = outline::Outline::of(&source.body);
+    let outline = outline::Outline::parse(&source.body);
     let findings = safety::scan(&source.raw_source);
     let axes = Axes::from([
         ("clarity".to_owned(), quality::clarity(source, &outline)),
@@ -39,27 +39,27 @@ pub fn builtin(source: &SkillSource, nearest: Option<&Neighbour>, rubric: &Rubri
         ("originality".to_owned(), originality::axis(nearest)),
     ]);
     let copied = nearest.is_some_and(Neighbour::is_copied);
-    settle(axes, rubric, !findings.is_empty(), copied)
+    judgement(axes, rubric, !findings.is_empty(), copied)
 }
 
-/// A judgement from the axes that a language model gave. Our own findings stand above the model's.
+/// A judgement from the axes of a language model. Findings of the safety scan override the model's safety score.
 pub fn by_model(source: &SkillSource, mut axes: Axes, rubric: &Rubric) -> Judgement {
     let findings = safety::scan(&source.raw_source);
     if !findings.is_empty() {
         axes.insert("safety".to_owned(), safety::axis(&findings));
     }
-    settle(axes, rubric, !findings.is_empty(), false)
+    judgement(axes, rubric, !findings.is_empty(), false)
 }
 
-/// No judgement could be had: the skill has not passed, and this is why.
-pub fn failed(why: &str) -> Judgement {
-    let axis = Axis { score: 0.0, rationale: why.to_owned() };
+/// A judgement that does not pass, because judging itself failed for this reason.
+pub fn failed(reason: &str) -> Judgement {
+    let axis = Axis { score: 0.0, rationale: reason.to_owned() };
     Judgement { axes: Axes::from([("judge".to_owned(), axis)]), overall_score: 0.0, passed: false }
 }
 
-/// The weighted mean against the threshold. What is unsafe never passes, whatever the threshold; a copy is held just
-/// below it.
-fn settle(axes: Axes, rubric: &Rubric, unsafe_found: bool, copied: bool) -> Judgement {
+/// Compares the weighted mean with the threshold. An unsafe skill never passes, not even with a threshold of 0. The score
+/// of a copy is capped just below the threshold.
+fn judgement(axes: Axes, rubric: &Rubric, unsafe_found: bool, copied: bool) -> Judgement {
     let mean = rubric.overall(&axes);
     let ceiling = if unsafe_found || copied { (rubric.pass_threshold - MARGIN).max(0.0) } else { 1.0 };
     let overall_score = rounded(mean.min(ceiling));
@@ -67,20 +67,20 @@ fn settle(axes: Axes, rubric: &Rubric, unsafe_found: bool, copied: bool) -> Judg
     Judgement { axes, overall_score, passed }
 }
 
-/// What of a skill is embedded to find what is like it: what it says, not what it is called.
+/// The text that is embedded for the similarity search: description and body, without the name.
 pub fn embedded_text(source: &SkillSource) -> String {
-    const LONGEST: usize = 32 << 10;
+    const MAX_BYTES: usize = 32 << 10;
     let mut text = format!("{}\n{}", source.description, source.body);
-    text.truncate(text.floor_char_boundary(LONGEST));
+    text.truncate(text.floor_char_boundary(MAX_BYTES));
     text
 }
 
-/// A passage as a rationale quotes it: short, on one line, and with nothing in it that cannot be seen.
+/// Quotes a passage for a rationale: truncated, on one line, with invisible characters escaped.
 fn quoted(text: &str) -> String {
-    const LONGEST: usize = 80;
+    const MAX_CHARS: usize = 80;
     let mut shown = String::from("\"");
-    let visible = text.trim().chars().take(LONGEST).collect::<String>();
-    for c in visible.chars() {
+    let truncated = text.trim().chars().take(MAX_CHARS).collect::<String>();
+    for c in truncated.chars() {
         match c {
             '"' => shown.push('\''),
             c if c.is_whitespace() => shown.push(' '),
@@ -90,7 +90,7 @@ fn quoted(text: &str) -> String {
             c => shown.push(c),
         }
     }
-    if text.trim().chars().nth(LONGEST).is_some() {
+    if text.trim().chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown.push('"');

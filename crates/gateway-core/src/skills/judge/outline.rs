@@ -1,14 +1,14 @@
-//! The shape of a Markdown text: headings, list items, code and prose, as far as judging needs to tell them apart.
+//! Splits a Markdown text into headings, list items, code and prose, as far as the judge needs to distinguish them.
 
-/// One line and where it stands.
+/// A line by its role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line<'a> {
     Heading(&'a str),
-    /// `1.` and the like.
+    /// An item of a numbered list.
     Step(&'a str),
-    /// `-` and the like.
+    /// An item of a bulleted list.
     Item(&'a str),
-    /// Inside a fence, the fence itself left out.
+    /// A line inside a fence, without the fence itself.
     Code(&'a str),
     Prose(&'a str),
 }
@@ -16,16 +16,16 @@ pub enum Line<'a> {
 #[derive(Debug, Default)]
 pub struct Outline<'a> {
     pub lines: Vec<Line<'a>>,
-    /// Fenced blocks that hold something.
+    /// Fenced blocks that are not empty.
     pub code_blocks: usize,
     /// Texts between single backticks.
     pub spans: Vec<&'a str>,
-    /// Words outside of code blocks.
+    /// Words outside code blocks.
     pub words: usize,
 }
 
 impl<'a> Outline<'a> {
-    pub fn of(text: &'a str) -> Self {
+    pub fn parse(text: &'a str) -> Self {
         let mut outline = Self::default();
         let mut fence: Option<&str> = None;
         let mut filled = false;
@@ -78,7 +78,7 @@ impl<'a> Outline<'a> {
             .collect()
     }
 
-    /// Everything that is no code: what a person reads as text.
+    /// All lines except code.
     pub fn texts(&self) -> impl Iterator<Item = &'a str> {
         self.lines.iter().filter_map(|line| match line {
             Line::Heading(text) | Line::Step(text) | Line::Item(text) | Line::Prose(text) => Some(*text),
@@ -86,7 +86,7 @@ impl<'a> Outline<'a> {
         })
     }
 
-    /// The first line of text that has one of the phrases.
+    /// The first line of text that contains one of the phrases.
     pub fn first_with(&self, phrases: &[&str]) -> Option<&'a str> {
         self.texts().find(|text| has_any(text, phrases))
     }
@@ -110,20 +110,20 @@ fn classify(bare: &str) -> Line<'_> {
     Line::Prose(bare)
 }
 
-/// Does the text have one of the phrases, as whole words, whatever the case?
+/// Whether the text contains one of the phrases, as whole words and ignoring case.
 pub fn has_any(text: &str, phrases: &[&str]) -> bool {
     let text = text.to_lowercase();
     phrases.iter().any(|phrase| has_phrase(&text, phrase))
 }
 
-/// The same for a text that is in lower case already.
+/// Like `has_any`, for one phrase and a text that is already in lower case.
 pub fn has_phrase(text: &str, phrase: &str) -> bool {
-    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-    let first = phrase.chars().next().is_some_and(char::is_alphanumeric);
-    let last = phrase.chars().next_back().is_some_and(char::is_alphanumeric);
+    let is_boundary = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    let starts_with_word = phrase.chars().next().is_some_and(char::is_alphanumeric);
+    let ends_with_word = phrase.chars().next_back().is_some_and(char::is_alphanumeric);
     text.match_indices(phrase).any(|(at, found)| {
-        (!first || edge(text[..at].chars().next_back()))
-            && (!last || edge(text[at + found.len()..].chars().next()))
+        (!starts_with_word || is_boundary(text[..at].chars().next_back()))
+            && (!ends_with_word || is_boundary(text[at + found.len()..].chars().next()))
     })
 }
 
@@ -132,9 +132,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headings_steps_items_and_code_are_told_apart() {
+    fn headings_steps_items_and_code_are_distinguished() {
         let text = "# Title\n\nSome `code` here.\n1. One\n2) Two\n- Item\n```sh\n# no heading\n1. no step\n```\n~~~\n\n~~~\n";
-        let outline = Outline::of(text);
+        let outline = Outline::parse(text);
         assert_eq!(outline.headings().collect::<Vec<_>>(), ["Title"]);
         assert_eq!((outline.steps(), outline.items()), (vec!["One", "Two"], vec!["Item"]));
         assert_eq!((outline.code_blocks, outline.spans.as_slice()), (1, &["code"][..]));

@@ -1,11 +1,11 @@
-//! Clarity, specificity and completeness: each a sum of small observations, told in the rationale with what was seen.
+//! Scores clarity, specificity and completeness. Each score is a sum of small observations, which the rationale lists.
 
 use super::outline::{Outline, has_any};
 use super::quoted;
 use crate::skills::SkillSource;
 use crate::skills::rubric::{Axis, rounded};
 
-/// Words that sound like instructions and say nothing.
+/// Words that sound like instructions but carry no information.
 const VAGUE: [&str; 44] = [
     "various",
     "etc",
@@ -52,7 +52,7 @@ const VAGUE: [&str; 44] = [
     "excellent",
     "professional",
 ];
-/// When to use the skill: what an agent decides by.
+/// Phrases that say when to use the skill, which an agent needs to select it.
 const WHEN: [&str; 16] = [
     "use when",
     "use this when",
@@ -140,14 +140,14 @@ const OUTPUT: [&str; 18] = [
     "end with",
 ];
 
-/// One observation and what it is worth.
-struct Tally {
+/// The observations of one axis and the score so far.
+struct Observations {
     score: f64,
     seen: Vec<String>,
     missed: Vec<&'static str>,
 }
 
-impl Tally {
+impl Observations {
     fn new() -> Self {
         Self { score: 0.0, seen: Vec::new(), missed: Vec::new() }
     }
@@ -173,26 +173,30 @@ impl Tally {
     }
 }
 
-/// Can a reader, or an agent that chooses among many skills, tell what this one is for and find their way in it?
+/// Whether a reader, or an agent that chooses among many skills, can tell what this skill is for and follow it.
 pub fn clarity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
-    let mut tally = Tally::new();
+    let mut observations = Observations::new();
     let description = source.description.as_str();
     let length = description.chars().count();
-    let said = (40..=1024)
+    let described = (40..=1024)
         .contains(&length)
         .then(|| format!("a description of {length} characters, {}", quoted(description)));
-    tally.add(0.25, said, "a description of 40 characters or more");
+    observations.add(0.25, described, "a description of 40 characters or more");
     let when = has_any(description, &WHEN).then(|| "it says when to use the skill".to_owned());
     let when = when
         .or_else(|| outline.first_with(&WHEN[..13]).map(|line| format!("when to use it: {}", quoted(line))));
-    tally.add(0.25, when, "when to use the skill (\"Use when …\")");
+    observations.add(0.25, when, "when to use the skill (\"Use when …\")");
     let vague = first_vague(description);
     let plain = vague.is_none().then(|| "a description without empty words".to_owned());
-    tally.add(0.1, plain, "a description without empty words such as \"various\" or \"best practices\"");
+    observations.add(
+        0.1,
+        plain,
+        "a description without empty words such as \"various\" or \"best practices\"",
+    );
     let headings: Vec<_> = outline.headings().collect();
     let structured =
         headings.first().filter(|_| headings.len() >= 2 || outline.words <= 120 && outline.words >= 30);
-    tally.add(
+    observations.add(
         0.2,
         structured.map(|first| format!("{} headings, the first {}", headings.len(), quoted(first))),
         "headings",
@@ -200,13 +204,13 @@ pub fn clarity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     let (sentences, average) = sentence_length(outline);
     let short =
         (sentences > 0 && average <= 26.0).then(|| format!("sentences of {average:.0} words on average"));
-    tally.add(0.2, short, "sentences of at most 26 words on average");
-    tally.axis()
+    observations.add(0.2, short, "sentences of at most 26 words on average");
+    observations.axis()
 }
 
-/// Does it name commands, files, numbers and tools, or does it speak in general terms?
+/// Whether the skill names commands, files, numbers and tools, instead of speaking in general terms.
 pub fn specificity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
-    let mut tally = Tally::new();
+    let mut observations = Observations::new();
     let texts: Vec<&str> = outline.texts().chain([source.description.as_str()]).collect();
     let concrete = concrete_words(&texts);
     let count = concrete.len() + outline.spans.len();
@@ -214,37 +218,36 @@ pub fn specificity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     let many = span
         .filter(|_| count >= 4)
         .map(|first| format!("{count} concrete names, numbers or commands such as {}", quoted(first)));
-    tally.add(0.35, many, "names of files, commands, fields or numbers (four or more)");
+    observations.add(0.35, many, "names of files, commands, fields or numbers (four or more)");
     let code = (outline.code_blocks > 0 || outline.spans.len() >= 4)
         .then(|| format!("{} code blocks and {} code spans", outline.code_blocks, outline.spans.len()));
-    tally.add(0.25, code, "code, commands or exact texts to use");
-    let denser = density(count + outline.code_blocks * 4, outline.words);
+    observations.add(0.25, code, "code, commands or exact texts to use");
+    let density = ratio(count + outline.code_blocks * 4, outline.words);
     let dense =
-        (denser >= 0.05).then(|| format!("{:.0} of 100 words are concrete", (denser * 100.0).min(100.0)));
-    tally.add(0.2, dense, "more than general statements: under 5 of 100 words are concrete");
+        (density >= 0.05).then(|| format!("{:.0} of 100 words are concrete", (density * 100.0).min(100.0)));
+    observations.add(0.2, dense, "more than general statements: under 5 of 100 words are concrete");
     let vague: Vec<&str> = texts.iter().filter_map(|text| first_vague(text)).collect();
-    let few =
-        (outline.words >= 30 && density(vague.len(), texts.len()) <= 0.12).then(|| match vague.first() {
-            None => "no empty words".to_owned(),
-            Some(word) => format!("few empty words ({})", quoted(word)),
-        });
-    tally.add(
+    let few = (outline.words >= 30 && ratio(vague.len(), texts.len()) <= 0.12).then(|| match vague.first() {
+        None => "no empty words".to_owned(),
+        Some(word) => format!("few empty words ({})", quoted(word)),
+    });
+    observations.add(
         0.2,
         few,
         "lines that say something: too many with words such as \"appropriate\", or too little text",
     );
-    tally.axis()
+    observations.axis()
 }
 
-/// Has it steps, an example, a check at the end, limits, and a result?
+/// Whether the skill has steps, an example, a check, limits and a described result.
 pub fn completeness(outline: &Outline<'_>) -> Axis {
-    let mut tally = Tally::new();
+    let mut observations = Observations::new();
     let enough = (outline.words >= 80).then(|| format!("{} words of instructions", outline.words));
-    tally.add(0.2, enough, "80 words of instructions or more");
+    observations.add(0.2, enough, "80 words of instructions or more");
     let (steps, items) = (outline.steps(), outline.items());
     let list = if steps.len() >= 3 { &steps } else { &items };
     let first = list.first().filter(|_| steps.len() >= 3 || items.len() >= 4);
-    tally.add(
+    observations.add(
         0.25,
         first.map(|first| format!("{} steps, the first {}", list.len(), quoted(first))),
         "steps (three numbered ones or more)",
@@ -252,33 +255,33 @@ pub fn completeness(outline: &Outline<'_>) -> Axis {
     let example = (outline.code_blocks > 0).then(|| "an example in a code block".to_owned());
     let example =
         example.or_else(|| outline.first_with(&EXAMPLE).map(|line| format!("an example: {}", quoted(line))));
-    tally.add(0.2, example, "an example");
+    observations.add(0.2, example, "an example");
     let check = outline.first_with(&CHECK).map(|line| format!("a check: {}", quoted(line)));
-    tally.add(0.15, check, "how to check the result");
+    observations.add(0.15, check, "how to check the result");
     let limit = outline
         .first_with(&LIMIT)
         .map(|line| format!("what may go wrong or must not be done: {}", quoted(line)));
-    tally.add(0.1, limit, "what to do when something fails, or what not to do");
+    observations.add(0.1, limit, "what to do when something fails, or what not to do");
     let output = outline.first_with(&OUTPUT).map(|line| format!("what comes out: {}", quoted(line)));
-    tally.add(0.1, output, "what the result looks like");
-    tally.axis()
+    observations.add(0.1, output, "what the result looks like");
+    observations.axis()
 }
 
 fn first_vague(text: &str) -> Option<&'static str> {
     VAGUE.into_iter().find(|word| has_any(text, &[word]))
 }
 
-/// Words that name something: with digits, an inner dot, slash or underscore, in capitals, or in camel case.
+/// Words that name something concrete: with a digit, an inner dot, slash or underscore, or several capitals.
 fn concrete_words<'a>(texts: &[&'a str]) -> Vec<&'a str> {
     let mut found = Vec::new();
     for text in texts {
         for (index, part) in text.split('`').enumerate() {
-            // What stands between backticks is counted as a span.
+            // Text between backticks is counted as a span.
             if index % 2 == 0 {
                 found.extend(
                     part.split_whitespace()
                         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
-                        .filter(|word| names_something(word)),
+                        .filter(|word| is_concrete(word)),
                 );
             }
         }
@@ -286,7 +289,7 @@ fn concrete_words<'a>(texts: &[&'a str]) -> Vec<&'a str> {
     found
 }
 
-fn names_something(word: &str) -> bool {
+fn is_concrete(word: &str) -> bool {
     let inner = |c: char| word.char_indices().any(|(at, found)| found == c && at > 0 && at + 1 < word.len());
     let capitals = word.chars().filter(char::is_ascii_uppercase).count();
     let letters = word.chars().filter(|c| c.is_alphabetic()).count();
@@ -297,12 +300,12 @@ fn names_something(word: &str) -> bool {
         || capitals >= 2
 }
 
-fn density(count: usize, of: usize) -> f64 {
+fn ratio(count: usize, of: usize) -> f64 {
     let as_number = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     as_number(count) / as_number(of.max(1))
 }
 
-/// How many sentences there are outside of code, and their average length in words. A line ends a sentence.
+/// The number of sentences outside code and their average length in words. A line end also ends a sentence.
 fn sentence_length(outline: &Outline<'_>) -> (usize, f64) {
     let mut lengths = Vec::new();
     for text in outline.texts() {
@@ -310,5 +313,5 @@ fn sentence_length(outline: &Outline<'_>) -> (usize, f64) {
         lengths.extend(sentences.filter(|words| *words > 0));
     }
     let total: usize = lengths.iter().sum();
-    (lengths.len(), density(total, lengths.len()))
+    (lengths.len(), ratio(total, lengths.len()))
 }

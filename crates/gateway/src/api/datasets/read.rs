@@ -207,7 +207,7 @@ fn export_stream(
 ) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
     futures_util::stream::unfold((reader, ExportPosition::Start), move |(reader, position)| async move {
         let (after, mut out) = match position {
-            ExportPosition::Start => (None, format.beginning().as_bytes().to_vec()),
+            ExportPosition::Start => (None, format.prologue().as_bytes().to_vec()),
             ExportPosition::After(last) => (Some(last), Vec::new()),
             ExportPosition::End => return None,
         };
@@ -217,7 +217,7 @@ fn export_stream(
                 out.extend(format.write(&cases, after.is_none()));
                 let next = cases.last().map_or(ExportPosition::End, |last| ExportPosition::After(last.id));
                 if cases.is_empty() {
-                    out.extend_from_slice(format.end().as_bytes());
+                    out.extend_from_slice(format.epilogue().as_bytes());
                 }
                 Some((Ok(out.into()), (reader, next)))
             }

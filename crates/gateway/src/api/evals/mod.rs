@@ -147,7 +147,7 @@ fn checked(
     config: &Value,
 ) -> ApiResult<EvaluatorKind> {
     check_name(name).map_err(|why| Problem::field("name", why))?;
-    let read = Evaluator::read(kind, evaluator, config).map_err(|error| match error {
+    let read = Evaluator::parse(kind, evaluator, config).map_err(|error| match error {
         ConfigError::Field { .. } => Problem::bad_request(error.to_string()),
         ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),
     })?;

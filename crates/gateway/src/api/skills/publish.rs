@@ -36,12 +36,12 @@ pub async fn publish(
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
-    let ballots = skills::list_votes(&mut tx, id, skill.version).await?;
+    let votes = skills::list_votes(&mut tx, id, skill.version).await?;
     let decision = gate::decide(PublishContext {
         version: skill.version,
         published: skill.published_version,
-        ballots: &ballots,
-        allowed: &rubric.allowed_verdict_sources,
+        votes: &votes,
+        allowed_sources: &rubric.allowed_verdict_sources,
     });
     let live = skill.published_version.zip(skill.published_at);
     match (decision, live) {

@@ -92,7 +92,7 @@ pub async fn adopt(
     let mut tx = app.services.db.begin().await?;
     let origin = skills::record_adoption(&mut tx, id).await?.ok_or_else(Problem::not_found)?;
     let base = &origin.source.name;
-    for name in adoption::names(base) {
+    for name in adoption::candidate_names(base) {
         let source = if name == *base {
             origin.source.clone()
         } else {

@@ -117,7 +117,7 @@ async fn nearest(
         let Some(found) = skills::find_on_shelf(&app.services.db, vector.skill).await? else { continue };
         let theirs = embedded_text(&found.source);
         let neighbour = compare(&found.source.name, f64::from(similarity), model, text, &theirs);
-        if best.as_ref().is_none_or(|best| best.nearness() < neighbour.nearness()) {
+        if best.as_ref().is_none_or(|best| best.closeness() < neighbour.closeness()) {
             best = Some(neighbour);
         }
     }

@@ -1,4 +1,5 @@
-//! Text that a reader cannot read: long runs of base64, hexadecimal or escapes, and short ones that decode to words.
+//! Finds encoded text that a reader cannot check: long base64, hexadecimal or escapes, and short base64 that decodes to
+//! words.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -8,27 +9,27 @@ use super::{Finding, FindingKind};
 const LONG_BASE64: usize = 120;
 const SHORT_BASE64: usize = 24;
 const LONG_HEX: usize = 160;
-const ESCAPES: usize = 16;
-/// Letters and spaces that make decoded bytes words.
-const WORDY: f64 = 0.9;
+const MIN_ESCAPES: usize = 16;
+/// The share of word characters from which decoded bytes count as words.
+const MIN_WORD_SHARE: f64 = 0.9;
 
 pub fn scan(raw: &str, found: &mut Vec<Finding>) {
     for run in raw.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))) {
-        if let Some(why) = judge_run(run) {
+        if let Some(description) = describe_blob(run) {
             let shown: String = run.chars().take(40).collect();
-            found.push(Finding::new(FindingKind::EncodedBlob, format!("{why}: {shown}")));
+            found.push(Finding::new(FindingKind::EncodedBlob, format!("{description}: {shown}")));
         }
     }
     let lower = raw.to_lowercase();
     for (mark, step) in [("\\x", 4), ("\\u", 6), ("%", 3)] {
-        if let Some(at) = repeated(&lower, mark, step) {
+        if let Some(at) = find_repeated(&lower, mark, step) {
             let shown: String = lower[at..].chars().take(40).collect();
             found.push(Finding::new(FindingKind::EncodedBlob, format!("a run of escapes: {shown}")));
         }
     }
 }
 
-fn judge_run(run: &str) -> Option<String> {
+fn describe_blob(run: &str) -> Option<String> {
     if run.len() < SHORT_BASE64 {
         return None;
     }
@@ -38,7 +39,7 @@ fn judge_run(run: &str) -> Option<String> {
     }
     let has = |test: fn(&u8) -> bool| run.bytes().any(|b| test(&b));
     let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
-    // A path has slashes and no digits; a long word has no capitals.
+    // Excludes paths, which rarely contain digits, and long words, which have no capitals.
     if mixed && has(u8::is_ascii_digit) && run.len() >= LONG_BASE64 {
         return Some(format!("{} characters of base64", run.len()));
     }
@@ -48,7 +49,7 @@ fn judge_run(run: &str) -> Option<String> {
     let share =
         f64::from(u32::try_from(wordy).ok()?) / f64::from(u32::try_from(text.chars().count()).ok()?.max(1));
     let spaced = text.trim().contains([' ', '/']) && text.len() >= 12;
-    (mixed && spaced && share >= WORDY)
+    (mixed && spaced && share >= MIN_WORD_SHARE)
         .then(|| format!("base64 that reads \"{}\"", text.chars().take(60).collect::<String>()))
 }
 
@@ -57,8 +58,8 @@ fn decode(run: &str) -> Option<Vec<u8>> {
     STANDARD_NO_PAD.decode(bare).or_else(|_| STANDARD.decode(run)).ok()
 }
 
-/// Where the mark stands so often in a row, at a fixed distance.
-fn repeated(text: &str, mark: &str, step: usize) -> Option<usize> {
+/// The start of a run of at least `MIN_ESCAPES` marks at a fixed distance.
+fn find_repeated(text: &str, mark: &str, step: usize) -> Option<usize> {
     let mut start = 0;
     let (mut count, mut last) = (0, None);
     for (at, _) in text.match_indices(mark) {
@@ -67,7 +68,7 @@ fn repeated(text: &str, mark: &str, step: usize) -> Option<usize> {
         } else {
             (count, start) = (1, at);
         }
-        if count >= ESCAPES {
+        if count >= MIN_ESCAPES {
             return Some(start);
         }
         last = Some(at);

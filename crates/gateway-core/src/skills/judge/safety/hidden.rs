@@ -1,17 +1,18 @@
-//! What a person who reads the page does not see, and an agent does.
+//! Finds text that an agent reads but a person who views the rendered page does not see.
 
 use super::{Finding, FindingKind};
 
-/// Words that a comment may have before it counts as text; a marker for a formatter has fewer.
-const COMMENT_WORDS: usize = 4;
-const MARKERS: [&str; 6] = ["markdownlint", "prettier", "vale", "toc", "omit in toc", "spellchecker"];
-/// A gap that pushes text out of sight.
+/// A comment with at least this many words counts as text; formatter markers have fewer.
+const MIN_COMMENT_WORDS: usize = 4;
+const FORMATTER_MARKERS: [&str; 6] =
+    ["markdownlint", "prettier", "vale", "toc", "omit in toc", "spellchecker"];
+/// Gaps that push text out of view: spaces in a line, and empty lines.
 const WIDE_GAP: usize = 120;
 const TALL_GAP: usize = 40;
-/// More of the same says nothing new.
-const ENOUGH: usize = 3;
-/// A tag is no longer than this.
-const TAG: usize = 500;
+/// Further invisible characters are not reported.
+const MAX_INVISIBLE_FINDINGS: usize = 3;
+/// How far a tag is searched for its end.
+const MAX_TAG_BYTES: usize = 500;
 const HIDING_STYLES: [&str; 8] = [
     "display:none",
     "visibility:hidden",
@@ -32,7 +33,7 @@ pub fn scan(raw: &str, found: &mut Vec<Finding>) {
     gaps(raw, found);
 }
 
-/// Characters without a width, that turn the direction of text, or that only carry data.
+/// Whether the character has no width, changes the text direction, or only carries data.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -43,30 +44,30 @@ pub fn is_invisible(c: char) -> bool {
 
 fn invisible(raw: &str, found: &mut Vec<Finding>) {
     let mut before: Option<char> = None;
-    let mut noted = 0;
+    let mut reported = 0;
     for (at, c) in raw.char_indices() {
         let after = raw[at + c.len_utf8()..].chars().next();
-        let mark_at_start = c == '\u{feff}' && at == 0;
-        let escape = c.is_control() && !matches!(c, '\n' | '\r' | '\t');
-        if escape || is_invisible(c) && !mark_at_start && !joins(before, c, after) {
+        let byte_order_mark = c == '\u{feff}' && at == 0;
+        let control = c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+        if control || is_invisible(c) && !byte_order_mark && !is_valid_joiner(before, c, after) {
             let line = raw[..at].lines().count().max(1);
             let around = raw[..at].rfind('\n').map_or(0, |end| end + 1);
             let passage: String = raw[around..].chars().take(60).collect();
-            noted += 1;
+            reported += 1;
             found.push(Finding::new(
                 FindingKind::InvisibleCharacters,
                 format!("U+{:04X} in line {line}: {passage}", u32::from(c)),
             ));
         }
-        if noted == ENOUGH {
+        if reported == MAX_INVISIBLE_FINDINGS {
             return;
         }
         before = Some(c);
     }
 }
 
-/// Joiners have their place between emoji, and between letters of scripts that are written joined.
-fn joins(before: Option<char>, c: char, after: Option<char>) -> bool {
+/// Joiners are legitimate between emoji, and between letters of scripts with joined writing.
+fn is_valid_joiner(before: Option<char>, c: char, after: Option<char>) -> bool {
     let joined = |c: char| matches!(c, '\u{0600}'..='\u{08ff}' | '\u{0900}'..='\u{0dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{fb50}'..='\u{fdff}');
     let emoji = |c: char| matches!(c, '\u{2190}'..='\u{2bff}' | '\u{fe0f}' | '\u{1f000}'..='\u{1faff}');
     let (Some(before), Some(after)) = (before, after) else { return false };
@@ -77,12 +78,12 @@ fn joins(before: Option<char>, c: char, after: Option<char>) -> bool {
     }
 }
 
-/// A word that mixes Latin letters with Cyrillic or Greek ones that look the same.
+/// Finds words that mix Latin letters with Cyrillic or Greek look-alikes.
 fn mixed_scripts(raw: &str, found: &mut Vec<Finding>) {
     let foreign = |c: char| matches!(c, '\u{0370}'..='\u{03ff}' | '\u{0400}'..='\u{04ff}');
     for word in raw.split(|c: char| !c.is_alphabetic()) {
         let latin = word.chars().filter(char::is_ascii_alphabetic).count();
-        let look_alike = word.chars().any(|c| foreign(c) && super::passages::fold(c) != c);
+        let look_alike = word.chars().any(|c| foreign(c) && super::passages::latin_look_alike(c) != c);
         if latin >= 2 && look_alike {
             found.push(Finding::new(
                 FindingKind::InvisibleCharacters,
@@ -92,7 +93,7 @@ fn mixed_scripts(raw: &str, found: &mut Vec<Finding>) {
     }
 }
 
-/// The text with fenced blocks blanked out: what stands there is shown to the reader as it is.
+/// The text without fenced blocks and code spans, which a reader sees verbatim.
 fn without_code(raw: &str) -> String {
     let mut fenced = false;
     let mut text = String::with_capacity(raw.len());
@@ -110,7 +111,7 @@ fn without_code(raw: &str) -> String {
 
 fn without_spans(line: &str) -> String {
     let parts: Vec<&str> = line.split('`').collect();
-    // An odd backtick closes nothing, so nothing is taken away.
+    // With an unbalanced backtick there is no code span to remove.
     if parts.len().is_multiple_of(2) {
         return line.to_owned();
     }
@@ -122,33 +123,33 @@ fn comments(text: &str, found: &mut Vec<Finding>) {
     while let Some(start) = rest.find("<!--") {
         let inner = &rest[start + 4..];
         let (comment, behind) = inner.split_once("-->").unwrap_or((inner, ""));
-        note_comment(comment, found);
+        report_comment(comment, found);
         rest = behind;
     }
     for line in text.lines() {
-        // A link that nothing refers to is not shown either.
+        // An unused link definition is not rendered either.
         if let Some(comment) =
             line.trim_start().strip_prefix("[//]:").or_else(|| line.trim_start().strip_prefix("[comment]:"))
         {
-            note_comment(comment, found);
+            report_comment(comment, found);
         }
     }
 }
 
-fn note_comment(comment: &str, found: &mut Vec<Finding>) {
+fn report_comment(comment: &str, found: &mut Vec<Finding>) {
     let lower = comment.trim().to_lowercase();
-    let marker =
-        MARKERS.iter().any(|marker| lower.starts_with(marker)) && lower.split_whitespace().count() <= 6;
+    let marker = FORMATTER_MARKERS.iter().any(|marker| lower.starts_with(marker))
+        && lower.split_whitespace().count() <= 6;
     let words = comment.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).count();
-    if words >= COMMENT_WORDS && !marker {
+    if words >= MIN_COMMENT_WORDS && !marker {
         found.push(Finding::new(FindingKind::HtmlComment, comment.trim()));
     }
 }
 
 fn styles(text: &str, found: &mut Vec<Finding>) {
     for (start, _) in text.match_indices('<') {
-        let near: &str = &text[start..text.floor_char_boundary(start + TAG)];
-        let tag = near.split_once('>').map_or("", |(tag, _)| tag);
+        let window: &str = &text[start..text.floor_char_boundary(start + MAX_TAG_BYTES)];
+        let tag = window.split_once('>').map_or("", |(tag, _)| tag);
         if tag.len() < 4 || !tag[1..].starts_with(|c: char| c.is_ascii_alphabetic()) {
             continue;
         }
@@ -156,8 +157,8 @@ fn styles(text: &str, found: &mut Vec<Finding>) {
         let styled = bare.contains("style=") && HIDING_STYLES.iter().any(|style| bare.contains(style));
         let attribute = tag.split_whitespace().skip(1).any(|part| part.eq_ignore_ascii_case("hidden"));
         if styled || attribute {
-            let behind: String = text[start..].chars().take(120).collect();
-            found.push(Finding::new(FindingKind::HiddenText, behind));
+            let passage: String = text[start..].chars().take(120).collect();
+            found.push(Finding::new(FindingKind::HiddenText, passage));
         }
     }
 }

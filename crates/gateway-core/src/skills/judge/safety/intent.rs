@@ -1,68 +1,69 @@
-//! What a sentence or a command asks for: other rules, secrets, somebody else's ears, destruction. A sentence that forbids
-//! the thing is no finding.
+//! Finds sentences and commands that ask for something unsafe: overriding rules, reading credentials, exfiltration,
+//! destruction. A sentence that forbids the action is not a finding.
 
 use super::passages::Passage;
 use super::phrases::{
-    ABOUT, ACCESS, COLLECTORS, DECEPTIONS, DESTROYERS, DOWNLOADERS, FALSE_NEGATIONS, HARMLESS, IGNORE,
-    NEGATIONS, OVERRIDES, PRIVATE, RULES, SENDING, SHELLS, STORES, WHICH,
+    ABOUT, ACCESS, COLLECTORS, CREDENTIAL_STORES, DECEPTIONS, DESTROYERS, DOWNLOADERS, FALSE_NEGATIONS,
+    HARMLESS, IGNORE, NEGATIONS, OVERRIDES, PRIVATE_DATA, RULES, SENDING, SHELLS, WHICH,
 };
 use super::{Finding, FindingKind};
 use crate::skills::judge::outline::has_phrase;
 
 pub fn scan(passage: &Passage, found: &mut Vec<Finding>) {
     let text = passage.text.as_str();
-    let mut note = |kind: FindingKind| found.push(Finding::new(kind, text));
-    if overrides(text) {
-        note(FindingKind::Override);
+    let mut report = |kind: FindingKind| found.push(Finding::new(kind, text));
+    if overrides_rules(text) {
+        report(FindingKind::Override);
     }
-    if DECEPTIONS.iter().any(|phrase| asked_for(text, phrase)) {
-        note(FindingKind::Deception);
+    if DECEPTIONS.iter().any(|phrase| is_requested(text, phrase)) {
+        report(FindingKind::Deception);
     }
-    if opens_store(text) {
-        note(FindingKind::CredentialPath);
+    if reads_credentials(text) {
+        report(FindingKind::CredentialPath);
     }
-    if sends_away(text) {
-        note(FindingKind::Exfiltration);
+    if exfiltrates(text) {
+        report(FindingKind::Exfiltration);
     }
-    if runs_from_network(text) {
-        note(FindingKind::RemoteCode);
+    if runs_remote_code(text) {
+        report(FindingKind::RemoteCode);
     }
     let padded = format!("{text} ");
-    if DESTROYERS.iter().any(|command| asked_for(&padded, command)) {
-        note(FindingKind::Destruction);
+    if DESTROYERS.iter().any(|command| is_requested(&padded, command)) {
+        report(FindingKind::Destruction);
     }
     if persists(text) {
-        note(FindingKind::Persistence);
+        report(FindingKind::Persistence);
     }
 }
 
-fn overrides(text: &str) -> bool {
-    if OVERRIDES.iter().any(|phrase| asked_for(text, phrase)) {
+fn overrides_rules(text: &str) -> bool {
+    if OVERRIDES.iter().any(|phrase| is_requested(text, phrase)) {
         return true;
     }
     IGNORE.iter().any(|verb| {
         positions(text, verb).any(|at| {
-            let behind: Vec<&str> = text[at + verb.len()..]
+            let following: Vec<&str> = text[at + verb.len()..]
                 .split(|c: char| !c.is_alphanumeric())
                 .filter(|w| !w.is_empty())
                 .take(7)
                 .collect();
-            let which = behind.iter().take(4).any(|word| WHICH.contains(word));
-            let rules = behind.iter().any(|word| RULES.contains(word));
+            let which = following.iter().take(4).any(|word| WHICH.contains(word));
+            let rules = following.iter().any(|word| RULES.contains(word));
             which && rules && !is_negated(&text[..at]) && !is_cited(text, at)
         })
     })
 }
 
-fn opens_store(text: &str) -> bool {
+fn reads_credentials(text: &str) -> bool {
     let mut bare = text.to_owned();
     for harmless in HARMLESS {
         bare = bare.replace(harmless, "");
     }
-    STORES.iter().any(|store| asked_for(&bare, store)) && ACCESS.iter().any(|verb| has_phrase(&bare, verb))
+    CREDENTIAL_STORES.iter().any(|store| is_requested(&bare, store))
+        && ACCESS.iter().any(|verb| has_phrase(&bare, verb))
 }
 
-fn sends_away(text: &str) -> bool {
+fn exfiltrates(text: &str) -> bool {
     let text = without_auth_headers(text);
     let collector = COLLECTORS.iter().find(|host| text.contains(**host));
     let elsewhere = collector.is_some() || has_foreign_address(&text);
@@ -70,12 +71,12 @@ fn sends_away(text: &str) -> bool {
     if !elsewhere || !sends {
         return image_with_data(&text);
     }
-    let private =
-        PRIVATE.iter().any(|what| has_phrase(&text, what)) || STORES.iter().any(|store| text.contains(store));
+    let private = PRIVATE_DATA.iter().any(|what| has_phrase(&text, what))
+        || CREDENTIAL_STORES.iter().any(|store| text.contains(store));
     collector.is_some() || private
 }
 
-/// An image whose address is filled in by the reader sends what it was filled with.
+/// Whether an image URL has a placeholder in its query. Rendering the image would send the inserted data.
 fn image_with_data(text: &str) -> bool {
     text.match_indices("![").any(|(at, _)| {
         let address =
@@ -85,7 +86,7 @@ fn image_with_data(text: &str) -> bool {
     })
 }
 
-/// A token in a header goes to whom it is for.
+/// Removes quoted header arguments: a token in a request header is normal use.
 fn without_auth_headers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -97,7 +98,7 @@ fn without_auth_headers(text: &str) -> String {
         out.push_str(&rest[..at]);
         let quote = if mark.ends_with('"') { '"' } else { '\'' };
         let inner = &rest[at + mark.len()..];
-        rest = inner.split_once(quote).map_or("", |(_, behind)| behind);
+        rest = inner.split_once(quote).map_or("", |(_, after)| after);
     }
     out.push_str(rest);
     out
@@ -115,7 +116,7 @@ fn has_foreign_address(text: &str) -> bool {
     })
 }
 
-fn runs_from_network(text: &str) -> bool {
+fn runs_remote_code(text: &str) -> bool {
     let downloads = DOWNLOADERS.iter().find(|tool| has_phrase(text, tool));
     if let Some(tool) = downloads
         && !is_negated(&text[..text.find(tool).unwrap_or_default()])
@@ -153,8 +154,10 @@ fn runs_from_network(text: &str) -> bool {
     let payload = [".sh", ".exe", ".ps1", "script", "binary", "installer", ".zip", ".dmg"]
         .iter()
         .any(|what| has_phrase(text, what));
-    let prose =
-        fetched && payload && has_foreign_address(text) && run.iter().any(|phrase| asked_for(text, phrase));
+    let prose = fetched
+        && payload
+        && has_foreign_address(text)
+        && run.iter().any(|phrase| is_requested(text, phrase));
     decoded && then_run || evaluated || prose
 }
 
@@ -194,12 +197,12 @@ fn positions<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = usize> 
     })
 }
 
-/// The phrase stands there, and at least once neither forbidden nor cited.
-fn asked_for(text: &str, phrase: &str) -> bool {
+/// Whether the phrase occurs at least once without being forbidden or cited.
+fn is_requested(text: &str, phrase: &str) -> bool {
     text.match_indices(phrase).any(|(at, _)| !is_negated(&text[..at]) && !is_cited(text, at))
 }
 
-/// Does the clause that ends here begin by forbidding?
+/// Whether the last clause of `before` contains a negation.
 fn is_negated(before: &str) -> bool {
     let mut clause = before;
     for end in [";", ":", " but ", " then ", " instead ", " except ", "&&", "||"] {
@@ -212,7 +215,7 @@ fn is_negated(before: &str) -> bool {
     NEGATIONS.iter().any(|word| has_phrase(&clause, word))
 }
 
-/// In quotes, in a sentence about such phrases, and not to be followed.
+/// Whether the phrase is quoted in a sentence about such phrases, without an order to follow it.
 fn is_cited(text: &str, at: usize) -> bool {
     let quoted = text[..at].chars().next_back().is_some_and(|c| "\"'“‘`«(".contains(c));
     let about = ABOUT.iter().any(|word| has_phrase(text, word));

@@ -1,6 +1,6 @@
-//! What makes a skill unsafe to hand to an agent. Each check looks at the whole file and answers what it found, with the
-//! passage; one finding is enough to keep a skill off the shelf. The checks know wording, not intent: they stop what
-//! marketplaces are really attacked with, and they are no proof that a skill is harmless.
+//! Scans a skill for content that is unsafe for an agent. Each check reads the whole file and reports findings with the
+//! passage; one finding keeps a skill off the shelf. The checks match wording, not intent. They stop the known attacks on
+//! skill marketplaces but do not prove that a skill is harmless.
 
 mod encoded;
 mod hidden;
@@ -52,7 +52,7 @@ impl FindingKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub kind: FindingKind,
-    /// The passage, or for a secret its beginning only.
+    /// The passage. Of a secret, only the first characters.
     pub passage: String,
 }
 
@@ -62,9 +62,9 @@ impl Finding {
     }
 }
 
-/// Everything that is wrong with a file, at most a few of each kind.
+/// All findings in a file, at most a few of each kind.
 pub fn scan(raw_source: &str) -> Vec<Finding> {
-    const OF_A_KIND: usize = 3;
+    const MAX_PER_KIND: usize = 3;
     let mut found = Vec::new();
     hidden::scan(raw_source, &mut found);
     encoded::scan(raw_source, &mut found);
@@ -76,7 +76,8 @@ pub fn scan(raw_source: &str) -> Vec<Finding> {
     let mut kept: Vec<Finding> = Vec::new();
     for finding in found {
         let same = kept.iter().filter(|known| known.kind == finding.kind);
-        if same.clone().count() < OF_A_KIND && !same.clone().any(|known| known.passage == finding.passage) {
+        if same.clone().count() < MAX_PER_KIND && !same.clone().any(|known| known.passage == finding.passage)
+        {
             kept.push(finding);
         }
     }
@@ -90,11 +91,11 @@ pub fn axis(findings: &[Finding]) -> Axis {
                          secrets; found none.";
         return Axis { score: 1.0, rationale: rationale.into() };
     }
-    let told: Vec<_> = findings
+    let reasons: Vec<_> = findings
         .iter()
         .map(|finding| format!("{}: {}", finding.kind.describe(), quoted(&finding.passage)))
         .collect();
-    Axis { score: 0.0, rationale: format!("Found {}.", told.join("; ")) }
+    Axis { score: 0.0, rationale: format!("Found {}.", reasons.join("; ")) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The file as sentences and commands, in a form in which wording can be compared: lower case, look-alike letters folded,
-//! invisible ones gone, lines of a paragraph joined.
+//! Splits the file into sentences and commands and normalizes them for matching: lower case, look-alike letters replaced,
+//! invisible characters removed, lines of a paragraph joined.
 
 use super::hidden::is_invisible;
 
-/// Of a passage, in bytes: what it is searched for costs more than its length.
-const LONGEST: usize = 2_000;
-const OVERLAP: usize = 200;
+/// Longer passages are split, because the cost of matching grows faster than the length.
+const MAX_PASSAGE_BYTES: usize = 2_000;
+const OVERLAP_BYTES: usize = 200;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Passage {
@@ -64,24 +64,24 @@ fn end_paragraph(paragraph: &mut String, found: &mut Vec<Passage>) {
 }
 
 fn push(text: &str, code: bool, found: &mut Vec<Passage>) {
-    let text = normal(text);
+    let text = normalize(text);
     let mut rest = text.as_str();
-    // What is too long for a sentence is looked at in pieces, each with the end of the one before.
-    while rest.len() > LONGEST {
-        let end = rest.floor_char_boundary(LONGEST);
+    // The pieces overlap, so that a phrase at a boundary is still found.
+    while rest.len() > MAX_PASSAGE_BYTES {
+        let end = rest.floor_char_boundary(MAX_PASSAGE_BYTES);
         found.push(Passage { text: rest[..end].to_owned(), code });
-        rest = &rest[rest.floor_char_boundary(LONGEST - OVERLAP)..];
+        rest = &rest[rest.floor_char_boundary(MAX_PASSAGE_BYTES - OVERLAP_BYTES)..];
     }
     if !rest.is_empty() {
         found.push(Passage { text: rest.to_owned(), code });
     }
 }
 
-/// Emphasis in the middle of a word hides it from a search, not from a reader.
-fn normal(text: &str) -> String {
+/// Also removes `*`: emphasis in the middle of a word would hide it from the search, but not from a reader.
+fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars().filter(|c| !is_invisible(*c) && *c != '*') {
-        let c = if c.is_whitespace() { ' ' } else { fold(c) };
+        let c = if c.is_whitespace() { ' ' } else { latin_look_alike(c) };
         if c == ' ' && out.ends_with(' ') {
             continue;
         }
@@ -90,8 +90,8 @@ fn normal(text: &str) -> String {
     out.trim().to_owned()
 }
 
-/// The Latin letter that a character looks like; anything else is itself.
-pub fn fold(c: char) -> char {
+/// The Latin letter that a character looks like, or the character itself.
+pub fn latin_look_alike(c: char) -> char {
     const PAIRS: [(&str, &str); 2] = [
         ("асеорхуікјѕԁһԛАВЕКМНОРСТХІЅЈ", "aceopxyikjsdhqABEKMHOPCTXISJ"),
         ("αοερτυνικΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aoeptuvikABEZHIKMNOPTYX"),
@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn look_alikes_fold_to_latin() {
-        assert_eq!(normal("Іgn\u{200b}оre **all**"), "ignore all");
-        assert_eq!(normal("ｉｇｎｏｒｅ"), "ignore");
+    fn look_alikes_become_latin_letters() {
+        assert_eq!(normalize("Іgn\u{200b}оre **all**"), "ignore all");
+        assert_eq!(normalize("ｉｇｎｏｒｅ"), "ignore");
     }
 }

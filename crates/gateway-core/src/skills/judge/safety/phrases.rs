@@ -1,6 +1,6 @@
-//! The words and phrases that `intent` looks for, in lower case.
+//! The words and phrases that `intent` matches, in lower case.
 
-/// Verbs that set rules aside …
+/// An override is a verb that sets rules aside, followed by a word of `WHICH` and a word of `RULES`.
 pub const IGNORE: [&str; 10] = [
     "ignore",
     "disregard",
@@ -13,7 +13,6 @@ pub const IGNORE: [&str; 10] = [
     "supersede",
     "supersedes",
 ];
-/// … together with which ones …
 pub const WHICH: [&str; 12] = [
     "previous",
     "prior",
@@ -28,7 +27,6 @@ pub const WHICH: [&str; 12] = [
     "all",
     "safety",
 ];
-/// … of what.
 pub const RULES: [&str; 14] = [
     "instructions",
     "instruction",
@@ -45,7 +43,7 @@ pub const RULES: [&str; 14] = [
     "restrictions",
     "training",
 ];
-/// Said as they are, in any sentence.
+/// Phrases that are overrides by themselves.
 pub const OVERRIDES: [&str; 24] = [
     "you are now in developer mode",
     "you are now dan",
@@ -72,7 +70,7 @@ pub const OVERRIDES: [&str; 24] = [
     "忽略之前的",
     "忽略以上",
 ];
-/// What is to be kept from the user.
+/// Phrases that ask to keep something from the user.
 pub const DECEPTIONS: [&str; 22] = [
     "do not tell the user",
     "don't tell the user",
@@ -97,8 +95,8 @@ pub const DECEPTIONS: [&str; 22] = [
     "do it silently",
     "leave no trace",
 ];
-/// Places where credentials are kept.
-pub const STORES: [&str; 22] = [
+/// Files and addresses that hold credentials.
+pub const CREDENTIAL_STORES: [&str; 22] = [
     "id_rsa",
     "id_ed25519",
     "id_ecdsa",
@@ -122,9 +120,9 @@ pub const STORES: [&str; 22] = [
     "169.254.169.254",
     "metadata.google.internal",
 ];
-/// Places among them that hold no secret.
+/// Files next to credentials that contain no secret.
 pub const HARMLESS: [&str; 4] = ["~/.ssh/config", "known_hosts", "id_rsa.pub", "id_ed25519.pub"];
-/// Verbs and commands that look into a place.
+/// Verbs and commands that read a file.
 pub const ACCESS: [&str; 36] = [
     "read",
     "cat",
@@ -163,7 +161,7 @@ pub const ACCESS: [&str; 36] = [
     "show",
     "contents of",
 ];
-/// Verbs and commands that send something away.
+/// Verbs and commands that send data.
 pub const SENDING: [&str; 21] = [
     "send",
     "sends",
@@ -187,8 +185,8 @@ pub const SENDING: [&str; 21] = [
     "report it to",
     "share",
 ];
-/// What is nobody else's business.
-pub const PRIVATE: [&str; 36] = [
+/// Data that must not leave the user's machine.
+pub const PRIVATE_DATA: [&str; 36] = [
     "environment variables",
     "env vars",
     "printenv",
@@ -226,7 +224,7 @@ pub const PRIVATE: [&str; 36] = [
     "$(whoami)",
     "$(hostname)",
 ];
-/// Hosts that take in anything for anybody.
+/// Hosts that collect arbitrary data for anyone.
 pub const COLLECTORS: [&str; 14] = [
     "webhook.site",
     "requestbin",
@@ -243,12 +241,12 @@ pub const COLLECTORS: [&str; 14] = [
     "0x0.st",
     "file.io",
 ];
-/// Commands that fetch from the network …
+/// Commands that download from the network.
 pub const DOWNLOADERS: [&str; 5] = ["curl", "wget", "iwr", "invoke-webrequest", "invoke-restmethod"];
-/// … and those that run what they are given.
+/// Commands that execute their input.
 pub const SHELLS: [&str; 11] =
     ["sh", "bash", "zsh", "python", "python3", "node", "perl", "ruby", "iex", "sudo bash", "sudo sh"];
-/// Commands that leave nothing.
+/// Commands that destroy data.
 pub const DESTROYERS: [&str; 12] = [
     "rm -rf / ",
     "rm -rf /*",
@@ -263,7 +261,7 @@ pub const DESTROYERS: [&str; 12] = [
     "chmod -r 777 /",
     "format c:",
 ];
-/// What makes a sentence a prohibition.
+/// Words that make a clause a prohibition.
 pub const NEGATIONS: [&str; 22] = [
     "never",
     "do not",
@@ -288,7 +286,7 @@ pub const NEGATIONS: [&str; 22] = [
     "blocks",
     "may not",
 ];
-/// They look like negations and are none.
+/// Phrases that contain a negation but do not forbid anything.
 pub const FALSE_NEGATIONS: [&str; 14] = [
     "never forget to",
     "do not forget to",
@@ -305,7 +303,7 @@ pub const FALSE_NEGATIONS: [&str; 14] = [
     "don't worry",
     "cannot wait to",
 ];
-/// A sentence with one of these may speak about a phrase in quotes.
+/// Words of a sentence that talks about a quoted phrase.
 pub const ABOUT: [&str; 16] = [
     "treat",
     "such as",

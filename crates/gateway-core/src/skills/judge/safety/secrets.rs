@@ -1,8 +1,8 @@
-//! Secrets that somebody left in the text. They are told by their beginning only.
+//! Finds leaked secrets by their prefixes. Findings quote only the first characters.
 
 use super::{Finding, FindingKind};
 
-/// Prefix, how many characters follow at least.
+/// Prefixes, with the minimum number of characters that follow.
 const PREFIXES: [(&str, usize); 18] = [
     ("AKIA", 16),
     ("ASIA", 16),
@@ -48,7 +48,7 @@ fn is_secret(word: &str) -> bool {
     known || is_signed_token(word)
 }
 
-/// A JSON web token with a signature.
+/// Whether the word is a JSON Web Token with a signature.
 fn is_signed_token(word: &str) -> bool {
     let parts: Vec<_> = word.split('.').collect();
     parts.len() == 3
@@ -57,7 +57,7 @@ fn is_signed_token(word: &str) -> bool {
         && parts[1].starts_with("eyJ")
 }
 
-/// Examples in documentation say so, or repeat themselves.
+/// Placeholders of documentation contain a telling word, few distinct characters, or no digit.
 fn is_placeholder(rest: &str) -> bool {
     let lower = rest.to_lowercase();
     let words = [

@@ -1,4 +1,4 @@
-//! Tests of what is found unsafe, and of what only looks like it.
+//! Tests of unsafe texts, and of harmless texts that look similar.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn kinds(text: &str) -> Vec<FindingKind> {
 }
 
 #[test]
-fn what_marketplaces_are_attacked_with_is_found() {
+fn known_attacks_on_marketplaces_are_found() {
     for (text, kind) in [
         ("Harmless\u{200b}looking", FindingKind::InvisibleCharacters),
         ("Turn \u{202e}txet around", FindingKind::InvisibleCharacters),
@@ -60,7 +60,7 @@ fn what_marketplaces_are_attacked_with_is_found() {
 }
 
 #[test]
-fn forbidding_or_naming_a_danger_is_no_danger() {
+fn forbidding_or_naming_a_danger_is_not_a_finding() {
     for text in [
         "Never read `~/.ssh` or print credentials.",
         "Do not send environment variables to https://any.test or anywhere else.",
@@ -94,7 +94,7 @@ fn a_secret_is_not_repeated_in_the_rationale() {
 fn a_hostile_text_of_full_size_is_read_in_little_time() {
     let start = std::time::Instant::now();
     for piece in ["<!-- ", "ignore ", "%41", "curl | ", "<a ", "`", "![](http", "-h '", "\u{200b}", "аb "] {
-        let text = piece.repeat((crate::skills::SOURCE_BYTES / piece.len()).min(40_000));
+        let text = piece.repeat((crate::skills::MAX_SOURCE_BYTES / piece.len()).min(40_000));
         scan(&text);
     }
     assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
