@@ -1,11 +1,11 @@
-//! Errors in the caller's own format: whole bodies, and the events that end a stream which broke after it
-//! began, so that no SDK takes a failed stream for a finished one.
+//! Errors in the caller's format: bodies, and the events that end a stream that failed after its start. The events keep
+//! an SDK from treating a failed stream as complete.
 
 use serde_json::{Value, json};
 
 use super::ClientFormat;
 
-/// The events, ready to be written, that report an error inside a stream and end it.
+/// The encoded events that report an error inside a stream and end it.
 pub fn stream_error(format: ClientFormat, code: &str, message: &str) -> Vec<u8> {
     match format {
         ClientFormat::OpenAiChat => {
@@ -47,7 +47,7 @@ pub fn stream_error(format: ClientFormat, code: &str, message: &str) -> Vec<u8> 
     .into_bytes()
 }
 
-/// A whole error body, as the caller's SDK expects it with this HTTP status.
+/// An error body, as the caller's SDK expects it with this HTTP status.
 pub fn error_body(format: ClientFormat, status: u16, code: &str, message: &str) -> Vec<u8> {
     let value = match format {
         ClientFormat::OpenAiChat | ClientFormat::OpenAiResponses => {
@@ -99,7 +99,7 @@ fn anthropic(kind: &str, code: &str, message: &str) -> Value {
 }
 
 fn gemini(number: u16, status: &str, code: &str, message: &str) -> Value {
-    // Google's own errors put the machine-readable reason into the details.
+    // Google's errors have the machine-readable reason in the details.
     let details = json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code}]);
     json!({"error": {"code": number, "message": message, "status": status, "details": details}})
 }
@@ -110,7 +110,7 @@ mod tests {
 
     const MESSAGE: &str = "a \"quoted\"\nmessage";
 
-    /// The events of a stream as (event name, data); panics on anything that is no event.
+    /// The events of a stream as (event name, data). Panics on anything else.
     fn events(format: ClientFormat) -> Vec<(String, String)> {
         let text = String::from_utf8(stream_error(format, "provider_error", MESSAGE)).unwrap();
         let blocks = text.strip_suffix("\n\n").unwrap().split("\n\n");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_chat_stream_ends_with_an_error_chunk_and_done() {
+    fn a_failed_chat_stream_ends_with_an_error_chunk_and_done() {
         let events = events(ClientFormat::OpenAiChat);
         let chunk = parsed(&events[0].1);
         assert_eq!(chunk["error"]["message"], MESSAGE);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn other_broken_streams_end_in_their_own_words() {
+    fn other_failed_streams_end_in_their_own_format() {
         let responses = events(ClientFormat::OpenAiResponses);
         assert_eq!((&*responses[0].0, &*responses[1].0, responses.len()), ("error", "response.failed", 2));
         assert_eq!(parsed(&responses[0].1)["message"], MESSAGE);

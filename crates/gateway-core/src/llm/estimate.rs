@@ -1,10 +1,9 @@
-//! Token counts where a provider reported none. No vocabulary is carried: the text is cut the way modern tokenizers cut
-//! it before they look anything up (words with their space, digits by three, runs of signs), and each piece is given
-//! the number of tokens that such pieces have on average. Of the counts that OpenAI publishes for its vocabularies, the
-//! paragraph comes out within 15 %, the samples of a few words within 35 %; languages with long words or scripts of
-//! their own may be further off. The result depends on nothing but the text.
+//! Estimated token counts, for responses without a usage report. There is no vocabulary: the text is split like the
+//! pre-tokenization of modern tokenizers (words with their space, groups of three digits, runs of punctuation), and each
+//! piece gets its average number of tokens. Against OpenAI's published counts, a paragraph is within 15 % and samples of
+//! a few words within 35 %. Other languages and scripts may deviate more. The result depends only on the text.
 
-/// How many tokens a text has, approximately.
+/// The approximate number of tokens in a text.
 pub fn estimate_tokens(text: &str) -> u64 {
     let mut tokens = 0;
     let mut rest = text.chars().peekable();
@@ -17,13 +16,13 @@ pub fn estimate_tokens(text: &str) -> u64 {
             ascii &= next.is_ascii();
         }
         tokens += match class {
-            // One space belongs to the word after it; indentation is one token a run.
+            // A single space belongs to the next word. A longer run is one token.
             Class::Space => u64::from(length > 1),
             Class::Line => 1,
             Class::Digit => u64::div_ceil(length, 3),
             Class::Letter if ascii => latin_word(length),
             Class::Letter => u64::div_ceil(length * 2, 5),
-            // Common pairs share a token, rare characters take two.
+            // Common pairs share a token, and rare characters take two.
             Class::Ideograph => u64::div_ceil(length * 4, 5),
             Class::Kana => u64::div_ceil(length * 3, 4),
             Class::Sign => u64::div_ceil(length, 2),
@@ -33,8 +32,8 @@ pub fn estimate_tokens(text: &str) -> u64 {
     tokens
 }
 
-/// How many tokens a text of this many characters has, when the text itself is gone: four characters to a token, the
-/// usual figure for English and code.
+/// The approximate number of tokens for a number of characters, if the text is not available. Four characters per token
+/// is the usual figure for English and code.
 pub fn estimate_from_chars(chars: u64) -> u64 {
     chars.div_ceil(4)
 }
@@ -69,12 +68,12 @@ impl Class {
     }
 }
 
-/// Combining marks belong to the letter before them.
+/// Combining marks belong to the preceding letter.
 fn is_mark(character: char) -> bool {
     matches!(character, '\u{300}'..='\u{36f}' | '\u{900}'..='\u{dff}' | '\u{e31}'..='\u{e4e}' | '\u{200c}' | '\u{200d}')
 }
 
-/// Words of everyday length are one token; longer ones fall into syllables.
+/// Words of common length are one token. Longer words are split into syllables.
 fn latin_word(length: u64) -> u64 {
     match length {
         0..=8 => 1,

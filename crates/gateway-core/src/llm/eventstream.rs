@@ -1,6 +1,6 @@
-//! Amazon's `application/vnd.amazon.eventstream`: binary frames with checksummed preludes, headers and payloads, which
-//! Bedrock uses where others use server-sent events. The decoder is incremental and bounded; a frame that fails a
-//! checksum ends the reading, since nothing after it can be trusted to start where it seems to.
+//! Amazon's `application/vnd.amazon.eventstream`, the streaming format of Bedrock: binary frames with checksums, headers
+//! and payloads. The decoder is incremental and bounded. A wrong checksum ends the stream, because the start of the next
+//! frame is unknown then.
 
 use thiserror::Error;
 
@@ -10,31 +10,32 @@ const PRELUDE: usize = 12;
 const CHECKSUM: usize = 4;
 const OVERHEAD: usize = PRELUDE + CHECKSUM;
 
-/// One frame, with the headers that say what it is.
+/// One frame, with the headers that give its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frame<'a> {
     pub event_type: Option<&'a str>,
-    /// Set for errors that arrive inside a stream, also for those that Amazon calls errors rather than exceptions.
+    /// Set for errors inside a stream. Amazon calls some of them exceptions and some errors.
     pub exception_type: Option<&'a str>,
     pub payload: &'a [u8],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FrameError {
-    #[error("the frame's lengths are impossible")]
+    #[error("invalid frame length")]
     Length,
-    #[error("the prelude's checksum is wrong")]
+    #[error("wrong prelude checksum")]
     PreludeChecksum,
-    #[error("the message's checksum is wrong")]
+    #[error("wrong message checksum")]
     MessageChecksum,
-    #[error("the frame's headers are malformed")]
+    #[error("malformed frame headers")]
     Headers,
 }
 
-/// Reads frames off a byte stream.
+/// Reads frames from a byte stream.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    held: Vec<u8>,
+    /// The incomplete frame of earlier chunks.
+    buffered: Vec<u8>,
     failed: Option<FrameError>,
 }
 
@@ -43,7 +44,7 @@ impl FrameReader {
         Self::default()
     }
 
-    /// Calls `visit` for every frame that this chunk completes. After an error everything is refused with that error.
+    /// Calls `visit` for every frame that this chunk completes. An error is final and returned for every later chunk.
     pub fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(Frame<'_>)) -> Result<(), FrameError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -51,33 +52,33 @@ impl FrameReader {
         let result = self.read(chunk, &mut visit);
         if let Err(error) = result {
             self.failed = Some(error);
-            self.held = Vec::new();
+            self.buffered = Vec::new();
         }
         result
     }
 
-    /// Whether the stream stands between two frames, as it should when it ends.
+    /// Whether the stream may end here, between two frames.
     pub fn at_boundary(&self) -> bool {
-        self.held.is_empty() && self.failed.is_none()
+        self.buffered.is_empty() && self.failed.is_none()
     }
 
     fn read(&mut self, chunk: &[u8], visit: &mut impl FnMut(Frame<'_>)) -> Result<(), FrameError> {
         let mut rest = chunk;
-        while !self.held.is_empty() {
-            let wanted = match frame_length(&self.held)? {
+        while !self.buffered.is_empty() {
+            let needed = match frame_length(&self.buffered)? {
                 Some(length) => length,
                 None => PRELUDE,
             };
-            let (taken, after) = rest.split_at((wanted - self.held.len()).min(rest.len()));
-            self.held.extend_from_slice(taken);
+            let (taken, after) = rest.split_at((needed - self.buffered.len()).min(rest.len()));
+            self.buffered.extend_from_slice(taken);
             rest = after;
-            if self.held.len() < wanted {
+            if self.buffered.len() < needed {
                 return Ok(());
             }
-            if frame_length(&self.held)? == Some(self.held.len()) {
-                visit(decode(&self.held)?);
-                self.held.clear();
-                self.held.shrink_to(64 << 10);
+            if frame_length(&self.buffered)? == Some(self.buffered.len()) {
+                visit(decode(&self.buffered)?);
+                self.buffered.clear();
+                self.buffered.shrink_to(64 << 10);
             }
         }
         while let Some(length) = frame_length(rest)? {
@@ -85,12 +86,12 @@ impl FrameReader {
             visit(decode(frame)?);
             rest = after;
         }
-        self.held.extend_from_slice(rest);
+        self.buffered.extend_from_slice(rest);
         Ok(())
     }
 }
 
-/// Builds a frame whose headers are all strings, as Bedrock's are.
+/// Encodes a frame with string headers, as Bedrock uses them.
 pub fn encode(headers: &[(&str, &str)], payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     const STRING: u8 = 7;
     let mut block = Vec::new();
@@ -116,7 +117,7 @@ pub fn encode(headers: &[(&str, &str)], payload: &[u8]) -> Result<Vec<u8>, Frame
     Ok(frame)
 }
 
-/// The whole length of the frame that starts here, once its prelude is complete and proven.
+/// The length of the frame that starts here. None until its prelude is complete; the prelude's checksum is verified.
 fn frame_length(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some(prelude) = bytes.get(..PRELUDE) else { return Ok(None) };
     if crc32fast::hash(&prelude[..8]) != number(&prelude[8..]) {
@@ -154,7 +155,7 @@ fn decode(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
 
 type Header<'a> = (&'a [u8], Option<&'a str>, &'a [u8]);
 
-/// One header: its name, its value if that is a string, and what follows it.
+/// One header: its name, its value if it is a string, and the bytes behind it.
 fn header(bytes: &[u8]) -> Option<Header<'_>> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -231,7 +232,7 @@ mod tests {
         );
     }
 
-    /// The test vector "empty_message" of Amazon's own suite.
+    /// The test vector "empty_message" of Amazon's suite.
     #[test]
     fn the_empty_message_of_amazon_is_read() {
         let frame = hex::decode("000000100000000005c248eb7d98c8ff").unwrap();
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_claims_too_much_is_refused_before_it_is_buffered() {
+    fn an_oversized_frame_is_rejected_before_it_is_buffered() {
         let mut prelude = u32::MAX.to_be_bytes().to_vec();
         prelude.extend(0u32.to_be_bytes());
         prelude.extend(crc32fast::hash(&prelude).to_be_bytes());

@@ -1,6 +1,5 @@
-//! What the gateway knows of language-model APIs: who the providers are, what a request and an answer look
-//! like in each wire format, and how failures are judged. Code is keyed by wire format; a provider is a row
-//! of data in `providers`.
+//! Language-model APIs: the providers, the requests and responses of each wire format, and the classification of
+//! failures. Code is selected by wire format; a provider is a row of data in `providers`.
 
 pub mod aggregate;
 pub mod chat;

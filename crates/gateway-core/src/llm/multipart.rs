@@ -1,14 +1,12 @@
-//! The `model` field of a `multipart/form-data` body, as audio and image calls send it. Multipart parsers
-//! disagree on odd bodies, so whatever is not plain is answered with None, which a model-scoped key takes as
-//! a refusal.
+//! The `model` field of a `multipart/form-data` body, as audio and image calls send it. Multipart parsers disagree on
+//! unusual bodies, so the result is None for any body that is not plain. A key with model scopes rejects such a call.
 
 use memchr::memmem;
 
-/// No provider has a longer name of a model.
-const LONGEST_MODEL: usize = 1_024;
+/// No provider has a longer model name.
+const MAX_MODEL_LENGTH: usize = 1_024;
 
-/// The value of the one form field called `model`. None when there is none, when there are several, or when
-/// another parser might find another one.
+/// The value of the form field `model`. None if it is missing or duplicated, or if parsers might disagree on it.
 pub fn multipart_model(content_type: &str, body: &[u8]) -> Option<String> {
     let boundary = boundary(content_type)?;
     let delimiter = format!("--{boundary}");
@@ -24,11 +22,11 @@ pub fn multipart_model(content_type: &str, body: &[u8]) -> Option<String> {
             return if tail.iter().all(|byte| b" \t\r\n".contains(byte)) { model } else { None };
         }
         let next = starts.next()?;
-        // A delimiter that does not begin its own line is data to some parsers and the end of a part to others.
+        // A delimiter inside a line is data for some parsers and the end of a part for others.
         let part = body.get(start + delimiter.len()..next)?.strip_prefix(b"\r\n")?.strip_suffix(b"\r\n")?;
         let head_end = memmem::find(part, b"\r\n\r\n")?;
         match is_model_field(std::str::from_utf8(&part[..head_end]).ok()?)? {
-            true if model.is_some() || part.len() - head_end - 4 > LONGEST_MODEL => return None,
+            true if model.is_some() || part.len() - head_end - 4 > MAX_MODEL_LENGTH => return None,
             true => model = Some(String::from_utf8(part[head_end + 4..].to_vec()).ok()?),
             false => {}
         }
@@ -36,7 +34,7 @@ pub fn multipart_model(content_type: &str, body: &[u8]) -> Option<String> {
     }
 }
 
-/// Whether the part with these headers is the field `model`; None when that is not plain.
+/// Whether the part with these headers is the field `model`. None if parsers might disagree.
 fn is_model_field(head: &str) -> Option<bool> {
     let mut disposition = None;
     for line in head.split("\r\n") {
@@ -73,7 +71,7 @@ fn boundary(content_type: &str) -> Option<String> {
         .then_some(boundary)
 }
 
-/// The parameters behind a header value's first `;`, names in lower case. None for odd quoting.
+/// The parameters behind the first `;` of a header value, with names in lower case. None for unusual quoting.
 fn params(value: &str) -> Option<Vec<(String, String)>> {
     let mut rest = value.split_once(';').map_or("", |(_, rest)| rest).trim();
     let mut params = Vec::new();

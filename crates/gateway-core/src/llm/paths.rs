@@ -1,15 +1,17 @@
-//! What a request's path tells: the model, the operation, whether the answer is a stream, and the format that
-//! the caller speaks.
+//! Parsing of a request's path: the model, the operation, whether the response is a stream, and the caller's format.
 //!
-//! The rule for models: paths are forwarded as they came, so a model may only be read off a path that every
-//! server reads alike. Segments are percent-decoded once before they are compared, and compared without
-//! regard to letter case, because some providers route that way. A path is ambiguous, an error, when it has
-//! `.` or `..` segments, broken or double percent-encoding, control characters, backslashes, semicolons (which
-//! some servers cut off with all behind them), an encoded slash
-//! (allowed only inside the model of a Bedrock path, where ARNs have one), or when a word that introduces a
-//! model (`models`, `model`, `deployments`, `engines`, …) comes twice, behind doubled slashes, or where no
-//! known API has it. Who decides on models must refuse an ambiguous path rather than look into the body.
-//! A model in the path beats the body's.
+//! Paths are forwarded unchanged, so a model may only be read from a path that every server reads alike. Segments are
+//! percent-decoded once and compared without regard to letter case, because some providers route that way. A path is
+//! ambiguous, which is an error, in these cases:
+//!
+//! - It has `.` or `..` segments, broken or double percent-encoding, control characters, backslashes, or semicolons, which
+//!   some servers cut off with everything behind them.
+//! - It has an encoded slash, except inside the model of a Bedrock path, where ARNs contain one.
+//! - A word that introduces a model (`models`, `model`, `deployments`, `engines`, …) appears twice, behind doubled slashes,
+//!   or where no known API has it.
+//!
+//! A check on models must reject an ambiguous path instead of reading the body. A model in the path takes precedence over
+//! the body's.
 
 use std::borrow::Cow;
 
@@ -17,9 +19,9 @@ use percent_encoding::percent_decode_str;
 
 use super::ClientFormat;
 
-/// The path may name another model to the upstream than to us.
+/// The upstream may read another model from the path than the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the path does not say clearly which model is called")]
+#[error("the model in the path is ambiguous")]
 pub struct AmbiguousPath;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,30 +37,30 @@ pub enum Operation {
     Other,
 }
 
-/// A path, taken apart once for all that it tells.
+/// A parsed path.
 #[derive(Debug, Clone)]
 pub struct RequestPath<'a> {
-    whole: &'a str,
+    raw: &'a str,
     segments: Result<Segments<'a>, AmbiguousPath>,
 }
 
 #[derive(Debug, Clone)]
 struct Segments<'a> {
-    /// Decoded, without empty ones.
+    /// The decoded segments, without empty ones.
     words: Vec<Cow<'a, str>>,
-    /// An empty one stood between others.
-    doubled: bool,
+    /// There is an empty segment between others.
+    has_doubled_slash: bool,
 }
 
 impl<'a> RequestPath<'a> {
     pub fn parse(path: &'a str) -> Self {
-        Self { whole: path, segments: segments(path) }
+        Self { raw: path, segments: segments(path) }
     }
 
-    /// The model that the path names; `Ok(None)` when the path has no place for one, so that the body's counts.
+    /// The model in the path. `Ok(None)` if the path has none, so that the body's model is used.
     pub fn model(&self) -> Result<Option<Cow<'a, str>>, AmbiguousPath> {
-        let Segments { words, doubled } = self.segments.as_ref().map_err(|ambiguous| *ambiguous)?;
-        let doubled = *doubled;
+        let Segments { words, has_doubled_slash } = self.segments.as_ref().map_err(|ambiguous| *ambiguous)?;
+        let doubled = *has_doubled_slash;
         let mut markers = (0..words.len()).filter(|&at| Marker::of(&words[at]).is_some());
         let Some(at) = markers.next() else {
             return if words.iter().any(|word| word.contains('/')) { Err(AmbiguousPath) } else { Ok(None) };
@@ -68,7 +70,7 @@ impl<'a> RequestPath<'a> {
         if rest.is_empty() && marker != Marker::Model && !doubled && markers.next().is_none() {
             return Ok(None);
         }
-        // `…/endpoints/openapi/chat/completions` is Vertex's OpenAI door: its model is in the body.
+        // `…/endpoints/openapi/chat/completions` is Vertex's OpenAI-compatible endpoint. Its model is in the body.
         if marker == Marker::Endpoints
             && rest.len() > 1
             && rest[0] == "openapi"
@@ -84,7 +86,7 @@ impl<'a> RequestPath<'a> {
         if doubled || words.iter().enumerate().any(stray_slash) {
             return Err(AmbiguousPath);
         }
-        // The model itself may be called like a marker; any other second marker is a riddle.
+        // The model itself may have the name of a marker. Any other second marker is ambiguous.
         if markers.any(|other| other != at + 1) {
             return Err(AmbiguousPath);
         }
@@ -93,14 +95,14 @@ impl<'a> RequestPath<'a> {
                 Ok(Some(id.clone()))
             }
             (Marker::Deployments, [id, ..]) => Ok(Some(id.clone())),
-            (Marker::Models, [last]) => google_model(self.whole, last, ""),
-            (Marker::TunedModels, [last]) => google_model(self.whole, last, "tunedModels/"),
-            (Marker::Endpoints, [last]) => google_model(self.whole, last, "endpoints/"),
+            (Marker::Models, [last]) => google_model(self.raw, last, ""),
+            (Marker::TunedModels, [last]) => google_model(self.raw, last, "tunedModels/"),
+            (Marker::Endpoints, [last]) => google_model(self.raw, last, "endpoints/"),
             _ => Err(AmbiguousPath),
         }
     }
 
-    /// Whether a call to this path is answered with a stream whatever its body says.
+    /// Whether a call to this path returns a stream, regardless of its body.
     pub fn is_streaming(&self, query: Option<&str>) -> bool {
         let Some(last) = self.words().last() else { return false };
         let method = last.rsplit_once(':').map_or("", |(_, method)| method);
@@ -110,7 +112,7 @@ impl<'a> RequestPath<'a> {
                 && query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse")))
     }
 
-    /// What a call to this path does, for the log row and the choice of a usage reader.
+    /// The operation of a call to this path.
     pub fn operation(&self) -> Operation {
         let words: Vec<&str> = self.words().iter().map(AsRef::as_ref).collect();
         match *words {
@@ -134,7 +136,7 @@ impl<'a> RequestPath<'a> {
         }
     }
 
-    /// The format that the caller speaks, as the path tells it.
+    /// The caller's format, derived from the path.
     pub fn client_format(&self) -> Option<ClientFormat> {
         let last = self.words().last()?;
         match self.operation() {
@@ -151,20 +153,20 @@ impl<'a> RequestPath<'a> {
         }
     }
 
-    /// None of an ambiguous path.
+    /// The segments. Empty for an ambiguous path.
     fn words(&self) -> &[Cow<'a, str>] {
         self.segments.as_ref().map_or(&[], |segments| &segments.words)
     }
 }
 
-/// The words that introduce a model in a path.
+/// The segments that introduce a model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Marker {
     Model,
     Models,
     TunedModels,
     Endpoints,
-    /// Azure's deployments, and the engines that came before them.
+    /// Azure's deployments, and their predecessor, engines.
     Deployments,
 }
 
@@ -186,10 +188,10 @@ fn segments(path: &str) -> Result<Segments<'_>, AmbiguousPath> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
     let mut words = Vec::new();
-    let mut doubled = false;
+    let mut has_doubled_slash = false;
     for raw in inner.split('/') {
         if raw.is_empty() {
-            doubled |= !inner.is_empty();
+            has_doubled_slash |= !inner.is_empty();
             continue;
         }
         words.push(if is_plain(raw) { raw.into() } else { decoded(raw)? });
@@ -197,19 +199,19 @@ fn segments(path: &str) -> Result<Segments<'_>, AmbiguousPath> {
     if words.iter().any(|word| matches!(&**word, "." | "..")) {
         return Err(AmbiguousPath);
     }
-    Ok(Segments { words, doubled })
+    Ok(Segments { words, has_doubled_slash })
 }
 
-/// It stands for itself, as nearly all do.
+/// Whether a segment needs no decoding, which is the common case.
 fn is_plain(raw: &str) -> bool {
     raw.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':'))
 }
 
 fn decoded(raw: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
     let decoded = percent_decode_str(raw).decode_utf8().map_err(|_| AmbiguousPath)?;
-    // A percent sign that is still there was either broken or encoded twice.
-    let odd = |c: char| c.is_control() || matches!(c, '\\' | '%' | '?' | '#' | ';');
-    if decoded.contains(odd) { Err(AmbiguousPath) } else { Ok(decoded) }
+    // A remaining percent sign was either invalid or encoded twice.
+    let is_ambiguous = |c: char| c.is_control() || matches!(c, '\\' | '%' | '?' | '#' | ';');
+    if decoded.contains(is_ambiguous) { Err(AmbiguousPath) } else { Ok(decoded) }
 }
 
 fn is_bedrock_action(action: &str) -> bool {
@@ -224,12 +226,12 @@ fn is_bedrock_action(action: &str) -> bool {
     )
 }
 
-/// A decoded Bedrock model may hold slashes, but none that a server could fold away.
+/// Whether no slash of a decoded Bedrock model could be removed by path normalization.
 fn is_plain_arn(id: &str) -> bool {
     id.split('/').all(|piece| !matches!(piece, "" | "." | ".."))
 }
 
-/// Splits `{model}:{method}`. A second colon, or an encoded one, could be split elsewhere by the server.
+/// Splits `{model}:{method}`. A server might split at a second or an encoded colon instead.
 fn google_model<'a>(
     path: &'a str,
     last: &Cow<'a, str>,
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_by_method_or_action() {
+    fn streams_are_recognized_by_method_or_action() {
         for (path, query, streams) in [
             ("/v1beta/models/g:streamGenerateContent", Some("alt=sse"), true),
             ("/v1beta/models/g:streamGenerateContent", None, true),

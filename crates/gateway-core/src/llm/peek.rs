@@ -1,5 +1,5 @@
-//! What the gateway has to know of a request body before it is sent on, read in one pass and without a tree;
-//! and the one edit that pass-through makes, asking for usage in a stream, with every other byte untouched.
+//! The fields of a request body that the gateway needs before it forwards the body, read in one pass without a tree. Also
+//! the edits of forwarded bodies (usage in a stream, another model), which leave every other byte unchanged.
 
 use serde::Deserialize;
 
@@ -26,11 +26,11 @@ pub struct RequestPeek {
     pub stream: Option<bool>,
     /// `stream_options.include_usage`
     pub include_usage: Option<bool>,
-    /// The greatest limit on output tokens that the body names, under whatever provider's name for it.
+    /// The largest limit on output tokens in the body, under any provider's name for it.
     pub max_tokens: Option<u64>,
     /// `user`, or Anthropic's `metadata.user_id`.
     pub user: Option<String>,
-    /// How many answers are asked for at once, as far as it can be told.
+    /// The number of requested choices, if it is given and valid.
     pub choices: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ pub enum PeekError {
     Overlong(&'static str),
 }
 
-/// Reads a body as it arrives.
+/// Reads a body in chunks.
 #[derive(Debug)]
 pub struct BodyPeek {
     scanner: ObjectScanner<12>,
@@ -67,34 +67,33 @@ impl BodyPeek {
         Self { scanner: ObjectScanner::new(&KEYS) }
     }
 
-    /// Takes the next piece; an error is final.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<(), PeekError> {
-        self.scanner.feed(piece);
-        sound(self.scanner.status())
+    /// Reads the next chunk. An error is final.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), PeekError> {
+        self.scanner.feed(chunk);
+        check_status(self.scanner.status())
     }
 
-    /// What is known so far. A key that has not come yet may still come, so only `finish` tells that a body
-    /// is free of duplicates.
+    /// The fields so far. Keys may still follow, so only `finish` can rule out duplicates.
     pub fn snapshot(&self) -> Result<RequestPeek, PeekError> {
-        sound(self.scanner.status())?;
+        check_status(self.scanner.status())?;
         read(|key| self.scanner.get(key))
     }
 
     pub fn finish(self) -> Result<RequestPeek, PeekError> {
-        complete(self.scanner.status())?;
+        check_complete(self.scanner.status())?;
         read(|key| self.scanner.get(key))
     }
 }
 
-/// Reads a body that is in one piece.
+/// Reads a complete body.
 pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
-    let whole = ObjectScan::new(&KEYS, body);
-    complete(whole.status())?;
-    read(|key| whole.get(key))
+    let scan = ObjectScan::new(&KEYS, body);
+    check_complete(scan.status())?;
+    read(|key| scan.get(key))
 }
 
-/// The body of a stream call with `stream_options.include_usage` set. None when it is to be sent as it is: it
-/// asks already, or it is no object in which the field could be set.
+/// Returns the body of a stream call with `stream_options.include_usage` set. None if the body can be sent unchanged: the
+/// field is set already, or the body is not an object.
 pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
     static OUTER: [&str; 1] = ["stream_options"];
     static INNER: [&str; 1] = ["include_usage"];
@@ -127,19 +126,19 @@ pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The body with another model in place of its own, every other byte as it was. None when it names no model.
+/// Returns the body with its model replaced and every other byte unchanged. None if the body has no model.
 pub fn replace_model(body: &[u8], model: &str) -> Option<Vec<u8>> {
     static KEY: [&str; 1] = ["model"];
-    let whole = ObjectScan::new(&KEY, body);
-    if whole.status() != ScanStatus::Complete {
+    let scan = ObjectScan::new(&KEY, body);
+    if scan.status() != ScanStatus::Complete {
         return None;
     }
-    let place = whole.range("model")?;
+    let range = scan.range("model")?;
     let name = serde_json::to_string(model).ok()?;
-    Some([&body[..place.start], name.as_bytes(), &body[place.end..]].concat())
+    Some([&body[..range.start], name.as_bytes(), &body[range.end..]].concat())
 }
 
-fn sound(status: ScanStatus) -> Result<(), PeekError> {
+fn check_status(status: ScanStatus) -> Result<(), PeekError> {
     match status {
         ScanStatus::Open | ScanStatus::Complete => Ok(()),
         ScanStatus::NotObject => Err(PeekError::NotObject),
@@ -148,8 +147,8 @@ fn sound(status: ScanStatus) -> Result<(), PeekError> {
     }
 }
 
-fn complete(status: ScanStatus) -> Result<(), PeekError> {
-    sound(status)?;
+fn check_complete(status: ScanStatus) -> Result<(), PeekError> {
+    check_status(status)?;
     if status == ScanStatus::Complete { Ok(()) } else { Err(PeekError::Incomplete) }
 }
 
@@ -170,7 +169,7 @@ struct Metadata {
     user_id: Option<String>,
 }
 
-/// A number of tokens; some clients write whole numbers as floats.
+/// A count. Some clients write integers as floats.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Count {
@@ -204,13 +203,13 @@ fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>) -> Result<RequestPee
         }
     }
     for key in ["generationConfig", "generation_config", "inferenceConfig"] {
-        // A long response schema is no reason to refuse the call; its limit is then unknown.
+        // A call with a long response schema is not rejected; its limit is unknown then.
         if !matches!(get(key), Some(ScannedValue::Overlong)) {
             let limit = field::<Limits>(&get, key)?.and_then(|limits| limits.max);
             max_tokens = max_tokens.max(limit.and_then(|count| count.get()));
         }
     }
-    // Who the end user is only labels the log row; anything else in these fields is the upstream's affair.
+    // The end user is only a label of the log row. Other values of these fields are for the upstream to check.
     let user = match field::<String>(&get, "user") {
         Ok(Some(user)) => Some(user),
         _ => field::<Metadata>(&get, "metadata").ok().flatten().and_then(|metadata| metadata.user_id),
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
+    fn errors_name_the_field() {
         for (body, error) in [
             (r#"{"model":"a","mod\u0065l":"b"}"#, PeekError::DuplicateKey("model")),
             (r#"{"model":1}"#, PeekError::WrongType("model")),
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_pieces_tells_the_model_early_and_the_rest_in_time() {
+    fn a_body_in_chunks_gives_the_model_early_and_the_rest_later() {
         let mut body = BodyPeek::new();
         body.feed(br#"{"model":"gp"#).unwrap();
         assert_eq!(body.snapshot().unwrap().model, None);
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn include_usage_is_put_in_with_all_else_untouched() {
+    fn include_usage_is_added_and_every_other_byte_stays() {
         for (body, expected) in [
             (" { } ", Some(r#" { "stream_options":{"include_usage":true}} "#)),
             (r#"{"a": 1 }"#, Some(r#"{"a": 1 ,"stream_options":{"include_usage":true}}"#)),
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn another_model_is_put_in_with_all_else_untouched() {
+    fn the_model_is_replaced_and_every_other_byte_stays() {
         for (body, expected) in [
             (
                 r#" {"a":1, "model" : "x\u0020y" ,"b":{"model":2}} "#,

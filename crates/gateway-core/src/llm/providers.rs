@@ -1,73 +1,73 @@
-//! The built-in providers as data: one row each. To add a provider, add a row; code that differs by provider
-//! belongs to its wire format or its way of authenticating, never to its name.
+//! The built-in providers as data, one row each. To add a provider, add a row. Code depends on the wire format and the
+//! authentication of a provider, never on its name.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::ProviderFormat;
 use super::paths::Operation;
 
-/// What cannot stand in a segment of a path as it is.
-const IN_SEGMENT: &AsciiSet =
+/// The characters that are percent-encoded in a path segment.
+const ENCODED_IN_SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
-/// The provider that lives inside the gateway and is answered by `sandbox`, without any upstream.
+/// The provider inside the gateway. `sandbox` responds to its calls without an upstream.
 pub const SANDBOX: &str = "sandbox";
 
-/// Sent with `x-api-key` when the caller named no version of its own.
+/// Sent with `x-api-key` if the caller sends no version.
 pub const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// How a stored credential is shown to the provider.
+/// How a stored credential is sent to the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     None,
     /// `Authorization: Bearer`
     Bearer,
-    /// `x-api-key`, and `anthropic-version` when the caller sent none.
+    /// `x-api-key`, and `anthropic-version` if the caller sends none.
     XApiKey,
     /// `api-key`
     ApiKey,
     /// `x-goog-api-key`
     GoogApiKey,
-    /// AWS Signature Version 4, or `Bearer` when the credential is a Bedrock API key rather than a key pair.
+    /// AWS Signature Version 4, or `Bearer` if the credential is a Bedrock API key instead of a key pair.
     SigV4 {
         service: &'static str,
     },
-    /// `Authorization: Bearer` with a token that expires and has to be renewed outside.
+    /// `Authorization: Bearer` with a token that expires. It is renewed outside of the gateway.
     OAuthBearer,
 }
 
-/// A row of the table. Paths may hold `{model}`, and for vertex `{project}` and `{location}`.
+/// A row of the table. Paths may contain `{model}`, and for vertex `{project}` and `{location}`.
 #[derive(Debug, Clone, Copy)]
 pub struct Provider {
     pub name: &'static str,
     pub format: ProviderFormat,
     pub auth: Auth,
-    /// Ends before the `/v1` that callers' paths bring. None: has to be configured (the sandbox has none).
+    /// Without the `/v1` of callers' paths. None: it must be configured (the sandbox has none).
     pub base_url: Option<&'static str>,
-    /// Where the operator's credential usually is in the environment, first found wins.
+    /// The usual environment variables of the operator's credential. The first one that is set is used.
     pub env_keys: &'static [&'static str],
-    /// Whether `stream_options.include_usage` may be added to a stream; the others either send usage
-    /// unasked or refuse the field.
+    /// Whether `stream_options.include_usage` may be added to a stream. Other providers send usage anyway or reject the
+    /// field.
     pub supports_include_usage: bool,
     pub chat_path: &'static str,
-    /// Where a streamed chat call goes, when that is another path.
+    /// The path of a streamed chat call, if it differs.
     pub stream_path: Option<&'static str>,
     pub responses_path: Option<&'static str>,
     pub embeddings_path: Option<&'static str>,
-    /// A cheap `GET` that lists models: what a test of a credential calls.
+    /// A cheap `GET` that lists models. The test of a credential calls it.
     pub models_path: Option<&'static str>,
-    /// `gen_ai.provider.name` of the OpenTelemetry conventions; our own name where they have none.
+    /// `gen_ai.provider.name` of the OpenTelemetry conventions, or the gateway's name if they have none.
     pub otel_name: &'static str,
 }
 
 impl Provider {
-    /// The model that counts stands in the path; one in the body is ignored. Azure's deployments are such names too.
+    /// Whether the provider takes the model from the path and ignores the body's. Azure's deployments count as models.
     pub fn has_model_in_path(&self) -> bool {
         self.chat_path.contains("{model}") || self.auth == Auth::ApiKey
     }
 
-    /// Where this provider takes a call that was made for another one of its format. None: it has no such place, or only
-    /// its user can tell (a project, a region).
+    /// The path of a call that was made for another provider of the same format. None if this provider does not serve the
+    /// operation, or if the path depends on the account (a project, a region).
     pub fn path_for(&self, operation: Operation, model: Option<&str>, stream: bool) -> Option<String> {
         let path = match (self.format, operation) {
             (ProviderFormat::OpenAi | ProviderFormat::Cohere, Operation::Chat)
@@ -85,20 +85,20 @@ impl Provider {
             _ => return None,
         };
         let path = if path.contains("{model}") {
-            path.replace("{model}", &utf8_percent_encode(model?, IN_SEGMENT).to_string())
+            path.replace("{model}", &utf8_percent_encode(model?, ENCODED_IN_SEGMENT).to_string())
         } else {
             path.to_owned()
         };
         (!path.contains('{')).then_some(path)
     }
 
-    /// Runs on the operator's own machine: needs no account and is reached over plain HTTP.
+    /// Whether the provider runs on the operator's machine: without an account and over plain HTTP.
     pub fn is_local(&self) -> bool {
         self.base_url.is_some_and(|url| url.starts_with("http://"))
     }
 }
 
-/// The built-in provider of exactly this name.
+/// The built-in provider with this exact name.
 pub fn builtin(name: &str) -> Option<&'static Provider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
@@ -107,7 +107,7 @@ pub fn all() -> &'static [Provider] {
     &PROVIDERS
 }
 
-/// An OpenAI-compatible provider with a Bearer key; most rows only say how they differ from it.
+/// An OpenAI-compatible provider with a Bearer key. Most rows list only their differences from it.
 const OPENAI_LIKE: Provider = Provider {
     name: "",
     format: ProviderFormat::OpenAi,
@@ -204,7 +204,7 @@ static PROVIDERS: [Provider; 22] = [
         name: "mistral",
         base_url: Some("https://api.mistral.ai"),
         env_keys: &["MISTRAL_API_KEY"],
-        // Answers 422 to the field, and reports usage in the last chunk unasked.
+        // Rejects the field with 422 and always reports usage in the last chunk.
         supports_include_usage: false,
         embeddings_path: EMBEDDINGS,
         otel_name: "mistral_ai",
@@ -265,7 +265,7 @@ static PROVIDERS: [Provider; 22] = [
         name: "perplexity",
         base_url: Some("https://api.perplexity.ai"),
         env_keys: &["PERPLEXITY_API_KEY", "PPLX_API_KEY"],
-        // Usage comes with every chunk; its paths have no version.
+        // Every chunk reports usage. The paths have no version.
         supports_include_usage: false,
         chat_path: "/chat/completions",
         models_path: None,
@@ -372,7 +372,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_provider_of_the_contract_is_there_once() {
+    fn every_specified_provider_is_listed_once() {
         for name in NAMES {
             assert_eq!(builtin(name).map(|provider| provider.name), Some(name));
         }
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_made_for_another_provider_finds_its_place() {
+    fn a_call_for_another_provider_gets_the_path_of_this_one() {
         let at =
             |name: &str, operation, stream| builtin(name).unwrap().path_for(operation, Some("a/b:0"), stream);
         for (name, operation, stream, path) in [
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_whole() {
+    fn rows_are_complete() {
         for provider in all() {
             assert!(!provider.otel_name.is_empty(), "{}", provider.name);
             let paths = [

@@ -1,6 +1,5 @@
-//! Server-sent events, cut out of a byte stream as it passes. Everything works on bytes and on any chunking, since
-//! providers split events, lines and even characters wherever their buffers end, and everything is bounded, since a
-//! stream without a blank line must not fill the memory.
+//! Server-sent events in a byte stream. Providers split events, lines and even characters at any byte, so the readers
+//! accept any chunking. Their memory is bounded, because a stream may never have a blank line.
 
 mod filter;
 mod splitter;
@@ -12,7 +11,7 @@ use splitter::EventSplitter;
 
 pub use filter::{EventFilter, FilteredChunk};
 
-/// How large a line and an event may be before they are no longer looked into.
+/// The maximum size of a line and of an event. Larger ones are not parsed.
 #[derive(Debug, Clone, Copy)]
 pub struct EventLimits {
     pub line: usize,
@@ -20,105 +19,105 @@ pub struct EventLimits {
 }
 
 impl EventLimits {
-    /// For reading: the last event of some streams repeats the whole answer.
+    /// For reading: the last event of some streams repeats the complete response.
     pub const READ: EventLimits = EventLimits { line: 8 << 20, event: 8 << 20 };
-    /// For hiding: what is hidden is small, and a caller should not wait for the end of a large event.
+    /// For filtering: filtered events are small, and a caller should not wait for the end of a large event.
     pub const FILTER: EventLimits = EventLimits { line: 64 << 10, event: 64 << 10 };
 }
 
-/// One complete event. Several `data` lines are joined by a line feed.
+/// One complete event. Multiple `data` lines are joined by a line feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {
     pub event: Option<&'a [u8]>,
     pub data: &'a [u8],
 }
 
-/// What the stream held: an event, or the trace of one too large to be kept.
+/// An item of a stream: an event, or a notice that an event exceeded the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventItem<'a> {
     Event(Event<'a>),
     Overlong,
 }
 
-/// Reads events. An event that lies wholly inside one chunk is handed out without being copied.
+/// Reads events. An event inside a single chunk is passed on without being copied.
 #[derive(Debug)]
 pub struct EventReader {
     splitter: EventSplitter,
-    held: Vec<u8>,
+    /// The incomplete event of earlier chunks.
+    buffered: Vec<u8>,
     joined: Vec<u8>,
-    told_overlong: bool,
-    first: bool,
+    reported_overlong: bool,
+    is_first: bool,
 }
 
 impl EventReader {
     pub fn new(limits: EventLimits) -> Self {
         EventReader {
             splitter: EventSplitter::new(limits),
-            held: Vec::new(),
+            buffered: Vec::new(),
             joined: Vec::new(),
-            told_overlong: false,
-            first: true,
+            reported_overlong: false,
+            is_first: true,
         }
     }
 
     /// Calls `visit` for every event that this chunk completes.
     pub fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(EventItem<'_>)) {
         let mut rest = &chunk[self.splitter.late_line_feed(chunk)..];
-        while let Some(cut) = self.splitter.next(rest) {
-            let (here, after) = rest.split_at(cut.end);
-            if cut.overlong {
-                if !self.told_overlong {
+        while let Some(end) = self.splitter.next(rest) {
+            let (here, after) = rest.split_at(end.offset);
+            if end.is_overlong {
+                if !self.reported_overlong {
                     visit(EventItem::Overlong);
                 }
             } else {
-                let block = if self.held.is_empty() {
+                let block = if self.buffered.is_empty() {
                     here
                 } else {
-                    self.held.extend_from_slice(here);
-                    &self.held
+                    self.buffered.extend_from_slice(here);
+                    &self.buffered
                 };
-                if let Some(event) = parse(block, self.first, &mut self.joined) {
+                if let Some(event) = parse(block, self.is_first, &mut self.joined) {
                     visit(EventItem::Event(event));
                 }
             }
-            self.release();
+            self.start_next_event();
             rest = after;
         }
-        if self.splitter.overlong() {
-            if !self.told_overlong {
+        if self.splitter.is_overlong() {
+            if !self.reported_overlong {
                 visit(EventItem::Overlong);
-                self.told_overlong = true;
+                self.reported_overlong = true;
             }
-            self.held = Vec::new();
+            self.buffered = Vec::new();
         } else {
-            self.held.extend_from_slice(rest);
+            self.buffered.extend_from_slice(rest);
         }
     }
 
-    /// Hands out the last event of a stream that ended without its blank line: a provider's usage must not be lost to
-    /// a missing line feed.
+    /// Visits the last event of a stream without a final blank line, so that a missing line feed does not lose usage.
     pub fn finish(&mut self, mut visit: impl FnMut(EventItem<'_>)) {
-        if let Some(event) = parse(&self.held, self.first, &mut self.joined) {
+        if let Some(event) = parse(&self.buffered, self.is_first, &mut self.joined) {
             visit(EventItem::Event(event));
         }
-        self.release();
+        self.start_next_event();
     }
 
-    fn release(&mut self) {
-        reuse(&mut self.held);
-        reuse(&mut self.joined);
-        self.told_overlong = false;
-        self.first = false;
+    fn start_next_event(&mut self) {
+        clear_buffer(&mut self.buffered);
+        clear_buffer(&mut self.joined);
+        self.reported_overlong = false;
+        self.is_first = false;
     }
 }
 
-fn parse<'a>(block: &'a [u8], first: bool, joined: &'a mut Vec<u8>) -> Option<Event<'a>> {
+fn parse<'a>(block: &'a [u8], is_first: bool, joined: &'a mut Vec<u8>) -> Option<Event<'a>> {
     const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-    let block = if first { block.strip_prefix(BYTE_ORDER_MARK).unwrap_or(block) } else { block };
+    let block = if is_first { block.strip_prefix(BYTE_ORDER_MARK).unwrap_or(block) } else { block };
     joined.clear();
     let mut event = None;
     let mut data: Option<&[u8]> = None;
-    let mut several = false;
+    let mut has_several = false;
     let mut start = 0;
     for end in memchr2_iter(b'\n', b'\r', block).chain([block.len()]) {
         let line = &block[start..end];
@@ -126,10 +125,10 @@ fn parse<'a>(block: &'a [u8], first: bool, joined: &'a mut Vec<u8>) -> Option<Ev
         if let Some(value) = field(line, b"data") {
             match data {
                 None => data = Some(value),
-                Some(one) => {
-                    if !several {
-                        joined.extend_from_slice(one);
-                        several = true;
+                Some(first) => {
+                    if !has_several {
+                        joined.extend_from_slice(first);
+                        has_several = true;
                     }
                     joined.push(b'\n');
                     joined.extend_from_slice(value);
@@ -140,7 +139,7 @@ fn parse<'a>(block: &'a [u8], first: bool, joined: &'a mut Vec<u8>) -> Option<Ev
         }
     }
     let data = data?;
-    Some(Event { event, data: if several { joined } else { data } })
+    Some(Event { event, data: if has_several { joined } else { data } })
 }
 
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
@@ -151,9 +150,9 @@ fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Empties a buffer, and gives its memory back when one large event made it grow.
-fn reuse(buffer: &mut Vec<u8>) {
-    const KEPT: usize = 64 << 10;
+/// Clears a buffer and releases the memory that a large event allocated.
+fn clear_buffer(buffer: &mut Vec<u8>) {
+    const KEPT_CAPACITY: usize = 64 << 10;
     buffer.clear();
-    buffer.shrink_to(KEPT);
+    buffer.shrink_to(KEPT_CAPACITY);
 }

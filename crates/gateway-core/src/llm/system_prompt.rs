@@ -1,5 +1,5 @@
-//! A system text put into a request of any wire format, before whatever the request says itself. The body is spliced, not
-//! parsed and written again: every byte of the caller's own stays as it was.
+//! Adds a system prompt to a request of any wire format, before the request's own system prompt. The text is spliced into
+//! the body without parsing and rewriting it, so every byte of the caller stays.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::json::{ObjectScan, ScanStatus};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SystemPromptError {
-    #[error("this path is no chat, so there is no place for a system text")]
+    #[error("a system prompt requires a chat endpoint")]
     NotChat,
     #[error("the request body is not a JSON object")]
     NotObject,
@@ -20,7 +20,7 @@ pub enum SystemPromptError {
     WrongType(&'static str),
 }
 
-/// The body with the text as its first system message, or before its system text. An empty text changes nothing.
+/// Returns the body with the text as its first system message, or before its system text. An empty text changes nothing.
 pub fn prepend_system_prompt(
     operation: Operation,
     body: &[u8],
@@ -37,69 +37,69 @@ pub fn prepend_system_prompt(
     if text.is_empty() { Ok(body.to_vec()) } else { add(body, text) }
 }
 
-/// OpenAI's chat completions, and what is like them (Cohere's v2, Ollama): a message of the role `system`. Cohere's v1 has
-/// one `message`, and a `preamble` before it.
+/// OpenAI's chat completions and similar APIs (Cohere's v2, Ollama): a message with the role `system`. Cohere's v1 has a
+/// single `message` and a `preamble`.
 fn chat(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 3] = ["messages", "message", "preamble"];
-    let whole = scanned(&KEYS, body)?;
-    match whole.range("messages") {
-        Some(at) => into_array(body, at, &json!({"role": "system", "content": text}).to_string())
+    let scan = scan_object(&KEYS, body)?;
+    match scan.range("messages") {
+        Some(at) => prepend_item(body, at, &json!({"role": "system", "content": text}).to_string())
             .ok_or(SystemPromptError::WrongType("messages")),
-        None if whole.range("message").is_some() => into_text(body, &whole, "preamble", text),
+        None if scan.range("message").is_some() => prepend_text(body, &scan, "preamble", text),
         None => Err(SystemPromptError::WrongType("messages")),
     }
 }
 
 fn responses(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 1] = ["instructions"];
-    into_text(body, &scanned(&KEYS, body)?, "instructions", text)
+    prepend_text(body, &scan_object(&KEYS, body)?, "instructions", text)
 }
 
-/// Anthropic: a text, or an array of blocks.
+/// Anthropic: a text or an array of blocks.
 fn messages(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 1] = ["system"];
-    let whole = scanned(&KEYS, body)?;
+    let scan = scan_object(&KEYS, body)?;
     let block = || json!({"type": "text", "text": text}).to_string();
-    match whole.range("system").and_then(|at| into_array(body, at, &block())) {
+    match scan.range("system").and_then(|at| prepend_item(body, at, &block())) {
         Some(spliced) => Ok(spliced),
-        None => into_text(body, &whole, "system", text),
+        None => prepend_text(body, &scan, "system", text),
     }
 }
 
-/// Gemini: the parts of an object, which callers write in either of two ways.
+/// Gemini: an object with parts, in camel case or snake case.
 fn generate_content(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 2] = ["systemInstruction", "system_instruction"];
     static PARTS: [&str; 1] = ["parts"];
-    let whole = scanned(&KEYS, body)?;
+    let scan = scan_object(&KEYS, body)?;
     let part = json!({"text": text});
-    let key = KEYS.into_iter().find(|key| whole.range(key).is_some()).unwrap_or(KEYS[0]);
-    let Some(at) = whole.range(key).filter(|at| !is_null(body, at)) else {
-        return Ok(set(body, &whole, key, &json!({"parts": [part]}).to_string()));
+    let key = KEYS.into_iter().find(|key| scan.range(key).is_some()).unwrap_or(KEYS[0]);
+    let Some(at) = scan.range(key).filter(|at| !is_null(body, at)) else {
+        return Ok(set(body, &scan, key, &json!({"parts": [part]}).to_string()));
     };
-    let inner = scanned(&PARTS, &body[at.clone()]).map_err(|_| SystemPromptError::WrongType(key))?;
+    let inner = scan_object(&PARTS, &body[at.clone()]).map_err(|_| SystemPromptError::WrongType(key))?;
     let parts = inner.range("parts").ok_or(SystemPromptError::WrongType(key))?;
     let parts = at.start + parts.start..at.start + parts.end;
-    into_array(body, parts, &part.to_string()).ok_or(SystemPromptError::WrongType(key))
+    prepend_item(body, parts, &part.to_string()).ok_or(SystemPromptError::WrongType(key))
 }
 
 /// Bedrock: an array of blocks.
 fn converse(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 1] = ["system"];
-    let whole = scanned(&KEYS, body)?;
+    let scan = scan_object(&KEYS, body)?;
     let block = json!({"text": text}).to_string();
-    match whole.range("system").filter(|at| !is_null(body, at)) {
-        Some(at) => into_array(body, at, &block).ok_or(SystemPromptError::WrongType("system")),
-        None => Ok(set(body, &whole, "system", &format!("[{block}]"))),
+    match scan.range("system").filter(|at| !is_null(body, at)) {
+        Some(at) => prepend_item(body, at, &block).ok_or(SystemPromptError::WrongType("system")),
+        None => Ok(set(body, &scan, "system", &format!("[{block}]"))),
     }
 }
 
-fn scanned<'a, const N: usize>(
+fn scan_object<'a, const N: usize>(
     keys: &'static [&'static str; N],
     body: &'a [u8],
 ) -> Result<ObjectScan<'a, N>, SystemPromptError> {
-    let whole = ObjectScan::new(keys, body);
-    match whole.status() {
-        ScanStatus::Complete => Ok(whole),
+    let scan = ObjectScan::new(keys, body);
+    match scan.status() {
+        ScanStatus::Complete => Ok(scan),
         ScanStatus::Duplicate(key) => Err(SystemPromptError::Duplicate(key)),
         ScanStatus::Open | ScanStatus::NotObject | ScanStatus::Malformed => Err(SystemPromptError::NotObject),
     }
@@ -109,26 +109,26 @@ fn is_null(body: &[u8], at: &Range<usize>) -> bool {
     &body[at.clone()] == b"null"
 }
 
-/// Sets a field that is null or not there.
-fn set<const N: usize>(body: &[u8], whole: &ObjectScan<'_, N>, key: &str, value: &str) -> Vec<u8> {
-    if let Some(at) = whole.range(key) {
+/// Sets a field that is null or missing.
+fn set<const N: usize>(body: &[u8], scan: &ObjectScan<'_, N>, key: &str, value: &str) -> Vec<u8> {
+    if let Some(at) = scan.range(key) {
         return [&body[..at.start], value.as_bytes(), &body[at.end..]].concat();
     }
-    let at = whole.closing().unwrap_or(body.len());
-    let comma = if whole.has_members() { "," } else { "" };
+    let at = scan.closing().unwrap_or(body.len());
+    let comma = if scan.has_members() { "," } else { "" };
     [&body[..at], format!("{comma}\"{key}\":{value}").as_bytes(), &body[at..]].concat()
 }
 
-/// Puts a text before the one that a field holds, with a blank line between them.
-fn into_text<const N: usize>(
+/// Inserts a text before the text of a field, separated by a blank line.
+fn prepend_text<const N: usize>(
     body: &[u8],
-    whole: &ObjectScan<'_, N>,
+    scan: &ObjectScan<'_, N>,
     key: &'static str,
     text: &str,
 ) -> Result<Vec<u8>, SystemPromptError> {
     let quoted = json!(text).to_string();
-    let Some(at) = whole.range(key).filter(|at| !is_null(body, at)) else {
-        return Ok(set(body, whole, key, &quoted));
+    let Some(at) = scan.range(key).filter(|at| !is_null(body, at)) else {
+        return Ok(set(body, scan, key, &quoted));
     };
     match &body[at.clone()] {
         br#""""# => Ok([&body[..at.start], quoted.as_bytes(), &body[at.end..]].concat()),
@@ -140,8 +140,8 @@ fn into_text<const N: usize>(
     }
 }
 
-/// Puts an item first into an array; None when the value is none.
-fn into_array(body: &[u8], at: Range<usize>, item: &str) -> Option<Vec<u8>> {
+/// Inserts an item at the start of an array. None if the value is not an array.
+fn prepend_item(body: &[u8], at: Range<usize>, item: &str) -> Option<Vec<u8>> {
     let inner = body[at.clone()].strip_prefix(b"[")?;
     let empty = inner.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b']');
     let comma: &[u8] = if empty { b"" } else { b"," };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_gets_the_text_in_its_own_place() {
+    fn every_format_gets_the_text_in_its_own_field() {
         let both = format!("{TEXT}\n\nold");
         for (operation, body, expected) in [
             (
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_place_for_it_is_refused() {
+    fn a_body_without_a_field_for_it_is_rejected() {
         use SystemPromptError::{Duplicate, NotChat, NotObject, WrongType};
         for (operation, body, error) in [
             (Operation::Embeddings, "{}", NotChat),

@@ -170,7 +170,7 @@ fn aggregate_failure(error: AggregateError) -> AttemptError {
     let outcome = match error {
         AggregateError::Incomplete => AttemptOutcome::Reset,
         AggregateError::InBand(_) => AttemptOutcome::StreamError,
-        AggregateError::NotUnderstood(_) | AggregateError::TooLarge => AttemptOutcome::InvalidResponse,
+        AggregateError::UnsupportedResponse(_) | AggregateError::TooLarge => AttemptOutcome::InvalidResponse,
     };
     AttemptError::of(outcome, error.to_string())
 }

@@ -1,10 +1,11 @@
-//! OpenAI's chat completions, and those of everyone who speaks like it.
+//! Chat completions of OpenAI and compatible providers.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Aggregate, AggregateError, merge,
-    pieces::{Written, pieces},
+    Aggregate, AggregateError,
+    chunks::{EventBuffer, text_chunks},
+    merge,
 };
 
 #[derive(Default)]
@@ -22,19 +23,19 @@ struct Choice {
 }
 
 impl Aggregate for State {
-    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
-        // Padding, which plain answers have no use for.
+    fn add_event(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
+        // Padding of streams, which bodies do not have.
         chunk.remove("obfuscation");
         let Some(Value::Array(choices)) = chunk.remove("choices").or_else(|| Some(json!([]))) else {
-            return Err(AggregateError::NotUnderstood("choices is no list"));
+            return Err(AggregateError::UnsupportedResponse("choices is not a list"));
         };
         for choice in choices {
             let Value::Object(mut choice) = choice else {
-                return Err(AggregateError::NotUnderstood("a choice is no object"));
+                return Err(AggregateError::UnsupportedResponse("a choice is not an object"));
             };
             let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
             if let Some(delta) = merge::take_object(&mut choice, "delta") {
-                // Some send the whole message so far beside each delta.
+                // Some providers repeat the message so far next to each delta.
                 choice.remove("message");
                 merge::delta(&mut into.message, delta);
             }
@@ -58,7 +59,7 @@ impl Aggregate for State {
         if choices.is_empty() || !(done || choices.iter().all(|(_, choice)| finished(choice))) {
             return Err(AggregateError::Incomplete);
         }
-        let choices = choices.into_iter().map(|(index, choice)| choice.whole(index));
+        let choices = choices.into_iter().map(|(index, choice)| choice.build(index));
         let choices = choices.collect::<Result<Vec<Value>, AggregateError>>()?;
         body.insert("object".into(), "chat.completion".into());
         body.insert("choices".into(), choices.into());
@@ -70,22 +71,22 @@ impl Aggregate for State {
 }
 
 impl Choice {
-    fn whole(self, index: u64) -> Result<Value, AggregateError> {
+    fn build(self, index: u64) -> Result<Value, AggregateError> {
         let Choice { mut message, logprobs, mut rest } = self;
         if rest.get("finish_reason").and_then(Value::as_str) == Some("error") {
             return Err(AggregateError::InBand("finish_reason error".into()));
         }
         message.entry("role").or_insert_with(|| "assistant".into());
-        let said = |key: &str| match message.get(key) {
+        let has = |key: &str| match message.get(key) {
             Some(Value::String(text)) => !text.is_empty(),
             Some(Value::Array(list)) => !list.is_empty(),
             Some(value) => !value.is_null(),
             None => false,
         };
-        // A plain answer has no content where a stream begins with an empty one.
-        let silent = ["tool_calls", "function_call", "refusal", "audio"].into_iter().any(said);
+        // A stream starts with empty content where a body has null.
+        let has_other_output = ["tool_calls", "function_call", "refusal", "audio"].into_iter().any(has);
         let content = message.entry("content").or_insert(Value::Null);
-        if silent && content.as_str() == Some("") {
+        if has_other_output && content.as_str() == Some("") {
             *content = Value::Null;
         }
         if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
@@ -103,24 +104,24 @@ impl Choice {
     }
 }
 
-/// Texts of a message that come in pieces; every other member comes with the first delta.
-const TEXTS: [&str; 4] = ["reasoning_content", "reasoning", "content", "refusal"];
+/// The texts of a message that are streamed in chunks. All other members are in the first delta.
+const STREAMED_TEXTS: [&str; 4] = ["reasoning_content", "reasoning", "content", "refusal"];
 
 pub(super) fn synthesize(
     mut body: Map<String, Value>,
     include_usage: bool,
 ) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(choices) = merge::take_list(&mut body, "choices") else {
-        return Err(AggregateError::NotUnderstood("choices is no list"));
+        return Err(AggregateError::UnsupportedResponse("choices is not a list"));
     };
     let usage = body.remove("usage");
-    let mut stream = Stream::new(body, "chat.completion.chunk", include_usage);
+    let mut stream = ChunkStream::new(body, "chat.completion.chunk", include_usage);
     for choice in choices {
         let Value::Object(mut choice) = choice else {
-            return Err(AggregateError::NotUnderstood("a choice is no object"));
+            return Err(AggregateError::UnsupportedResponse("a choice is not an object"));
         };
         let Some(message) = merge::take_object(&mut choice, "message") else {
-            return Err(AggregateError::NotUnderstood("a choice has no message"));
+            return Err(AggregateError::UnsupportedResponse("a choice has no message"));
         };
         let index = choice.remove("index").unwrap_or_else(|| json!(0));
         let logprobs = choice.remove("logprobs");
@@ -133,36 +134,36 @@ pub(super) fn synthesize(
     Ok(stream.end(usage))
 }
 
-/// Chunks with the members that all of them share.
-pub(super) struct Stream {
+/// Builds the chunks of a stream, which share some members.
+pub(super) struct ChunkStream {
     shared: Map<String, Value>,
-    /// What the provider added to the answer as a whole comes with the first chunk only.
-    once: Map<String, Value>,
+    /// Other members of the body, which only the first chunk has.
+    first_only: Map<String, Value>,
     include_usage: bool,
-    written: Written,
+    events: EventBuffer,
 }
 
-impl Stream {
+impl ChunkStream {
     pub(super) fn new(body: Map<String, Value>, object: &str, include_usage: bool) -> Self {
         const SHARED: [&str; 5] = ["id", "created", "model", "system_fingerprint", "service_tier"];
-        let (mut shared, once): (Map<String, Value>, Map<String, Value>) =
+        let (mut shared, first_only): (Map<String, Value>, Map<String, Value>) =
             body.into_iter().partition(|(key, _)| SHARED.contains(&&**key));
         shared.insert("object".into(), object.into());
-        Stream { shared, once, include_usage, written: Written::default() }
+        ChunkStream { shared, first_only, include_usage, events: EventBuffer::default() }
     }
 
     pub(super) fn chunk(&mut self, choice: &Map<String, Value>) {
         let mut chunk = self.shared.clone();
-        let once = std::mem::take(&mut self.once);
-        chunk.extend(once.into_iter().filter(|(key, _)| key != "object"));
+        let first_only = std::mem::take(&mut self.first_only);
+        chunk.extend(first_only.into_iter().filter(|(key, _)| key != "object"));
         chunk.insert("choices".into(), json!([choice]));
         if self.include_usage {
             chunk.insert("usage".into(), Value::Null);
         }
-        self.written.data(&Value::Object(chunk));
+        self.events.data(&Value::Object(chunk));
     }
 
-    /// The chunk that tells why a choice ended, with whatever else the provider said of it.
+    /// Adds the chunk with a choice's finish reason and its other members.
     pub(super) fn last(&mut self, index: &Value, empty: &Value, rest: Map<String, Value>) {
         let mut choice = Map::from_iter([("index".to_owned(), index.clone())]);
         choice.extend(empty.as_object().cloned().unwrap_or_default());
@@ -176,10 +177,10 @@ impl Stream {
             let mut chunk = self.shared;
             chunk.insert("choices".into(), json!([]));
             chunk.insert("usage".into(), usage);
-            self.written.data(&Value::Object(chunk));
+            self.events.data(&Value::Object(chunk));
         }
-        self.written.done();
-        self.written.0
+        self.events.done();
+        self.events.0
     }
 
     fn delta(&mut self, index: &Value, delta: Value, logprobs: Option<Value>) {
@@ -192,7 +193,7 @@ impl Stream {
     fn message(&mut self, index: &Value, mut message: Map<String, Value>, mut logprobs: Option<Value>) {
         let calls = merge::take_list(&mut message, "tool_calls");
         let mut texts = Vec::new();
-        for key in TEXTS {
+        for key in STREAMED_TEXTS {
             if let Some(text) = message.get(key).and_then(Value::as_str) {
                 texts.push((key, text.to_owned()));
                 message.insert(key.to_owned(), "".into());
@@ -204,14 +205,14 @@ impl Stream {
         self.delta(index, Value::Object(message), None);
         for (key, text) in texts {
             if key == "content"
-                && let Some(tokens) = logprobs.as_mut().and_then(|logprobs| tokens_of(logprobs, &text))
+                && let Some(tokens) = logprobs.as_mut().and_then(|logprobs| take_tokens(logprobs, &text))
             {
                 for (token, entry) in tokens {
                     self.delta(index, json!({key: token}), Some(json!({"content": [entry]})));
                 }
                 continue;
             }
-            for piece in pieces(&text) {
+            for piece in text_chunks(&text) {
                 self.delta(index, json!({key: piece}), None);
             }
         }
@@ -223,7 +224,7 @@ impl Stream {
         }
     }
 
-    /// A call's name comes first, then its arguments in pieces.
+    /// Adds a tool call: first its name, then its arguments in chunks.
     fn call(&mut self, index: &Value, at: usize, mut call: Value) {
         let mut input = None;
         for (kind, key) in [("function", "arguments"), ("custom", "input")] {
@@ -236,15 +237,15 @@ impl Stream {
         }
         self.delta(index, json!({"tool_calls": [call]}), None);
         if let Some((kind, key, text)) = input {
-            for piece in pieces(&text) {
+            for piece in text_chunks(&text) {
                 self.delta(index, json!({"tool_calls": [{"index": at, kind: {key: piece}}]}), None);
             }
         }
     }
 }
 
-/// The tokens of a text with their probabilities, when they are exactly that text; they are then taken out.
-fn tokens_of(logprobs: &mut Value, text: &str) -> Option<Vec<(String, Value)>> {
+/// Takes the tokens of a text with their probabilities out of `logprobs`, if they join to exactly that text.
+fn take_tokens(logprobs: &mut Value, text: &str) -> Option<Vec<(String, Value)>> {
     let entries = logprobs.get_mut("content")?.as_array_mut()?;
     let token = |entry: &Value| entry.get("token").and_then(Value::as_str).map(str::to_owned);
     let tokens = entries.iter().map(token).collect::<Option<Vec<String>>>()?;

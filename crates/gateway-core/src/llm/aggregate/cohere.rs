@@ -1,10 +1,11 @@
-//! Cohere's chat, second version: every event holds the piece of the message that it adds.
+//! Cohere's chat API, version 2. Every event contains the part of the message that it adds.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Aggregate, AggregateError, merge,
-    pieces::{Written, pieces},
+    Aggregate, AggregateError,
+    chunks::{EventBuffer, text_chunks},
+    merge,
 };
 
 #[derive(Default)]
@@ -19,7 +20,7 @@ pub(super) struct State {
 }
 
 impl Aggregate for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
+    fn add_event(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         let kind = merge::take_text(&mut event, "type").unwrap_or_else(|| name.to_owned());
         let index = merge::index_of(&event, "index").unwrap_or(0);
         let mut delta = merge::take_object(&mut event, "delta").unwrap_or_default();
@@ -56,7 +57,7 @@ impl Aggregate for State {
                 merge::latest(&mut self.body, delta);
                 self.ended = true;
             }
-            // The ends of blocks, and debugging.
+            // Ends of blocks, and debug events.
             _ => {}
         }
         Ok(())
@@ -66,7 +67,7 @@ impl Aggregate for State {
         let State { mut body, mut message, content, calls, citations, logprobs, ended: true } = *self else {
             return Err(AggregateError::Incomplete);
         };
-        // A stream opens every list; a plain answer has only those that hold something.
+        // A stream starts with empty lists, which a body omits.
         message.retain(|_, value| *value != json!([]) && *value != json!(""));
         for (key, list) in [("content", content), ("tool_calls", calls), ("citations", citations)] {
             if !list.is_empty() {
@@ -83,7 +84,7 @@ impl Aggregate for State {
 
 pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let message = merge::take_object(&mut body, "message");
-    let mut message = message.ok_or(AggregateError::NotUnderstood("there is no message"))?;
+    let mut message = message.ok_or(AggregateError::UnsupportedResponse("the body has no message"))?;
     let content = merge::take_list(&mut message, "content").unwrap_or_default();
     let calls = merge::take_list(&mut message, "tool_calls").unwrap_or_default();
     let citations = merge::take_list(&mut message, "citations").unwrap_or_default();
@@ -91,7 +92,7 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
     let mut logprobs = merge::take_list(&mut body, "logprobs").unwrap_or_default().into_iter();
     let id = body.remove("id");
 
-    let mut written = Written::default();
+    let mut events = EventBuffer::default();
     for (key, empty) in [
         ("content", json!([])),
         ("tool_plan", json!("")),
@@ -104,16 +105,16 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
     if let (Some(id), Some(start)) = (id, start.as_object_mut()) {
         start.insert("id".into(), id);
     }
-    written.named("message-start", &start);
+    events.named("message-start", &start);
     let mut step = |kind: &str, index: Option<usize>, member: &str, value: Value, entry: Option<Value>| {
         let mut event = json!({"type": kind, "delta": {"message": {member: value}}});
         if let Some(event) = event.as_object_mut() {
             event.extend(index.map(|index| ("index".to_owned(), index.into())));
             event.extend(entry.map(|entry| ("logprobs".to_owned(), entry)));
         }
-        written.named(kind, &event);
+        events.named(kind, &event);
     };
-    for piece in pieces(&plan) {
+    for piece in text_chunks(&plan) {
         step("tool-plan-delta", None, "tool_plan", piece.into(), None);
     }
     for (at, mut call) in calls.into_iter().enumerate() {
@@ -122,7 +123,7 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
             _ => String::new(),
         };
         step("tool-call-start", Some(at), "tool_calls", call, None);
-        for piece in pieces(&arguments) {
+        for piece in text_chunks(&arguments) {
             step("tool-call-delta", Some(at), "tool_calls", json!({"function": {"arguments": piece}}), None);
         }
         step("tool-call-end", Some(at), "tool_calls", json!({}), None);
@@ -134,12 +135,12 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
             _ => String::new(),
         };
         step("content-start", Some(at), "content", block, None);
-        for piece in pieces(&text) {
+        for piece in text_chunks(&text) {
             step("content-delta", Some(at), "content", json!({key: piece}), logprobs.next());
         }
         step("content-end", Some(at), "content", json!({}), None);
     }
-    // More probabilities than pieces: the others come without text.
+    // If there are more probabilities than chunks, the rest follow without text.
     for entry in logprobs {
         step("content-delta", Some(0), "content", json!({}), Some(entry));
     }
@@ -147,6 +148,6 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
         step("citation-start", Some(at), "citations", citation, None);
         step("citation-end", Some(at), "citations", json!({}), None);
     }
-    written.named("message-end", &json!({"type": "message-end", "delta": body}));
-    Ok(written.0)
+    events.named("message-end", &json!({"type": "message-end", "delta": body}));
+    Ok(events.0)
 }

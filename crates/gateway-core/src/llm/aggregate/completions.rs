@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Aggregate, AggregateError, chat::Stream, merge, pieces::pieces};
+use super::{Aggregate, AggregateError, chat::ChunkStream, chunks::text_chunks, merge};
 
 #[derive(Default)]
 pub(super) struct State {
@@ -19,11 +19,11 @@ struct Choice {
 }
 
 impl Aggregate for State {
-    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
+    fn add_event(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
         chunk.remove("obfuscation");
         for choice in merge::take_list(&mut chunk, "choices").unwrap_or_default() {
             let Value::Object(mut choice) = choice else {
-                return Err(AggregateError::NotUnderstood("a choice is no object"));
+                return Err(AggregateError::UnsupportedResponse("a choice is not an object"));
             };
             let into = merge::indexed(&mut self.choices, merge::index_of(&choice, "index").unwrap_or(0))?;
             into.text.push_str(&merge::take_text(&mut choice, "text").unwrap_or_default());
@@ -70,18 +70,18 @@ pub(super) fn synthesize(
     include_usage: bool,
 ) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(choices) = merge::take_list(&mut body, "choices") else {
-        return Err(AggregateError::NotUnderstood("choices is no list"));
+        return Err(AggregateError::UnsupportedResponse("choices is not a list"));
     };
     let usage = body.remove("usage");
-    let mut stream = Stream::new(body, "text_completion", include_usage);
+    let mut stream = ChunkStream::new(body, "text_completion", include_usage);
     for choice in choices {
         let Value::Object(mut choice) = choice else {
-            return Err(AggregateError::NotUnderstood("a choice is no object"));
+            return Err(AggregateError::UnsupportedResponse("a choice is not an object"));
         };
         let text = merge::take_text(&mut choice, "text");
-        let text = text.ok_or(AggregateError::NotUnderstood("a choice has no text"))?;
+        let text = text.ok_or(AggregateError::UnsupportedResponse("a choice has no text"))?;
         let index = choice.remove("index").unwrap_or_else(|| json!(0));
-        for piece in pieces(&text) {
+        for piece in text_chunks(&text) {
             let piece = json!({"text": piece, "index": index, "logprobs": null, "finish_reason": null});
             stream.chunk(&piece.as_object().cloned().unwrap_or_default());
         }

@@ -1,8 +1,8 @@
-//! Bedrock's Converse, whose streams are binary frames.
+//! Bedrock's Converse API. Its streams are binary event stream frames.
 
 use serde_json::{Map, Value, json};
 
-use super::{Aggregate, AggregateError, merge, pieces::pieces};
+use super::{Aggregate, AggregateError, chunks::text_chunks, merge};
 use crate::llm::eventstream;
 
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(super) struct State {
     metadata: Option<Map<String, Value>>,
 }
 
-/// A block that is growing. What its deltas hold decides what it is.
+/// An incomplete block. Its deltas determine its type.
 #[derive(Default)]
 struct Block {
     text: Option<String>,
@@ -25,7 +25,7 @@ struct Block {
 }
 
 impl Aggregate for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
+    fn add_event(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         // Padding.
         event.remove("p");
         let index = merge::index_of(&event, "contentBlockIndex").unwrap_or(0);
@@ -39,13 +39,13 @@ impl Aggregate for State {
             }
             "contentBlockDelta" => {
                 let delta = merge::take_object(&mut event, "delta");
-                let delta = delta.ok_or(AggregateError::NotUnderstood("a delta is missing"))?;
-                merge::indexed(&mut self.blocks, index)?.grow(delta);
+                let delta = delta.ok_or(AggregateError::UnsupportedResponse("a delta event has no delta"))?;
+                merge::indexed(&mut self.blocks, index)?.add_delta(delta);
             }
             "contentBlockStop" => {}
             "messageStop" => self.stop = Some(event),
             "metadata" => self.metadata = Some(event),
-            _ => return Err(AggregateError::NotUnderstood("an unknown event")),
+            _ => return Err(AggregateError::UnsupportedResponse("unknown event type")),
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Aggregate for State {
         };
         let cut = stop.get("stopReason").and_then(Value::as_str) == Some("max_tokens");
         let blocks =
-            blocks.into_iter().map(|(_, block)| block.whole(cut)).collect::<Result<Vec<Value>, _>>()?;
+            blocks.into_iter().map(|(_, block)| block.build(cut)).collect::<Result<Vec<Value>, _>>()?;
         let message = json!({"role": role.unwrap_or_else(|| "assistant".into()), "content": blocks});
         let mut body = Map::from_iter([("output".to_owned(), json!({"message": message}))]);
         body.extend(stop);
@@ -66,7 +66,7 @@ impl Aggregate for State {
 }
 
 impl Block {
-    fn grow(&mut self, mut delta: Map<String, Value>) {
+    fn add_delta(&mut self, mut delta: Map<String, Value>) {
         if let Some(more) = merge::take_text(&mut delta, "text") {
             self.text.get_or_insert_default().push_str(&more);
         }
@@ -89,7 +89,7 @@ impl Block {
         merge::delta(&mut self.rest, delta);
     }
 
-    fn whole(self, cut: bool) -> Result<Value, AggregateError> {
+    fn build(self, cut: bool) -> Result<Value, AggregateError> {
         let Block { text, tool_use, input, mut reasoning, citations, mut rest } = self;
         if !citations.is_empty() {
             let content: Vec<Value> = text.into_iter().map(|text| json!({"text": text})).collect();
@@ -101,7 +101,9 @@ impl Block {
             let input = match serde_json::from_str::<Value>(&input) {
                 Ok(input) => input,
                 Err(_) if input.is_empty() || cut => json!({}),
-                Err(_) => return Err(AggregateError::NotUnderstood("the input of a tool is no JSON")),
+                Err(_) => {
+                    return Err(AggregateError::UnsupportedResponse("the input of a tool call is not JSON"));
+                }
             };
             tool_use.insert("input".into(), input);
             rest.insert("toolUse".into(), tool_use.into());
@@ -123,15 +125,15 @@ impl Block {
 pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let message = merge::take_object(&mut body, "output")
         .and_then(|mut output| merge::take_object(&mut output, "message"));
-    let mut message = message.ok_or(AggregateError::NotUnderstood("there is no message"))?;
+    let mut message = message.ok_or(AggregateError::UnsupportedResponse("the body has no message"))?;
     let mut frames = Vec::new();
     let role = message.remove("role").unwrap_or_else(|| "assistant".into());
     push(&mut frames, "messageStart", &json!({"role": role}))?;
     for (at, block) in merge::take_list(&mut message, "content").unwrap_or_default().into_iter().enumerate() {
         let Value::Object(block) = block else {
-            return Err(AggregateError::NotUnderstood("a block is no object"));
+            return Err(AggregateError::UnsupportedResponse("a content block is not an object"));
         };
-        let (start, deltas) = open(block);
+        let (start, deltas) = split_block(block);
         if let Some(start) = start {
             push(&mut frames, "contentBlockStart", &json!({"start": start, "contentBlockIndex": at}))?;
         }
@@ -140,9 +142,9 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
         }
         push(&mut frames, "contentBlockStop", &json!({"contentBlockIndex": at}))?;
     }
-    const LATE: [&str; 2] = ["stopReason", "additionalModelResponseFields"];
+    const FINAL_KEYS: [&str; 2] = ["stopReason", "additionalModelResponseFields"];
     let (stop, metadata): (Map<String, Value>, Map<String, Value>) =
-        body.into_iter().partition(|(key, _)| LATE.contains(&&**key));
+        body.into_iter().partition(|(key, _)| FINAL_KEYS.contains(&&**key));
     push(&mut frames, "messageStop", &Value::Object(stop))?;
     push(&mut frames, "metadata", &Value::Object(metadata))?;
     Ok(frames)
@@ -155,33 +157,35 @@ fn push(frames: &mut Vec<Vec<u8>>, name: &str, payload: &Value) -> Result<(), Ag
     Ok(())
 }
 
-/// A block's opening, where it has one, and its deltas.
-fn open(mut block: Map<String, Value>) -> (Option<Value>, Vec<Value>) {
+/// The start event of a block, if its type has one, and its deltas.
+fn split_block(mut block: Map<String, Value>) -> (Option<Value>, Vec<Value>) {
     let mut start = None;
     let mut deltas = Vec::new();
     let mut citations = Vec::new();
     if let Some(mut cited) = merge::take_object(&mut block, "citationsContent") {
         let texts = merge::take_list(&mut cited, "content").unwrap_or_default();
         let text: String = texts.iter().filter_map(|one| one.get("text").and_then(Value::as_str)).collect();
-        deltas.extend(pieces(&text).map(|piece| json!({"text": piece})));
+        deltas.extend(text_chunks(&text).map(|piece| json!({"text": piece})));
         citations = merge::take_list(&mut cited, "citations").unwrap_or_default();
     }
     if let Some(text) = merge::take_text(&mut block, "text") {
-        // An empty text is still a block.
+        // A block with an empty text is kept.
         deltas.extend(text.is_empty().then(|| json!({"text": ""})));
-        deltas.extend(pieces(&text).map(|piece| json!({"text": piece})));
+        deltas.extend(text_chunks(&text).map(|piece| json!({"text": piece})));
     }
     deltas.extend(citations.into_iter().map(|citation| json!({"citation": citation})));
     if let Some(mut tool_use) = merge::take_object(&mut block, "toolUse") {
         let input = tool_use.remove("input").unwrap_or_else(|| json!({})).to_string();
         start = Some(json!({"toolUse": tool_use}));
-        deltas.extend(pieces(&input).map(|piece| json!({"toolUse": {"input": piece}})));
+        deltas.extend(text_chunks(&input).map(|piece| json!({"toolUse": {"input": piece}})));
     }
     if let Some(mut reasoning) = merge::take_object(&mut block, "reasoningContent") {
         if let Some(mut text) = merge::take_object(&mut reasoning, "reasoningText") {
-            let said = merge::take_text(&mut text, "text").unwrap_or_default();
-            deltas.extend(said.is_empty().then(|| json!({"reasoningContent": {"text": ""}})));
-            deltas.extend(pieces(&said).map(|piece| json!({"reasoningContent": {"text": piece}})));
+            let reasoning_text = merge::take_text(&mut text, "text").unwrap_or_default();
+            deltas.extend(reasoning_text.is_empty().then(|| json!({"reasoningContent": {"text": ""}})));
+            deltas.extend(
+                text_chunks(&reasoning_text).map(|piece| json!({"reasoningContent": {"text": piece}})),
+            );
             deltas.extend((!text.is_empty()).then(|| json!({"reasoningContent": text})));
         }
         deltas.extend((!reasoning.is_empty()).then(|| json!({"reasoningContent": reasoning})));

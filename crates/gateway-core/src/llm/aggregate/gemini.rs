@@ -1,10 +1,11 @@
-//! Gemini's generateContent: every event of a stream is a whole answer with a few more parts.
+//! Gemini's generateContent. Every event of a stream is a complete response with a few more parts.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Aggregate, AggregateError, merge,
-    pieces::{Written, pieces},
+    Aggregate, AggregateError,
+    chunks::{EventBuffer, text_chunks},
+    merge,
 };
 
 #[derive(Default)]
@@ -21,15 +22,15 @@ struct Candidate {
 }
 
 impl Aggregate for State {
-    fn take(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
+    fn add_event(&mut self, _: &str, mut chunk: Map<String, Value>) -> Result<(), AggregateError> {
         for candidate in merge::take_list(&mut chunk, "candidates").unwrap_or_default() {
             let Value::Object(mut candidate) = candidate else {
-                return Err(AggregateError::NotUnderstood("a candidate is no object"));
+                return Err(AggregateError::UnsupportedResponse("a candidate is not an object"));
             };
             let index = merge::index_of(&candidate, "index").unwrap_or(0);
             let into = merge::indexed(&mut self.candidates, index)?;
             if let Some(content) = merge::take_object(&mut candidate, "content") {
-                into.grow(content)?;
+                into.add_delta(content)?;
             }
             for (key, lists) in [
                 ("citationMetadata", &["citationSources", "citations"]),
@@ -42,7 +43,7 @@ impl Aggregate for State {
             }
             merge::latest(&mut into.rest, candidate);
         }
-        // Early events leave out what only the last one knows.
+        // Early events omit counts that only the last one has.
         if let Some(usage) = merge::take_object(&mut chunk, "usageMetadata") {
             match self.body.get_mut("usageMetadata") {
                 Some(Value::Object(known)) => merge::latest(known, usage),
@@ -66,7 +67,7 @@ impl Aggregate for State {
             return Err(AggregateError::Incomplete);
         }
         if !candidates.is_empty() {
-            let candidates = candidates.into_iter().map(|(_, candidate)| candidate.whole());
+            let candidates = candidates.into_iter().map(|(_, candidate)| candidate.build());
             body.insert("candidates".into(), candidates.collect());
         }
         Ok(Value::Object(body))
@@ -74,7 +75,7 @@ impl Aggregate for State {
 }
 
 impl Candidate {
-    fn grow(&mut self, mut content: Map<String, Value>) -> Result<(), AggregateError> {
+    fn add_delta(&mut self, mut content: Map<String, Value>) -> Result<(), AggregateError> {
         let parts = merge::take_list(&mut content, "parts");
         merge::latest(self.content.get_or_insert_default(), content);
         let Some(parts) = parts else { return Ok(()) };
@@ -84,28 +85,29 @@ impl Candidate {
             if call
                 .is_some_and(|call| call.get("partialArgs").is_some() || call.get("willContinue").is_some())
             {
-                return Err(AggregateError::NotUnderstood("arguments that come in pieces"));
+                return Err(AggregateError::UnsupportedResponse("partial function call arguments"));
             }
             if let Some((mark, thought)) = bare_signature(&part)
                 && let Some(last) = known.last_mut()
-                && plain(last) == Some(thought)
+                && is_thought_text(last) == Some(thought)
             {
                 last["thoughtSignature"] = mark.into();
                 continue;
             }
-            match (known.last_mut().and_then(plain_text), &part) {
-                (Some((text, thought)), part) if plain(part) == Some(thought) => {
+            match (known.last_mut().and_then(plain_text_mut), &part) {
+                (Some((text, thought)), part) if is_thought_text(part) == Some(thought) => {
                     text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
                 }
                 (_, part)
-                    if plain(part).is_some() && part.get("text").and_then(Value::as_str) == Some("") => {}
+                    if is_thought_text(part).is_some()
+                        && part.get("text").and_then(Value::as_str) == Some("") => {}
                 _ => known.push(part),
             }
         }
         Ok(())
     }
 
-    fn whole(self) -> Value {
+    fn build(self) -> Value {
         let Candidate { content, parts, mut rest } = self;
         if let Some(mut content) = content {
             if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
@@ -117,7 +119,7 @@ impl Candidate {
     }
 }
 
-/// A signature that came behind the last of its text, in a part without any; a plain answer has it in the text's own.
+/// A signature in an empty text part behind the text. A body has the signature in the text part itself.
 fn bare_signature(part: &Value) -> Option<(String, bool)> {
     let members = part.as_object()?;
     let thought = members.get("thought").and_then(Value::as_bool);
@@ -127,9 +129,9 @@ fn bare_signature(part: &Value) -> Option<(String, bool)> {
         .then(|| (mark.to_owned(), thought.unwrap_or(false)))
 }
 
-/// Whether a part is text and nothing else, and then whether it is a thought. Parts with signatures stay apart, as
-/// Google asks: a signature holds for its own part only.
-fn plain(part: &Value) -> Option<bool> {
+/// For a part that is only text: whether it is a thought. Parts with signatures are never merged, because a signature is
+/// valid for its own part only.
+fn is_thought_text(part: &Value) -> Option<bool> {
     let members = part.as_object()?;
     let thought = members.get("thought").and_then(Value::as_bool);
     let known = 1 + usize::from(thought.is_some());
@@ -137,15 +139,15 @@ fn plain(part: &Value) -> Option<bool> {
         .then(|| thought.unwrap_or(false))
 }
 
-fn plain_text(part: &mut Value) -> Option<(&mut String, bool)> {
-    let thought = plain(part)?;
+fn plain_text_mut(part: &mut Value) -> Option<(&mut String, bool)> {
+    let thought = is_thought_text(part)?;
     match part.get_mut("text") {
         Some(Value::String(text)) => Some((text, thought)),
         _ => None,
     }
 }
 
-/// Adds to the lists of an object; everything else is replaced by what is later.
+/// Appends to the lists of an object and replaces its other members.
 fn extend(known: &mut Value, mut more: Map<String, Value>, lists: &[&str]) {
     let Value::Object(known) = known else { return };
     for key in lists {
@@ -161,19 +163,19 @@ fn extend(known: &mut Value, mut more: Map<String, Value>, lists: &[&str]) {
 pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let candidates = merge::take_list(&mut body, "candidates").unwrap_or_default();
     if candidates.is_empty() && !body.contains_key("promptFeedback") {
-        return Err(AggregateError::NotUnderstood("there are no candidates"));
+        return Err(AggregateError::UnsupportedResponse("the body has no candidates"));
     }
     let mut chunks = Vec::new();
     for candidate in candidates {
         let Value::Object(mut candidate) = candidate else {
-            return Err(AggregateError::NotUnderstood("a candidate is no object"));
+            return Err(AggregateError::UnsupportedResponse("a candidate is not an object"));
         };
         let index = candidate.get("index").cloned();
         let mut content = merge::take_object(&mut candidate, "content");
         let parts =
             content.as_mut().and_then(|content| merge::take_list(content, "parts")).unwrap_or_default();
         let mut steps: Vec<Map<String, Value>> = Vec::new();
-        for part in parts.into_iter().flat_map(cut) {
+        for part in parts.into_iter().flat_map(split_part) {
             let mut content = content.clone().unwrap_or_default();
             content.insert("parts".into(), json!([part]));
             let mut step = Map::from_iter([("content".to_owned(), content.into())]);
@@ -190,27 +192,27 @@ pub(super) fn synthesize(mut body: Map<String, Value>) -> Result<Vec<Vec<u8>>, A
     const SHARED: [&str; 3] = ["modelVersion", "responseId", "createTime"];
     let shared: Map<String, Value> =
         SHARED.iter().filter_map(|key| Some(((*key).to_owned(), body.get(*key)?.clone()))).collect();
-    let mut written = Written::default();
+    let mut events = EventBuffer::default();
     let last = chunks.pop();
     for chunk in chunks {
         let mut event = shared.clone();
         event.insert("candidates".into(), json!([chunk]));
-        written.data(&Value::Object(event));
+        events.data(&Value::Object(event));
     }
     if let Some(last) = last {
         body.insert("candidates".into(), json!([last]));
     }
-    written.data(&Value::Object(body));
-    Ok(written.0)
+    events.data(&Value::Object(body));
+    Ok(events.0)
 }
 
-/// A part as it would be streamed: a text in pieces, everything else whole.
-fn cut(part: Value) -> Vec<Value> {
-    if plain(&part).is_none() {
+/// Splits a text part into chunks. Other parts stay whole.
+fn split_part(part: Value) -> Vec<Value> {
+    if is_thought_text(&part).is_none() {
         return vec![part];
     }
     let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
-    pieces(text)
+    text_chunks(text)
         .map(|piece| {
             let mut part = part.clone();
             if let Some(members) = part.as_object_mut() {

@@ -1,12 +1,12 @@
-//! How values of later events join those of earlier ones.
+//! Merging of later events into earlier ones.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use super::AggregateError;
 
-/// Joins a delta: texts are appended, except those that name something; other values are replaced by later ones,
-/// objects are joined member by member, lists by the `index` of their items or, without one, end to end.
+/// Merges a delta. Texts are appended, except identifiers; other values are replaced. Objects are merged member by
+/// member, lists by the `index` of their items. Lists without an index are concatenated.
 pub(super) fn delta(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match into.get_mut(&key) {
@@ -18,7 +18,7 @@ pub(super) fn delta(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// Takes over every member that says something; a null only fills a gap.
+/// Replaces members by later ones. A null never replaces another value.
 pub(super) fn latest(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match into.get_mut(&key) {
@@ -31,15 +31,14 @@ pub(super) fn latest(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// Far more items than any answer has. Items are searched for and moved, so a server that means ill must not be able to
-/// send millions of them.
-const MOST: usize = 1024;
+/// A limit that no real response reaches. Items are searched and moved, so a malicious server must not send millions.
+const MAX_ITEMS: usize = 1024;
 
-/// The item of this index, made when it is the first of it. The list stays in the order of the indexes.
+/// The item with this index, inserted if it is missing. The list stays sorted by index.
 pub(super) fn indexed<T: Default>(list: &mut Vec<(u64, T)>, index: u64) -> Result<&mut T, AggregateError> {
     let at = match list.binary_search_by_key(&index, |(index, _)| *index) {
         Ok(at) => at,
-        Err(_) if list.len() == MOST => return Err(AggregateError::TooLarge),
+        Err(_) if list.len() == MAX_ITEMS => return Err(AggregateError::TooLarge),
         Err(at) => {
             list.insert(at, (index, T::default()));
             at
@@ -52,7 +51,7 @@ pub(super) fn index_of(item: &Map<String, Value>, key: &str) -> Option<u64> {
     item.get(key).and_then(Value::as_u64)
 }
 
-/// Takes a member out if it is a text; anything else stays where it is.
+/// Removes a member if it is a text. Any other value stays.
 pub(super) fn take_text(object: &mut Map<String, Value>, key: &str) -> Option<String> {
     match object.get_mut(key)? {
         Value::String(text) => {
@@ -64,7 +63,7 @@ pub(super) fn take_text(object: &mut Map<String, Value>, key: &str) -> Option<St
     }
 }
 
-/// Takes a member out if it is an object.
+/// Removes a member if it is an object.
 pub(super) fn take_object(object: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
     match object.get_mut(key)? {
         Value::Object(inner) => {
@@ -76,7 +75,7 @@ pub(super) fn take_object(object: &mut Map<String, Value>, key: &str) -> Option<
     }
 }
 
-/// Takes a member out if it is a list.
+/// Removes a member if it is a list.
 pub(super) fn take_list(object: &mut Map<String, Value>, key: &str) -> Option<Vec<Value>> {
     match object.get_mut(key)? {
         Value::Array(list) => {
@@ -88,7 +87,7 @@ pub(super) fn take_list(object: &mut Map<String, Value>, key: &str) -> Option<Ve
     }
 }
 
-/// Joins two texts of base64. Each may have been encoded for itself, and padding inside a text is an error to many.
+/// Joins two Base64 texts. Each may be padded, and many decoders reject padding inside a text.
 pub(super) fn join_base64(old: &mut String, more: &str) {
     if old.ends_with('=')
         && let (Ok(mut bytes), Ok(rest)) = (STANDARD.decode(&*old), STANDARD.decode(more))
@@ -111,13 +110,13 @@ fn join(old: &mut Value, new: Value, key: &str) {
 }
 
 fn join_texts(old: &mut String, new: String, key: &str) {
-    const NAMES: [&str; 6] = ["id", "type", "role", "format", "object", "call_id"];
-    if NAMES.contains(&key) {
+    const IDENTIFIERS: [&str; 6] = ["id", "type", "role", "format", "object", "call_id"];
+    if IDENTIFIERS.contains(&key) {
         if !new.is_empty() {
             *old = new;
         }
     } else if key == "name" {
-        // Most send a name once, some in pieces, and some whole in every chunk.
+        // Most providers send a name once, some in parts, and some repeat it in every chunk.
         if *old != new {
             old.push_str(&new);
         }
@@ -130,7 +129,7 @@ fn join_texts(old: &mut String, new: String, key: &str) {
 
 fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
     for item in new {
-        let same = old.iter_mut().rev().take(MOST).find(|old| continues(old, &item));
+        let same = old.iter_mut().rev().take(MAX_ITEMS).find(|old| continues(old, &item));
         match (same, item) {
             (Some(Value::Object(same)), Value::Object(item)) => delta(same, item),
             (_, item) => old.push(item),
@@ -138,7 +137,7 @@ fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
     }
 }
 
-/// Whether a list's item goes on with an earlier one. Some providers number every call 0; their ids tell them apart.
+/// Whether an item continues an earlier one. Some providers use index 0 for every call, so ids must match too.
 fn continues(old: &Value, item: &Value) -> bool {
     let index = |item: &Value| item.get("index").and_then(Value::as_u64);
     index(item).is_some()

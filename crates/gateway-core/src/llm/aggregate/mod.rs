@@ -1,18 +1,18 @@
-//! Streams and plain bodies of one wire format, each made out of the other: `fold` turns a complete stream into the
-//! body that the same call would have answered without streaming, `replay` turns such a body into a stream. A cached
-//! answer can so serve both kinds of callers, and a caller can have the kind that it did not ask the provider for.
+//! Conversion between the streams and the bodies of one wire format. `aggregate_stream` converts a complete stream into
+//! the body that the same call returns without streaming, and `synthesize_stream` converts such a body into a stream. A
+//! cached response can thus serve both forms, and a caller can get a form that the provider was not asked for.
 //!
-//! Fields that are not known here ride along: texts of deltas are joined, other values are replaced by later ones,
-//! lists of indexed objects are merged by index. What a fold cannot understand is an error, never a guess.
+//! Unknown fields are kept: texts of deltas are joined, other values are replaced by later ones, and lists of indexed
+//! objects are merged by index. An unsupported stream or body is an error, never a guess.
 
 mod anthropic;
 mod chat;
+mod chunks;
 mod cohere;
 mod completions;
 mod converse;
 mod gemini;
 mod merge;
-mod pieces;
 mod request;
 mod responses;
 #[cfg(test)]
@@ -29,20 +29,20 @@ use super::{
 
 pub use request::{set_stream, stream_path};
 
-/// Why there is no body, or no stream, to be had. None of these may be cached.
+/// Why a conversion failed. Such a response must not be cached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AggregateError {
-    #[error("the stream ended before the answer was complete")]
+    #[error("the stream ended before the response was complete")]
     Incomplete,
     #[error("the stream carried an error: {0}")]
     InBand(Box<str>),
-    #[error("the answer is not understood: {0}")]
-    NotUnderstood(&'static str),
-    #[error("the answer is larger than the limit")]
+    #[error("unsupported response: {0}")]
+    UnsupportedResponse(&'static str),
+    #[error("the response exceeds the size limit")]
     TooLarge,
 }
 
-/// Folds a whole stream. For streams that arrive in pieces, or that may be too long, there is `StreamAggregator`.
+/// Aggregates a complete stream. `StreamAggregator` does the same for a stream in chunks, with a size limit.
 pub fn aggregate_stream(
     format: WireFormat,
     framing: BodyFraming,
@@ -53,15 +53,15 @@ pub fn aggregate_stream(
     aggregator.finish()
 }
 
-/// Turns a plain body into the events of a stream, each ready to be written. `include_usage` is OpenAI's option: its
-/// chat and completion streams tell usage only to those who ask; the other formats always tell it.
+/// Converts a body into the encoded events of a stream. `include_usage` is OpenAI's option: its chat and completion
+/// streams report usage only on request. The other formats always report it.
 pub fn synthesize_stream(
     format: WireFormat,
     body: &[u8],
     include_usage: bool,
 ) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else {
-        return Err(AggregateError::NotUnderstood("the body is no JSON object"));
+        return Err(AggregateError::UnsupportedResponse("the body is not a JSON object"));
     };
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Err(AggregateError::InBand(describe(error)));
@@ -77,17 +77,17 @@ pub fn synthesize_stream(
     }
 }
 
-/// Folds a stream as it arrives. What it holds grows with the answer, so it gives up after `limit` bytes of stream.
+/// Aggregates a stream in chunks. Its memory grows with the response, so it fails after `limit` bytes of stream.
 pub struct StreamAggregator {
-    source: Source,
+    decoder: StreamDecoder,
     reading: Reading,
-    left: usize,
+    remaining_bytes: usize,
 }
 
-enum Source {
+enum StreamDecoder {
     Sse(EventReader),
     EventStream(FrameReader),
-    /// Gemini's streams are one JSON array when events were not asked for.
+    /// A Gemini stream without `alt=sse` is one JSON array.
     Array(Vec<u8>),
 }
 
@@ -96,12 +96,12 @@ struct Reading {
     failed: Option<AggregateError>,
 }
 
-/// The fold of one format. Errors inside the stream never reach it.
+/// The aggregation of one format. Errors inside the stream are handled before.
 trait Aggregate {
-    /// Takes one event: its name, where the format has names, and its data.
-    fn take(&mut self, name: &str, event: Map<String, Value>) -> Result<(), AggregateError>;
+    /// Adds one event by its data and its name, which is empty in formats without event names.
+    fn add_event(&mut self, name: &str, event: Map<String, Value>) -> Result<(), AggregateError>;
 
-    /// Takes note of OpenAI's end marker.
+    /// Records OpenAI's end marker.
     fn done(&mut self) {}
 
     fn finish(self: Box<Self>) -> Result<Value, AggregateError>;
@@ -110,13 +110,13 @@ trait Aggregate {
 impl StreamAggregator {
     pub fn new(format: WireFormat, framing: BodyFraming, limit: usize) -> Self {
         let mut failed = None;
-        let source = match framing {
-            BodyFraming::Sse => Source::Sse(EventReader::new(EventLimits::READ)),
-            BodyFraming::EventStream => Source::EventStream(FrameReader::new()),
-            BodyFraming::Json if format == WireFormat::Gemini => Source::Array(Vec::new()),
+        let decoder = match framing {
+            BodyFraming::Sse => StreamDecoder::Sse(EventReader::new(EventLimits::READ)),
+            BodyFraming::EventStream => StreamDecoder::EventStream(FrameReader::new()),
+            BodyFraming::Json if format == WireFormat::Gemini => StreamDecoder::Array(Vec::new()),
             BodyFraming::Json | BodyFraming::Opaque => {
-                failed = Some(AggregateError::NotUnderstood("the body is no stream"));
-                Source::Array(Vec::new())
+                failed = Some(AggregateError::UnsupportedResponse("the body is not a stream"));
+                StreamDecoder::Array(Vec::new())
             }
         };
         let state: Box<dyn Aggregate + Send> = match format {
@@ -128,61 +128,62 @@ impl StreamAggregator {
             WireFormat::Bedrock => Box::new(converse::State::default()),
             WireFormat::Cohere => Box::new(cohere::State::default()),
         };
-        StreamAggregator { source, reading: Reading { state, failed }, left: limit }
+        StreamAggregator { decoder, reading: Reading { state, failed }, remaining_bytes: limit }
     }
 
-    /// Takes the next piece. An error is final, and `finish` will tell it again.
+    /// Adds the next chunk. An error is final, and `finish` returns it again.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), AggregateError> {
-        let StreamAggregator { source, reading, left } = self;
-        reading.standing()?;
-        let Some(rest) = left.checked_sub(chunk.len()) else {
-            *source = Source::Array(Vec::new());
+        let StreamAggregator { decoder, reading, remaining_bytes } = self;
+        reading.check()?;
+        let Some(rest) = remaining_bytes.checked_sub(chunk.len()) else {
+            *decoder = StreamDecoder::Array(Vec::new());
             return reading.fail(AggregateError::TooLarge);
         };
-        *left = rest;
-        match source {
-            Source::Sse(events) => events.feed(chunk, |item| reading.item(item)),
-            Source::EventStream(frames) => {
+        *remaining_bytes = rest;
+        match decoder {
+            StreamDecoder::Sse(events) => events.feed(chunk, |item| reading.item(item)),
+            StreamDecoder::EventStream(frames) => {
                 if frames.feed(chunk, |frame| reading.frame(&frame)).is_err() {
-                    return reading.fail(AggregateError::NotUnderstood("a frame is broken"));
+                    return reading.fail(AggregateError::UnsupportedResponse("invalid event stream frame"));
                 }
             }
-            Source::Array(held) => held.extend_from_slice(chunk),
+            StreamDecoder::Array(held) => held.extend_from_slice(chunk),
         }
-        reading.standing()
+        reading.check()
     }
 
-    /// The body, as the provider would have answered it in one piece.
+    /// The body that the provider would have returned without streaming.
     pub fn finish(self) -> Result<Vec<u8>, AggregateError> {
-        let StreamAggregator { source, mut reading, .. } = self;
-        match source {
-            Source::Sse(mut events) => events.finish(|item| reading.item(item)),
-            Source::EventStream(frames) => {
-                reading.standing()?;
+        let StreamAggregator { decoder, mut reading, .. } = self;
+        match decoder {
+            StreamDecoder::Sse(mut events) => events.finish(|item| reading.item(item)),
+            StreamDecoder::EventStream(frames) => {
+                reading.check()?;
                 if !frames.at_boundary() {
                     return Err(AggregateError::Incomplete);
                 }
             }
-            Source::Array(held) => {
-                reading.standing()?;
+            StreamDecoder::Array(held) => {
+                reading.check()?;
                 reading.array(&held)?;
             }
         }
-        reading.standing()?;
+        reading.check()?;
         let body = reading.state.finish()?;
-        serde_json::to_vec(&body).map_err(|_| AggregateError::NotUnderstood("the body cannot be written"))
+        serde_json::to_vec(&body)
+            .map_err(|_| AggregateError::UnsupportedResponse("the body cannot be serialized"))
     }
 }
 
 impl Reading {
-    fn standing(&self) -> Result<(), AggregateError> {
+    fn check(&self) -> Result<(), AggregateError> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The first failure is the one that is told.
+    /// Records a failure. The first one is kept.
     fn fail(&mut self, error: AggregateError) -> Result<(), AggregateError> {
         self.failed.get_or_insert(error);
-        self.standing()
+        self.check()
     }
 
     fn item(&mut self, item: EventItem<'_>) {
@@ -219,26 +220,26 @@ impl Reading {
                     format!("{kind}: {text}").into()
                 }))
             }
-            // Bedrock wraps the events of its models' own formats.
-            (None, Some("chunk")) => self.wrapped(frame.payload),
+            // Bedrock's invoke calls wrap the events of the model's own format.
+            (None, Some("chunk")) => self.wrapped_event(frame.payload),
             (None, name) => self.event(name.unwrap_or(""), frame.payload),
         };
         self.failed = result.err();
     }
 
-    fn wrapped(&mut self, payload: &[u8]) -> Result<(), AggregateError> {
+    fn wrapped_event(&mut self, payload: &[u8]) -> Result<(), AggregateError> {
         #[derive(serde::Deserialize)]
         struct Chunk {
             bytes: String,
         }
         let inner =
             serde_json::from_slice::<Chunk>(payload).ok().and_then(|chunk| STANDARD.decode(chunk.bytes).ok());
-        self.event("", &inner.ok_or(AggregateError::NotUnderstood("a chunk is broken"))?)
+        self.event("", &inner.ok_or(AggregateError::UnsupportedResponse("invalid Base64 chunk"))?)
     }
 
     fn event(&mut self, name: &str, data: &[u8]) -> Result<(), AggregateError> {
         let Ok(Value::Object(event)) = serde_json::from_slice(data) else {
-            return Err(AggregateError::NotUnderstood("an event is no JSON object"));
+            return Err(AggregateError::UnsupportedResponse("an event is not a JSON object"));
         };
         self.object(name, event)
     }
@@ -251,20 +252,20 @@ impl Reading {
         if kind == "error" || name == "error" {
             return Err(AggregateError::InBand(describe(&Value::Object(event))));
         }
-        self.state.take(name, event)
+        self.state.add_event(name, event)
     }
 
     fn array(&mut self, held: &[u8]) -> Result<(), AggregateError> {
         let items = match serde_json::from_slice(held) {
             Ok(Value::Array(items)) => items,
             Ok(item @ Value::Object(_)) => vec![item],
-            Ok(_) => return Err(AggregateError::NotUnderstood("the body is no list of answers")),
+            Ok(_) => return Err(AggregateError::UnsupportedResponse("the body is not a list of responses")),
             Err(error) if error.is_eof() => return Err(AggregateError::Incomplete),
-            Err(_) => return Err(AggregateError::NotUnderstood("the body is no JSON")),
+            Err(_) => return Err(AggregateError::UnsupportedResponse("the body is not JSON")),
         };
         for item in items {
             let Value::Object(event) = item else {
-                return Err(AggregateError::NotUnderstood("an answer is no JSON object"));
+                return Err(AggregateError::UnsupportedResponse("a response is not a JSON object"));
             };
             self.object("", event)?;
         }
@@ -272,10 +273,10 @@ impl Reading {
     }
 }
 
-/// The words of an error: a text, or an object with a message.
+/// The message of an error, which is a text or an object with a message.
 fn describe(error: &Value) -> Box<str> {
-    const LONGEST: usize = 1024;
+    const MAX_LENGTH: usize = 1024;
     let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
     let text = message.map_or_else(|| error.to_string(), str::to_owned);
-    text[..text.floor_char_boundary(LONGEST)].into()
+    text[..text.floor_char_boundary(MAX_LENGTH)].into()
 }

@@ -1,13 +1,12 @@
-//! The other half of changing the kind of an answer: asking for it. Only the flag is changed; every other byte of the
-//! request stays as the caller sent it.
+//! Requests for a stream or for a single body. Only the flag is changed, and every other byte of the request stays.
 
 use crate::json::{ObjectScan, ScanStatus};
 use crate::llm::WireFormat;
 
-/// The body with its `stream` flag set or unset. None when it is to be sent as it is: the flag says so already, the
-/// format has none in the body (see `stream_path`), or there is no object in which it could be set.
+/// Returns the body with its `stream` flag changed. None if the body can be sent unchanged: the flag is right already, the
+/// format has the flag in the path (see `stream_path`), or the body is not an object.
 ///
-/// Without a stream OpenAI refuses `stream_options`, which therefore become null with the flag's end.
+/// OpenAI rejects `stream_options` without a stream, so the field is set to null with the flag.
 pub fn set_stream(format: WireFormat, body: &[u8], stream: bool) -> Option<Vec<u8>> {
     static KEYS: [&str; 2] = ["stream", "stream_options"];
     if matches!(format, WireFormat::Gemini | WireFormat::Bedrock) {
@@ -17,10 +16,10 @@ pub fn set_stream(format: WireFormat, body: &[u8], stream: bool) -> Option<Vec<u
     if scan.status() != ScanStatus::Complete {
         return None;
     }
-    let word: &[u8] = if stream { b"true" } else { b"false" };
+    let value: &[u8] = if stream { b"true" } else { b"false" };
     let mut edits = Vec::new();
     match scan.range("stream") {
-        Some(flag) if body.get(flag.clone())? != word => edits.push((flag, word)),
+        Some(flag) if body.get(flag.clone())? != value => edits.push((flag, value)),
         None if stream => {
             let at = scan.closing()?;
             let field: &[u8] = if scan.has_members() { br#","stream":true"# } else { br#""stream":true"# };
@@ -36,20 +35,20 @@ pub fn set_stream(format: WireFormat, body: &[u8], stream: bool) -> Option<Vec<u
     if edits.is_empty() {
         return None;
     }
-    edits.sort_by_key(|(place, _)| place.start);
+    edits.sort_by_key(|(range, _)| range.start);
     let mut edited = Vec::with_capacity(body.len() + 16);
     let mut from = 0;
-    for (place, value) in edits {
-        edited.extend_from_slice(body.get(from..place.start)?);
+    for (range, value) in edits {
+        edited.extend_from_slice(body.get(from..range.start)?);
         edited.extend_from_slice(value);
-        from = place.end;
+        from = range.end;
     }
     edited.extend_from_slice(body.get(from..)?);
     Some(edited)
 }
 
-/// The same call with or without a stream, where the path and not the body asks for it (Gemini, Vertex, Bedrock).
-/// None when it is to be sent as it is: it asks for that already, or its path has no say in the matter.
+/// Returns the path for a call with or without a stream, for APIs that decide by path (Gemini, Vertex, Bedrock). None if
+/// the path is right already or does not decide.
 pub fn stream_path(path_and_query: &str, stream: bool) -> Option<String> {
     const METHODS: [(&str, &str); 4] = [
         (":generateContent", ":streamGenerateContent"),
@@ -68,7 +67,7 @@ pub fn stream_path(path_and_query: &str, stream: bool) -> Option<String> {
     })?;
     let method = if stream { streamed } else { plain };
     let events = method == ":streamGenerateContent";
-    // Google streams one large array unless `alt` says otherwise, and refuses `alt=sse` without a stream.
+    // Google streams one large array without `alt=sse`, and rejects `alt=sse` without a stream.
     let google = plain == ":generateContent";
     let kept = query.into_iter().flat_map(|query| query.split('&'));
     let kept = kept.filter(|pair| !(google && (*pair == "alt=sse" || events && pair.starts_with("alt="))));

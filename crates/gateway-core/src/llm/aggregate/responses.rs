@@ -1,21 +1,22 @@
-//! OpenAI's responses: the last event of a stream repeats the whole response, so that folding is finding it.
+//! OpenAI's responses API. The last event of a stream repeats the complete response, so aggregation returns that event.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Aggregate, AggregateError, describe, merge,
-    pieces::{Written, pieces},
+    Aggregate, AggregateError,
+    chunks::{EventBuffer, text_chunks},
+    describe, merge,
 };
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Finished items by their place, for servers whose last event leaves them out.
+    /// Completed items by index, for servers whose last event omits them.
     items: Vec<(u64, Value)>,
     response: Option<Map<String, Value>>,
 }
 
 impl Aggregate for State {
-    fn take(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
+    fn add_event(&mut self, name: &str, mut event: Map<String, Value>) -> Result<(), AggregateError> {
         let kind = merge::take_text(&mut event, "type").unwrap_or_else(|| name.to_owned());
         match &*kind {
             "response.output_item.done" => {
@@ -27,8 +28,9 @@ impl Aggregate for State {
             }
             "response.completed" | "response.incomplete" => {
                 let response = merge::take_object(&mut event, "response");
-                self.response =
-                    Some(response.ok_or(AggregateError::NotUnderstood("the last event has no response"))?);
+                self.response = Some(
+                    response.ok_or(AggregateError::UnsupportedResponse("the last event has no response"))?,
+                );
             }
             "response.failed" | "response.cancelled" => {
                 let error = event.get("response").and_then(|response| response.get("error"));
@@ -52,47 +54,47 @@ impl Aggregate for State {
 
 pub(super) fn synthesize(body: &Map<String, Value>) -> Result<Vec<Vec<u8>>, AggregateError> {
     let Some(Value::Array(output)) = body.get("output") else {
-        return Err(AggregateError::NotUnderstood("output is no list"));
+        return Err(AggregateError::UnsupportedResponse("output is not a list"));
     };
     let last = match body.get("status").and_then(Value::as_str) {
         Some("completed") | None => "response.completed",
         Some("incomplete") => "response.incomplete",
-        Some(_) => return Err(AggregateError::NotUnderstood("the response is not finished")),
+        Some(_) => return Err(AggregateError::UnsupportedResponse("the response is not complete")),
     };
-    let mut begun = body.clone();
+    let mut started = body.clone();
     for (key, value) in [("output", json!([])), ("status", "in_progress".into()), ("usage", Value::Null)] {
-        begun.insert(key.into(), value);
+        started.insert(key.into(), value);
     }
     for key in ["incomplete_details", "completed_at", "output_text"] {
-        if let Some(value) = begun.get_mut(key) {
+        if let Some(value) = started.get_mut(key) {
             *value = Value::Null;
         }
     }
-    let mut events = Numbered::default();
-    events.push("response.created", json!({"response": begun}));
-    events.push("response.in_progress", json!({"response": begun}));
+    let mut events = NumberedEvents::default();
+    events.push("response.created", json!({"response": started}));
+    events.push("response.in_progress", json!({"response": started}));
     for (at, item) in output.iter().enumerate() {
         events.item(at, item);
     }
     events.push(last, json!({"response": body}));
-    Ok(events.written.0)
+    Ok(events.events.0)
 }
 
-/// Every event carries its number.
+/// Events with sequence numbers.
 #[derive(Default)]
-struct Numbered {
+struct NumberedEvents {
     next: u64,
-    written: Written,
+    events: EventBuffer,
 }
 
-impl Numbered {
+impl NumberedEvents {
     fn push(&mut self, name: &str, mut data: Value) {
         if let Some(data) = data.as_object_mut() {
             data.insert("type".into(), name.into());
             data.insert("sequence_number".into(), self.next.into());
         }
         self.next += 1;
-        self.written.named(name, &data);
+        self.events.named(name, &data);
     }
 
     fn item(&mut self, at: usize, item: &Value) {
@@ -102,8 +104,8 @@ impl Numbered {
             "custom_tool_call" => Some(("input", "response.custom_tool_call_input".to_owned())),
             _ => None,
         };
-        let mut begun = item.clone();
-        if let Some(members) = begun.as_object_mut() {
+        let mut started = item.clone();
+        if let Some(members) = started.as_object_mut() {
             if members.contains_key("status") {
                 members.insert("status".into(), "in_progress".into());
             }
@@ -116,7 +118,7 @@ impl Numbered {
                 members.insert((*key).into(), "".into());
             }
         }
-        self.push("response.output_item.added", json!({"output_index": at, "item": begun}));
+        self.push("response.output_item.added", json!({"output_index": at, "item": started}));
         let place = json!({"item_id": item.get("id"), "output_index": at});
         let parts = |key: &str| item.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
         for (index, part) in parts("summary").iter().enumerate() {
@@ -132,7 +134,7 @@ impl Numbered {
         self.push("response.output_item.done", json!({"output_index": at, "item": item}));
     }
 
-    /// One part of a message's or a reasoning's content.
+    /// Adds one content part of a message or a reasoning item.
     fn part(&mut self, place: &Value, part: &Value) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
         let (event, key) = match kind {
@@ -141,8 +143,8 @@ impl Numbered {
             "reasoning_text" => ("response.reasoning_text", "text"),
             _ => ("", ""),
         };
-        let mut begun = part.clone();
-        if let Some(members) = begun.as_object_mut() {
+        let mut started = part.clone();
+        if let Some(members) = started.as_object_mut() {
             for (name, value) in members.iter_mut() {
                 match value {
                     Value::String(text) if name == key => text.clear(),
@@ -151,7 +153,7 @@ impl Numbered {
                 }
             }
         }
-        self.push("response.content_part.added", with(place, "part", begun));
+        self.push("response.content_part.added", with(place, "part", started));
         if let Some(text) = part.get(key).and_then(Value::as_str) {
             self.text(event, place, key, text);
         }
@@ -165,21 +167,21 @@ impl Numbered {
     }
 
     fn summary(&mut self, place: &Value, part: &Value) {
-        let mut begun = part.clone();
-        if let Some(Value::String(text)) = begun.get_mut("text") {
+        let mut started = part.clone();
+        if let Some(Value::String(text)) = started.get_mut("text") {
             text.clear();
         }
-        self.push("response.reasoning_summary_part.added", with(place, "part", begun));
+        self.push("response.reasoning_summary_part.added", with(place, "part", started));
         if let Some(text) = part.get("text").and_then(Value::as_str) {
             self.text("response.reasoning_summary_text", place, "text", text);
         }
         self.push("response.reasoning_summary_part.done", with(place, "part", part.clone()));
     }
 
-    /// A text in pieces, and then whole.
+    /// Adds a text: first in chunks, then complete.
     fn text(&mut self, event: &str, place: &Value, key: &str, text: &str) {
         let delta = format!("{event}.delta");
-        for piece in pieces(text) {
+        for piece in text_chunks(text) {
             let mut data = with(place, "delta", piece.into());
             if event == "response.output_text" {
                 data = with(&data, "logprobs", json!([]));

@@ -1,4 +1,4 @@
-//! Streams as the providers' references print them, the bodies that they fold into, and the laws between the two.
+//! Streams from the providers' references, the bodies that they aggregate to, and the laws between the two.
 
 mod laws;
 mod native;

@@ -1,20 +1,25 @@
-//! Chat completions and completions, whole and streamed.
+//! Chat completions and completions, as a body or as a stream.
 
 use serde_json::{Value, json};
 
 use super::request::{
-    Ask, Format, Said, format_of, heard, limit_of, model_of, pieces, say, stream_of, tool_of, turns,
+    Generated, GenerationRequest, OutputFormat, format_of, generate, last_user_text, limit_of, messages_of,
+    model_of, stream_of, text_chunks, tool_of,
 };
-use super::{Orders, Problem, SandboxBody, Seed, tokens, whole};
+use super::{ParsedDirectives, SandboxBody, SandboxError, Seed, json_body, tokens};
 
-pub(super) fn chat(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<SandboxBody, Problem> {
+pub(super) fn chat(
+    body: &Value,
+    directives: &ParsedDirectives<'_>,
+    seed: &Seed,
+) -> Result<SandboxBody, SandboxError> {
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.filter(|list| !list.is_empty());
     let model = model_of(body)?;
     let messages = messages
-        .ok_or_else(|| Problem::field("messages", "messages has to be a list of at least one message."))?;
-    let (last_text, prompt_tokens) = heard(&turns(messages, "messages")?);
-    let ask = Ask {
+        .ok_or_else(|| SandboxError::field("messages", "messages must be a list of at least one message."))?;
+    let (last_text, prompt_tokens) = last_user_text(&messages_of(messages, "messages")?);
+    let request = GenerationRequest {
         model,
         stream: stream_of(body)?,
         prompt_tokens,
@@ -23,37 +28,39 @@ pub(super) fn chat(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<San
         format: format_of(body.get("response_format"), "response_format")?,
         tool: tool_of(body)?,
     };
-    let said = say(&ask, orders);
-    let usage = usage(&ask, &said);
+    let generated = generate(&request, directives);
+    let usage = usage(&request, &generated);
     let call = |name: &str, arguments: &str| {
         let function = json!({"name": name, "arguments": arguments});
         json!({"id": format!("call_{}", seed.hex), "type": "function", "function": function})
     };
-    let finish = finish(&said);
-    let head = Head { id: format!("chatcmpl-{}", seed.hex), seed, ask: &ask };
-    if !ask.stream {
-        let message = match &said {
-            Said::Text { text, .. } => json!({"role": "assistant", "content": text, "refusal": null}),
-            Said::Call { name, arguments } => {
+    let finish = finish_reason(&generated);
+    let envelope = Envelope { id: format!("chatcmpl-{}", seed.hex), seed, request: &request };
+    if !request.stream {
+        let message = match &generated {
+            Generated::Text { text, .. } => json!({"role": "assistant", "content": text, "refusal": null}),
+            Generated::ToolCall { name, arguments } => {
                 let calls = [call(name, arguments)];
                 json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": calls})
             }
         };
         let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish});
-        return Ok(whole(&head.object("chat.completion", &json!([choice]), Some(&usage))));
+        return Ok(json_body(&envelope.object("chat.completion", &json!([choice]), Some(&usage))));
     }
     let mut deltas = Vec::new();
-    match &said {
-        Said::Text { text, .. } => {
+    match &generated {
+        Generated::Text { text, .. } => {
             deltas.push(json!({"role": "assistant", "content": "", "refusal": null}));
-            deltas.extend(pieces(text, orders.chunks).into_iter().map(|piece| json!({"content": piece})));
+            deltas.extend(
+                text_chunks(text, directives.chunks).into_iter().map(|piece| json!({"content": piece})),
+            );
         }
-        Said::Call { name, arguments } => {
+        Generated::ToolCall { name, arguments } => {
             let mut first = call(name, "");
             first["index"] = json!(0);
             deltas.push(json!({"role": "assistant", "content": null, "tool_calls": [first]}));
             deltas.extend(
-                pieces(arguments, orders.chunks)
+                text_chunks(arguments, directives.chunks)
                     .into_iter()
                     .map(|piece| json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})),
             );
@@ -63,10 +70,14 @@ pub(super) fn chat(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<San
     let choices = choices.map(
         |(delta, finish)| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]),
     );
-    Ok(events(&head, "chat.completion.chunk", choices, include_usage(body).then_some(&usage)))
+    Ok(events(&envelope, "chat.completion.chunk", choices, include_usage(body).then_some(&usage)))
 }
 
-pub(super) fn completions(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<SandboxBody, Problem> {
+pub(super) fn completions(
+    body: &Value,
+    directives: &ParsedDirectives<'_>,
+    seed: &Seed,
+) -> Result<SandboxBody, SandboxError> {
     let model = model_of(body)?;
     let prompts: Option<Vec<&str>> = match body.get("prompt") {
         Some(Value::String(prompt)) => Some(vec![prompt]),
@@ -75,42 +86,42 @@ pub(super) fn completions(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Res
     };
     let prompts = prompts.filter(|prompts| !prompts.is_empty());
     let prompts =
-        prompts.ok_or_else(|| Problem::field("prompt", "prompt has to be a text or a list of texts."))?;
-    let ask = Ask {
+        prompts.ok_or_else(|| SandboxError::field("prompt", "prompt must be a text or a list of texts."))?;
+    let request = GenerationRequest {
         model,
         stream: stream_of(body)?,
         prompt_tokens: prompts.iter().map(|prompt| tokens(prompt)).sum(),
         last_text: prompts.last().copied().unwrap_or_default().to_owned(),
         max_tokens: limit_of(body, &["max_tokens"])?,
-        format: Format::Text,
+        format: OutputFormat::Text,
         tool: None,
     };
-    let said = say(&ask, orders);
-    let usage = usage(&ask, &said);
-    let text = if let Said::Text { text, .. } = &said { text.as_str() } else { "" };
-    let head = Head { id: format!("cmpl-{}", seed.hex), seed, ask: &ask };
+    let generated = generate(&request, directives);
+    let usage = usage(&request, &generated);
+    let text = if let Generated::Text { text, .. } = &generated { text.as_str() } else { "" };
+    let envelope = Envelope { id: format!("cmpl-{}", seed.hex), seed, request: &request };
     let choice = |text: &str, finish: Value| json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}]);
-    let finish = json!(finish(&said));
-    if !ask.stream {
-        return Ok(whole(&head.object("text_completion", &choice(text, finish), Some(&usage))));
+    let finish = json!(finish_reason(&generated));
+    if !request.stream {
+        return Ok(json_body(&envelope.object("text_completion", &choice(text, finish), Some(&usage))));
     }
-    let choices = pieces(text, orders.chunks)
+    let choices = text_chunks(text, directives.chunks)
         .into_iter()
         .map(|piece| choice(piece, Value::Null))
         .chain([choice("", finish)]);
-    Ok(events(&head, "text_completion", choices, include_usage(body).then_some(&usage)))
+    Ok(events(&envelope, "text_completion", choices, include_usage(body).then_some(&usage)))
 }
 
-struct Head<'a> {
+struct Envelope<'a> {
     id: String,
     seed: &'a Seed,
-    ask: &'a Ask,
+    request: &'a GenerationRequest,
 }
 
-impl Head<'_> {
+impl Envelope<'_> {
     fn object(&self, kind: &str, choices: &Value, usage: Option<&Value>) -> Value {
         let mut object = json!({
-            "id": self.id, "object": kind, "created": self.seed.created, "model": self.ask.model,
+            "id": self.id, "object": kind, "created": self.seed.created, "model": self.request.model,
             "system_fingerprint": "fp_sandbox", "choices": choices,
         });
         if let (Some(usage), Some(members)) = (usage, object.as_object_mut()) {
@@ -120,16 +131,16 @@ impl Head<'_> {
     }
 }
 
-/// The chunks of a stream; when usage is asked for, all others say `"usage": null`, as OpenAI's do.
+/// The chunks of a stream. With `include_usage`, all chunks but the last have `"usage": null`, as in OpenAI's streams.
 fn events(
-    head: &Head<'_>,
+    envelope: &Envelope<'_>,
     kind: &str,
     choices: impl Iterator<Item = Value>,
     usage: Option<&Value>,
 ) -> SandboxBody {
     let null = usage.is_some().then_some(Value::Null);
-    let chunks = choices.map(|choices| head.object(kind, &choices, null.as_ref()));
-    let last = usage.map(|usage| head.object(kind, &json!([]), Some(usage)));
+    let chunks = choices.map(|choices| envelope.object(kind, &choices, null.as_ref()));
+    let last = usage.map(|usage| envelope.object(kind, &json!([]), Some(usage)));
     let mut events: Vec<Vec<u8>> =
         chunks.chain(last).map(|chunk| format!("data: {chunk}\n\n").into_bytes()).collect();
     events.push(b"data: [DONE]\n\n".to_vec());
@@ -140,16 +151,16 @@ fn include_usage(body: &Value) -> bool {
     body.pointer("/stream_options/include_usage") == Some(&Value::Bool(true))
 }
 
-fn finish(said: &Said) -> &'static str {
-    match said {
-        Said::Text { cut: false, .. } => "stop",
-        Said::Text { cut: true, .. } => "length",
-        Said::Call { .. } => "tool_calls",
+fn finish_reason(generated: &Generated) -> &'static str {
+    match generated {
+        Generated::Text { is_truncated: false, .. } => "stop",
+        Generated::Text { is_truncated: true, .. } => "length",
+        Generated::ToolCall { .. } => "tool_calls",
     }
 }
 
-fn usage(ask: &Ask, said: &Said) -> Value {
-    let (prompt, completion) = (ask.prompt_tokens, said.tokens());
+fn usage(request: &GenerationRequest, generated: &Generated) -> Value {
+    let (prompt, completion) = (request.prompt_tokens, generated.tokens());
     json!({
         "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0},
@@ -220,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_folds_to_the_plain_answer_in_the_chunks_ordered() {
+    fn a_stream_joins_to_the_body_in_the_requested_chunks() {
         let chunks = SandboxDirectives { chunks: Some("40"), ..SandboxDirectives::default() };
         let events = streamed(
             "/v1/chat/completions",
@@ -287,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_stream_and_answer_alike() {
+    fn completions_are_the_same_as_stream_and_body() {
         let none = SandboxDirectives::default();
         let SandboxBody::Json(body) =
             post("/v1/completions", &none, &json!({"model": "m", "prompt": "hi there"})).body

@@ -1,25 +1,25 @@
-//! Embeddings: each text's character trigrams are hashed into a vector of unit length, so that texts which
-//! share wording are near each other. The same input always gives the same vector.
+//! Embeddings. The character trigrams of a text are hashed into a unit vector, so texts with shared wording are close to
+//! each other. The same input always has the same vector.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::request::model_of;
-use super::{Problem, SandboxBody, tokens, whole};
+use super::{SandboxBody, SandboxError, json_body, tokens};
 
-const DIMENSIONS: u64 = 256;
-const MOST_DIMENSIONS: u64 = 4096;
+const DEFAULT_DIMENSIONS: u64 = 256;
+const MAX_DIMENSIONS: u64 = 4096;
 
-pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, Problem> {
+pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, SandboxError> {
     let model = model_of(body)?;
     let dimensions = match body.get("dimensions") {
-        None | Some(Value::Null) => DIMENSIONS,
+        None | Some(Value::Null) => DEFAULT_DIMENSIONS,
         Some(value) => {
-            value.as_u64().filter(|count| (1..=MOST_DIMENSIONS).contains(count)).ok_or_else(|| {
-                Problem::field(
+            value.as_u64().filter(|count| (1..=MAX_DIMENSIONS).contains(count)).ok_or_else(|| {
+                SandboxError::field(
                     "dimensions",
-                    &format!("dimensions has to be an integer from 1 to {MOST_DIMENSIONS}."),
+                    &format!("dimensions must be an integer from 1 to {MAX_DIMENSIONS}."),
                 )
             })?
         }
@@ -28,7 +28,7 @@ pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, Problem> {
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => {
-            return Err(Problem::field("encoding_format", "encoding_format has to be float or base64."));
+            return Err(SandboxError::field("encoding_format", "encoding_format must be float or base64."));
         }
     };
     let inputs = inputs(body.get("input").unwrap_or(&Value::Null))?;
@@ -45,7 +45,7 @@ pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, Problem> {
     }
     let used: usize = inputs.iter().map(Input::tokens).sum();
     let usage = json!({"prompt_tokens": used, "total_tokens": used});
-    Ok(whole(&json!({"object": "list", "data": data, "model": model, "usage": usage})))
+    Ok(json_body(&json!({"object": "list", "data": data, "model": model, "usage": usage})))
 }
 
 enum Input {
@@ -62,14 +62,10 @@ impl Input {
     }
 }
 
-/// A text, a list of texts, a list of token numbers, or a list of those.
-fn inputs(input: &Value) -> Result<Vec<Input>, Problem> {
-    let wrong = || {
-        Problem::field(
-            "input",
-            "input has to be a text that is not empty, a list of texts, or token numbers.",
-        )
-    };
+/// Parses a text, a list of texts, a list of token numbers, or a list of such lists.
+fn inputs(input: &Value) -> Result<Vec<Input>, SandboxError> {
+    let wrong =
+        || SandboxError::field("input", "input must be a non-empty text, a list of texts, or token numbers.");
     let one = |value: &Value| match value {
         Value::String(text) if !text.is_empty() => Some(Input::Text(text.clone())),
         Value::Array(numbers) if !numbers.is_empty() => {
@@ -87,10 +83,10 @@ fn inputs(input: &Value) -> Result<Vec<Input>, Problem> {
 fn embed(input: &Input, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.0_f32; dimensions];
     let mut count = |hash: u64| {
-        // The lowest bit gives the sign, the others the place, so that collisions cancel out on average.
+        // The lowest bit is the sign and the others are the index, so collisions cancel out on average.
         let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
-        let place = usize::try_from((hash >> 1) % (dimensions.max(1) as u64)).unwrap_or_default();
-        if let Some(number) = vector.get_mut(place) {
+        let index = usize::try_from((hash >> 1) % (dimensions.max(1) as u64)).unwrap_or_default();
+        if let Some(number) = vector.get_mut(index) {
             *number += sign;
         }
     };
@@ -172,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_inputs_are_refused() {
+    fn invalid_inputs_are_rejected() {
         for extra in [
             json!({"input": ""}),
             json!({"input": []}),

@@ -1,13 +1,13 @@
-//! The smallest plain example of a JSON Schema: what a structured answer or a forced tool call is filled with.
-//! It follows the constraints that such schemas use in practice, not the whole standard.
+//! A minimal example value of a JSON Schema, for structured output and forced tool calls. It follows the constraints that
+//! such schemas use in practice, not the whole standard.
 
 use serde_json::{Map, Value, json};
 
-/// Schemas may refer to themselves; this deep an example is cut short with null.
-const DEPTH: usize = 16;
+/// Recursive schemas are cut off with null at this depth.
+const MAX_DEPTH: usize = 16;
 
-pub(super) fn of(schema: &Value) -> Value {
-    let value = build(schema, schema, DEPTH);
+pub(super) fn example_of(schema: &Value) -> Value {
+    let value = build(schema, schema, MAX_DEPTH);
     if schema.is_object() { value } else { json!({}) }
 }
 
@@ -25,7 +25,7 @@ fn build(schema: &Value, root: &Value, depth: usize) -> Value {
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(options) = schema.get(key).and_then(Value::as_array) {
-            // An option that is cut short because it refers to itself is worse than any other.
+            // An option that was cut off by recursion is the last choice.
             let whole =
                 options.iter().map(|option| build(option, root, depth)).find(|value| !value.is_null());
             return whole.unwrap_or(Value::Null);
@@ -50,7 +50,7 @@ fn build(schema: &Value, root: &Value, depth: usize) -> Value {
             let count = schema.get("minItems").and_then(Value::as_u64).unwrap_or(1).clamp(1, 64);
             let most = schema.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
             let item = build(schema.get("items").unwrap_or(&Value::Null), root, depth);
-            // An item that had to be cut short is left out, where that is allowed.
+            // An item that was cut off is omitted where the schema allows it.
             let count = if item.is_null() && schema.get("minItems").is_none() { 0 } else { count.min(most) };
             (0..count).map(|_| item.clone()).collect()
         }
@@ -150,7 +150,7 @@ mod tests {
             (json!({}), json!("sandbox")),
             (Value::Null, json!({})),
         ] {
-            assert_eq!(of(&schema), expected, "{schema}");
+            assert_eq!(example_of(&schema), expected, "{schema}");
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
             "children": {"type": "array", "items": {"$ref": "#"}},
             "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
         }});
-        assert_eq!(of(&tree)["value"], json!(1));
-        assert_eq!(of(&json!({"$ref": "#"})), Value::Null);
+        assert_eq!(example_of(&tree)["value"], json!(1));
+        assert_eq!(example_of(&json!({"$ref": "#"})), Value::Null);
     }
 }

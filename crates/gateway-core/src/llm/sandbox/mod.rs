@@ -1,9 +1,9 @@
-//! The provider inside the gateway: OpenAI-compatible, needs no account, and answers the same to the same request,
-//! so that people can try the gateway, rehearse failures and test their retry code without spending anything.
+//! The provider inside the gateway. It is OpenAI-compatible, needs no account and is deterministic, so users can try the
+//! gateway and test failures and retries without cost.
 //!
-//! The rules, all deterministic: the answer echoes the last user text (or is what `X-Sandbox-SandboxResponse` says, or
-//! JSON that fits the response format, or a call of the tool that the request forces). Four characters are a
-//! token, rounded up for each text. Ids and times are derived from the request.
+//! The response echoes the last user text. Instead it may be the value of `X-Sandbox-Reply`, JSON that matches the
+//! response format, or a call of the tool that the request forces. Four characters are a token, rounded up for each text.
+//! Ids and times are derived from the request.
 
 mod chat;
 mod embed;
@@ -16,10 +16,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The models that are listed; any other name is accepted too.
+/// The listed models. Any other name is accepted too.
 pub const MODELS: [&str; 3] = ["sandbox-small", "sandbox-large", "sandbox-embed"];
 
-/// The `X-Sandbox-*` headers of a request, as they came.
+/// The `X-Sandbox-*` headers of a request, not yet parsed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SandboxDirectives<'a> {
     pub status: Option<&'a str>,
@@ -32,26 +32,26 @@ impl<'a> SandboxDirectives<'a> {
     pub fn from_headers(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut found = Self::default();
         for (name, value) in headers {
-            let place = match () {
+            let field = match () {
                 () if name.eq_ignore_ascii_case("x-sandbox-status") => &mut found.status,
                 () if name.eq_ignore_ascii_case("x-sandbox-delay-ms") => &mut found.delay_ms,
                 () if name.eq_ignore_ascii_case("x-sandbox-chunks") => &mut found.chunks,
                 () if name.eq_ignore_ascii_case("x-sandbox-reply") => &mut found.reply,
                 () => continue,
             };
-            *place = Some(value);
+            *field = Some(value);
         }
         found
     }
 }
 
-/// What is to be sent.
+/// The response to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxResponse {
     pub status: u16,
     pub content_type: &'static str,
     pub retry_after: Option<u64>,
-    /// To wait before the first byte.
+    /// The wait before the first byte.
     pub delay: Duration,
     pub body: SandboxBody,
 }
@@ -59,21 +59,21 @@ pub struct SandboxResponse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SandboxBody {
     Json(Vec<u8>),
-    /// Complete server-sent events, to be written one after the other.
+    /// Encoded server-sent events, in order.
     Events(Vec<Vec<u8>>),
 }
 
-/// Answers a request; `path` is without the query.
+/// Responds to a request. `path` has no query.
 pub fn respond(method: &str, path: &str, directives: &SandboxDirectives<'_>, body: &[u8]) -> SandboxResponse {
-    let orders = match Orders::read(directives) {
-        Ok(orders) => orders,
-        Err(problem) => return problem.reply(Duration::ZERO),
+    let parsed = match ParsedDirectives::parse(directives) {
+        Ok(parsed) => parsed,
+        Err(error) => return error.into_response(Duration::ZERO),
     };
-    let reply = match orders.status {
-        Some((status, retry_after)) => Err(Problem { retry_after, ..rehearsed(status) }),
-        None => route(method, path, &orders, body),
+    let result = match parsed.status {
+        Some((status, retry_after)) => Err(SandboxError { retry_after, ..requested_error(status) }),
+        None => route(method, path, &parsed, body),
     };
-    match reply {
+    match result {
         Ok(body) => SandboxResponse {
             status: 200,
             content_type: match &body {
@@ -81,40 +81,45 @@ pub fn respond(method: &str, path: &str, directives: &SandboxDirectives<'_>, bod
                 SandboxBody::Events(_) => "text/event-stream",
             },
             retry_after: None,
-            delay: orders.delay,
+            delay: parsed.delay,
             body,
         },
-        Err(problem) => problem.reply(orders.delay),
+        Err(error) => error.into_response(parsed.delay),
     }
 }
 
-fn route(method: &str, path: &str, orders: &Orders<'_>, body: &[u8]) -> Result<SandboxBody, Problem> {
-    let seed = Seed::of(path, orders, body);
+fn route(
+    method: &str,
+    path: &str,
+    directives: &ParsedDirectives<'_>,
+    body: &[u8],
+) -> Result<SandboxBody, SandboxError> {
+    let seed = Seed::of(path, directives, body);
     match (method, path) {
-        ("POST", "/v1/chat/completions") => chat::chat(&object(body)?, orders, &seed),
-        ("POST", "/v1/completions") => chat::completions(&object(body)?, orders, &seed),
-        ("POST", "/v1/responses") => responses::responses(&object(body)?, orders, &seed),
+        ("POST", "/v1/chat/completions") => chat::chat(&object(body)?, directives, &seed),
+        ("POST", "/v1/completions") => chat::completions(&object(body)?, directives, &seed),
+        ("POST", "/v1/responses") => responses::responses(&object(body)?, directives, &seed),
         ("POST", "/v1/embeddings") => embed::embeddings(&object(body)?),
         ("GET", "/v1/models") => {
             let data: Vec<Value> = MODELS.into_iter().map(model).collect();
-            Ok(whole(&json!({"object": "list", "data": data})))
+            Ok(json_body(&json!({"object": "list", "data": data})))
         }
         ("GET", path) if path.starts_with("/v1/models/") => {
             let id = path.trim_start_matches("/v1/models/");
             match MODELS.into_iter().find(|name| *name == id) {
-                Some(id) => Ok(whole(&model(id))),
-                None => Err(Problem {
+                Some(id) => Ok(json_body(&model(id))),
+                None => Err(SandboxError {
                     status: 404,
                     param: Some("model"),
                     code: Some("model_not_found"),
-                    ..Problem::new(format!("The model '{id}' does not exist in the sandbox."))
+                    ..SandboxError::new(format!("The model '{id}' does not exist in the sandbox."))
                 }),
             }
         }
-        _ => Err(Problem {
+        _ => Err(SandboxError {
             status: 404,
             code: Some("unknown_url"),
-            ..Problem::new(format!("The sandbox has no {method} {path}."))
+            ..SandboxError::new(format!("The sandbox does not serve {method} {path}."))
         }),
     }
 }
@@ -123,29 +128,29 @@ fn model(id: &str) -> Value {
     json!({"id": id, "object": "model", "created": 1_700_000_000, "owned_by": "sandbox"})
 }
 
-fn object(body: &[u8]) -> Result<Value, Problem> {
+fn object(body: &[u8]) -> Result<Value, SandboxError> {
     match serde_json::from_slice(body) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(Problem::new("The body has to be a JSON object.".to_owned())),
-        Err(error) => Err(Problem::new(format!("The body could not be parsed as JSON: {error}"))),
+        Ok(_) => Err(SandboxError::new("The body must be a JSON object.".to_owned())),
+        Err(error) => Err(SandboxError::new(format!("The body could not be parsed as JSON: {error}"))),
     }
 }
 
-fn whole(value: &Value) -> SandboxBody {
+fn json_body(value: &Value) -> SandboxBody {
     SandboxBody::Json(value.to_string().into_bytes())
 }
 
-/// The directives, checked.
-struct Orders<'a> {
+/// The parsed directives.
+struct ParsedDirectives<'a> {
     status: Option<(u16, Option<u64>)>,
     delay: Duration,
     chunks: Option<usize>,
     reply: Option<&'a str>,
 }
 
-impl<'a> Orders<'a> {
-    fn read(directives: &SandboxDirectives<'a>) -> Result<Self, Problem> {
-        let bad = |header: &str, wants: &str| Problem::new(format!("{header} has to be {wants}."));
+impl<'a> ParsedDirectives<'a> {
+    fn parse(directives: &SandboxDirectives<'a>) -> Result<Self, SandboxError> {
+        let bad = |header: &str, expected: &str| SandboxError::new(format!("{header} must be {expected}."));
         let number = |text: &str, min: u64, max: u64| {
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse().ok().filter(|number| digits && (min..=max).contains(number))
@@ -187,7 +192,7 @@ impl<'a> Orders<'a> {
 }
 
 /// An error in OpenAI's format.
-struct Problem {
+struct SandboxError {
     status: u16,
     message: String,
     kind: &'static str,
@@ -196,7 +201,7 @@ struct Problem {
     retry_after: Option<u64>,
 }
 
-impl Problem {
+impl SandboxError {
     fn new(message: String) -> Self {
         Self {
             status: 400,
@@ -212,15 +217,16 @@ impl Problem {
         Self { param: Some(param), ..Self::new(message.to_owned()) }
     }
 
-    fn reply(self, delay: Duration) -> SandboxResponse {
+    fn into_response(self, delay: Duration) -> SandboxResponse {
         let Self { status, message, kind, param, code, retry_after } = self;
-        let body = whole(&json!({"error": {"message": message, "type": kind, "param": param, "code": code}}));
+        let body =
+            json_body(&json!({"error": {"message": message, "type": kind, "param": param, "code": code}}));
         SandboxResponse { status, content_type: "application/json", retry_after, delay, body }
     }
 }
 
-/// The error that `X-Sandbox-Status` asks for.
-fn rehearsed(status: u16) -> Problem {
+/// The error that `X-Sandbox-Status` requests.
+fn requested_error(status: u16) -> SandboxError {
     let (kind, code) = match status {
         401 | 403 => ("authentication_error", "invalid_api_key"),
         404 => ("invalid_request_error", "not_found"),
@@ -228,25 +234,25 @@ fn rehearsed(status: u16) -> Problem {
         500.. => ("server_error", "server_error"),
         _ => ("invalid_request_error", "invalid_request"),
     };
-    let message = format!("The sandbox was asked to answer with status {status}.");
-    Problem { status, kind, code: Some(code), ..Problem::new(message) }
+    let message = format!("The status {status} was requested by X-Sandbox-Status.");
+    SandboxError { status, kind, code: Some(code), ..SandboxError::new(message) }
 }
 
-/// What ids and times are derived from.
+/// The source of ids and times.
 struct Seed {
     hex: String,
     created: u32,
 }
 
 impl Seed {
-    fn of(path: &str, orders: &Orders<'_>, body: &[u8]) -> Self {
+    fn of(path: &str, directives: &ParsedDirectives<'_>, body: &[u8]) -> Self {
         let mut hash = Sha256::new();
-        for part in [path.as_bytes(), orders.reply.unwrap_or_default().as_bytes(), body] {
+        for part in [path.as_bytes(), directives.reply.unwrap_or_default().as_bytes(), body] {
             hash.update(part);
             hash.update([0]);
         }
         let hash = hash.finalize();
-        // Any time in the year after November 2023.
+        // A time in the year after November 2023.
         let created = 1_700_000_000 + u32::from_le_bytes([hash[28], hash[29], hash[30], 0]);
         Self { hex: hex::encode(&hash[..12]), created }
     }
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn status_directive_answers_with_that_error() {
+    fn the_status_directive_returns_that_error() {
         let reply = with("X-Sandbox-Status", "429;retry-after=2");
         assert_eq!((reply.status, reply.retry_after), (429, Some(2)));
         assert_eq!(json_of(&reply)["error"]["type"], "rate_limit_error");
@@ -282,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_is_handed_on_and_bad_directives_name_their_header() {
+    fn the_delay_is_returned_and_invalid_directives_name_their_header() {
         assert_eq!(with("X-Sandbox-Delay-Ms", "250").delay, Duration::from_millis(250));
         for (header, value) in [
             ("X-Sandbox-Status", "200"),
@@ -312,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_paths_and_broken_bodies_get_openai_errors() {
+    fn unknown_paths_and_invalid_bodies_get_openai_errors() {
         let none = SandboxDirectives::default();
         for (method, path) in [("GET", "/v1/chat/completions"), ("POST", "/v1/images"), ("POST", "/")] {
             let reply = respond(method, path, &none, b"{}");

@@ -1,62 +1,66 @@
-//! What a generation request asks for, whichever of OpenAI's APIs it came by, and what the sandbox says to it.
+//! Parsing of a generation request of any of OpenAI's APIs, and the generated text or tool call.
 
 use serde_json::Value;
 
-use super::{Orders, Problem, example, tokens};
+use super::{ParsedDirectives, SandboxError, example, tokens};
 
-/// The parts of a request that the sandbox acts on.
-pub(super) struct Ask {
+/// The fields of a request that the sandbox uses.
+pub(super) struct GenerationRequest {
     pub(super) model: String,
     pub(super) stream: bool,
     pub(super) prompt_tokens: usize,
     pub(super) last_text: String,
     pub(super) max_tokens: Option<usize>,
-    pub(super) format: Format,
-    pub(super) tool: Option<Tool>,
+    pub(super) format: OutputFormat,
+    pub(super) tool: Option<ForcedTool>,
 }
 
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     Text,
     JsonObject,
     JsonSchema(Value),
 }
 
 /// The tool that the request forces the model to call.
-pub(super) struct Tool {
+pub(super) struct ForcedTool {
     pub(super) name: String,
     pub(super) parameters: Value,
 }
 
-/// What the sandbox says.
-pub(super) enum Said {
-    Text { text: String, cut: bool },
-    Call { name: String, arguments: String },
+/// The generated output.
+pub(super) enum Generated {
+    Text { text: String, is_truncated: bool },
+    ToolCall { name: String, arguments: String },
 }
 
-impl Said {
+impl Generated {
     pub(super) fn tokens(&self) -> usize {
         match self {
             Self::Text { text, .. } => tokens(text),
-            Self::Call { name, arguments } => tokens(name) + tokens(arguments),
+            Self::ToolCall { name, arguments } => tokens(name) + tokens(arguments),
         }
     }
 }
 
-pub(super) fn say(ask: &Ask, orders: &Orders<'_>) -> Said {
-    if let (Some(tool), None) = (&ask.tool, orders.reply) {
-        let arguments = example::of(&tool.parameters).to_string();
-        return Said::Call { name: tool.name.clone(), arguments };
+pub(super) fn generate(request: &GenerationRequest, directives: &ParsedDirectives<'_>) -> Generated {
+    if let (Some(tool), None) = (&request.tool, directives.reply) {
+        let arguments = example::example_of(&tool.parameters).to_string();
+        return Generated::ToolCall { name: tool.name.clone(), arguments };
     }
-    let mut text = match (orders.reply, &ask.format) {
+    let mut text = match (directives.reply, &request.format) {
         (Some(reply), _) => reply.to_owned(),
-        (None, Format::JsonSchema(schema)) => example::of(schema).to_string(),
-        (None, Format::JsonObject) => serde_json::json!({"reply": echo(&ask.last_text)}).to_string(),
-        (None, Format::Text) => stretch(echo(&ask.last_text), orders.chunks.unwrap_or(0)),
+        (None, OutputFormat::JsonSchema(schema)) => example::example_of(schema).to_string(),
+        (None, OutputFormat::JsonObject) => {
+            serde_json::json!({"reply": echo(&request.last_text)}).to_string()
+        }
+        (None, OutputFormat::Text) => {
+            repeat_to_fill(echo(&request.last_text), directives.chunks.unwrap_or(0))
+        }
     };
-    let limit = ask.max_tokens.map_or(usize::MAX, |limit| limit.saturating_mul(4));
+    let limit = request.max_tokens.map_or(usize::MAX, |limit| limit.saturating_mul(4));
     let end = text.char_indices().nth(limit).map(|(at, _)| at);
     text.truncate(end.unwrap_or(text.len()));
-    Said::Text { text, cut: end.is_some() }
+    Generated::Text { text, is_truncated: end.is_some() }
 }
 
 fn echo(text: &str) -> String {
@@ -69,14 +73,14 @@ fn echo(text: &str) -> String {
     }
 }
 
-/// A text long enough that each of so many chunks has something to say.
-fn stretch(text: String, chunks: usize) -> String {
+/// Repeats a text until every chunk has at least one character.
+fn repeat_to_fill(text: String, chunks: usize) -> String {
     let times = (chunks + 1).div_ceil(text.chars().count() + 1);
     if times <= 1 { text } else { vec![text; times].join(" ") }
 }
 
-/// Splits a text into the pieces of a stream: as many as were ordered, else one a word.
-pub(super) fn pieces(text: &str, chunks: Option<usize>) -> Vec<&str> {
+/// Splits a text into the chunks of a stream: the requested number, or one per word.
+pub(super) fn text_chunks(text: &str, chunks: Option<usize>) -> Vec<&str> {
     let Some(count) = chunks else { return text.split_inclusive(' ').collect() };
     let length = text.chars().count();
     let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
@@ -85,23 +89,25 @@ pub(super) fn pieces(text: &str, chunks: Option<usize>) -> Vec<&str> {
         .collect()
 }
 
-pub(super) fn model_of(body: &Value) -> Result<String, Problem> {
+pub(super) fn model_of(body: &Value) -> Result<String, SandboxError> {
     match body.get("model") {
         Some(Value::String(model)) if !model.is_empty() => Ok(model.clone()),
-        Some(Value::String(_)) | None => Err(Problem::field("model", "You must provide a model parameter.")),
-        Some(_) => Err(Problem::field("model", "The model has to be a string.")),
+        Some(Value::String(_)) | None => {
+            Err(SandboxError::field("model", "You must provide a model parameter."))
+        }
+        Some(_) => Err(SandboxError::field("model", "model must be a string.")),
     }
 }
 
-pub(super) fn stream_of(body: &Value) -> Result<bool, Problem> {
+pub(super) fn stream_of(body: &Value) -> Result<bool, SandboxError> {
     match body.get("stream") {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(stream)) => Ok(*stream),
-        Some(_) => Err(Problem::field("stream", "stream has to be a boolean.")),
+        Some(_) => Err(SandboxError::field("stream", "stream must be a boolean.")),
     }
 }
 
-pub(super) fn limit_of(body: &Value, keys: &[&'static str]) -> Result<Option<usize>, Problem> {
+pub(super) fn limit_of(body: &Value, keys: &[&'static str]) -> Result<Option<usize>, SandboxError> {
     for &key in keys {
         match body.get(key) {
             None | Some(Value::Null) => {}
@@ -110,20 +116,23 @@ pub(super) fn limit_of(body: &Value, keys: &[&'static str]) -> Result<Option<usi
                     value.as_u64().filter(|limit| *limit > 0).and_then(|limit| usize::try_from(limit).ok());
                 return limit
                     .map(Some)
-                    .ok_or_else(|| Problem::field(key, &format!("{key} has to be a positive integer.")));
+                    .ok_or_else(|| SandboxError::field(key, &format!("{key} must be a positive integer.")));
             }
         }
     }
     Ok(None)
 }
 
-/// The texts of messages or input items, each with its role.
-pub(super) fn turns<'a>(items: &'a [Value], param: &'static str) -> Result<Vec<(&'a str, String)>, Problem> {
+/// The role and the text of each message or input item.
+pub(super) fn messages_of<'a>(
+    items: &'a [Value],
+    param: &'static str,
+) -> Result<Vec<(&'a str, String)>, SandboxError> {
     items
         .iter()
         .map(|item| {
             if !item.is_object() {
-                return Err(Problem::field(param, &format!("Each entry of {param} has to be an object.")));
+                return Err(SandboxError::field(param, &format!("Each entry of {param} must be an object.")));
             }
             let role = item.get("role").and_then(Value::as_str).unwrap_or_default();
             Ok((role, item.get("content").map(text_of).unwrap_or_default()))
@@ -142,54 +151,60 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// The last thing that the user said, and the tokens of all that was said.
-pub(super) fn heard(turns: &[(&str, String)]) -> (String, usize) {
-    let last = turns.iter().rev().find(|(role, text)| *role == "user" && !text.is_empty());
-    (last.map(|(_, text)| text.clone()).unwrap_or_default(), turns.iter().map(|(_, text)| tokens(text)).sum())
+/// The last user text, and the number of tokens of all texts.
+pub(super) fn last_user_text(messages: &[(&str, String)]) -> (String, usize) {
+    let last = messages.iter().rev().find(|(role, text)| *role == "user" && !text.is_empty());
+    (
+        last.map(|(_, text)| text.clone()).unwrap_or_default(),
+        messages.iter().map(|(_, text)| tokens(text)).sum(),
+    )
 }
 
-/// Reads `response_format`, or `text.format` of the responses API, where the schema has one level less.
-pub(super) fn format_of(format: Option<&Value>, param: &'static str) -> Result<Format, Problem> {
-    let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(Format::Text) };
+/// Parses `response_format`, or `text.format` of the responses API, which nests the schema one level less.
+pub(super) fn format_of(format: Option<&Value>, param: &'static str) -> Result<OutputFormat, SandboxError> {
+    let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(OutputFormat::Text) };
     match format.get("type").and_then(Value::as_str) {
-        Some("text") => Ok(Format::Text),
-        Some("json_object") => Ok(Format::JsonObject),
+        Some("text") => Ok(OutputFormat::Text),
+        Some("json_object") => Ok(OutputFormat::JsonObject),
         Some("json_schema") => {
             let schema = format.pointer("/json_schema/schema").or_else(|| format.get("schema"));
             schema
                 .filter(|schema| schema.is_object())
                 .cloned()
-                .map(Format::JsonSchema)
-                .ok_or_else(|| Problem::field(param, "A format of type json_schema needs a schema."))
+                .map(OutputFormat::JsonSchema)
+                .ok_or_else(|| SandboxError::field(param, "A format of type json_schema requires a schema."))
         }
-        _ => Err(Problem::field(param, "The format's type has to be text, json_object or json_schema.")),
+        _ => Err(SandboxError::field(
+            param,
+            "The type of the format must be one of text, json_object, json_schema.",
+        )),
     }
 }
 
-/// The tool that `tool_choice` forces: a named one, or the first when any is required.
-pub(super) fn tool_of(body: &Value) -> Result<Option<Tool>, Problem> {
+/// The tool that `tool_choice` forces: the named one, or the first if any is required.
+pub(super) fn tool_of(body: &Value) -> Result<Option<ForcedTool>, SandboxError> {
     let function = |tool: &Value| {
         let function = tool.get("function").unwrap_or(tool);
         let name = function.get("name")?.as_str()?.to_owned();
-        Some(Tool { name, parameters: function.get("parameters").cloned().unwrap_or(Value::Null) })
+        Some(ForcedTool { name, parameters: function.get("parameters").cloned().unwrap_or(Value::Null) })
     };
     let mut tools = body.get("tools").and_then(Value::as_array).into_iter().flatten().filter_map(function);
-    let missing = |message: &str| Problem::field("tool_choice", message);
+    let missing = |message: &str| SandboxError::field("tool_choice", message);
     match body.get("tool_choice") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(choice)) => match choice.as_str() {
             "auto" | "none" => Ok(None),
             "required" => {
-                tools.next().map(Some).ok_or_else(|| missing("A required tool needs tools to choose from."))
+                tools.next().map(Some).ok_or_else(|| missing("tool_choice 'required' requires tools."))
             }
-            _ => Err(missing("tool_choice has to be none, auto, required or a function.")),
+            _ => Err(missing("tool_choice must be one of none, auto, required, or a function.")),
         },
         Some(choice) => {
             let name =
                 choice.pointer("/function/name").or_else(|| choice.get("name")).and_then(Value::as_str);
-            let name = name.ok_or_else(|| missing("tool_choice has to name a function."))?;
+            let name = name.ok_or_else(|| missing("tool_choice must name a function."))?;
             let found = tools.find(|tool| tool.name == name);
-            found.map(Some).ok_or_else(|| missing(&format!("The tool '{name}' is not among the tools.")))
+            found.map(Some).ok_or_else(|| missing(&format!("The tool '{name}' is not defined in tools.")))
         }
     }
 }
@@ -201,16 +216,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_join_to_the_text_and_are_as_many_as_ordered(text in ".*", chunks in prop::option::of(1_usize..40)) {
-            let cut = pieces(&text, chunks);
+        fn chunks_join_to_the_text_and_have_the_requested_number(text in ".*", chunks in prop::option::of(1_usize..40)) {
+            let cut = text_chunks(&text, chunks);
             prop_assert_eq!(cut.concat(), text.as_str());
             prop_assert!(chunks.is_none_or(|chunks| cut.len() == chunks));
         }
 
         #[test]
-        fn a_stretched_text_fills_every_chunk(text in "[a-zé]{1,9}", chunks in 1_usize..500) {
-            let long = stretch(text, chunks);
-            prop_assert!(pieces(&long, Some(chunks)).iter().all(|piece| !piece.is_empty()));
+        fn a_repeated_text_fills_every_chunk(text in "[a-zé]{1,9}", chunks in 1_usize..500) {
+            let long = repeat_to_fill(text, chunks);
+            prop_assert!(text_chunks(&long, Some(chunks)).iter().all(|piece| !piece.is_empty()));
         }
     }
 }

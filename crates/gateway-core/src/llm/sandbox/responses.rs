@@ -1,21 +1,26 @@
-//! The responses API, whole and streamed.
+//! The responses API, as a body or as a stream.
 
 use serde_json::{Value, json};
 
 use super::request::{
-    Ask, Said, format_of, heard, limit_of, model_of, pieces, say, stream_of, tool_of, turns,
+    Generated, GenerationRequest, format_of, generate, last_user_text, limit_of, messages_of, model_of,
+    stream_of, text_chunks, tool_of,
 };
-use super::{Orders, Problem, SandboxBody, Seed, tokens, whole};
+use super::{ParsedDirectives, SandboxBody, SandboxError, Seed, json_body, tokens};
 
-pub(super) fn responses(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Result<SandboxBody, Problem> {
+pub(super) fn responses(
+    body: &Value,
+    directives: &ParsedDirectives<'_>,
+    seed: &Seed,
+) -> Result<SandboxBody, SandboxError> {
     let model = model_of(body)?;
     let (last_text, input_tokens) = match body.get("input") {
         Some(Value::String(text)) => (text.clone(), tokens(text)),
-        Some(Value::Array(items)) => heard(&turns(items, "input")?),
-        _ => return Err(Problem::field("input", "input has to be a text or a list of items.")),
+        Some(Value::Array(items)) => last_user_text(&messages_of(items, "input")?),
+        _ => return Err(SandboxError::field("input", "input must be a text or a list of items.")),
     };
     let instructions = body.get("instructions").and_then(Value::as_str);
-    let ask = Ask {
+    let request = GenerationRequest {
         model,
         stream: stream_of(body)?,
         prompt_tokens: input_tokens + instructions.map_or(0, tokens),
@@ -24,38 +29,38 @@ pub(super) fn responses(body: &Value, orders: &Orders<'_>, seed: &Seed) -> Resul
         format: format_of(body.pointer("/text/format"), "text.format")?,
         tool: tool_of(body)?,
     };
-    let said = say(&ask, orders);
-    let item = item(&said, seed, "completed");
-    let done = response(&ask, Some(&said), &json!([item]), seed, instructions);
-    if !ask.stream {
-        return Ok(whole(&done));
+    let generated = generate(&request, directives);
+    let item = item(&generated, seed, "completed");
+    let done = response(&request, Some(&generated), &json!([item]), seed, instructions);
+    if !request.stream {
+        return Ok(json_body(&done));
     }
-    let mut events = Events::default();
-    let begun = response(&ask, None, &json!([]), seed, instructions);
-    events.push("response.created", json!({"response": begun}));
-    events.push("response.in_progress", json!({"response": begun}));
-    events.item(&said, &item, seed, orders);
+    let mut events = EventLog::default();
+    let started = response(&request, None, &json!([]), seed, instructions);
+    events.push("response.created", json!({"response": started}));
+    events.push("response.in_progress", json!({"response": started}));
+    events.item(&generated, &item, seed, directives);
     let last = if done["status"] == "incomplete" { "response.incomplete" } else { "response.completed" };
     events.push(last, json!({"response": done}));
-    Ok(SandboxBody::Events(events.written))
+    Ok(SandboxBody::Events(events.encoded))
 }
 
-/// The response object: in progress while nothing was said, else finished.
+/// The response object: in progress without output, completed with it.
 fn response(
-    ask: &Ask,
-    said: Option<&Said>,
+    request: &GenerationRequest,
+    generated: Option<&Generated>,
     output: &Value,
     seed: &Seed,
     instructions: Option<&str>,
 ) -> Value {
-    let cut = matches!(said, Some(Said::Text { cut: true, .. }));
-    let status = match said {
+    let is_truncated = matches!(generated, Some(Generated::Text { is_truncated: true, .. }));
+    let status = match generated {
         None => "in_progress",
-        Some(_) if cut => "incomplete",
+        Some(_) if is_truncated => "incomplete",
         Some(_) => "completed",
     };
-    let usage = said.map(|said| {
-        let (input, output) = (ask.prompt_tokens, said.tokens());
+    let usage = generated.map(|generated| {
+        let (input, output) = (request.prompt_tokens, generated.tokens());
         json!({
             "input_tokens": input, "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": output, "output_tokens_details": {"reasoning_tokens": 0},
@@ -64,21 +69,21 @@ fn response(
     });
     json!({
         "id": format!("resp_{}", seed.hex), "object": "response", "created_at": seed.created, "status": status,
-        "error": null, "incomplete_details": cut.then(|| json!({"reason": "max_output_tokens"})),
-        "instructions": instructions, "max_output_tokens": ask.max_tokens, "model": ask.model, "output": output,
+        "error": null, "incomplete_details": is_truncated.then(|| json!({"reason": "max_output_tokens"})),
+        "instructions": instructions, "max_output_tokens": request.max_tokens, "model": request.model, "output": output,
         "parallel_tool_calls": true, "previous_response_id": null, "store": false, "temperature": 1.0,
         "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0,
         "truncation": "disabled", "usage": usage, "metadata": {},
     })
 }
 
-fn item(said: &Said, seed: &Seed, status: &str) -> Value {
-    match said {
-        Said::Text { text, .. } => json!({
+fn item(generated: &Generated, seed: &Seed, status: &str) -> Value {
+    match generated {
+        Generated::Text { text, .. } => json!({
             "id": format!("msg_{}", seed.hex), "type": "message", "status": status, "role": "assistant",
             "content": if status == "completed" { json!([part(text)]) } else { json!([]) },
         }),
-        Said::Call { name, arguments } => json!({
+        Generated::ToolCall { name, arguments } => json!({
             "id": format!("fc_{}", seed.hex), "type": "function_call", "status": status, "name": name,
             "call_id": format!("call_{}", seed.hex),
             "arguments": if status == "completed" { arguments.as_str() } else { "" },
@@ -91,28 +96,28 @@ fn part(text: &str) -> Value {
 }
 
 #[derive(Default)]
-struct Events {
-    written: Vec<Vec<u8>>,
+struct EventLog {
+    encoded: Vec<Vec<u8>>,
 }
 
-impl Events {
+impl EventLog {
     fn push(&mut self, kind: &str, mut data: Value) {
         if let Some(members) = data.as_object_mut() {
             members.insert("type".to_owned(), json!(kind));
-            members.insert("sequence_number".to_owned(), json!(self.written.len()));
+            members.insert("sequence_number".to_owned(), json!(self.encoded.len()));
         }
-        self.written.push(format!("event: {kind}\ndata: {data}\n\n").into_bytes());
+        self.encoded.push(format!("event: {kind}\ndata: {data}\n\n").into_bytes());
     }
 
-    /// The life of the one output item.
-    fn item(&mut self, said: &Said, done: &Value, seed: &Seed, orders: &Orders<'_>) {
+    /// Adds all events of the single output item.
+    fn item(&mut self, generated: &Generated, done: &Value, seed: &Seed, directives: &ParsedDirectives<'_>) {
         self.push(
             "response.output_item.added",
-            json!({"output_index": 0, "item": item(said, seed, "in_progress")}),
+            json!({"output_index": 0, "item": item(generated, seed, "in_progress")}),
         );
         let id = &done["id"];
-        match said {
-            Said::Text { text, .. } => {
+        match generated {
+            Generated::Text { text, .. } => {
                 let at = |extra: Value| {
                     let mut data = json!({"item_id": id, "output_index": 0, "content_index": 0});
                     if let (Some(data), Value::Object(extra)) = (data.as_object_mut(), extra) {
@@ -121,14 +126,14 @@ impl Events {
                     data
                 };
                 self.push("response.content_part.added", at(json!({"part": part("")})));
-                for piece in pieces(text, orders.chunks) {
+                for piece in text_chunks(text, directives.chunks) {
                     self.push("response.output_text.delta", at(json!({"delta": piece, "logprobs": []})));
                 }
                 self.push("response.output_text.done", at(json!({"text": text, "logprobs": []})));
                 self.push("response.content_part.done", at(json!({"part": part(text)})));
             }
-            Said::Call { name, arguments } => {
-                for piece in pieces(arguments, orders.chunks) {
+            Generated::ToolCall { name, arguments } => {
+                for piece in text_chunks(arguments, directives.chunks) {
                     let data = json!({"item_id": id, "output_index": 0, "delta": piece});
                     self.push("response.function_call_arguments.delta", data);
                 }
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_answers_texts_and_items() {
+    fn a_response_accepts_texts_and_items() {
         let answer = plain(&json!({"model": "m", "input": "hello", "instructions": "be kind"}));
         assert_eq!(answer["output"][0]["content"][0]["text"], "The sandbox read: hello");
         assert_eq!((&answer["status"], &answer["usage"]["input_tokens"]), (&json!("completed"), &json!(4)));
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_ends_with_a_whole_response_that_its_deltas_fold_to() {
+    fn a_stream_ends_with_the_response_that_its_deltas_join_to() {
         let events = streamed(&json!({"model": "m", "input": "hello there", "stream": true}));
         let text: String = events
             .iter()

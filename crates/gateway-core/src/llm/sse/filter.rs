@@ -1,10 +1,10 @@
-//! Taking single events out of a stream that otherwise passes untouched.
+//! Removing single events from a stream that is otherwise forwarded unchanged.
 
 use std::ops::Range;
 
 use super::{Event, EventLimits, parse, splitter::EventSplitter};
 
-/// What may be sent on: first `buffered`, bytes of earlier chunks that were held back, then these parts of the chunk.
+/// The bytes to forward: first `buffered`, which holds bytes of earlier chunks, then these ranges of the chunk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FilteredChunk {
     pub buffered: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct FilteredChunk {
 }
 
 impl FilteredChunk {
-    /// The released bytes in one buffer.
+    /// The bytes to forward, in one buffer.
     pub fn concat(&self, chunk: &[u8]) -> Vec<u8> {
         let mut bytes = self.buffered.clone();
         for range in &self.ranges {
@@ -30,69 +30,69 @@ impl FilteredChunk {
     }
 }
 
-/// Withholds single events from a caller. Every other byte passes unchanged and in order; an incomplete event waits
-/// for its end, or until it is too large to be one that is hidden.
+/// Removes single events from a stream. All other bytes are forwarded unchanged and in order. An incomplete event is
+/// buffered until it ends or exceeds the limits.
 #[derive(Debug)]
 pub struct EventFilter {
     splitter: EventSplitter,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     joined: Vec<u8>,
-    first: bool,
-    hid_last: bool,
+    is_first: bool,
+    removed_last: bool,
 }
 
 impl EventFilter {
     pub fn new(limits: EventLimits) -> Self {
         EventFilter {
             splitter: EventSplitter::new(limits),
-            held: Vec::new(),
+            buffered: Vec::new(),
             joined: Vec::new(),
-            first: true,
-            hid_last: false,
+            is_first: true,
+            removed_last: false,
         }
     }
 
-    /// Takes the next chunk; `hide` says of each complete event whether its bytes are dropped.
-    pub fn feed(&mut self, chunk: &[u8], mut hide: impl FnMut(&Event<'_>) -> bool) -> FilteredChunk {
-        let mut released = FilteredChunk::default();
+    /// Filters the next chunk. Events for which `removes` returns true are dropped.
+    pub fn feed(&mut self, chunk: &[u8], mut removes: impl FnMut(&Event<'_>) -> bool) -> FilteredChunk {
+        let mut filtered = FilteredChunk::default();
         let mut start = self.splitter.late_line_feed(chunk);
-        if !self.hid_last {
-            released.keep(0..start);
+        if !self.removed_last {
+            filtered.keep(0..start);
         }
-        while let Some(cut) = self.splitter.next(&chunk[start..]) {
-            let range = start..start + cut.end;
+        while let Some(end) = self.splitter.next(&chunk[start..]) {
+            let range = start..start + end.offset;
             start = range.end;
-            if self.held.is_empty() {
-                self.hid_last = !cut.overlong && self.hides(&chunk[range.clone()], &mut hide);
-                if !self.hid_last {
-                    released.keep(range);
+            if self.buffered.is_empty() {
+                self.removed_last = !end.is_overlong && self.is_removed(&chunk[range.clone()], &mut removes);
+                if !self.removed_last {
+                    filtered.keep(range);
                 }
             } else {
-                let mut block = std::mem::take(&mut self.held);
+                let mut block = std::mem::take(&mut self.buffered);
                 block.extend_from_slice(&chunk[range]);
-                self.hid_last = !cut.overlong && self.hides(&block, &mut hide);
-                if !self.hid_last {
-                    released.buffered = block;
+                self.removed_last = !end.is_overlong && self.is_removed(&block, &mut removes);
+                if !self.removed_last {
+                    filtered.buffered = block;
                 }
             }
-            self.first = false;
+            self.is_first = false;
         }
-        if self.splitter.overlong() {
-            released.buffered.append(&mut self.held);
-            released.keep(start..chunk.len());
+        if self.splitter.is_overlong() {
+            filtered.buffered.append(&mut self.buffered);
+            filtered.keep(start..chunk.len());
         } else {
-            self.held.extend_from_slice(&chunk[start..]);
+            self.buffered.extend_from_slice(&chunk[start..]);
         }
-        released
+        filtered
     }
 
-    /// What was still held when the stream ended.
-    pub fn finish(&mut self, mut hide: impl FnMut(&Event<'_>) -> bool) -> Vec<u8> {
-        let held = std::mem::take(&mut self.held);
-        if self.hides(&held, &mut hide) { Vec::new() } else { held }
+    /// The buffered bytes at the end of the stream, unless they are an event to remove.
+    pub fn finish(&mut self, mut removes: impl FnMut(&Event<'_>) -> bool) -> Vec<u8> {
+        let rest = std::mem::take(&mut self.buffered);
+        if self.is_removed(&rest, &mut removes) { Vec::new() } else { rest }
     }
 
-    fn hides(&mut self, block: &[u8], hide: &mut impl FnMut(&Event<'_>) -> bool) -> bool {
-        parse(block, self.first, &mut self.joined).is_some_and(|event| hide(&event))
+    fn is_removed(&mut self, block: &[u8], removes: &mut impl FnMut(&Event<'_>) -> bool) -> bool {
+        parse(block, self.is_first, &mut self.joined).is_some_and(|event| removes(&event))
     }
 }

@@ -1,4 +1,4 @@
-//! Streams with every line end, cut at every place.
+//! Streams with every line end and any chunking.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn read(chunks: &[&[u8]], limits: EventLimits) -> Vec<Seen> {
     all
 }
 
-fn hidden(chunks: &[&[u8]], limits: EventLimits) -> Vec<u8> {
+fn filtered(chunks: &[&[u8]], limits: EventLimits) -> Vec<u8> {
     let mut out = Vec::new();
     let mut filter = EventFilter::new(limits);
     let hide = |event: &Event<'_>| memchr::memchr(b'x', event.data).is_some();
@@ -98,7 +98,7 @@ fn overlong_events_are_named_and_never_kept() {
     let mut all = Vec::new();
     for byte in long.as_bytes() {
         events.feed(std::slice::from_ref(byte), |item| all.push(seen(item)));
-        assert!(events.held.len() <= SMALL.event);
+        assert!(events.buffered.len() <= SMALL.event);
     }
     events.feed(b"data: a\n\n", |item| all.push(seen(item)));
     assert_eq!(all, [Seen::Overlong, event("a")]);
@@ -111,13 +111,13 @@ fn a_long_event_of_short_lines_is_overlong_too() {
 }
 
 #[test]
-fn hiding_takes_one_event_and_leaves_every_other_byte() {
+fn filtering_removes_one_event_and_keeps_every_other_byte() {
     let stream = b"data: a\n\n: note\n\ndata: x1\n\ndata: [DONE]\n\n";
-    assert_eq!(hidden(&[stream], EventLimits::FILTER), b"data: a\n\n: note\n\ndata: [DONE]\n\n");
+    assert_eq!(filtered(&[stream], EventLimits::FILTER), b"data: a\n\n: note\n\ndata: [DONE]\n\n");
 }
 
 #[test]
-fn a_chunk_without_hidden_events_is_released_as_one_range() {
+fn a_chunk_without_removed_events_is_forwarded_as_one_range() {
     let chunk = b"data: a\n\ndata: b\n\n";
     let released = EventFilter::new(EventLimits::FILTER).feed(chunk, |_| false);
     assert!(released.buffered.is_empty());
@@ -125,13 +125,13 @@ fn a_chunk_without_hidden_events_is_released_as_one_range() {
 }
 
 #[test]
-fn the_line_feed_of_a_hidden_event_is_hidden_with_it() {
+fn the_line_feed_of_a_removed_event_is_removed_with_it() {
     let stream: [&[u8]; 3] = [b"data: x\r\n\r", b"\ndata: b\r\n\r", b"\n"];
-    assert_eq!(hidden(&stream, EventLimits::FILTER), b"data: b\r\n\r\n");
+    assert_eq!(filtered(&stream, EventLimits::FILTER), b"data: b\r\n\r\n");
 }
 
 #[test]
-fn an_event_too_large_to_be_hidden_passes_at_once() {
+fn an_event_over_the_limits_is_forwarded_at_once() {
     let mut filter = EventFilter::new(SMALL);
     let chunk = "data: x".to_owned() + &"y".repeat(50);
     let released = filter.feed(chunk.as_bytes(), |_| true);
@@ -178,12 +178,12 @@ proptest! {
     #[test]
     fn any_chunking_gives_the_same_output(stream in stream(), sizes in proptest::collection::vec(0usize..9, 0..40)) {
         for limits in [SMALL, EventLimits::FILTER] {
-            prop_assert_eq!(hidden(&cut(&stream, &sizes), limits), hidden(&[&stream], limits));
+            prop_assert_eq!(filtered(&cut(&stream, &sizes), limits), filtered(&[&stream], limits));
         }
     }
 
     #[test]
-    fn arbitrary_bytes_pass_a_hider_that_hides_nothing(
+    fn arbitrary_bytes_pass_a_filter_that_removes_nothing(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         sizes in proptest::collection::vec(0usize..20, 0..20),
     ) {

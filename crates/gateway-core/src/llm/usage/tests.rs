@@ -1,4 +1,4 @@
-//! Streams and bodies like those that providers send, and the totals that they must add up to.
+//! Streams and bodies as providers send them, and their expected totals.
 
 mod bodies;
 mod native;

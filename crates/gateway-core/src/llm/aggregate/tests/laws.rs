@@ -1,4 +1,4 @@
-//! Folding undoes replaying, for every format and any answer, and does not care how a stream was cut.
+//! Aggregation inverts synthesis for every format and any response, and does not depend on the chunking of a stream.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::json;
@@ -106,7 +106,7 @@ fn anthropic() -> impl Strategy<Value = Value> {
     }))
 }
 
-/// Neighbouring plain texts of one kind are one text in a stream, so no answer here has them.
+/// Adjacent text parts are merged in a stream, so no generated response has them.
 fn gemini() -> impl Strategy<Value = Value> {
     let candidate = (option::of(text()), option::of(text()), vec(input(), 0..3)).prop_map(|(thought, said, calls)| {
         let mut parts: Vec<Value> = Vec::new();
@@ -166,7 +166,7 @@ fn cohere() -> impl Strategy<Value = Value> {
     })
 }
 
-fn answers() -> impl Strategy<Value = (WireFormat, Value)> {
+fn responses_of_any_format() -> impl Strategy<Value = (WireFormat, Value)> {
     prop_oneof![
         chat().prop_map(|body| (WireFormat::OpenAiChat, body)),
         completions().prop_map(|body| (WireFormat::OpenAiCompletions, body)),
@@ -182,12 +182,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn folding_a_replay_gives_the_body_back((format, body) in answers()) {
+    fn aggregating_a_synthesized_stream_returns_the_body((format, body) in responses_of_any_format()) {
         prop_assert_eq!(aggregated(format, &synthesized(format, &body)), body);
     }
 
     #[test]
-    fn any_chunking_folds_to_the_same_body(size in 1usize..300) {
+    fn any_chunking_aggregates_to_the_same_body(size in 1usize..300) {
         let recordings = [
             (WireFormat::OpenAiChat, sse(&CHAT)),
             (WireFormat::OpenAiResponses, typed(&RESPONSES)),

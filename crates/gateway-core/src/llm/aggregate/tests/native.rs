@@ -129,12 +129,12 @@ fn a_tool_input_that_ran_out_of_tokens_stays_empty() {
     events[16] = ANTHROPIC[17];
     assert_eq!(
         fails(WireFormat::Anthropic, &typed(&events)),
-        AggregateError::NotUnderstood("the input of a tool is no JSON")
+        AggregateError::UnsupportedResponse("the input of a tool call is not JSON")
     );
 }
 
 #[test]
-fn a_replayed_message_opens_grows_and_closes_each_block() {
+fn a_synthesized_message_starts_extends_and_stops_each_block() {
     let events = synthesize_stream(WireFormat::Anthropic, message().to_string().as_bytes(), false).unwrap();
     let name = |event: &Vec<u8>| {
         let text = String::from_utf8(event.clone()).unwrap();
@@ -169,12 +169,12 @@ fn generated() -> Value {
 }
 
 #[test]
-fn an_answer_of_gemini_joins_texts_and_keeps_thoughts_and_signatures_apart() {
+fn a_gemini_response_joins_texts_and_keeps_thoughts_and_signatures_apart() {
     assert_eq!(aggregated(WireFormat::Gemini, &sse(&GEMINI)), generated());
 }
 
 #[test]
-fn geminis_array_is_folded_like_its_events() {
+fn a_gemini_array_is_aggregated_like_its_events() {
     let array = format!("[{}\n]", GEMINI.join("\n,\r\n"));
     let body = aggregate_stream(WireFormat::Gemini, BodyFraming::Json, array.as_bytes()).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), generated());
@@ -185,7 +185,7 @@ fn geminis_array_is_folded_like_its_events() {
 }
 
 #[test]
-fn a_prompt_that_gemini_blocked_is_a_complete_answer() {
+fn a_blocked_gemini_prompt_is_a_complete_response() {
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4,"totalTokenCount":4}}"#;
     let body: Value = serde_json::from_str(blocked).unwrap();
     assert_eq!(aggregated(WireFormat::Gemini, &sse(&[blocked])), body);

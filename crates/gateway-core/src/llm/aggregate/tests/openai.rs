@@ -69,7 +69,7 @@ fn parallel_calls_are_put_together_by_their_index() {
 }
 
 #[test]
-fn calls_that_all_claim_the_first_index_are_told_apart_by_their_ids() {
+fn calls_with_the_same_index_are_distinguished_by_their_ids() {
     let body = chat(&[
         r#"{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}}"#,
         r#"{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"}"}}]}}"#,
@@ -130,7 +130,7 @@ fn a_stream_without_end_marker_is_complete_when_its_choices_are() {
 }
 
 #[test]
-fn usage_is_replayed_only_to_those_who_ask() {
+fn usage_is_synthesized_only_on_request() {
     let body = aggregated(WireFormat::OpenAiChat, &sse(&CHAT)).to_string();
     let quiet = synthesize_stream(WireFormat::OpenAiChat, body.as_bytes(), false).unwrap().concat();
     assert!(!String::from_utf8(quiet.clone()).unwrap().contains("usage"));
@@ -144,7 +144,7 @@ fn usage_is_replayed_only_to_those_who_ask() {
 }
 
 #[test]
-fn a_replayed_chat_comes_in_several_deltas_and_names_a_call_before_its_arguments() {
+fn a_synthesized_chat_has_several_deltas_and_names_a_call_before_its_arguments() {
     let call = json!({"id": "call_a", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\",\"unit\":\"celsius\"}"}});
     let body = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [
         {"index": 0, "message": {"role": "assistant", "content": null, "tool_calls": [call]}, "logprobs": null, "finish_reason": "tool_calls"},
@@ -163,7 +163,7 @@ fn a_replayed_chat_comes_in_several_deltas_and_names_a_call_before_its_arguments
 }
 
 #[test]
-fn legacy_completions_are_folded_too() {
+fn legacy_completions_are_aggregated_too() {
     let events = [
         r#"{"id":"cmpl-1","object":"text_completion","created":1,"choices":[{"text":"Hel","index":0,"logprobs":{"tokens":["Hel"],"token_logprobs":[-1.0],"top_logprobs":null,"text_offset":[0]},"finish_reason":null}],"model":"gpt-3.5-turbo-instruct"}"#,
         r#"{"id":"cmpl-1","object":"text_completion","created":1,"choices":[{"text":"lo","index":0,"logprobs":{"tokens":["lo"],"token_logprobs":[-2.0],"top_logprobs":null,"text_offset":[3]},"finish_reason":"stop"}],"model":"gpt-3.5-turbo-instruct"}"#,
@@ -211,7 +211,7 @@ fn items_that_the_last_event_leaves_out_are_taken_from_their_own() {
 }
 
 #[test]
-fn a_replayed_response_has_the_events_that_openai_sends_in_their_order() {
+fn a_synthesized_response_has_the_events_of_openai_in_order() {
     let body = aggregated(WireFormat::OpenAiResponses, &typed(&RESPONSES));
     let events = synthesize_stream(WireFormat::OpenAiResponses, body.to_string().as_bytes(), false).unwrap();
     let expected: Vec<Vec<u8>> = RESPONSES.iter().map(|event| typed(&[event])).collect();

@@ -1,4 +1,4 @@
-//! Streams that must not pass for answers: broken off, failed inside, or not understood.
+//! Streams that must not be aggregated: truncated, failed or unsupported.
 
 use super::{
     native::{ANTHROPIC, COHERE, GEMINI, converse, converse_frames},
@@ -28,7 +28,7 @@ fn a_stream_that_breaks_off_is_incomplete() {
 }
 
 #[test]
-fn an_error_inside_a_stream_is_told() {
+fn an_error_inside_a_stream_is_returned() {
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let failed = r#"{"type":"response.failed","sequence_number":1,"response":{"id":"r","status":"failed","error":{"code":"server_error","message":"Overloaded"}}}"#;
     for (format, bytes) in [
@@ -72,10 +72,10 @@ fn a_choice_that_ended_in_error_is_an_error() {
 }
 
 #[test]
-fn what_is_no_stream_is_not_understood() {
+fn a_body_that_is_not_a_stream_is_unsupported() {
     for format in WireFormat::ALL {
         let error = aggregate_stream(format, BodyFraming::Sse, b"data: <html>\n\n").unwrap_err();
-        assert!(matches!(error, AggregateError::NotUnderstood(_)), "{format:?}");
+        assert!(matches!(error, AggregateError::UnsupportedResponse(_)), "{format:?}");
         assert!(aggregate_stream(format, BodyFraming::Opaque, b"{}").is_err());
         assert!(synthesize_stream(format, b"[]", true).is_err());
         assert!(synthesize_stream(format, b"{}", true).is_err());
@@ -84,11 +84,14 @@ fn what_is_no_stream_is_not_understood() {
     }
     assert!(matches!(
         aggregate_stream(WireFormat::OpenAiChat, BodyFraming::Json, b"{}"),
-        Err(AggregateError::NotUnderstood(_))
+        Err(AggregateError::UnsupportedResponse(_))
     ));
     let mut broken = converse();
     broken[20] ^= 1;
-    assert_eq!(fails(WireFormat::Bedrock, &broken), AggregateError::NotUnderstood("a frame is broken"));
+    assert_eq!(
+        fails(WireFormat::Bedrock, &broken),
+        AggregateError::UnsupportedResponse("invalid event stream frame")
+    );
 }
 
 #[test]
@@ -107,7 +110,7 @@ fn a_flood_of_items_is_given_up() {
 }
 
 #[test]
-fn an_answer_past_the_limit_is_given_up_and_stays_so() {
+fn a_response_over_the_limit_fails_for_good() {
     let bytes = sse(&CHAT);
     let mut aggregator = StreamAggregator::new(WireFormat::OpenAiChat, BodyFraming::Sse, bytes.len() - 1);
     assert_eq!(aggregator.feed(&bytes[..10]), Ok(()));

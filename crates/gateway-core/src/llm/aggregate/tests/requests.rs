@@ -1,4 +1,4 @@
-//! Asking for a stream, or for none.
+//! Requests with and without a stream.
 
 use super::*;
 use crate::llm::{ProviderFormat, paths::Operation};

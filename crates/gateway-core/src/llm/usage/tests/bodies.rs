@@ -1,4 +1,4 @@
-//! Answers in one JSON body, or in rows of them.
+//! Responses in one JSON body or in a sequence of objects.
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn an_opaque_body_says_nothing() {
 }
 
 #[test]
-fn content_types_tell_the_framing() {
+fn content_types_declare_the_framing() {
     for (content_type, framing) in [
         ("application/json; charset=utf-8", BodyFraming::Json),
         ("text/event-stream;charset=UTF-8", BodyFraming::Sse),

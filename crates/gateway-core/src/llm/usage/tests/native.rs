@@ -1,4 +1,4 @@
-//! Streams of the providers with formats of their own.
+//! Streams of the providers with their own formats.
 
 use super::*;
 use crate::llm::eventstream::encode;
@@ -68,7 +68,7 @@ fn a_late_report_of_the_input_counts_and_a_late_zero_does_not() {
 }
 
 #[test]
-fn anthropics_error_event_is_told() {
+fn anthropics_error_event_is_reported() {
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let stream = named_bytes(&[ANTHROPIC[0], ("error", error)]);
     let metered = meter(ProviderFormat::Anthropic, BodyFraming::Sse, &[stream.as_bytes()]);
@@ -101,7 +101,7 @@ fn gemini_reports_alike_as_events_as_an_array_and_in_one_body() {
 }
 
 #[test]
-fn a_blocked_prompt_is_a_finished_answer() {
+fn a_blocked_prompt_is_a_complete_response() {
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}}"#;
     for metered in [sse(ProviderFormat::Gemini, &[blocked]), json(ProviderFormat::Gemini, blocked)] {
         assert_eq!((metered.finish_reason.as_deref(), metered.saw_end), (Some("SAFETY"), true));
@@ -134,7 +134,7 @@ fn converse_streams_report_in_their_metadata() {
 }
 
 #[test]
-fn an_exception_inside_a_bedrock_stream_is_told() {
+fn an_exception_inside_a_bedrock_stream_is_reported() {
     let headers = [(":exception-type", "throttlingException"), (":message-type", "exception")];
     let frame = encode(&headers, br#"{"message":"Too many requests"}"#).unwrap();
     let metered = meter(ProviderFormat::Bedrock, BodyFraming::EventStream, &[&frame]);

@@ -1,4 +1,4 @@
-//! Streams of the OpenAI family.
+//! Streams of OpenAI and compatible providers.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn perplexity_repeats_the_message_and_only_deltas_are_counted() {
 }
 
 #[test]
-fn an_error_inside_a_stream_is_told() {
+fn an_error_inside_a_stream_is_reported() {
     let events = [FIRST, r#"{"error":{"message":"The server is overloaded","type":"server_error"}}"#];
     let metered = sse(ProviderFormat::OpenAi, &events);
     assert_eq!(metered.in_band_error.as_deref(), Some("server_error: The server is overloaded"));
@@ -100,7 +100,7 @@ fn a_failed_response_is_an_error_and_an_incomplete_one_says_why() {
 }
 
 #[test]
-fn only_the_extra_usage_chunk_is_hidden() {
+fn only_the_extra_usage_chunk_is_recognized() {
     let spaced = r#"{"choices": [ ], "usage": {"total_tokens": 1}}"#;
     let null = r#"{"choices":[],"usage":null,"prompt_filter_results":[]}"#;
     let failed = r#"{"choices":[],"usage":{"total_tokens":1},"error":{"message":"x"}}"#;

@@ -1,5 +1,5 @@
-//! Usage reports as providers send them, many taken from bug reports against other gateways, and the classes that they
-//! must fall into: disjoint, and adding up to the provider's own total.
+//! Usage reports of providers, many from bug reports against other gateways, and their expected classes: disjoint, with
+//! the provider's total as their sum.
 
 use super::*;
 

@@ -1,12 +1,12 @@
-//! What every replay needs: texts cut into pieces as a model would send them, and events written out.
+//! Helpers of stream synthesis: texts split into chunks of the size that models send, and encoded events.
 
 use serde_json::Value;
 
-/// The events of a stream, as they are to be written.
+/// The encoded events of a stream.
 #[derive(Default)]
-pub(super) struct Written(pub(super) Vec<Vec<u8>>);
+pub(super) struct EventBuffer(pub(super) Vec<Vec<u8>>);
 
-impl Written {
+impl EventBuffer {
     /// An event without a name.
     pub(super) fn data(&mut self, data: &Value) {
         self.0.push(format!("data: {data}\n\n").into_bytes());
@@ -22,26 +22,25 @@ impl Written {
     }
 }
 
-/// Cuts a text into pieces that together are the text: a few words each, and larger ones when it is long, since an
-/// event costs far more than its text.
-pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    const SMALLEST: usize = 16;
-    const MOST: usize = 256;
-    let size = SMALLEST.max(text.len().div_ceil(MOST));
+/// Splits a text into chunks of a few words. A long text gets larger chunks, because an event costs more than its text.
+pub(super) fn text_chunks(text: &str) -> impl Iterator<Item = &str> {
+    const MIN_SIZE: usize = 16;
+    const MAX_CHUNKS: usize = 256;
+    let size = MIN_SIZE.max(text.len().div_ceil(MAX_CHUNKS));
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
         let mut end = rest.ceil_char_boundary(size.min(rest.len()));
-        // The next word begins with its space, as tokens do.
+        // The space before a word starts the next chunk, as in tokens.
         let word = rest[end..].find(' ').unwrap_or(rest.len() - end);
-        if word < SMALLEST {
+        if word < MIN_SIZE {
             end += word;
         }
-        let (piece, after) = rest.split_at(end);
+        let (chunk, after) = rest.split_at(end);
         rest = after;
-        Some(piece)
+        Some(chunk)
     })
 }
 
@@ -52,16 +51,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_comes_in_several_pieces_that_end_before_spaces() {
+    fn a_sentence_is_split_before_spaces() {
         let text = "The quick brown fox jumps over the lazy dog and runs away.";
-        let pieces: Vec<&str> = pieces(text).collect();
+        let pieces: Vec<&str> = text_chunks(text).collect();
         assert_eq!(pieces, ["The quick brown fox", " jumps over the lazy", " dog and runs away."]);
     }
 
     proptest! {
         #[test]
-        fn pieces_together_are_the_text(text in "(\\PC| |é|日){0,300}") {
-            let pieces: Vec<&str> = pieces(&text).collect();
+        fn chunks_join_to_the_text(text in "(\\PC| |é|日){0,300}") {
+            let pieces: Vec<&str> = text_chunks(&text).collect();
             prop_assert_eq!(pieces.concat(), &*text);
             prop_assert!(pieces.len() <= 257 && pieces.iter().all(|piece| !piece.is_empty()));
         }
