@@ -2,7 +2,6 @@
 //! balancers ask. It knows no tenants and needs no authentication, so it must not be reachable from outside.
 
 use std::convert::Infallible;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::app::App;
 use crate::health;
+use crate::metrics::ProcessState;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -67,20 +67,15 @@ async fn answer(app: &App, path: &str) -> Response {
 }
 
 fn metrics(app: &App) -> String {
-    let mut text = app.proxy.metrics.render();
     let spool = &app.proxy.spool;
-    let gauges = [
-        ("gateway_uptime_seconds", "gauge", app.services.started.elapsed().as_secs()),
-        ("gateway_log_spool_bytes", "gauge", spool.backlog()),
-        ("gateway_log_rows_appended_total", "counter", spool.appended.load(Ordering::Relaxed)),
-        ("gateway_log_bodies_shed_total", "counter", spool.shed_bodies.load(Ordering::Relaxed)),
-        ("gateway_cache_bytes", "gauge", app.proxy.cache.bytes()),
-        ("gateway_log_rows_shed_total", "counter", spool.shed_rows.load(Ordering::Relaxed)),
-    ];
-    for (name, kind, value) in gauges {
-        let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
-    }
-    text
+    app.proxy.metrics.render(&ProcessState {
+        uptime_seconds: app.services.started.elapsed().as_secs(),
+        spool_bytes: spool.backlog(),
+        rows_appended: spool.appended.load(Ordering::Relaxed),
+        bodies_shed: spool.shed_bodies.load(Ordering::Relaxed),
+        rows_shed: spool.shed_rows.load(Ordering::Relaxed),
+        cache_bytes: app.proxy.cache.bytes(),
+    })
 }
 
 fn text(status: StatusCode, kind: &'static str, body: String) -> Response {

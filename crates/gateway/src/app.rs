@@ -114,7 +114,7 @@ impl App {
             redis,
             cache,
             spool: Arc::new(spool),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(services.config.workers + 1),
             prompts: Prompts::default(),
             tail: broadcast::Sender::new(TAIL_ROWS),
         };

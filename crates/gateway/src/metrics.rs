@@ -1,102 +1,205 @@
-//! Counters of the whole process, for the operator's Prometheus. Sharded by the writing thread's lane, summed when read.
+//! Metrics of the whole process, for the operator's Prometheus.
+//!
+//! Each worker thread caches handles of the series it uses, so that counting a request takes only a lock that no other
+//! thread wants, and a few atomic additions.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+pub mod exposition;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use gateway_core::logs::LogRow;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
 
-const SHARDS: usize = 16;
 /// Upper bounds of the latency buckets, in milliseconds.
-const BUCKETS: [i64; 12] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000, 60_000];
-/// Distinct label sets at most; beyond that the model is not told apart, so that callers cannot fill the memory.
-const SERIES: usize = 2_000;
+const LATENCY_BUCKETS: [f64; 12] =
+    [5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 15_000.0, 60_000.0];
+/// Distinct label sets. Further ones are counted together, because callers choose models and tenants name providers.
+const MAX_SERIES: usize = 2_000;
+/// The provider and model of requests whose own label set is not tracked.
+const OVERFLOW: &str = "other";
 
-#[derive(Default)]
 pub struct Metrics {
-    shards: [Mutex<BTreeMap<Labels, Counts>>; SHARDS],
+    requests: Family<RequestLabels, Counter>,
+    tokens: Family<TokenLabels, Counter>,
+    latency: Family<RequestLabels, Histogram, LatencyBuckets>,
+    /// One cache of handles per worker thread.
+    lanes: Vec<Mutex<SeriesCache>>,
+    /// The label sets that have series of their own.
+    tracked: RwLock<HashSet<RequestLabels>>,
+    max_series: usize,
 }
 
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Labels {
-    provider: String,
-    model: String,
-    status: u16,
+/// State of the process that is read when metrics are scraped.
+#[derive(Debug, Default)]
+pub struct ProcessState {
+    pub uptime_seconds: u64,
+    pub spool_bytes: u64,
+    pub rows_appended: u64,
+    pub bodies_shed: u64,
+    pub rows_shed: u64,
+    pub cache_bytes: u64,
 }
 
-#[derive(Clone, Default)]
-struct Counts {
-    requests: u64,
-    prompt_tokens: i64,
-    completion_tokens: i64,
-    latency_sum_ms: i64,
-    latency: [u64; BUCKETS.len()],
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    pub provider: String,
+    pub model: String,
+    pub status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TokenLabels {
+    pub provider: String,
+    pub model: String,
+    pub status: u16,
+    pub kind: &'static str,
+}
+
+/// Handles of the series of one label set.
+#[derive(Clone)]
+struct Series {
+    requests: Counter,
+    prompt_tokens: Counter,
+    completion_tokens: Counter,
+    latency: Histogram,
+}
+
+/// Series by provider, model and status, nested so that a lookup needs no allocation.
+type SeriesCache = HashMap<String, HashMap<String, HashMap<u16, Series>>>;
+
+#[derive(Clone, Copy)]
+struct LatencyBuckets;
+
+impl MetricConstructor<Histogram> for LatencyBuckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(LATENCY_BUCKETS)
+    }
 }
 
 impl Metrics {
-    pub fn count(&self, row: &LogRow) {
-        let shard = usize::try_from(row.id).unwrap_or(0) % SHARDS;
-        let mut series = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        let model = if series.len() < SERIES / SHARDS { row.model.clone() } else { None };
+    /// `lanes` is the number of worker threads.
+    pub fn new(lanes: usize) -> Self {
+        Self::with_max_series(lanes, MAX_SERIES)
+    }
+
+    fn with_max_series(lanes: usize, max_series: usize) -> Self {
+        Self {
+            requests: Family::default(),
+            tokens: Family::default(),
+            latency: Family::new_with_constructor(LatencyBuckets),
+            lanes: (0..lanes.max(1)).map(|_| Mutex::default()).collect(),
+            tracked: RwLock::default(),
+            max_series,
+        }
+    }
+
+    /// Counts a finished request. `lane` is the worker thread that served it.
+    pub fn count(&self, lane: usize, row: &LogRow) {
+        let model = row.model.as_deref().unwrap_or_default();
+        let mut cache = self.lanes[lane % self.lanes.len()].lock().unwrap_or_else(PoisonError::into_inner);
+        let known = cache.get(&row.provider).and_then(|models| models.get(model)?.get(&row.status));
+        if let Some(series) = known {
+            series.count(row);
+            return;
+        }
         let labels =
-            Labels { provider: row.provider.clone(), model: model.unwrap_or_default(), status: row.status };
-        let counts = series.entry(labels).or_default();
-        counts.requests += 1;
-        counts.prompt_tokens += row.tokens.map_or(0, |tokens| tokens.prompt);
-        counts.completion_tokens += row.tokens.map_or(0, |tokens| tokens.completion);
-        counts.latency_sum_ms += row.latency_ms;
-        for (count, bound) in counts.latency.iter_mut().zip(BUCKETS) {
-            *count += u64::from(row.latency_ms <= bound);
-        }
+            RequestLabels { provider: row.provider.clone(), model: model.to_owned(), status: row.status };
+        let Some(series) = self.admit(&labels) else {
+            drop(cache);
+            let labels =
+                RequestLabels { provider: OVERFLOW.into(), model: OVERFLOW.into(), status: row.status };
+            self.series(&labels).count(row);
+            return;
+        };
+        series.count(row);
+        let RequestLabels { provider, model, status } = labels;
+        cache.entry(provider).or_default().entry(model).or_default().insert(status, series);
     }
 
-    /// Prometheus text.
-    pub fn render(&self) -> String {
-        let mut all: BTreeMap<Labels, Counts> = BTreeMap::new();
-        for shard in &self.shards {
-            for (labels, counts) in &*shard.lock().unwrap_or_else(PoisonError::into_inner) {
-                let sum = all.entry(labels.clone()).or_default();
-                sum.requests += counts.requests;
-                sum.prompt_tokens += counts.prompt_tokens;
-                sum.completion_tokens += counts.completion_tokens;
-                sum.latency_sum_ms += counts.latency_sum_ms;
-                sum.latency.iter_mut().zip(counts.latency).for_each(|(sum, count)| *sum += count);
-            }
+    /// Prometheus text format.
+    pub fn render(&self, state: &ProcessState) -> String {
+        let mut registry = Registry::default();
+        registry.register(
+            "gateway_requests",
+            "Requests by provider, model and status",
+            self.requests.clone(),
+        );
+        registry.register(
+            "gateway_tokens",
+            "Tokens by provider, model, status and kind",
+            self.tokens.clone(),
+        );
+        registry.register("gateway_latency_ms", "Latency of requests in milliseconds", self.latency.clone());
+        let gauges = [
+            ("gateway_uptime_seconds", "How long the process has been running", state.uptime_seconds),
+            ("gateway_log_spool_bytes", "Log rows on disk that are not stored yet", state.spool_bytes),
+            ("gateway_cache_bytes", "Size of the response cache in memory", state.cache_bytes),
+        ];
+        for (name, help, value) in gauges {
+            registry.register(name, help, ConstGauge::new(value));
         }
-        let mut text = String::from("# TYPE gateway_requests_total counter\n");
-        for (labels, counts) in &all {
-            let _ = writeln!(text, "gateway_requests_total{{{}}} {}", labels.text(), counts.requests);
+        let counters = [
+            ("gateway_log_rows_appended", "Log rows appended to the spool", state.rows_appended),
+            ("gateway_log_bodies_shed", "Log rows whose bodies were dropped", state.bodies_shed),
+            ("gateway_log_rows_shed", "Log rows that were dropped", state.rows_shed),
+        ];
+        for (name, help, value) in counters {
+            registry.register(name, help, ConstCounter::new(value));
         }
-        text.push_str("# TYPE gateway_tokens_total counter\n");
-        for (labels, counts) in &all {
-            for (kind, count) in [("prompt", counts.prompt_tokens), ("completion", counts.completion_tokens)]
-            {
-                let _ = writeln!(text, "gateway_tokens_total{{{},kind=\"{kind}\"}} {count}", labels.text());
-            }
+        exposition::prometheus_text(&exposition::open_metrics(&registry, ""))
+    }
+
+    /// The series of a label set, if it is tracked or can still be added.
+    fn admit(&self, labels: &RequestLabels) -> Option<Series> {
+        let tracked = self.tracked.read().unwrap_or_else(PoisonError::into_inner);
+        let (is_tracked, is_full) = (tracked.contains(labels), tracked.len() >= self.max_series);
+        drop(tracked);
+        if !is_tracked && (is_full || !self.track(labels)) {
+            return None;
         }
-        text.push_str("# TYPE gateway_latency_ms histogram\n");
-        for (labels, counts) in &all {
-            for (bound, count) in BUCKETS.iter().zip(counts.latency) {
-                let _ =
-                    writeln!(text, "gateway_latency_ms_bucket{{{},le=\"{bound}\"}} {count}", labels.text());
-            }
-            let (labels, requests, sum) = (labels.text(), counts.requests, counts.latency_sum_ms);
-            let _ = writeln!(text, "gateway_latency_ms_bucket{{{labels},le=\"+Inf\"}} {requests}");
-            let _ = writeln!(text, "gateway_latency_ms_sum{{{labels}}} {sum}");
-            let _ = writeln!(text, "gateway_latency_ms_count{{{labels}}} {requests}");
+        Some(self.series(labels))
+    }
+
+    /// Adds a label set. Returns false if other threads have used up the space.
+    fn track(&self, labels: &RequestLabels) -> bool {
+        let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
+        if tracked.len() < self.max_series {
+            tracked.insert(labels.clone());
         }
-        text
+        tracked.contains(labels)
+    }
+
+    fn series(&self, labels: &RequestLabels) -> Series {
+        let tokens = |kind| {
+            let RequestLabels { provider, model, status } = labels.clone();
+            self.tokens.get_or_create_owned(&TokenLabels { provider, model, status, kind })
+        };
+        Series {
+            requests: self.requests.get_or_create_owned(labels),
+            prompt_tokens: tokens("prompt"),
+            completion_tokens: tokens("completion"),
+            latency: self.latency.get_or_create_owned(labels),
+        }
     }
 }
 
-impl Labels {
-    fn text(&self) -> String {
-        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        format!(
-            "provider=\"{}\",model=\"{}\",status=\"{}\"",
-            quoted(&self.provider),
-            quoted(&self.model),
-            self.status
-        )
+impl Series {
+    #[expect(clippy::cast_precision_loss, reason = "a latency in milliseconds")]
+    fn count(&self, row: &LogRow) {
+        self.requests.inc();
+        if let Some(tokens) = &row.tokens {
+            self.prompt_tokens.inc_by(u64::try_from(tokens.prompt).unwrap_or(0));
+            self.completion_tokens.inc_by(u64::try_from(tokens.completion).unwrap_or(0));
+        }
+        self.latency.observe(row.latency_ms as f64);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,17 +27,18 @@
 //! See the `leases` module.
 
 mod leases;
+mod rows;
+mod state;
 
 use std::collections::{HashMap, HashSet};
 
 use super::{AlertKind, Budget, Spender};
 use crate::ids::BudgetId;
-use crate::logs::log_id_time;
 use crate::time::Timestamp;
 pub use leases::{BudgetLease, LeasedAmounts, OtherNodes};
-
-/// Rows that are tracked one by one. The cost of further rows is only added up until the next read.
-const MAX_TRACKED_ROWS: usize = 100_000;
+use rows::Row;
+pub use rows::SpendRow;
+use state::BudgetState;
 
 #[derive(Debug)]
 pub struct Ledger {
@@ -73,63 +74,6 @@ struct Reads {
     is_stale: bool,
     /// The last read that found no money left to lease, and the budget.
     exhausted: Option<(u64, BudgetId)>,
-}
-
-#[derive(Debug)]
-struct BudgetState {
-    budget: Budget,
-    starts_at: Timestamp,
-    ends_at: Timestamp,
-    /// What the last read says was spent in this period.
-    stored: i64,
-    /// The cost of rows in this period that the last read does not contain.
-    unread: i64,
-    /// The part of `unread` that the store has not confirmed.
-    unstored: i64,
-    reserved: i64,
-    /// How much may be outstanding on this node.
-    leased: i64,
-    /// The store's record of the lease is current.
-    is_lease_recorded: bool,
-    notified: Vec<AlertKind>,
-}
-
-/// A log row as far as budgets are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpendRow {
-    pub id: i64,
-    pub spender: Spender,
-    pub cost: i64,
-}
-
-#[derive(Debug)]
-struct Row {
-    spender: Spender,
-    cost: i64,
-    state: RowState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowState {
-    Committed,
-    /// A row whose call was not committed to this ledger is not counted until the store confirms it.
-    Writing {
-        is_counted: bool,
-    },
-    Stored {
-        during_read: u64,
-    },
-    Included,
-}
-
-impl Row {
-    fn is_unread(&self) -> bool {
-        !matches!(self.state, RowState::Included | RowState::Writing { is_counted: false })
-    }
-
-    fn is_unstored(&self) -> bool {
-        matches!(self.state, RowState::Committed | RowState::Writing { is_counted: true })
-    }
 }
 
 /// What a read of the store returned.
@@ -273,50 +217,6 @@ impl Ledger {
         }
     }
 
-    /// A write of the row to the store starts.
-    pub fn write_started(&mut self, row: &SpendRow) {
-        if row.cost <= 0 {
-            return;
-        }
-        match self.rows.get_mut(&row.id) {
-            Some(known) if known.state == RowState::Committed => {
-                known.state = RowState::Writing { is_counted: true };
-            }
-            Some(_) => {}
-            None => self.insert(row, RowState::Writing { is_counted: false }),
-        }
-    }
-
-    /// The store has confirmed the row. `is_new` is false if the store contained it before this write.
-    pub fn stored(&mut self, row: &SpendRow, is_new: bool, now: Timestamp) {
-        self.roll_over(now);
-        if row.cost <= 0 {
-            return;
-        }
-        let confirmed = RowState::Stored { during_read: self.reads.begun };
-        match self.rows.get(&row.id).map(|known| known.state) {
-            Some(RowState::Committed | RowState::Writing { is_counted: true }) => {
-                self.confirm(row.id);
-                self.set_state(row.id, confirmed);
-                self.reads.stored_rows += 1;
-            }
-            Some(RowState::Writing { is_counted: false }) | None if is_new => {
-                self.rows.remove(&row.id);
-                self.insert(row, confirmed);
-            }
-            // A row of an earlier run of the process is in every read. An earlier write of this run may have succeeded
-            // without a confirmation, and only a new read can tell.
-            Some(RowState::Writing { is_counted: false }) => {
-                self.rows.remove(&row.id);
-                self.reads.is_stale = true;
-            }
-            Some(RowState::Included) => {
-                self.rows.remove(&row.id);
-            }
-            Some(RowState::Stored { .. }) | None => {}
-        }
-    }
-
     /// Starts a read of the store and returns its number. Call this before the snapshot is opened.
     pub fn begin_read(&mut self) -> u64 {
         self.reads.begun += 1;
@@ -331,17 +231,6 @@ impl Ledger {
     /// Returns true if a read that began after the given number of reads has been applied.
     pub fn was_read_after(&self, reads: u64) -> bool {
         self.reads.applied > reads
-    }
-
-    /// The rows that the current read may contain or not. Call this after the snapshot is opened.
-    pub fn uncertain_rows(&self) -> Vec<i64> {
-        let begun = self.reads.begun;
-        let is_uncertain = |row: &Row| match row.state {
-            RowState::Committed | RowState::Included => false,
-            RowState::Writing { .. } => true,
-            RowState::Stored { during_read } => during_read == begun,
-        };
-        self.rows.iter().filter(|(_, row)| is_uncertain(row)).map(|(id, _)| *id).collect()
     }
 
     /// Replaces budgets and stored amounts with what was read. Reservations stay.
@@ -436,18 +325,6 @@ impl Ledger {
         (!budgets.is_empty()).then_some(ReservedAmount { spender, amount, budgets })
     }
 
-    fn commit_row(&mut self, row: SpendRow) {
-        match self.rows.get(&row.id).map(|known| known.state) {
-            None => self.insert(&row, RowState::Committed),
-            // The writer was faster than the call's own end.
-            Some(RowState::Writing { is_counted: false }) => {
-                self.rows.remove(&row.id);
-                self.insert(&row, RowState::Writing { is_counted: true });
-            }
-            Some(_) => {}
-        }
-    }
-
     /// A new period starts with nothing spent and nothing reserved: calls of the previous period count there.
     fn roll_over(&mut self, now: Timestamp) {
         let mut has_rolled = false;
@@ -463,123 +340,6 @@ impl Ledger {
         if has_rolled {
             self.sum_rows();
         }
-    }
-
-    fn insert(&mut self, row: &SpendRow, state: RowState) {
-        let SpendRow { id, spender, cost } = *row;
-        let row = Row { spender, cost, state };
-        let is_full = self.rows.len() >= MAX_TRACKED_ROWS;
-        for budget in self.budgets.iter_mut().filter(|budget| row.is_unread() && budget.counts(id, &row)) {
-            let sum = if is_full { &mut budget.stored } else { &mut budget.unread };
-            *sum = sum.saturating_add(cost);
-            if row.is_unstored() && !is_full {
-                budget.unstored = budget.unstored.saturating_add(cost);
-            }
-        }
-        if !is_full {
-            self.reads.stored_rows += usize::from(matches!(state, RowState::Stored { .. }));
-            self.rows.insert(id, row);
-        }
-    }
-
-    fn set_state(&mut self, id: i64, state: RowState) {
-        if let Some(row) = self.rows.get_mut(&id) {
-            row.state = state;
-        }
-    }
-
-    /// The store contains a row that was committed here: it is no longer outstanding.
-    fn confirm(&mut self, id: i64) {
-        let Some(row) = self.rows.get(&id) else { return };
-        for state in self.budgets.iter_mut().filter(|state| state.counts(id, row)) {
-            state.unstored = state.unstored.saturating_sub(row.cost);
-            state.leased = state.leased.saturating_sub(row.cost).max(0);
-            state.is_lease_recorded = false;
-        }
-    }
-
-    /// Removes the rows that a read contains from those that are counted beside it.
-    fn absorb_rows(&mut self, read: u64, included: &HashSet<i64>) {
-        let mut early = Vec::new();
-        self.rows.retain(|id, row| match row.state {
-            RowState::Committed | RowState::Included => true,
-            RowState::Writing { is_counted } => {
-                if included.contains(id) {
-                    early.push((*id, is_counted));
-                }
-                true
-            }
-            RowState::Stored { during_read } => during_read >= read && !included.contains(id),
-        });
-        for (id, is_counted) in early {
-            if is_counted {
-                self.confirm(id);
-            }
-            self.set_state(id, RowState::Included);
-        }
-        let is_stored = |row: &&Row| matches!(row.state, RowState::Stored { .. });
-        self.reads.stored_rows = self.rows.values().filter(is_stored).count();
-    }
-
-    fn sum_rows(&mut self) {
-        for state in &mut self.budgets {
-            let (mut unread, mut unstored) = (0_i64, 0_i64);
-            for (id, row) in self.rows.iter().filter(|(_, row)| row.is_unread()) {
-                if state.counts(*id, row) {
-                    unread = unread.saturating_add(row.cost);
-                    unstored = unstored.saturating_add(if row.is_unstored() { row.cost } else { 0 });
-                }
-            }
-            (state.unread, state.unstored) = (unread, unstored);
-        }
-    }
-}
-
-impl BudgetState {
-    fn from_reading(read: BudgetReading, previous: Option<&Self>, now: Timestamp) -> Self {
-        let BudgetReading { budget, stored, notified } = read;
-        let has_same_limit = previous.is_some_and(|state| state.budget.hard_limit == budget.hard_limit);
-        Self {
-            starts_at: budget.period.start_of(now),
-            ends_at: budget.period.end_of(now),
-            stored,
-            unread: 0,
-            unstored: 0,
-            reserved: previous.map_or(0, |state| state.reserved),
-            // A lease under another limit may be more than the new limit allows.
-            leased: previous.filter(|_| has_same_limit).map_or(0, |state| state.leased),
-            is_lease_recorded: previous
-                .as_ref()
-                .is_none_or(|state| has_same_limit && state.is_lease_recorded),
-            notified,
-            budget,
-        }
-    }
-
-    fn spent(&self) -> i64 {
-        self.stored.saturating_add(self.unread)
-    }
-
-    fn exceeded(&self) -> BudgetExceeded {
-        let is_reserved = self.budget.allows(self.spent(), 0);
-        BudgetExceeded { budget: self.budget.clone(), resets_at: self.ends_at, is_reserved }
-    }
-
-    /// A row belongs to the period in which its call began, as it does in the log.
-    fn counts(&self, id: i64, row: &Row) -> bool {
-        (self.starts_at..self.ends_at).contains(&log_id_time(id)) && self.budget.covers(&row.spender)
-    }
-
-    fn pending_alerts(&self) -> impl Iterator<Item = PendingAlert> {
-        let spent = self.spent();
-        let pending = self.budget.reached(spent).filter(|(kind, _)| !self.notified.contains(kind));
-        pending.map(move |(kind, limit)| PendingAlert {
-            budget: self.budget.clone(),
-            starts_at: self.starts_at,
-            kind,
-            limit,
-            spent,
-        })
     }
 }
 

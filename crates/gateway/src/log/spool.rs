@@ -286,4 +286,4 @@ fn segment_number(path: &Path) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -405,7 +405,7 @@ impl Record {
             attempt.error = error;
         }
         let row = self.row(status, error_code, &metered);
-        self.app.proxy.metrics.count(&row);
+        self.app.proxy.metrics.count(self.lane, &row);
         self.origin.tell(&row);
         if let Some(reservation) = &mut self.reservation {
             // Before the append, so that the cost is counted when the log writer stores the row.

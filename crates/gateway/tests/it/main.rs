@@ -17,6 +17,7 @@ mod ask;
 mod auth;
 mod bodies;
 mod budget_ends;
+mod budget_reads;
 mod budgets;
 mod cache;
 mod cli;

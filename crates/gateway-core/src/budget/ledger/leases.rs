@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::{BudgetExceeded, BudgetState, Ledger, Sharing};
+use super::state::BudgetState;
+use super::{BudgetExceeded, Ledger, Sharing};
 use crate::budget::Spender;
 use crate::ids::BudgetId;
 use crate::time::{SECOND, Timestamp};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::budget::{Period, Scope};
-use crate::logs::first_log_id;
+use crate::logs::{first_log_id, log_id_time};
 use crate::time::{DAY, HOUR};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,0 +1,72 @@
+//! Tests of the process metrics.
+
+use super::*;
+use crate::log::spool::tests::row;
+use gateway_core::logs::Tokens;
+
+fn request(provider: &str, model: Option<&str>, status: u16) -> LogRow {
+    let mut row = row(1, "x");
+    (row.provider, row.model, row.status) = (provider.into(), model.map(str::to_owned), status);
+    row.tokens = Some(Tokens { prompt: 10, completion: 5, ..Tokens::default() });
+    row
+}
+
+fn has_line(text: &str, line: &str) {
+    assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+}
+
+#[test]
+fn requests_of_all_threads_are_added_up() {
+    let metrics = Metrics::new(2);
+    for lane in [0, 1, 1, 2] {
+        metrics.count(lane, &request("openai", Some("say \"hi\""), 200));
+    }
+    metrics.count(0, &request("openai", None, 500));
+    let text = metrics.render(&ProcessState { spool_bytes: 7, rows_shed: 3, ..ProcessState::default() });
+    let labels = r#"provider="openai",model="say \"hi\"",status="200""#;
+    for line in [
+        "# TYPE gateway_requests_total counter".to_owned(),
+        format!("gateway_requests_total{{{labels}}} 4"),
+        r#"gateway_requests_total{provider="openai",model="",status="500"} 1"#.to_owned(),
+        format!("gateway_tokens_total{{{labels},kind=\"prompt\"}} 40"),
+        format!("gateway_tokens_total{{{labels},kind=\"completion\"}} 20"),
+        "# TYPE gateway_latency_ms histogram".to_owned(),
+        format!("gateway_latency_ms_bucket{{le=\"10\",{labels}}} 0"),
+        format!("gateway_latency_ms_bucket{{le=\"25\",{labels}}} 4"),
+        format!("gateway_latency_ms_bucket{{le=\"+Inf\",{labels}}} 4"),
+        format!("gateway_latency_ms_sum{{{labels}}} 48.0"),
+        format!("gateway_latency_ms_count{{{labels}}} 4"),
+        "# TYPE gateway_log_spool_bytes gauge".to_owned(),
+        "gateway_log_spool_bytes 7".to_owned(),
+        "# TYPE gateway_log_rows_shed_total counter".to_owned(),
+        "gateway_log_rows_shed_total 3".to_owned(),
+    ] {
+        has_line(&text, &line);
+    }
+    assert!(!text.contains("# EOF"));
+}
+
+#[test]
+fn known_series_go_on_counting_when_new_ones_are_folded_together() {
+    let metrics = Metrics::with_max_series(2, 3);
+    for lane in 0..2 {
+        for model in 0..10 {
+            metrics.count(lane, &request("openai", Some(&format!("model-{model}")), 200));
+        }
+    }
+    // A thread that has not used a tracked series finds it too.
+    metrics.count(1, &request("openai", Some("model-0"), 200));
+    let text = metrics.render(&ProcessState::default());
+    for (model, count) in [("model-0", 3), ("model-1", 2), ("model-2", 2)] {
+        has_line(
+            &text,
+            &format!(r#"gateway_requests_total{{provider="openai",model="{model}",status="200"}} {count}"#),
+        );
+    }
+    has_line(&text, r#"gateway_requests_total{provider="other",model="other",status="200"} 14"#);
+    assert!(!text.contains("model-3"));
+    assert!(
+        metrics.lanes.iter().all(|lane| lane.lock().unwrap()["openai"].len() == 3),
+        "caches are bounded too"
+    );
+}
