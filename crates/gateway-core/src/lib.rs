@@ -26,6 +26,7 @@ pub mod scopes;
 pub mod search_terms;
 pub mod signing;
 pub mod skills;
+pub mod statuses;
 pub mod time;
 pub mod totals;
 pub mod verdicts;

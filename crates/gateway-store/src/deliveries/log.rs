@@ -11,27 +11,10 @@ use crate::page::{Page, Paged};
 use crate::row::{Arg, Row, args, json};
 use crate::{Db, StoreError, Tx};
 
+pub use gateway_core::statuses::DeliveryStatus;
+
 /// Deliveries that are put back in one transaction.
 const SLICE: i64 = 1_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeliveryStatus {
-    Pending,
-    Delivered,
-    Failed,
-}
-
-impl DeliveryStatus {
-    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 pub struct Delivery {

@@ -51,12 +51,12 @@ struct ExportConfig {
     has_secret: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
-    status: StatusView,
+    status: ExportStatusView,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ExportStatus")]
-struct StatusView {
+struct ExportStatusView {
     last_success_at: Option<Timestamp>,
     /// The latest error; null after a successful delivery.
     last_error: Option<String>,
@@ -84,7 +84,7 @@ impl From<(Export, ExportStatus)> for ExportConfig {
             has_secret: secret.is_some(),
             created_at: export.created_at,
             updated_at: export.updated_at,
-            status: StatusView { last_success_at, last_error, delivered, failed, dropped, lag },
+            status: ExportStatusView { last_success_at, last_error, delivered, failed, dropped, lag },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs over the cases of a dataset, with or without a model that is asked first.
+//! Runs over the cases of a dataset, with or without a target model that is called first.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::runs::{begin, may_run};
+use super::runs::{RunInput, check_may_run, start_run};
 use super::view::RunView;
 use crate::api::caller::{AppState, Caller, Member};
 use crate::api::extract::{Body, PathParam, optional_object};
@@ -22,17 +22,17 @@ use crate::evals::target::{Prompt, Target};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask;
 
-/// Cases that one run judges at most.
-const MOST_CASES: i64 = 100_000;
+/// Cases of one run.
+const MAX_CASES: i64 = 100_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "DatasetEvalRequest")]
 pub(super) struct EvalRequest {
     eval_id: i64,
-    /// A frozen version; without it, the working copy as it is now.
+    /// A frozen version. Default: the current working copy.
     #[schemars(range(min = 1))]
     version: Option<i64>,
-    /// The model that each input is sent to first. Without it, `metadata.output` or else `expected` is judged.
+    /// The model that each input is sent to first. Without it, `metadata.output` or `expected` is judged.
     #[serde(default, deserialize_with = "optional_object")]
     target: Option<TargetRequest>,
 }
@@ -42,10 +42,10 @@ pub(super) struct EvalRequest {
 struct TargetRequest {
     provider: String,
     model: String,
-    /// Each input is put into this prompt: its fields are variables, and `input` is all of it.
+    /// The prompt that is rendered with each input: its fields are variables, and `input` is the whole input.
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
-    /// Sent along, such as `temperature`.
+    /// Parameters of the request, such as `temperature`.
     params: Option<Map<String, Value>>,
 }
 
@@ -54,9 +54,9 @@ struct TargetRequest {
 struct PromptRequest {
     namespace: String,
     slug: String,
-    /// The latest without it.
+    /// Default: the latest version.
     version: Option<i64>,
-    /// Values that are the same for all cases.
+    /// Values that are used for all cases.
     variables: Option<HashMap<String, String>>,
 }
 
@@ -73,33 +73,38 @@ pub(super) async fn eval_dataset(
     }
     let dataset = datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     let eval = evals::find(&app.services.db, org, eval_id).await?;
-    let eval = eval.ok_or_else(|| Problem::field("eval_id", "there is no such eval"))?;
-    may_run(&app, &caller, &eval)?;
+    let eval = eval.ok_or_else(|| Problem::field("eval_id", "no such eval in this organization"))?;
+    check_may_run(&app, &caller, &eval)?;
     let (edition, count) = match version {
         None => (Edition::Working, dataset.case_count),
         Some(number) => {
             let frozen = datasets::find_version(&app.services.db, org, id, number).await?;
-            let frozen = frozen.ok_or_else(|| Problem::field("version", "there is no such version"))?;
+            let frozen =
+                frozen.ok_or_else(|| Problem::field("version", "no such version of this dataset"))?;
             (Edition::Frozen(number), frozen.case_count)
         }
     };
-    if count > MOST_CASES {
-        return Err(Problem::field("version", format!("a run judges at most {MOST_CASES} cases")));
+    if count > MAX_CASES {
+        return Err(Problem::field(
+            "version",
+            format!("has {count} cases; a run can judge at most {MAX_CASES}"),
+        ));
     }
     let target = match target {
         None => None,
         Some(target) => Some(checked_target(&app, &caller, target).await?),
     };
-    let kept = target.map(serde_json::to_value).transpose().map_err(Problem::internal)?;
-    let made = begin(&app, &caller, &eval, Some((id, version)), kept.as_ref(), async |tx, run| {
-        // Held, so that the cases are those of one moment.
+    let target = target.map(serde_json::to_value).transpose().map_err(Problem::internal)?;
+    let input = RunInput { dataset: Some((id, version)), target: target.as_ref() };
+    let run = start_run(&app, &caller, &eval, input, async |tx, run| {
+        // The lock makes the items a consistent snapshot of the cases.
         datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
         Ok(evals::add_case_items(tx, run, id, edition).await?)
     });
-    Ok(Accepted(made.await?.into()))
+    Ok(Accepted(run.await?.into()))
 }
 
-/// The target with the text of its prompt, which may change while the run is under way.
+/// The target with the text of its prompt, so that later versions of the prompt do not affect the run.
 async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) -> ApiResult<Target> {
     let TargetRequest { provider, model, prompt, params } = request;
     if model.trim().is_empty() {
@@ -114,7 +119,7 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
     let params = params.unwrap_or_default();
     for name in ["model", "messages", "stream"] {
         if params.contains_key(name) {
-            return Err(Problem::field("target.params", format!("{name} is not a parameter")));
+            return Err(Problem::field("target.params", format!("must not contain {name}")));
         }
     }
     let prompt = match prompt {
@@ -122,8 +127,9 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
         Some(PromptRequest { namespace, slug, version, variables }) => {
             let name = PromptName { namespace: &namespace, slug: &slug };
             let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
-            let found =
-                found.ok_or_else(|| Problem::field("target.prompt", "there is no such prompt or version"))?;
+            let found = found.ok_or_else(|| {
+                Problem::field("target.prompt", "no such prompt or version in this organization")
+            })?;
             let variables = variables.unwrap_or_default();
             Some(Prompt { namespace, slug, version: found.version, content: found.content, variables })
         }

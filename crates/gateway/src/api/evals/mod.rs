@@ -1,4 +1,4 @@
-//! Evals: definitions here, their runs in `runs`, runs over datasets in `dataset`.
+//! Evals: this file has the definitions; `runs` has their runs, and `dataset` the runs over datasets.
 
 mod dataset;
 mod runs;
@@ -28,40 +28,44 @@ use view::{EvalView, ResultView};
 
 pub fn area() -> Area {
     Area::new("evals", "Evals: definitions, runs over log rows and datasets, and verdicts.")
-        .get("/evals/evaluators", evaluators, "Every evaluator, with a JSON Schema of its config")
-        .post("/evals", create, "Define an eval")
-        .get("/evals", list, "The definitions, newest first")
-        .get("/evals/{evalId}", get, "One definition")
-        .put("/evals/{evalId}", update, "Change a definition; runs under way keep the old one")
-        .delete("/evals/{evalId}", delete, "Delete a definition with its runs and results")
-        .post("/evals/{evalId}/run", runs::run, "Judge recent log rows, or those named; poll the run")
+        .get("/evals/evaluators", evaluators, "List the evaluators, each with the JSON Schema of its config")
+        .post("/evals", create, "Create an eval")
+        .get("/evals", list, "List the evals, newest first")
+        .get("/evals/{evalId}", get, "Get an eval")
+        .put("/evals/{evalId}", update, "Update an eval; runs in progress keep the old definition")
+        .delete("/evals/{evalId}", delete, "Delete an eval with its runs and results")
+        .post(
+            "/evals/{evalId}/run",
+            runs::run,
+            "Start a run over recent or given log rows; poll the run for its state",
+        )
         .get(
             "/evals/{evalId}/results",
             results,
-            "Verdicts of a definition, newest first; X-Next-Cursor leads on",
+            "List the verdicts of an eval, newest first; the X-Next-Cursor header has the next cursor",
         )
-        .get("/evals/runs", runs::list_runs, "All runs, newest first")
-        .get("/evals/runs/{runId}", runs::get_run, "One run")
+        .get("/evals/runs", runs::list_runs, "List all runs, newest first")
+        .get("/evals/runs/{runId}", runs::get_run, "Get a run")
         .get(
             "/evals/runs/{runId}/results",
             runs::run_results,
-            "Verdicts of a run, and what could not be judged",
+            "List the verdicts of a run, and the items that could not be judged",
         )
-        .post("/evals/runs/{runId}/cancel", runs::cancel_run, "End a run before its time")
+        .post("/evals/runs/{runId}/cancel", runs::cancel_run, "Cancel a run")
         .get(
             "/evals/runs/{runId}/compare",
             runs::compare_runs,
-            "What another run of the same eval judged differently",
+            "Compare a run with another run of the same eval",
         )
         .post(
             "/datasets/{datasetId}/eval",
             dataset::eval_dataset,
-            "Judge the cases of a dataset; poll the run",
+            "Start a run over the cases of a dataset; poll the run for its state",
         )
 }
 
 integer_path_param!(
-    /// A definition in a path.
+    /// The id of an eval.
     EvalId = "evalId"
 );
 
@@ -98,11 +102,11 @@ struct NewEval {
     #[serde(rename = "type")]
     kind: String,
     evaluator: String,
-    /// What the evaluator takes: see `GET /evals/evaluators`.
+    /// The config of the evaluator; see `GET /evals/evaluators`.
     config: Option<Value>,
-    /// Default true.
+    /// Default: true.
     enabled: Option<bool>,
-    /// The share of new log rows that is judged as they come, while enabled: 0 to 1, default 0.
+    /// The share of new log rows that are judged live while the eval is enabled, 0 to 1. Default: 0.
     sample_rate: Option<f64>,
 }
 
@@ -112,16 +116,18 @@ async fn create(
     Body(request): Body<NewEval>,
 ) -> ApiResult<Created<EvalView>> {
     let NewEval { name, kind, evaluator, config, enabled, sample_rate } = request;
+    let config = config.unwrap_or_else(|| Value::Object(Map::new()));
+    let definition = Definition { kind: &kind, evaluator: &evaluator, config: &config };
     let now = app.services.clock.now();
     let eval = Eval {
         id: app.services.ids.next_row_id(),
         org_id: caller.org.id,
-        kind: checked(&app, &caller, &name, &kind, &evaluator, &config.clone().unwrap_or_else(empty))?,
+        kind: check_definition(&app, &caller, &name, definition)?,
         name,
         evaluator,
-        config: config.unwrap_or_else(empty),
+        config,
         enabled: enabled.unwrap_or(true),
-        sample_rate: share(sample_rate.unwrap_or(0.0))?,
+        sample_rate: checked_sample_rate(sample_rate.unwrap_or(0.0))?,
         created_at: now,
         updated_at: now,
     };
@@ -133,18 +139,19 @@ async fn create(
     Ok(Created(eval.into()))
 }
 
-fn empty() -> Value {
-    Value::Object(Map::new())
+/// The parts of an eval that decide how it judges.
+struct Definition<'a> {
+    kind: &'a str,
+    evaluator: &'a str,
+    config: &'a Value,
 }
 
-/// The kind of a definition whose parts are all good.
-fn checked(
+/// Checks a definition and returns its kind.
+fn check_definition(
     app: &App,
     identity: &Identity,
     name: &str,
-    kind: &str,
-    evaluator: &str,
-    config: &Value,
+    Definition { kind, evaluator, config }: Definition<'_>,
 ) -> ApiResult<EvaluatorKind> {
     check_name(name).map_err(|why| Problem::field("name", why))?;
     let read = Evaluator::parse(kind, evaluator, config).map_err(|error| match error {
@@ -152,11 +159,15 @@ fn checked(
         ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),
     })?;
     judging::check(app, identity, &read)?;
-    EvaluatorKind::parse(kind).ok_or_else(|| Problem::field("type", "is unknown"))
+    EvaluatorKind::parse(kind).ok_or_else(|| Problem::field("type", "is not a known type"))
 }
 
-fn share(rate: f64) -> ApiResult<f64> {
-    if (0.0..=1.0).contains(&rate) { Ok(rate) } else { Err(Problem::field("sample_rate", "must be 0 to 1")) }
+fn checked_sample_rate(rate: f64) -> ApiResult<f64> {
+    if (0.0..=1.0).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err(Problem::field("sample_rate", "must be between 0 and 1"))
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -192,14 +203,14 @@ async fn get(
     eval.map(|eval| Json(eval.into())).ok_or_else(Problem::not_found)
 }
 
-/// What is left out stays as it is.
+/// Omitted fields stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 struct EvalChange {
     name: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
     evaluator: Option<String>,
-    /// The whole of it.
+    /// Replaces the whole config.
     config: Option<Value>,
     enabled: Option<bool>,
     sample_rate: Option<f64>,
@@ -212,15 +223,16 @@ async fn update(
     Body(change): Body<EvalChange>,
 ) -> ApiResult<Json<EvalView>> {
     let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
-    let sample_rate = sample_rate.map(share).transpose()?;
+    let sample_rate = sample_rate.map(checked_sample_rate).transpose()?;
     let mut tx = app.services.db.begin().await?;
     let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let name = name.unwrap_or(eval.name);
     let kind = kind.unwrap_or_else(|| eval.kind.as_str().to_owned());
     let evaluator = evaluator.unwrap_or(eval.evaluator);
     let config = config.unwrap_or(eval.config);
+    let definition = Definition { kind: &kind, evaluator: &evaluator, config: &config };
     let eval = Eval {
-        kind: checked(&app, &caller, &name, &kind, &evaluator, &config)?,
+        kind: check_definition(&app, &caller, &name, definition)?,
         name,
         evaluator,
         config,
@@ -265,7 +277,7 @@ async fn results(
     Ok(ResultArray { results: found.rows.into_iter().map(Into::into).collect(), next })
 }
 
-/// A bare array; the cursor of the next page stands in a header.
+/// A plain array. The cursor of the next page is in a header.
 struct ResultArray {
     results: Vec<ResultView>,
     next: Option<String>,
@@ -286,7 +298,7 @@ impl OperationOutput for ResultArray {
         operation.json_response::<Vec<ResultView>>(200);
         if let Some((_, response)) = operation.responses.last_mut() {
             response["headers"] = json!({"X-Next-Cursor": {
-                "description": "The cursor of the next page, when there is one.", "schema": {"type": "string"},
+                "description": "The cursor of the next page, if there is one.", "schema": {"type": "string"},
             }});
         }
     }

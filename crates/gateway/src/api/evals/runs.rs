@@ -1,10 +1,10 @@
-//! Runs: begun, polled, cancelled and compared.
+//! Runs of evals: start, poll, cancel and compare.
 
 use axum::extract::State;
 use gateway_core::ids::DatasetId;
 use gateway_core::logs::LogSource;
 use gateway_core::time::Timestamp;
-use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, VerdictFlip};
+use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, RunStatus, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
 use gateway_store::page::Page;
 use gateway_store::{Tx, orgs};
@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::view::{ItemErrorView, ResultView, RunView, StatusView};
-use super::{EvalId, checked};
+use super::view::{ItemErrorView, ResultView, RunView};
+use super::{Definition, EvalId, check_definition};
 use crate::api::caller::{AppState, Caller, Member, Viewer};
 use crate::api::extract::{OptionalBody, PagedQuery, PathParam, QueryParams, integer_path_param};
 use crate::api::page::{self, PageParams};
@@ -27,30 +27,30 @@ use crate::log;
 use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_ROWS: i64 = 100;
-const MOST_ROWS: i64 = 1_000;
-/// Pages that are looked through for rows of models.
-const MOST_PAGES: usize = 10;
-/// Runs of one organization that may wait or be under way.
-const MOST_OPEN: i64 = 100;
-/// Flips and errors that one answer lists.
-const MOST_LISTED: i64 = 1_000;
+const MAX_ROWS: i64 = 1_000;
+/// Pages of log rows that are searched for model calls.
+const MAX_PAGES: usize = 10;
+/// Unfinished runs of one organization.
+const MAX_UNFINISHED: i64 = 100;
+/// Flips or errors in one response.
+const MAX_LISTED: i64 = 1_000;
 
 integer_path_param!(
-    /// A run in a path.
+    /// The id of a run.
     RunId = "runId"
 );
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[schemars(rename = "EvalRunRequest")]
 pub(super) struct RunRequest {
-    /// How many of the latest rows; above 1000 it is cut to 1000.
+    /// Number of latest rows. Values above 1000 are reduced to 1000.
     #[schemars(range(min = 1), extend("default" = 100))]
     limit: Option<i64>,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
     provider: Option<String>,
     model: Option<String>,
-    /// Exactly these rows, instead of the latest.
+    /// Exactly these rows, instead of the latest ones.
     log_ids: Option<Vec<i64>>,
 }
 
@@ -63,52 +63,60 @@ pub(super) async fn run(
     let org = caller.org.id;
     let limit = match request.limit {
         None => DEFAULT_ROWS,
-        Some(limit) if limit >= 1 => limit.min(MOST_ROWS),
+        Some(limit) if limit >= 1 => limit.min(MAX_ROWS),
         Some(_) => return Err(Problem::field("limit", "must be a whole number of at least 1")),
     };
     if request
         .log_ids
         .as_ref()
-        .is_some_and(|ids| ids.is_empty() || ids.len() as u64 > MOST_ROWS.unsigned_abs())
+        .is_some_and(|ids| ids.is_empty() || ids.len() as u64 > MAX_ROWS.unsigned_abs())
     {
-        return Err(Problem::field("log_ids", format!("must hold 1 to {MOST_ROWS} ids")));
+        return Err(Problem::field("log_ids", format!("must have 1 to {MAX_ROWS} ids")));
     }
     let eval = evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
-    may_run(&app, &caller, &eval)?;
-    // A request whose answer has been seen is among the latest.
+    check_may_run(&app, &caller, &eval)?;
+    // Wait until all finished requests are stored, so that they are among the latest rows.
     log::wait_until_stored(&app.proxy.spool).await;
     let rows = match &request.log_ids {
-        Some(ids) => named(&app, &caller, ids).await?,
-        None => latest(&app, &caller, &request, limit).await?,
+        Some(ids) => existing_rows(&app, &caller, ids).await?,
+        None => latest_rows(&app, &caller, &request, limit).await?,
     };
-    let made = begin(&app, &caller, &eval, None, None, async |tx, run| {
+    let run = start_run(&app, &caller, &eval, RunInput::default(), async |tx, run| {
         Ok(evals::add_log_items(tx, run, &rows).await?)
     });
-    Ok(Accepted(made.await?.into()))
+    Ok(Accepted(run.await?.into()))
 }
 
-/// May this caller have the definition run? What it asks of models is asked in the organization's name.
-pub(super) fn may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
-    checked(app, caller, &eval.name, eval.kind.as_str(), &eval.evaluator, &eval.config).map(|_| ())
+/// Checks that the caller may start a run. The run calls models on behalf of the organization.
+pub(super) fn check_may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
+    let definition =
+        Definition { kind: eval.kind.as_str(), evaluator: &eval.evaluator, config: &eval.config };
+    check_definition(app, caller, &eval.name, definition).map(|_| ())
 }
 
-/// Makes a run with its items and has it worked on.
-pub(super) async fn begin(
+/// The dataset of a run, with its version, and the target that is called first.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RunInput<'a> {
+    pub dataset: Option<(DatasetId, Option<i64>)>,
+    pub target: Option<&'a Value>,
+}
+
+/// Stores a run with its items and enqueues its job.
+pub(super) async fn start_run(
     app: &App,
     caller: &Identity,
     eval: &Eval,
-    dataset: Option<(DatasetId, Option<i64>)>,
-    target: Option<&Value>,
+    RunInput { dataset, target }: RunInput<'_>,
     add_items: impl AsyncFnOnce(&mut Tx, i64) -> ApiResult<()>,
 ) -> ApiResult<Run> {
     let (org, id) = (caller.org.id, app.services.ids.next_row_id());
     let definition = json!({"type": eval.kind, "evaluator": eval.evaluator, "config": eval.config});
     let mut tx = app.services.db.begin().await?;
-    // Two at once must not both find the last free place.
+    // The lock keeps concurrent requests from exceeding the limit.
     orgs::lock_for_update(&mut tx, org).await?;
-    if evals::count_unfinished(&mut tx, org).await? >= MOST_OPEN {
+    if evals::count_unfinished(&mut tx, org).await? >= MAX_UNFINISHED {
         return Err(Problem::conflict(format!(
-            "{MOST_OPEN} runs wait or are under way already; let some finish first"
+            "the organization already has {MAX_UNFINISHED} unfinished runs; wait until some finish"
         )));
     }
     let run = NewRun {
@@ -126,26 +134,26 @@ pub(super) async fn begin(
     add_items(&mut tx, id).await?;
     let queued: Queued = jobs::enqueue(app, &mut tx, org, &RunEval { run: id }).await?;
     tx.commit().await?;
-    let made = stored(app, caller, id).await?;
-    // Only now, so that the answer shows the run as it was made.
+    let run = stored(app, caller, id).await?;
+    // After the read, so that the response shows the run before its job started.
     queued.committed(app);
-    Ok(made)
+    Ok(run)
 }
 
-async fn named(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<i64>> {
+async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<i64>> {
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
     let known = logs::existing_ids(&app.services.logs, caller.org.id, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
-        Some(id) => Err(Problem::field("log_ids", format!("there is no log row {id}"))),
+        Some(id) => Err(Problem::field("log_ids", format!("no log row {id} in this organization"))),
     }
 }
 
-/// The newest rows that say something of a model, those that the gateway asked itself left out.
-async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+/// The latest rows of model calls, except calls of the gateway itself.
+async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
+    let max = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
     for source in [LogSource::Proxy, LogSource::Otel] {
         let filter = LogFilter {
@@ -158,20 +166,20 @@ async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) 
         };
         let mut page = Page { limit, before: None };
         let mut of_source = 0;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let rows = logs::list(&app.services.logs, caller.org.id, &filter, &page).await?;
             let traces = rows.rows.iter().filter(|entry| is_trace(&entry.row)).map(|entry| entry.row.id);
             let before = found.len();
             found.extend(traces);
             of_source += found.len() - before;
             page.before = rows.next;
-            if page.before.is_none() || of_source >= most {
+            if page.before.is_none() || of_source >= max {
                 break;
             }
         }
     }
     found.sort_unstable_by(|a, b| b.cmp(a));
-    found.truncate(most);
+    found.truncate(max);
     Ok(found)
 }
 
@@ -179,7 +187,7 @@ async fn latest(app: &App, caller: &Identity, request: &RunRequest, limit: i64) 
 pub(super) struct RunParams {
     eval_id: Option<i64>,
     dataset_id: Option<DatasetId>,
-    status: Option<StatusView>,
+    status: Option<RunStatus>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -194,11 +202,7 @@ pub(super) async fn list_runs(
     PagedQuery { page, filter: params }: PagedQuery<RunParams>,
 ) -> ApiResult<Json<RunList>> {
     let page = page.numeric_page()?;
-    let filter = RunFilter {
-        eval_id: params.eval_id,
-        dataset_id: params.dataset_id,
-        status: params.status.map(Into::into),
-    };
+    let filter = RunFilter { eval_id: params.eval_id, dataset_id: params.dataset_id, status: params.status };
     let found = evals::list_runs(&app.services.db, caller.org.id, &filter, &page).await?;
     let (runs, next_cursor) = page::into_views(found);
     Ok(Json(RunList { runs, next_cursor }))
@@ -215,7 +219,7 @@ pub(super) async fn get_run(
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RunResults {
     results: Vec<ResultView>,
-    /// On the first page: what could not be judged, and why.
+    /// Only on the first page: items that could not be judged.
     errors: Vec<ItemErrorView>,
     next_cursor: Option<String>,
 }
@@ -230,7 +234,7 @@ pub(super) async fn run_results(
     stored(&app, &caller, id).await?;
     let found = evals::list_run_results(&app.services.db, org, id, &page).await?;
     let errors = if page.before.is_none() {
-        evals::item_errors(&app.services.db, org, id, MOST_LISTED).await?
+        evals::item_errors(&app.services.db, org, id, MAX_LISTED).await?
     } else {
         Vec::new()
     };
@@ -249,7 +253,7 @@ pub(super) async fn cancel_run(
     let run = stored(&app, &caller, id).await?;
     let mut tx = app.services.db.begin().await?;
     if !evals::cancel_run(&mut tx, caller.org.id, id, app.services.clock.now()).await? {
-        return Err(Problem::conflict(format!("the run is {} already", run.status.as_str())));
+        return Err(Problem::conflict(format!("the run is already {}", run.status.as_str())));
     }
     tx.commit().await?;
     stored(&app, &caller, id).await.map(|run| Json(run.into()))
@@ -267,11 +271,11 @@ pub(super) struct Comparison {
     eval_id: i64,
     run: Side,
     to: Side,
-    /// How many things both runs judged.
+    /// Number of items that both runs judged.
     compared: i64,
-    /// Failed in the run, passed in the other.
+    /// Failed in this run, passed in the other.
     gained: Vec<FlipView>,
-    /// Passed in the run, failed in the other.
+    /// Passed in this run, failed in the other.
     lost: Vec<FlipView>,
 }
 
@@ -279,12 +283,12 @@ pub(super) struct Comparison {
 #[schemars(rename = "EvalRunSide")]
 struct Side {
     id: i64,
-    status: StatusView,
+    status: RunStatus,
     total: i64,
     passed: i64,
     failed: i64,
     errors: i64,
-    /// The share of what was judged that passed; null when nothing was.
+    /// The share of judged items that passed; null if no item was judged.
     pass_rate: Option<f64>,
 }
 
@@ -295,7 +299,7 @@ impl From<&Run> for Side {
         let pass_rate = (judged > 0).then(|| run.passed as f64 / judged as f64);
         Self {
             id: run.id,
-            status: run.status.into(),
+            status: run.status,
             total: run.total,
             passed: run.passed,
             failed: run.failed,
@@ -323,11 +327,11 @@ pub(super) async fn compare_runs(
     let org = caller.org.id;
     let run = stored(&app, &caller, id).await?;
     let to = evals::find_run(&app.services.db, org, params.to).await?;
-    let to = to.ok_or_else(|| Problem::field("to", "there is no such run"))?;
+    let to = to.ok_or_else(|| Problem::field("to", "no such run in this organization"))?;
     if to.eval_id != run.eval_id {
-        return Err(Problem::field("to", "is a run of another eval"));
+        return Err(Problem::field("to", "must be a run of the same eval"));
     }
-    let (compared, flips) = evals::compare_runs(&app.services.db, org, run.id, to.id, MOST_LISTED).await?;
+    let (compared, flips) = evals::compare_runs(&app.services.db, org, run.id, to.id, MAX_LISTED).await?;
     let (lost, gained): (Vec<VerdictFlip>, Vec<VerdictFlip>) =
         flips.into_iter().partition(|flip| flip.passed);
     let view = |flip: VerdictFlip| {

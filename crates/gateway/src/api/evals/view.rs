@@ -1,4 +1,4 @@
-//! Definitions, runs and verdicts as callers see them.
+//! Evals, runs and verdicts in responses.
 
 use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::ids::DatasetId;
@@ -41,62 +41,27 @@ impl From<Eval> for EvalView {
     }
 }
 
-#[derive(Clone, Copy, Debug, Serialize, serde::Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "EvalRunStatus")]
-pub enum StatusView {
-    Queued,
-    Running,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
-impl From<RunStatus> for StatusView {
-    fn from(status: RunStatus) -> Self {
-        match status {
-            RunStatus::Queued => Self::Queued,
-            RunStatus::Running => Self::Running,
-            RunStatus::Completed => Self::Completed,
-            RunStatus::Failed => Self::Failed,
-            RunStatus::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<StatusView> for RunStatus {
-    fn from(status: StatusView) -> Self {
-        match status {
-            StatusView::Queued => Self::Queued,
-            StatusView::Running => Self::Running,
-            StatusView::Completed => Self::Completed,
-            StatusView::Failed => Self::Failed,
-            StatusView::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "EvalRun")]
 pub struct RunView {
     id: i64,
     eval_id: i64,
     dataset_id: Option<DatasetId>,
-    /// Null: the working copy as it was when the run was made.
+    /// Null for the working copy at the start of the run.
     dataset_version: Option<i64>,
     /// `manual` or `dataset`.
     trigger: String,
-    status: StatusView,
+    status: RunStatus,
     total: i64,
-    /// Judged, or given up.
+    /// Items that were judged or failed.
     completed: i64,
     passed: i64,
     failed: i64,
-    /// Items that could not be judged, after several tries.
+    /// Items that could not be judged after several attempts.
     errors: i64,
     /// Why the run failed.
     error: Option<String>,
-    /// The model that is asked first.
+    /// The model that is called first.
     target: Option<Value>,
     created_at: Timestamp,
     started_at: Option<Timestamp>,
@@ -130,7 +95,7 @@ impl From<Run> for RunView {
             dataset_id,
             dataset_version,
             trigger: begun_by,
-            status: status.into(),
+            status,
             total,
             completed: passed + failed + errors,
             passed,
@@ -145,7 +110,7 @@ impl From<Run> for RunView {
     }
 }
 
-/// A run keeps the text of its prompt; who made it knows it by its name and version.
+/// Removes the stored text of the prompt; its name and version identify it.
 fn without_content(mut target: Value) -> Value {
     if let Some(prompt) = target.get_mut("prompt").and_then(Value::as_object_mut) {
         prompt.remove("content");
@@ -158,9 +123,9 @@ fn without_content(mut target: Value) -> Value {
 pub struct ResultView {
     id: i64,
     eval_id: i64,
-    /// Null for a row of live traffic.
+    /// Null for a live evaluation.
     run_id: Option<i64>,
-    /// The row that was judged; for a case, the row of the call to the target.
+    /// The judged row; for a case, the row of the call to the target.
     log_id: Option<i64>,
     case_id: Option<String>,
     score: f64,

@@ -1,5 +1,5 @@
-//! The playground: try a prompt on one model or on several side by side, look back, and keep what works as a version of a
-//! prompt.
+//! The playground: run a prompt on one model or on several side by side, list earlier runs, and save a run as a version
+//! of a prompt.
 
 mod models;
 mod prompt;
@@ -27,30 +27,30 @@ use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
 use prompt::PromptRequest;
-use runs::{Target, Tried, Try};
+use runs::{ModelRun, RunOutcome, RunTarget};
 
-/// How many models one comparison may have.
-const MOST_TARGETS: usize = 10;
+/// Models of one comparison.
+const MAX_TARGETS: usize = 10;
 
 pub fn area() -> Area {
-    Area::new("playground", "Try prompts on models, compare, look back, keep what works.")
-        .post("/playground/run", run, "Ask one model; with stream: true as server-sent events")
-        .post("/playground/compare", compare, "Ask several models the same, side by side")
-        .get("/playground/history", history, "What the caller has tried, newest first")
-        .get("/playground/history/{playId}", get, "One run, or one comparison")
+    Area::new("playground", "Run prompts on models, compare the results, and save prompts.")
+        .post("/playground/run", run, "Run a prompt on one model; with stream: true as server-sent events")
+        .post("/playground/compare", compare, "Run the same prompt on several models")
+        .get("/playground/history", history, "List the caller's runs, newest first")
+        .get("/playground/history/{playId}", get, "Get a run or a comparison")
         .post(
             "/playground/save-version",
             prompt::save_version,
-            "Keep a run or a text as the next version of a prompt",
+            "Save a run or a text as the next version of a prompt",
         )
         .get(
             "/playground/providers",
             models::providers,
-            "The providers, whether they can be called, and their models",
+            "List the providers with their models and whether they are configured",
         )
 }
 
-/// Either `messages` or `prompt`; with both, the prompt goes before the messages as the system's words.
+/// `messages`, `prompt` or both; with both, the prompt becomes a system message before the messages.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PlaygroundRunRequest")]
 struct RunRequest {
@@ -60,9 +60,9 @@ struct RunRequest {
     messages: Option<Vec<Map<String, Value>>>,
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
-    /// Sent along, such as `temperature` or `max_tokens`.
+    /// Parameters of the request, such as `temperature` or `max_tokens`.
     params: Option<Map<String, Value>>,
-    /// Events instead of one answer: `start`, `delta`, `done`, `error`.
+    /// Respond with the events `start`, `delta`, `done` and `error`.
     stream: Option<bool>,
 }
 
@@ -75,7 +75,7 @@ struct Usage {
     total_tokens: i64,
     cached_tokens: i64,
     reasoning_tokens: i64,
-    /// Counted here, because the provider said nothing.
+    /// Estimated by the gateway, because the provider reported no usage.
     estimated: bool,
 }
 
@@ -83,7 +83,7 @@ struct Usage {
 #[schemars(rename = "PlaygroundRun")]
 struct RunView {
     id: PlayId,
-    /// The comparison that it belongs to.
+    /// The comparison that the run is a part of.
     comparison_id: Option<PlayId>,
     provider: String,
     model: String,
@@ -91,7 +91,7 @@ struct RunView {
     params: Value,
     output: String,
     finish_reason: Option<String>,
-    /// Null when nothing is known of it.
+    /// Null if the usage is unknown.
     #[schemars(with = "Option<Usage>")]
     usage: Value,
     cost_usd: Option<f64>,
@@ -101,7 +101,7 @@ struct RunView {
 }
 
 impl From<PlaygroundRun> for RunView {
-    fn from(play: PlaygroundRun) -> Self {
+    fn from(run: PlaygroundRun) -> Self {
         let PlaygroundRun {
             id,
             comparison_id,
@@ -119,7 +119,7 @@ impl From<PlaygroundRun> for RunView {
             log_id,
             error: _,
             created_at,
-        } = play;
+        } = run;
         Self {
             id,
             comparison_id,
@@ -138,7 +138,7 @@ impl From<PlaygroundRun> for RunView {
     }
 }
 
-/// A model that gave no answer.
+/// A failed run of a comparison.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PlaygroundFailure")]
 struct FailureView {
@@ -157,11 +157,11 @@ enum ResultView {
 }
 
 impl From<PlaygroundRun> for ResultView {
-    fn from(mut play: PlaygroundRun) -> Self {
-        match play.error.take() {
-            None => Self::Run(Box::new(play.into())),
+    fn from(mut run: PlaygroundRun) -> Self {
+        match run.error.take() {
+            None => Self::Run(Box::new(run.into())),
             Some(error) => {
-                let PlaygroundRun { provider, model, log_id, .. } = play;
+                let PlaygroundRun { provider, model, log_id, .. } = run;
                 Self::Failure(FailureView { provider, model, error, log_id })
             }
         }
@@ -172,7 +172,7 @@ impl From<PlaygroundRun> for ResultView {
 #[schemars(rename = "PlaygroundComparison")]
 struct ComparisonView {
     id: PlayId,
-    /// In the order asked.
+    /// In the order of the targets.
     results: Vec<ResultView>,
 }
 
@@ -180,22 +180,27 @@ async fn run(
     State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<RunRequest>,
-) -> ApiResult<Answer<RunView>> {
+) -> ApiResult<RunResponse<RunView>> {
     let RunRequest { provider, model, messages, prompt, params, stream } = request;
-    let target = Target::checked("", provider, model, params)?;
-    let asked = prompt::conversation(&app, &caller, messages, prompt).await?;
+    let target = RunTarget::checked("", provider, model, params)?;
+    let conversation = prompt::conversation(&app, &caller, messages, prompt).await?;
     runs::check(&app, &caller, &target)?;
-    let one =
-        Try { id: app.services.ids.new_id(), comparison: None, index: 0, target, asked: Arc::new(asked) };
-    if stream == Some(true) {
-        return Ok(Answer::Events(stream::begin(&app, &caller, vec![one])));
-    }
-    let play = match one.ask(&app, &caller).await {
-        Tried::Answered(play) => *play,
-        Tried::Failed(problem, _) => return Err(*problem),
+    let run = ModelRun {
+        id: app.services.ids.new_id(),
+        comparison: None,
+        index: 0,
+        target,
+        conversation: Arc::new(conversation),
     };
-    keep(&app, &caller, std::slice::from_ref(&play)).await?;
-    Ok(Answer::Whole(play.into()))
+    if stream == Some(true) {
+        return Ok(RunResponse::Events(stream::start(&app, &caller, vec![run])));
+    }
+    let result = match run.execute(&app, &caller).await {
+        RunOutcome::Completed(result) => *result,
+        RunOutcome::Failed(problem, _) => return Err(*problem),
+    };
+    store(&app, &caller, std::slice::from_ref(&result)).await?;
+    Ok(RunResponse::Json(result.into()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -203,10 +208,10 @@ struct CompareRequest {
     messages: Option<Vec<Map<String, Value>>>,
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
-    /// 2 to 10.
+    /// 2 to 10 targets.
     #[schemars(length(min = 2, max = 10))]
     targets: Vec<CompareTarget>,
-    /// Sent along to every target that does not say otherwise.
+    /// Parameters for all targets; those of a target take precedence.
     params: Option<Map<String, Value>>,
     stream: Option<bool>,
 }
@@ -222,49 +227,49 @@ async fn compare(
     State(app): AppState,
     caller: Caller<Member>,
     Body(request): Body<CompareRequest>,
-) -> ApiResult<Answer<ComparisonView>> {
+) -> ApiResult<RunResponse<ComparisonView>> {
     let CompareRequest { messages, prompt, targets, params, stream } = request;
-    if !(2..=MOST_TARGETS).contains(&targets.len()) {
-        return Err(Problem::field("targets", format!("must hold 2 to {MOST_TARGETS} targets")));
+    if !(2..=MAX_TARGETS).contains(&targets.len()) {
+        return Err(Problem::field("targets", format!("must have 2 to {MAX_TARGETS} targets")));
     }
     let shared = params.unwrap_or_default();
     let targets = targets.into_iter().enumerate().map(|(index, target)| {
         let mut params = shared.clone();
         params.extend(target.params.unwrap_or_default());
-        Target::checked(&format!("targets[{index}]."), target.provider, target.model, Some(params))
+        RunTarget::checked(&format!("targets[{index}]."), target.provider, target.model, Some(params))
     });
-    let targets = targets.collect::<ApiResult<Vec<Target>>>()?;
-    let asked = Arc::new(prompt::conversation(&app, &caller, messages, prompt).await?);
+    let targets = targets.collect::<ApiResult<Vec<RunTarget>>>()?;
+    let conversation = Arc::new(prompt::conversation(&app, &caller, messages, prompt).await?);
     let id: PlayId = app.services.ids.new_id();
-    let tries: Vec<Try> = targets
+    let runs: Vec<ModelRun> = targets
         .into_iter()
         .enumerate()
-        .map(|(index, target)| Try {
+        .map(|(index, target)| ModelRun {
             id: app.services.ids.new_id(),
             comparison: Some(id),
             index,
             target,
-            asked: Arc::clone(&asked),
+            conversation: Arc::clone(&conversation),
         })
         .collect();
     if stream == Some(true) {
-        return Ok(Answer::Events(stream::begin(&app, &caller, tries)));
+        return Ok(RunResponse::Events(stream::start(&app, &caller, runs)));
     }
-    let plays: Vec<PlaygroundRun> = join_all(tries.iter().map(|one| async {
-        match one.ask(&app, &caller).await {
-            Tried::Answered(play) | Tried::Failed(_, play) => *play,
+    let results: Vec<PlaygroundRun> = join_all(runs.iter().map(|run| async {
+        match run.execute(&app, &caller).await {
+            RunOutcome::Completed(result) | RunOutcome::Failed(_, result) => *result,
         }
     }))
     .await;
-    keep(&app, &caller, &plays).await?;
-    Ok(Answer::Whole(ComparisonView { id, results: plays.into_iter().map(Into::into).collect() }))
+    store(&app, &caller, &results).await?;
+    Ok(RunResponse::Json(ComparisonView { id, results: results.into_iter().map(Into::into).collect() }))
 }
 
-async fn keep(app: &App, caller: &Identity, plays: &[PlaygroundRun]) -> ApiResult<()> {
+async fn store(app: &App, caller: &Identity, runs: &[PlaygroundRun]) -> ApiResult<()> {
     let owner = caller.actor();
     let mut tx = app.services.db.begin().await?;
-    for play in plays {
-        playground::insert(&mut tx, caller.org.id, &owner, play).await?;
+    for run in runs {
+        playground::insert(&mut tx, caller.org.id, &owner, run).await?;
     }
     tx.commit().await?;
     Ok(())
@@ -289,7 +294,7 @@ async fn history(
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "PlaygroundHistoryEntry")]
-enum Entry {
+enum HistoryEntry {
     Run(Box<RunView>),
     Comparison(ComparisonView),
 }
@@ -298,42 +303,42 @@ async fn get(
     State(app): AppState,
     caller: Caller<Viewer>,
     PathParam(id): PathParam<PlayId>,
-) -> ApiResult<Json<Entry>> {
+) -> ApiResult<Json<HistoryEntry>> {
     let (org, owner) = (caller.org.id, caller.actor());
-    if let Some(play) =
-        playground::find(&app.services.db, org, &owner, id).await?.filter(|play| play.error.is_none())
+    if let Some(run) =
+        playground::find(&app.services.db, org, &owner, id).await?.filter(|run| run.error.is_none())
     {
-        return Ok(Json(Entry::Run(Box::new(play.into()))));
+        return Ok(Json(HistoryEntry::Run(Box::new(run.into()))));
     }
-    let plays = playground::list_comparison(&app.services.db, org, &owner, id).await?;
-    if plays.is_empty() {
+    let runs = playground::list_comparison(&app.services.db, org, &owner, id).await?;
+    if runs.is_empty() {
         return Err(Problem::not_found());
     }
-    let results = plays.into_iter().map(Into::into).collect();
-    Ok(Json(Entry::Comparison(ComparisonView { id, results })))
+    let results = runs.into_iter().map(Into::into).collect();
+    Ok(Json(HistoryEntry::Comparison(ComparisonView { id, results })))
 }
 
-/// One answer, or events as they come.
-enum Answer<T> {
-    Whole(T),
+/// A JSON response, or a stream of events.
+enum RunResponse<T> {
+    Json(T),
     Events(EventStream),
 }
 
-impl<T: Serialize> IntoResponse for Answer<T> {
+impl<T: Serialize> IntoResponse for RunResponse<T> {
     fn into_response(self) -> Response {
         match self {
-            Self::Whole(view) => Json(view).into_response(),
+            Self::Json(view) => Json(view).into_response(),
             Self::Events(events) => events.into_response(),
         }
     }
 }
 
-impl<T: JsonSchema> OperationOutput for Answer<T> {
+impl<T: JsonSchema> OperationOutput for RunResponse<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.json_response::<T>(200);
         if let Some((_, response)) = operation.responses.last_mut() {
             response["description"] = json!(
-                "The answer; with stream: true events `start`, `delta`, `done` and `error`, each with the `index` of its target"
+                "The result; with stream: true the events `start`, `delta`, `done` and `error`, each with the `index` of its target"
             );
             response["content"]["text/event-stream"] = json!({"schema": {"type": "string"}});
         }

@@ -1,4 +1,4 @@
-//! What can be tried: providers, whether they can be called, and their models with prices.
+//! Providers for the playground: whether they are configured, and their models with prices.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub(super) struct ProviderList {
 #[schemars(rename = "PlaygroundProvider")]
 struct ProviderView {
     name: String,
-    /// The built-in provider that it is or behaves like.
+    /// The built-in provider, or the one whose wire format a custom provider uses.
     kind: &'static str,
-    /// It has an address, and a credential where it needs one.
+    /// Whether it has a URL, and a credential if it requires one.
     configured: bool,
     models: Vec<ModelView>,
 }
@@ -38,7 +38,7 @@ struct ProviderView {
 #[schemars(rename = "PlaygroundModel")]
 struct ModelView {
     id: String,
-    /// Tokens that it takes in.
+    /// Maximum number of input tokens.
     context: Option<u64>,
     input_per_mtok: Option<f64>,
     output_per_mtok: Option<f64>,
@@ -67,19 +67,19 @@ fn view(app: &App, target: &Target, stored: Option<&Provider>) -> ProviderView {
     }
 }
 
-/// A provider that needs no credential counts only where somebody said where it is.
+/// A provider without authentication counts as configured only if its URL was set.
 fn is_configured(app: &App, target: &Target, stored: Option<&Provider>) -> bool {
     if target.is_sandbox() {
         return true;
     }
     let settings = app.services.config.providers.get(target.kind.name);
-    let is_placed = stored.is_some_and(|stored| stored.base_url.is_some())
+    let has_own_url = stored.is_some_and(|stored| stored.base_url.is_some())
         || settings.is_some_and(|settings| settings.base_url.is_some());
     let has_credential = !target.credentials.is_empty() || !target.headers.is_empty();
-    target.base.is_some() && (has_credential || (matches!(target.auth, Auth::None) && is_placed))
+    target.base.is_some() && (has_credential || (matches!(target.auth, Auth::None) && has_own_url))
 }
 
-/// The models that the organization named for it, else those that have a price.
+/// The models that the organization listed, or else the models with a price.
 fn models(app: &App, target: &Target, own: &[String]) -> Vec<ModelView> {
     let model = |id: &str| {
         let price = app.proxy.prices.find(target.kind.name, id);

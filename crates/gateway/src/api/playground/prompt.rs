@@ -1,5 +1,5 @@
-//! What is said to the models: messages as they were sent, or made from a prompt; and the way back, from a run to the
-//! next version of a prompt.
+//! Conversations of the playground: messages of the request, or messages rendered from a prompt. A run can be saved as
+//! the next version of a prompt.
 
 use std::collections::HashMap;
 
@@ -26,13 +26,13 @@ use crate::prompts::{unrendered, write};
 pub(super) struct PromptRequest {
     namespace: String,
     slug: String,
-    /// The latest without it.
+    /// Default: the latest version.
     version: Option<i64>,
     variables: Option<HashMap<String, String>>,
 }
 
-/// What is asked, and the template that it was made from.
-pub(super) struct Asked {
+/// The messages, and the template that they were rendered from.
+pub(super) struct Conversation {
     pub messages: Vec<Value>,
     pub template: Option<String>,
 }
@@ -43,28 +43,30 @@ pub(super) async fn conversation(
     caller: &Identity,
     messages: Option<Vec<Map<String, Value>>>,
     prompt: Option<PromptRequest>,
-) -> ApiResult<Asked> {
-    let messages = messages.map(checked).transpose()?;
+) -> ApiResult<Conversation> {
+    let messages = messages.map(checked_messages).transpose()?;
     let Some(prompt) = prompt else {
-        let messages = messages.ok_or_else(|| Problem::field("messages", "is needed (or prompt)"))?;
-        return Ok(Asked { messages, template: None });
+        let messages =
+            messages.ok_or_else(|| Problem::field("messages", "is required unless prompt is given"))?;
+        return Ok(Conversation { messages, template: None });
     };
     let name = PromptName { namespace: &prompt.namespace, slug: &prompt.slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, prompt.version).await?;
-    let found = found.ok_or_else(|| Problem::field("prompt", "there is no such prompt or version"))?;
+    let found =
+        found.ok_or_else(|| Problem::field("prompt", "no such prompt or version in this organization"))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
     let rendered = template
         .render(&prompt.variables.unwrap_or_default())
         .map_err(|error| unrendered("prompt.variables", error))?;
-    let said = |role: &str| json!({"role": role, "content": rendered});
+    let message = |role: &str| json!({"role": role, "content": rendered});
     let messages = match messages {
-        None => vec![said("user")],
-        Some(messages) => std::iter::once(said("system")).chain(messages).collect(),
+        None => vec![message("user")],
+        Some(messages) => std::iter::once(message("system")).chain(messages).collect(),
     };
-    Ok(Asked { messages, template: Some(found.content) })
+    Ok(Conversation { messages, template: Some(found.content) })
 }
 
-fn checked(messages: Vec<Map<String, Value>>) -> ApiResult<Vec<Value>> {
+fn checked_messages(messages: Vec<Map<String, Value>>) -> ApiResult<Vec<Value>> {
     if messages.is_empty() {
         return Err(Problem::field("messages", "must not be empty"));
     }
@@ -73,7 +75,7 @@ fn checked(messages: Vec<Map<String, Value>>) -> ApiResult<Vec<Value>> {
             return Err(Problem::field(&format!("messages[{index}].role"), "must be a string"));
         }
         if !message.contains_key("content") && !message.contains_key("tool_calls") {
-            return Err(Problem::field(&format!("messages[{index}].content"), "is needed"));
+            return Err(Problem::field(&format!("messages[{index}].content"), "is required"));
         }
     }
     Ok(messages.into_iter().map(Value::Object).collect())
@@ -97,12 +99,12 @@ pub(super) async fn save_version(
     check_name(&namespace).map_err(|why| Problem::field("namespace", why))?;
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;
     let content = match (run_id, content) {
-        (None, None) => return Err(Problem::field("content", "is needed (or run_id)")),
-        (Some(_), Some(_)) => return Err(Problem::field("content", "give content or run_id, not both")),
+        (None, None) => return Err(Problem::field("content", "is required unless run_id is given")),
+        (Some(_), Some(_)) => return Err(Problem::field("content", "cannot be combined with run_id")),
         (None, Some(content)) => content,
         (Some(id), None) => {
-            let play = playground::find(&app.services.db, caller.org.id, &caller.actor(), id).await?;
-            text_of(play.ok_or_else(|| Problem::field("run_id", "there is no such run"))?)
+            let run = playground::find(&app.services.db, caller.org.id, &caller.actor(), id).await?;
+            template_of(run.ok_or_else(|| Problem::field("run_id", "no such run of the caller"))?)
         }
     };
     write::check_content(&content)?;
@@ -110,12 +112,12 @@ pub(super) async fn save_version(
     Ok(Json(write::save(&app, &caller, name, content).await?.try_into()?))
 }
 
-/// The template that the run was made from, else what the system and the user said.
-fn text_of(play: PlaygroundRun) -> String {
-    if let Some(template) = play.template {
+/// The template of the run, or the texts of its system and user messages.
+fn template_of(run: PlaygroundRun) -> String {
+    if let Some(template) = run.template {
         return template;
     }
-    let messages = play.messages.as_array().cloned().unwrap_or_default();
+    let messages = run.messages.as_array().cloned().unwrap_or_default();
     let texts = messages.iter().filter(|message| {
         matches!(message.get("role").and_then(Value::as_str), Some("system" | "developer" | "user"))
     });

@@ -1,4 +1,4 @@
-//! One call of the playground to one model: what is asked, and what is made of the answer.
+//! One call of the playground to one model: its request, and the stored result.
 
 use std::sync::Arc;
 
@@ -10,103 +10,117 @@ use rust_decimal::prelude::ToPrimitive as _;
 use serde_json::{Map, Value, json};
 
 use super::Usage;
-use super::prompt::Asked;
+use super::prompt::Conversation;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask::{self, About, Question, Told};
 
-/// A model, and the parameters that it is sent.
-pub(super) struct Target {
+/// A model and the parameters of the request.
+pub(super) struct RunTarget {
     pub provider: String,
     pub model: String,
     pub params: Map<String, Value>,
 }
 
-impl Target {
-    /// `at` is where the fields stand, for errors.
+impl RunTarget {
+    /// `path` is the prefix of the field names in errors.
     pub(super) fn checked(
-        at: &str,
+        path: &str,
         provider: String,
         model: String,
         params: Option<Map<String, Value>>,
     ) -> ApiResult<Self> {
         for (name, text) in [("provider", &provider), ("model", &model)] {
             if text.trim().is_empty() || text.len() > 256 {
-                return Err(Problem::field(&format!("{at}{name}"), "must be 1 to 256 characters long"));
+                return Err(Problem::field(&format!("{path}{name}"), "must be 1 to 256 characters long"));
             }
         }
         let params = params.unwrap_or_default();
         for name in ["model", "messages", "stream", "stream_options"] {
             if params.contains_key(name) {
-                return Err(Problem::field(&format!("{at}params"), format!("{name} is not a parameter")));
+                return Err(Problem::field(&format!("{path}params"), format!("must not contain {name}")));
             }
         }
         Ok(Self { provider, model, params })
     }
 }
 
-/// Refused before anything is asked, as a plain error.
-pub(super) fn check(app: &App, caller: &Identity, target: &Target) -> ApiResult<()> {
+/// Checks the target before the call, so that a streamed run can fail with a plain error.
+pub(super) fn check(app: &App, caller: &Identity, target: &RunTarget) -> ApiResult<()> {
     ask::check(app, caller, &target.provider, &target.model)
 }
 
-pub(super) struct Try {
+pub(super) struct ModelRun {
     pub id: PlayId,
     pub comparison: Option<PlayId>,
     pub index: usize,
-    pub target: Target,
-    pub asked: Arc<Asked>,
+    pub target: RunTarget,
+    pub conversation: Arc<Conversation>,
 }
 
-pub(super) enum Tried {
-    Answered(Box<PlaygroundRun>),
-    /// Kept with a comparison, so that it can be looked at later.
+pub(super) enum RunOutcome {
+    Completed(Box<PlaygroundRun>),
+    /// The error, and the row that is stored if the run is a part of a comparison.
     Failed(Box<Problem>, Box<PlaygroundRun>),
 }
 
-/// What a model said.
+/// The text of a chat completion.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct Completion {
     pub output: String,
     pub finish_reason: Option<String>,
 }
 
-impl Try {
-    pub(super) fn question(&self) -> Question {
+impl ModelRun {
+    pub(super) fn request(&self) -> Question {
         let mut body = self.target.params.clone();
         body.insert("model".into(), self.target.model.as_str().into());
-        body.insert("messages".into(), Value::Array(self.asked.messages.clone()));
+        body.insert("messages".into(), Value::Array(self.conversation.messages.clone()));
         Question {
             provider: self.target.provider.clone(),
             about: About::Chat,
             body,
             metadata: Map::from_iter([("playground_run_id".to_owned(), json!(self.id))]),
             timeout: None,
-            // The first stands for the request that brought it.
+            // The rate limit counts a comparison as one request.
             is_counted: self.index == 0,
         }
     }
 
-    pub(super) async fn ask(&self, app: &Arc<App>, caller: &Identity) -> Tried {
-        let asked = async {
-            let answer = ask::ask(app, caller, self.question()).await?;
+    pub(super) async fn execute(&self, app: &Arc<App>, caller: &Identity) -> RunOutcome {
+        let call = async {
+            let answer = ask::ask(app, caller, self.request()).await?;
             if !answer.status.is_success() {
-                return Err(refused(&self.target.provider, answer.log_id, answer.status, &answer.body));
+                return Err(error_response(
+                    &self.target.provider,
+                    answer.log_id,
+                    answer.status,
+                    &answer.body,
+                ));
             }
-            let said = whole(&answer.body).ok_or_else(|| unreadable(&self.target.provider, answer.log_id))?;
-            Ok((said, answer.log_id, answer.told))
+            let completion = parse_completion(&answer.body)
+                .ok_or_else(|| invalid_response(&self.target.provider, answer.log_id))?;
+            Ok((completion, answer.log_id, answer.told))
         };
-        match asked.await {
-            Ok((said, log_id, told)) => Tried::Answered(Box::new(self.answered(app, said, log_id, &told))),
+        match call.await {
+            Ok((completion, log_id, told)) => {
+                RunOutcome::Completed(Box::new(self.completed(app, completion, log_id, &told)))
+            }
             Err(problem) => {
-                let play = self.failed(app, &problem);
-                Tried::Failed(Box::new(problem), Box::new(play))
+                let failed = self.failed(app, &problem);
+                RunOutcome::Failed(Box::new(problem), Box::new(failed))
             }
         }
     }
 
-    pub(super) fn answered(&self, app: &App, said: Said, log_id: i64, told: &Told) -> PlaygroundRun {
+    pub(super) fn completed(
+        &self,
+        app: &App,
+        completion: Completion,
+        log_id: i64,
+        told: &Told,
+    ) -> PlaygroundRun {
         let usage = told.tokens.map(|tokens| Usage {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
@@ -116,13 +130,13 @@ impl Try {
             estimated: told.usage_estimated,
         });
         PlaygroundRun {
-            output: said.output,
-            finish_reason: said.finish_reason,
+            output: completion.output,
+            finish_reason: completion.finish_reason,
             usage: usage.and_then(|usage| serde_json::to_value(usage).ok()).unwrap_or_default(),
             cost_usd: told.cost_usd.and_then(|cost| cost.to_f64()),
             latency_ms: told.latency_ms,
             log_id: Some(log_id),
-            ..self.empty(app)
+            ..self.without_result(app)
         }
     }
 
@@ -131,10 +145,10 @@ impl Try {
         if let Some(status) = problem.extra.get("upstream_status") {
             error["upstream_status"] = status.clone();
         }
-        PlaygroundRun { log_id: ask::log_id_of(problem), error: Some(error), ..self.empty(app) }
+        PlaygroundRun { log_id: ask::log_id_of(problem), error: Some(error), ..self.without_result(app) }
     }
 
-    fn empty(&self, app: &App) -> PlaygroundRun {
+    fn without_result(&self, app: &App) -> PlaygroundRun {
         PlaygroundRun {
             id: self.id,
             comparison_id: self.comparison,
@@ -142,8 +156,8 @@ impl Try {
             provider: self.target.provider.clone(),
             model: self.target.model.clone(),
             params: Value::Object(self.target.params.clone()),
-            messages: Value::Array(self.asked.messages.clone()),
-            template: self.asked.template.clone(),
+            messages: Value::Array(self.conversation.messages.clone()),
+            template: self.conversation.template.clone(),
             output: String::new(),
             finish_reason: None,
             usage: Value::Null,
@@ -156,30 +170,31 @@ impl Try {
     }
 }
 
-/// Reads a chat completion; None when it is none.
-pub(super) fn whole(body: &[u8]) -> Option<Said> {
+/// Parses a chat completion.
+pub(super) fn parse_completion(body: &[u8]) -> Option<Completion> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let choice = value.pointer("/choices/0")?;
     let finish_reason = choice.get("finish_reason").and_then(Value::as_str).map(ToOwned::to_owned);
-    Some(Said { output: assistant_text(body, false).unwrap_or_default(), finish_reason })
+    Some(Completion { output: assistant_text(body, false).unwrap_or_default(), finish_reason })
 }
 
-/// The provider refused: with a status that would be the caller's own anywhere else.
-pub(super) fn refused(provider: &str, log_id: i64, status: StatusCode, body: &[u8]) -> Problem {
+/// The error for a provider's error response.
+pub(super) fn error_response(provider: &str, log_id: i64, status: StatusCode, body: &[u8]) -> Problem {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let said = value.pointer("/error/message").and_then(Value::as_str).map_or_else(
+    let detail = value.pointer("/error/message").and_then(Value::as_str).map_or_else(
         || String::from_utf8_lossy(body).chars().take(500).collect(),
         |text| text.chars().take(500).collect::<String>(),
     );
-    let message = format!("{provider}: it answered {}: {said}", status.as_u16());
-    with_row(provider, log_id, Some(status), message)
+    let message = format!("{provider}: responded with status {}: {detail}", status.as_u16());
+    provider_error(provider, log_id, Some(status), message)
 }
 
-pub(super) fn unreadable(provider: &str, log_id: i64) -> Problem {
-    with_row(provider, log_id, None, format!("{provider}: its answer is no chat completion"))
+/// The error for a response that is not a chat completion.
+pub(super) fn invalid_response(provider: &str, log_id: i64) -> Problem {
+    provider_error(provider, log_id, None, format!("{provider}: the response is not a chat completion"))
 }
 
-fn with_row(provider: &str, log_id: i64, status: Option<StatusCode>, message: String) -> Problem {
+fn provider_error(provider: &str, log_id: i64, status: Option<StatusCode>, message: String) -> Problem {
     let mut problem = Problem::new(StatusCode::BAD_GATEWAY, "provider_error", message);
     problem.extra.insert("provider".into(), provider.into());
     problem.extra.insert("upstream_status".into(), json!(status.map(|status| status.as_u16())));

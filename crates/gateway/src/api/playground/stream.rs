@@ -1,5 +1,5 @@
-//! Runs and comparisons as they come: one stream of events for all targets, told apart by their index. A caller that
-//! hangs up ends the calls.
+//! Streamed runs and comparisons: one stream of events for all targets, each event with the index of its target. The
+//! calls end when the client disconnects.
 
 use std::sync::Arc;
 
@@ -9,26 +9,27 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::runs::{Said, Try, refused, unreadable, whole};
-use super::{ResultView, keep};
+use super::runs::{Completion, ModelRun, error_response, invalid_response, parse_completion};
+use super::{ResultView, store};
 use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::ask::{self, Streaming, Told};
 
-/// Events that may wait for a slow reader before the model is held up.
-const WAITING: usize = 64;
-/// Of what a model said, this much is kept and shown.
-const LONGEST: usize = 4 << 20;
+/// Events that are buffered for a slow client before reading from the provider pauses.
+const MAX_BUFFERED_EVENTS: usize = 64;
+/// The rest of a longer output is dropped.
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
-/// Starts every try and answers with the events of all of them.
-pub(super) fn begin(app: &Arc<App>, caller: &Identity, tries: Vec<Try>) -> EventStream {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    for one in tries {
+/// Starts all runs and returns the stream of their events.
+pub(super) fn start(app: &Arc<App>, caller: &Identity, runs: Vec<ModelRun>) -> EventStream {
+    let (sender, receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
+    for run in runs {
         let (own, caller, sender) = (Arc::clone(app), caller.clone(), sender.clone());
         app.services.tasks.spawn(async move {
-            follow(&own, &caller, &one, &Sender { to: sender, index: one.index }).await
+            let events = EventSender { sender, index: run.index };
+            execute_streamed(&own, &caller, &run, &events).await;
         });
     }
     drop(sender);
@@ -38,116 +39,122 @@ pub(super) fn begin(app: &Arc<App>, caller: &Identity, tries: Vec<Try>) -> Event
     EventStream::new(events)
 }
 
-struct Sender {
-    to: mpsc::Sender<Bytes>,
+/// Sends the events of one run.
+struct EventSender {
+    sender: mpsc::Sender<Bytes>,
     index: usize,
 }
 
-/// The caller has hung up.
-struct Gone;
+struct ClientDisconnected;
 
-impl Sender {
-    async fn send(&self, event: &str, mut data: Value) -> Result<(), Gone> {
+impl EventSender {
+    async fn send(&self, event: &str, mut data: Value) -> Result<(), ClientDisconnected> {
         data["index"] = self.index.into();
         let bytes = Bytes::from(format!("event: {event}\ndata: {data}\n\n"));
-        self.to.send(bytes).await.map_err(|_| Gone)
+        self.sender.send(bytes).await.map_err(|_| ClientDisconnected)
     }
 }
 
-/// One try from its first event to its last. Ends without a word when nobody listens any more.
-async fn follow(app: &Arc<App>, caller: &Identity, one: &Try, events: &Sender) {
-    let target = &one.target;
+/// Executes one run and sends its events. Stops when the client disconnects.
+async fn execute_streamed(app: &Arc<App>, caller: &Identity, run: &ModelRun, events: &EventSender) {
+    let target = &run.target;
     let start = json!({
-        "id": one.id, "comparison_id": one.comparison, "provider": target.provider, "model": target.model,
+        "id": run.id, "comparison_id": run.comparison, "provider": target.provider, "model": target.model,
     });
     if events.send("start", start).await.is_err() {
         return;
     }
-    let told = match listen(app, caller, one, events).await {
-        Ok(Some(told)) => Ok(told),
+    let completed = match stream_completion(app, caller, run, events).await {
+        Ok(Some(completed)) => Ok(completed),
         Ok(None) => return,
         Err(problem) => Err(problem),
     };
-    let (name, play) = match told {
-        Ok((said, log_id, told)) => ("done", one.answered(app, said, log_id, &told)),
-        Err(problem) => ("error", one.failed(app, &problem)),
+    let (name, result) = match completed {
+        Ok((completion, log_id, told)) => ("done", run.completed(app, completion, log_id, &told)),
+        Err(problem) => ("error", run.failed(app, &problem)),
     };
-    // A single run that failed leaves only its log row, as without a stream.
-    let is_kept = play.error.is_none() || one.comparison.is_some();
-    let view = |play| serde_json::to_value(ResultView::from(play)).unwrap_or_default();
-    let ended = if is_kept && let Err(problem) = keep(app, caller, std::slice::from_ref(&play)).await {
-        tracing::warn!(error = %problem.message, "a run of the playground could not be kept");
-        ("error", json!({"error": {"code": problem.code, "message": problem.message}}))
-    } else {
-        (name, view(play))
-    };
-    let _ = events.send(ended.0, ended.1).await;
+    // A failed single run is not stored; its log row remains, as without a stream.
+    let is_stored = result.error.is_none() || run.comparison.is_some();
+    let view = |result| serde_json::to_value(ResultView::from(result)).unwrap_or_default();
+    let (name, data) =
+        if is_stored && let Err(problem) = store(app, caller, std::slice::from_ref(&result)).await {
+            tracing::warn!(error = %problem.message, "cannot store a playground run");
+            ("error", json!({"error": {"code": problem.code, "message": problem.message}}))
+        } else {
+            (name, view(result))
+        };
+    let _ = events.send(name, data).await;
 }
 
-/// Passes the pieces on as they come. None when the caller has hung up.
-async fn listen(
+/// Forwards the text as it arrives. Returns `None` when the client has disconnected.
+async fn stream_completion(
     app: &Arc<App>,
     caller: &Identity,
-    one: &Try,
-    events: &Sender,
-) -> ApiResult<Option<(Said, i64, Told)>> {
-    let provider = &one.target.provider;
+    run: &ModelRun,
+    events: &EventSender,
+) -> ApiResult<Option<(Completion, i64, Told)>> {
+    let provider = &run.target.provider;
     let Streaming { log_id, status, is_stream, mut body, told } =
-        ask::ask_streaming(app, caller, one.question()).await?;
-    let broken = |error: String| {
+        ask::ask_streaming(app, caller, run.request()).await?;
+    let provider_error = |error: String| {
         Problem::new(http::StatusCode::BAD_GATEWAY, "provider_error", format!("{provider}: {error}"))
     };
-    let mut said = Said::default();
-    let mut read = EventReader::new(EventLimits::READ);
+    let mut completion = Completion::default();
+    let mut reader = EventReader::new(EventLimits::READ);
     let mut rest = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| broken(error.to_string()))?;
+        let frame = frame.map_err(|error| provider_error(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         if !is_stream || !status.is_success() {
-            rest.extend_from_slice(&data[..data.len().min(LONGEST.saturating_sub(rest.len()))]);
+            rest.extend_from_slice(&data[..data.len().min(MAX_OUTPUT_BYTES.saturating_sub(rest.len()))]);
             continue;
         }
-        let mut pieces = Vec::new();
-        read.feed(&data, |item| {
+        let mut chunks = Vec::new();
+        reader.feed(&data, |item| {
             if let EventItem::Event(event) = item {
-                pieces.extend(Piece::read(event.data));
+                chunks.extend(StreamChunk::parse(event.data));
             }
         });
-        if !pass_on(pieces, &mut said, events).await.map_err(|error| broken(error.0))? {
+        if !forward(chunks, &mut completion, events).await.map_err(|error| provider_error(error.0))? {
             return Ok(None);
         }
     }
     if !status.is_success() {
-        return Err(refused(provider, log_id, status, &rest));
+        return Err(error_response(provider, log_id, status, &rest));
     }
     if !is_stream {
-        said = whole(&rest).ok_or_else(|| unreadable(provider, log_id))?;
-        let text = json!({"content": said.output});
-        if !said.output.is_empty() && events.send("delta", text).await.is_err() {
+        completion = parse_completion(&rest).ok_or_else(|| invalid_response(provider, log_id))?;
+        let text = json!({"content": completion.output});
+        if !completion.output.is_empty() && events.send("delta", text).await.is_err() {
             return Ok(None);
         }
     }
-    // The row is made with the last piece.
+    // Dropping the body closes the log record, which then reports usage and cost.
     drop(body);
-    Ok(Some((said, log_id, told.await.unwrap_or_default())))
+    Ok(Some((completion, log_id, told.await.unwrap_or_default())))
 }
 
-/// The provider said in the middle of its answer that it failed.
-struct Failed(String);
+/// An error that the provider sent within its stream.
+struct InBandError(String);
 
-async fn pass_on(pieces: Vec<Piece>, said: &mut Said, events: &Sender) -> Result<bool, Failed> {
-    for piece in pieces {
-        match piece {
-            Piece::Error(message) => return Err(Failed(message)),
-            Piece::Text { text, finish_reason } => {
+/// Appends the chunks to the completion and sends them. Returns false when the client has disconnected.
+async fn forward(
+    chunks: Vec<StreamChunk>,
+    completion: &mut Completion,
+    events: &EventSender,
+) -> Result<bool, InBandError> {
+    for chunk in chunks {
+        match chunk {
+            StreamChunk::Error(message) => return Err(InBandError(message)),
+            StreamChunk::Text { text, finish_reason } => {
                 if finish_reason.is_some() {
-                    said.finish_reason = finish_reason;
+                    completion.finish_reason = finish_reason;
                 }
                 if text.is_empty() {
                     continue;
                 }
-                if said.output.len() < LONGEST {
-                    said.output.push_str(&text);
+                if completion.output.len() < MAX_OUTPUT_BYTES {
+                    completion.output.push_str(&text);
                 }
                 if events.send("delta", json!({"content": text})).await.is_err() {
                     return Ok(false);
@@ -158,13 +165,13 @@ async fn pass_on(pieces: Vec<Piece>, said: &mut Said, events: &Sender) -> Result
     Ok(true)
 }
 
-enum Piece {
+enum StreamChunk {
     Text { text: String, finish_reason: Option<String> },
     Error(String),
 }
 
-impl Piece {
-    fn read(data: &[u8]) -> Option<Self> {
+impl StreamChunk {
+    fn parse(data: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(data).ok()?;
         if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
             let message = error.get("message").and_then(Value::as_str);

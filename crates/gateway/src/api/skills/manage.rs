@@ -1,4 +1,4 @@
-//! An organization's own skills: create, read, change, delete.
+//! Skills of an organization: create, read, update and delete.
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
@@ -9,12 +9,12 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::caller::AppState;
-use super::super::extract::{Body, PagedQuery, PathParam, QueryParams, double_option};
-use super::super::page::{self, PageParams};
-use super::super::response::{Created, Deleted, Json};
-use super::view::{File, KnownTags, SkillView, VersionView};
+use super::view::{KnownEtags, SkillFile, SkillView, VersionView};
 use super::{Reader, Writer, coded, duplicate_name};
+use crate::api::caller::AppState;
+use crate::api::extract::{Body, PagedQuery, PathParam, QueryParams, double_option};
+use crate::api::page::{self, PageParams};
+use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::jobs::judge_skill;
@@ -22,16 +22,16 @@ use crate::problem::{ApiResult, Problem};
 
 #[derive(Deserialize, JsonSchema)]
 pub struct ListParams {
-    /// `private` or `public`; empty for both.
-    visibility: Option<WantedVisibility>,
-    /// A part of the name.
+    /// `private` or `public`. Default: both.
+    visibility: Option<VisibilityParam>,
+    /// Text that the name contains.
     name_like: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-enum WantedVisibility {
+enum VisibilityParam {
     Private,
     Public,
 }
@@ -47,7 +47,7 @@ pub async fn list(
     caller: Reader,
     PagedQuery { page, filter: params }: PagedQuery<ListParams>,
 ) -> ApiResult<Json<SkillList>> {
-    let public = params.visibility.map(|wanted| wanted == WantedVisibility::Public);
+    let public = params.visibility.map(|visibility| visibility == VisibilityParam::Public);
     let filter = SkillFilter { public, name: params.name_like };
     let found = skills::list(&app.services.db, caller.org.id, &filter, &page.page()?).await?;
     let (skills, next_cursor) = page::into_views(found);
@@ -56,7 +56,7 @@ pub async fn list(
 
 #[derive(Deserialize, JsonSchema)]
 pub struct SkillInput {
-    /// A whole SKILL.md: YAML between lines of `---` with name and description, then the body. Wins over the other fields.
+    /// A whole SKILL.md: YAML frontmatter with name and description, then the body. Overrides the other fields.
     raw_source: Option<String>,
     /// Lowercase words joined by hyphens, up to 64 characters.
     name: Option<String>,
@@ -69,7 +69,7 @@ pub struct SkillInput {
 }
 
 impl SkillInput {
-    /// An empty text counts as none.
+    /// An empty text counts as absent.
     fn raw(&self) -> Option<&str> {
         self.raw_source.as_deref().filter(|raw| !raw.is_empty())
     }
@@ -80,7 +80,7 @@ pub async fn create(
     caller: Writer,
     Body(input): Body<SkillInput>,
 ) -> ApiResult<Created<SkillView>> {
-    let source = written(input)?;
+    let source = new_source(input)?;
     let id = app.services.ids.new_id();
     let by = caller.actor();
     let new = NewSkill { id, source: &source, adopted: None, by: &by, now: app.services.clock.now() };
@@ -92,13 +92,13 @@ pub async fn create(
     stored(&app, &caller, id).await.map(Created)
 }
 
-fn written(input: SkillInput) -> ApiResult<SkillSource> {
+fn new_source(input: SkillInput) -> ApiResult<SkillSource> {
     if let Some(raw) = input.raw() {
         return Ok(SkillSource::from_raw(raw)?);
     }
     let given = |field: Option<String>| field.filter(|text| !text.trim().is_empty());
     let (Some(name), Some(description)) = (given(input.name), given(input.description)) else {
-        let why = "raw_source is missing, and so is name or description: give the one or the two";
+        let why = "provide raw_source, or both name and description";
         return Err(coded(StatusCode::BAD_REQUEST, "missing_required", why));
     };
     let [headline, body] = [input.headline, input.body].map(|field| field.flatten().unwrap_or_default());
@@ -135,7 +135,7 @@ pub async fn update(
         return Ok(Json(skill.into()));
     }
     let updated = skills::update(&mut tx, &skill, &source, &caller.actor(), app.services.clock.now()).await;
-    // The name may have been taken since it was looked for.
+    // A concurrent request may have taken the name after the check.
     match updated {
         Ok(true) => {}
         Ok(false) | Err(StoreError::Duplicate) => return Err(duplicate_name(&source.name)),
@@ -162,10 +162,10 @@ pub async fn file(
     State(app): AppState,
     caller: Reader,
     PathParam(id): PathParam<SkillId>,
-    known: KnownTags,
-) -> ApiResult<File> {
+    known: KnownEtags,
+) -> ApiResult<SkillFile> {
     let skill = skills::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    File::new(&skill.source, &known)
+    SkillFile::new(&skill.source, &known)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -188,7 +188,7 @@ pub async fn versions(
     Ok(Json(VersionList { versions, next_cursor }))
 }
 
-/// A new version is committed together with its way to the judge.
+/// Commits a new version together with the job that judges it.
 pub async fn commit_and_judge(
     app: &App,
     mut tx: Tx,

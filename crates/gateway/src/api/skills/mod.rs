@@ -1,5 +1,5 @@
-//! Skills: an organization's own, the shelf that all organizations share, and the rubric between the two. What may go on
-//! the shelf is decided in `gateway_core::skills::gate`; the judge runs in `jobs::judge_skill`.
+//! Skills: those of an organization, the shelf that all organizations share, and the rubric for judging them. The rules
+//! of the publish gate are in `gateway_core::skills::gate`; the judge runs in `jobs::judge_skill`.
 
 mod manage;
 mod publish;
@@ -22,37 +22,49 @@ type Writer = Caller<Member, SkillMarketplace>;
 pub fn area() -> Area {
     Area::new(
         "skills",
-        "Instructions for agents: written, judged, published on a shelf for all organizations, adopted.",
+        "Instructions for agents: create, judge, publish on the shelf for all organizations, and adopt them.",
     )
-    .get("/skills/public", shelf::list_public, "The shelf: published skills of all organizations")
-    .get("/skills/public/{skillId}", shelf::get_public, "One skill of the shelf, as published")
-    .get("/skills/public/{skillId}/SKILL.md", shelf::public_file, "Its file, as agents load it")
+    .get("/skills/public", shelf::list_public, "List the shelf: the published skills of all organizations")
+    .get("/skills/public/{skillId}", shelf::get_public, "Get a skill of the shelf, as published")
+    .get(
+        "/skills/public/{skillId}/SKILL.md",
+        shelf::public_file,
+        "Get the SKILL.md file of a skill of the shelf",
+    )
     .post(
         "/skills/public/{skillId}/adopt",
         shelf::adopt,
-        "Copy a skill of the shelf into the own organization",
+        "Copy a skill of the shelf into the caller's organization",
     )
     .get(
         "/skills/rubric",
         rubric::get_rubric,
-        "How skills are judged; made from the server's defaults on first use",
+        "Get the rubric by which skills are judged; created from the server's defaults on first use",
     )
-    .put("/skills/rubric/{rubricId}", rubric::update_rubric, "Change how skills are judged")
-    .get("/skills", manage::list, "The organization's skills")
+    .put("/skills/rubric/{rubricId}", rubric::update_rubric, "Update the rubric")
+    .get("/skills", manage::list, "List the organization's skills")
     .post("/skills", manage::create, "Create a skill from a SKILL.md or from fields; it is then judged")
-    .get("/skills/{skillId}", manage::get, "One skill")
-    .put("/skills/{skillId}", manage::update, "Change a skill: the next version, which is then judged")
-    .delete("/skills/{skillId}", manage::delete, "Delete a skill; it leaves the shelf, copies stay")
-    .get("/skills/{skillId}/SKILL.md", manage::file, "The file, as agents load it")
-    .get("/skills/{skillId}/versions", manage::versions, "Every version, newest first")
+    .get("/skills/{skillId}", manage::get, "Get a skill")
+    .put(
+        "/skills/{skillId}",
+        manage::update,
+        "Update a skill; this creates the next version, which is then judged",
+    )
+    .delete(
+        "/skills/{skillId}",
+        manage::delete,
+        "Delete a skill and remove it from the shelf; adopted copies stay",
+    )
+    .get("/skills/{skillId}/SKILL.md", manage::file, "Get the SKILL.md file of a skill")
+    .get("/skills/{skillId}/versions", manage::versions, "List all versions, newest first")
     .post(
         "/skills/{skillId}/publish",
         publish::publish,
-        "Put the current version on the shelf, if it has passed",
+        "Publish the current version on the shelf, if it passed the gate",
     )
-    .post("/skills/{skillId}/unpublish", publish::unpublish, "Take a skill off the shelf")
-    .post("/skills/{skillId}/evaluate", publish::evaluate, "Have the current version judged again")
-    .get("/skills/{skillId}/evaluations", publish::evaluations, "What judges said, newest first")
+    .post("/skills/{skillId}/unpublish", publish::unpublish, "Remove a skill from the shelf")
+    .post("/skills/{skillId}/evaluate", publish::evaluate, "Judge the current version again")
+    .get("/skills/{skillId}/evaluations", publish::evaluations, "List the evaluations, newest first")
 }
 
 fn coded(
@@ -67,11 +79,11 @@ fn duplicate_name(name: &str) -> Problem {
     coded(
         StatusCode::CONFLICT,
         "duplicate_name",
-        format!("the organization already has a skill named {name}"),
+        format!("a skill named '{name}' already exists in the organization"),
     )
 }
 
-/// What is wrong with a text that was sent.
+/// Maps errors in a skill's source.
 impl From<SourceError> for Problem {
     fn from(error: SourceError) -> Self {
         let (status, code) = match &error {

@@ -1,5 +1,5 @@
-//! The way to the shelf and back, and what judges say. Publishing reads and writes in one transaction that holds the
-//! skill and the rubric, so that no update, verdict or change of the rubric can come in between.
+//! Publishing, unpublishing and evaluations. Publishing locks the skill and the rubric in one transaction, so that no
+//! update, verdict or change of the rubric can happen in between.
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
@@ -10,17 +10,17 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::caller::AppState;
-use super::super::extract::{PathParam, QueryParams};
-use super::super::page::{self, PageParams};
-use super::super::response::{Accepted, Json};
 use super::manage::must_exist;
 use super::view::EvaluationView;
 use super::{Reader, Writer, coded};
+use crate::api::caller::AppState;
+use crate::api::extract::{PathParam, QueryParams};
+use crate::api::page::{self, PageParams};
+use crate::api::response::{Accepted, Json};
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
 
-/// What is on the shelf now.
+/// The published version.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PublishedSkill")]
 pub struct Published {
@@ -90,7 +90,7 @@ pub async fn unpublish(
 #[schemars(rename = "EvaluationDispatch")]
 pub struct Dispatched {
     dispatched: bool,
-    /// False: the buffer was full, and the request was dropped. Try again later.
+    /// False if the queue was full and the request was dropped. Try again later.
     queued: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The organization's rubric.
+//! The rubric by which the skills of an organization are judged.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::caller::AppState;
-use super::super::extract::{Body, PathParam};
-use super::super::response::Json;
 use super::{Reader, Writer, coded};
+use crate::api::caller::AppState;
+use crate::api::extract::{Body, PathParam};
+use crate::api::response::Json;
 use crate::auth::{Identity, Who};
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
@@ -83,12 +83,12 @@ pub async fn update_rubric(
     Body(change): Body<RubricChange>,
 ) -> ApiResult<Json<RubricView>> {
     let mut tx = app.services.db.begin().await?;
-    // What is wrong with the change itself is told before whether there is such a rubric.
+    // An invalid change is reported before a missing rubric.
     judge_skill::seed(&app).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
     let stored =
         rubrics::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = stored.rubric.clone().changed(change).map_err(|(field, why)| invalid(field, &why))?;
-    within_scopes(&caller, &stored.rubric, &rubric)?;
+    check_scopes(&caller, &stored.rubric, &rubric)?;
     if rubric != stored.rubric {
         rubrics::update(&mut tx, id, &rubric, app.services.clock.now()).await?;
         tx.commit().await?;
@@ -101,8 +101,8 @@ fn invalid(field: &str, why: &str) -> Problem {
     coded(StatusCode::BAD_REQUEST, "invalid_body", format!("{field}: {why}"))
 }
 
-/// The judge calls models for the organization, so a key of limited scope cannot choose one that it may not call.
-fn within_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> ApiResult<()> {
+/// The judge calls models on behalf of the organization, so a key cannot choose a model outside its scopes.
+fn check_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> ApiResult<()> {
     let Who::Key(key) = &caller.who else { return Ok(()) };
     let chosen = |rubric: &Rubric| {
         [
@@ -112,7 +112,7 @@ fn within_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> ApiResul
     };
     for (new, old) in chosen(after).into_iter().zip(chosen(before)) {
         if new != old && new.0 != BUILTIN && !key.scopes.allow(&new.0, Some(&new.1)) {
-            let why = format!("the key's scopes do not allow the model '{}' of {}", new.1, new.0);
+            let why = format!("the scopes of the key do not allow model '{}' of provider '{}'", new.1, new.0);
             return Err(coded(StatusCode::FORBIDDEN, "scope_denied", why));
         }
     }

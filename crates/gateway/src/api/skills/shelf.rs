@@ -1,4 +1,4 @@
-//! The shelf, across organizations: only what is published, only as it was published.
+//! The shelf of all organizations: published skills, in their published version.
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
@@ -8,29 +8,29 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::caller::AppState;
-use super::super::extract::{PagedQuery, PathParam};
-use super::super::page;
-use super::super::response::{Created, Json};
 use super::manage::{SkillList, commit_and_judge, stored};
-use super::view::{File, KnownTags, SkillView};
+use super::view::{KnownEtags, SkillFile, SkillView};
 use super::{Reader, Writer, coded};
+use crate::api::caller::AppState;
+use crate::api::extract::{PagedQuery, PathParam};
+use crate::api::page;
+use crate::api::response::{Created, Json};
 use crate::problem::{ApiResult, Problem};
 
 #[derive(Deserialize, JsonSchema)]
 pub struct ShelfParams {
-    /// A part of the name.
+    /// Text that the name contains.
     name_like: Option<String>,
-    /// A part of the description.
+    /// Text that the description contains.
     description_like: Option<String>,
-    /// Newest first by default; `score` goes by our own judge's.
-    sort: Option<WantedSort>,
+    /// Default: newest first. `score` sorts by the score of the gateway's own judge.
+    sort: Option<SortParam>,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-enum WantedSort {
+enum SortParam {
     Recent,
     Adoptions,
     Score,
@@ -43,9 +43,9 @@ pub async fn list_public(
 ) -> ApiResult<Json<SkillList>> {
     let filter = ShelfFilter { name: params.name_like, description: params.description_like };
     let sort = match params.sort {
-        None | Some(WantedSort::Recent) => ShelfSort::Recent,
-        Some(WantedSort::Adoptions) => ShelfSort::Adoptions,
-        Some(WantedSort::Score) => ShelfSort::Score,
+        None | Some(SortParam::Recent) => ShelfSort::Recent,
+        Some(SortParam::Adoptions) => ShelfSort::Adoptions,
+        Some(SortParam::Score) => ShelfSort::Score,
     };
     let found = skills::list_shelf(&app.services.db, &filter, sort, &page.page()?).await?;
     let (skills, next_cursor) = page::into_views(found);
@@ -65,23 +65,22 @@ pub async fn public_file(
     State(app): AppState,
     _caller: Reader,
     PathParam(id): PathParam<SkillId>,
-    known: KnownTags,
-) -> ApiResult<File> {
+    known: KnownEtags,
+) -> ApiResult<SkillFile> {
     let skill = skills::find_on_shelf(&app.services.db, id).await?.ok_or_else(Problem::not_found)?;
-    File::new(&skill.source, &known)
+    SkillFile::new(&skill.source, &known)
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "AdoptedSkill")]
 pub struct AdoptedView {
     skill: SkillView,
-    /// The name was taken, and another had to be found.
+    /// True if the name was already taken and a suffix was added.
     renamed: bool,
     name: String,
 }
 
-/// Copies the published snapshot. The name that is free at the moment of writing is the one that is used, so several
-/// may adopt at once.
+/// Copies the published version. The insert decides which name is free, so that concurrent adoptions are safe.
 pub async fn adopt(
     State(app): AppState,
     caller: Writer,
@@ -106,6 +105,6 @@ pub async fn adopt(
             return Ok(Created(AdoptedView { skill, renamed: name != *base, name }));
         }
     }
-    let why = format!("the organization has a skill named {base} and a hundred others adopted from it");
+    let why = format!("the organization already has a skill named '{base}' and a hundred copies of it");
     Err(coded(StatusCode::CONFLICT, "duplicate_name", why))
 }

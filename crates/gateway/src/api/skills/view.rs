@@ -1,4 +1,4 @@
-//! Skills and verdicts as they are shown, and the file as an answer.
+//! Skills and evaluations in responses, and the SKILL.md file.
 
 use axum::response::{IntoResponse, Response};
 use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::openapi::{Operation, OperationInput, OperationOutput};
+use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::problem::ApiResult;
 
 #[derive(Serialize, JsonSchema)]
@@ -23,16 +23,16 @@ pub enum Visibility {
     Public,
 }
 
-/// What became of the shelf entry that a skill was adopted from.
+/// The state of the shelf entry that a skill was adopted from.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "SkillSourceStatus")]
 pub enum SourceStatus {
-    /// The shelf still has the version that was copied.
+    /// The shelf still has the adopted version.
     Current,
-    /// The shelf has a later one.
+    /// The shelf has a later version.
     Updated,
-    /// It was taken off the shelf or deleted, perhaps for a reason.
+    /// It was unpublished or deleted.
     Withdrawn,
 }
 
@@ -53,15 +53,15 @@ pub struct SkillView {
     /// The version on the shelf, which may be older than the current one.
     published_version: Option<i64>,
     source_skill_id: Option<SkillId>,
-    /// The version that was adopted.
+    /// The adopted version.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_version: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source_status: Option<SourceStatus>,
     published_at: Option<Timestamp>,
-    /// How often it was adopted.
+    /// Number of adoptions.
     adoptions: i64,
-    /// On the shelf: the slug of the organization that published it.
+    /// Only on the shelf: the slug of the organization that published it.
     #[serde(skip_serializing_if = "Option::is_none")]
     publisher: Option<String>,
     created_at: Timestamp,
@@ -171,7 +171,7 @@ pub struct VersionView {
     raw_source: String,
     content_hash: String,
     created_at: Timestamp,
-    /// The user or key that made it.
+    /// The user or key that created it.
     created_by: String,
 }
 
@@ -190,9 +190,9 @@ pub struct EvaluationView {
     org_id: OrgId,
     skill_id: SkillId,
     skill_version: i64,
-    /// SHA-256 of the text that was judged.
+    /// SHA-256 of the judged text.
     content_hash: String,
-    /// Of our own judges' verdicts: the rubric by which they judged.
+    /// The rubric of an evaluation by the gateway's own judge.
     #[serde(skip_serializing_if = "Option::is_none")]
     rubric_config_id: Option<RubricId>,
     axes: Axes,
@@ -252,30 +252,30 @@ impl From<Evaluation> for EvaluationView {
     }
 }
 
-/// `SKILL.md` with its tag; 304 for a caller who has it.
-pub struct File {
+/// The SKILL.md file with its ETag, or 304 if the client already has it.
+pub struct SkillFile {
     text: String,
     etag: String,
-    known: bool,
+    not_modified: bool,
 }
 
-impl File {
-    pub fn new(source: &SkillSource, known: &KnownTags) -> ApiResult<Self> {
+impl SkillFile {
+    pub fn new(source: &SkillSource, known: &KnownEtags) -> ApiResult<Self> {
         let text = source.for_agents()?;
         let etag = format!("\"{}\"", content_hash(&text));
-        let known = known.0.iter().any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag);
-        Ok(Self { text, etag, known })
+        let not_modified = known.0.iter().any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag);
+        Ok(Self { text, etag, not_modified })
     }
 }
 
-impl IntoResponse for File {
+impl IntoResponse for SkillFile {
     fn into_response(self) -> Response {
         let mut headers = HeaderMap::new();
         if let Ok(etag) = HeaderValue::try_from(self.etag) {
             headers.insert(ETAG, etag);
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        if self.known {
+        if self.not_modified {
             return (StatusCode::NOT_MODIFIED, headers).into_response();
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
@@ -284,21 +284,21 @@ impl IntoResponse for File {
     }
 }
 
-impl OperationOutput for File {
+impl OperationOutput for SkillFile {
     fn describe(operation: &mut Operation<'_>) {
         let content = json!({"text/markdown": {"schema": {"type": "string"}}});
         let etag = json!({"ETag": {"schema": {"type": "string"}}});
         operation
             .responses
             .push((200, json!({"description": "The file", "headers": etag, "content": content})));
-        operation.responses.push((304, json!({"description": "The caller has it already"})));
+        operation.responses.push((304, json!({"description": "Not modified"})));
     }
 }
 
-/// The tags in `If-None-Match`.
-pub struct KnownTags(Vec<String>);
+/// The ETags in `If-None-Match`.
+pub struct KnownEtags(Vec<String>);
 
-impl<S: Send + Sync> axum::extract::FromRequestParts<S> for KnownTags {
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for KnownEtags {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
@@ -307,7 +307,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for KnownTags {
     }
 }
 
-impl OperationInput for KnownTags {
+impl OperationInput for KnownEtags {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters.push(json!({
             "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},

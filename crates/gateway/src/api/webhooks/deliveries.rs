@@ -1,4 +1,4 @@
-//! The delivery log of a webhook: looking things up, sending them again, and a test event.
+//! The delivery log of a webhook: list and retry deliveries, and send a test event.
 
 use axum::extract::State;
 use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
@@ -20,46 +20,17 @@ use crate::api::response::{Accepted, Json};
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "DeliveryStatus")]
-enum StatusName {
-    Pending,
-    Delivered,
-    Failed,
-}
-
-impl From<StatusName> for DeliveryStatus {
-    fn from(name: StatusName) -> Self {
-        match name {
-            StatusName::Pending => Self::Pending,
-            StatusName::Delivered => Self::Delivered,
-            StatusName::Failed => Self::Failed,
-        }
-    }
-}
-
-impl From<DeliveryStatus> for StatusName {
-    fn from(status: DeliveryStatus) -> Self {
-        match status {
-            DeliveryStatus::Pending => Self::Pending,
-            DeliveryStatus::Delivered => Self::Delivered,
-            DeliveryStatus::Failed => Self::Failed,
-        }
-    }
-}
-
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Delivery")]
 pub(super) struct DeliveryView {
     id: DeliveryId,
-    /// The same in every attempt: what `webhook-id` says.
+    /// The `webhook-id` header, which is the same in every attempt.
     event_id: EventId,
     event_type: String,
-    status: StatusName,
+    status: DeliveryStatus,
     attempts: Vec<AttemptView>,
     next_attempt_at: Option<Timestamp>,
-    /// The body as it is sent.
+    /// The body of the request.
     #[schemars(with = "serde_json::Value")]
     payload: Box<RawValue>,
     created_at: Timestamp,
@@ -69,11 +40,11 @@ pub(super) struct DeliveryView {
 #[schemars(rename = "DeliveryAttempt")]
 struct AttemptView {
     at: Timestamp,
-    /// Null: no answer came.
+    /// Null if there was no response.
     status_code: Option<u16>,
     latency_ms: i64,
     error: Option<String>,
-    /// The beginning of what the receiver said.
+    /// The beginning of the response body.
     response_body: Option<String>,
 }
 
@@ -91,7 +62,7 @@ fn view(delivery: Delivery) -> ApiResult<DeliveryView> {
         id,
         event_id,
         event_type,
-        status: status.into(),
+        status,
         attempts: attempts.into_iter().map(Into::into).collect(),
         next_attempt_at,
         payload: RawValue::from_string(payload).map_err(Problem::internal)?,
@@ -101,12 +72,12 @@ fn view(delivery: Delivery) -> ApiResult<DeliveryView> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct DeliveryParams {
-    status: Option<StatusName>,
+    status: Option<DeliveryStatus>,
     /// An event type, such as `key.create`.
     r#type: Option<String>,
-    /// From this time on.
+    /// Start of the time range, inclusive.
     from: Option<Timestamp>,
-    /// Up to this time, not including it.
+    /// End of the time range, exclusive.
     to: Option<Timestamp>,
 }
 
@@ -122,12 +93,8 @@ pub(super) async fn list_deliveries(
     PathParam(webhook): PathParam<WebhookId>,
     PagedQuery { page, filter: params }: PagedQuery<DeliveryParams>,
 ) -> ApiResult<Json<DeliveryList>> {
-    let filter = DeliveryFilter {
-        status: params.status.map(Into::into),
-        event_type: params.r#type,
-        from: params.from,
-        to: params.to,
-    };
+    let filter =
+        DeliveryFilter { status: params.status, event_type: params.r#type, from: params.from, to: params.to };
     let (org, page) = (caller.org.id, page.page()?);
     exists(&app, org, webhook).await?;
     let found = deliveries::list(&app.services.db, org, webhook, &filter, &page).await?;
@@ -163,7 +130,7 @@ pub(super) async fn retry_delivery(
 #[derive(Deserialize, JsonSchema, Default)]
 pub(super) struct RetryRequest {
     /// Default: `failed`.
-    status: Option<StatusName>,
+    status: Option<DeliveryStatus>,
     r#type: Option<String>,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
@@ -171,7 +138,7 @@ pub(super) struct RetryRequest {
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Retried {
-    /// How many deliveries are sent again.
+    /// Number of deliveries that are sent again.
     retried: u64,
 }
 
@@ -183,7 +150,7 @@ pub(super) async fn retry_deliveries(
 ) -> ApiResult<Accepted<Retried>> {
     let org = caller.org.id;
     let filter = DeliveryFilter {
-        status: Some(request.status.map_or(DeliveryStatus::Failed, Into::into)),
+        status: Some(request.status.unwrap_or(DeliveryStatus::Failed)),
         event_type: request.r#type,
         from: request.from,
         to: request.to,

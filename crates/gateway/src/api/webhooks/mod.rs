@@ -1,4 +1,5 @@
-//! Webhooks: where an organization wants its events delivered. The secret is shown when it is made, and never again.
+//! Webhooks: URLs that the events of an organization are delivered to. The secret is only in the response that creates
+//! it.
 
 mod deliveries;
 
@@ -21,38 +22,42 @@ use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 use crate::vault::encryption_context;
 
-const MOST_WEBHOOKS: i64 = 100;
+const MAX_WEBHOOKS: i64 = 100;
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
 const MAX_OVERLAP_HOURS: i64 = 720;
 
 pub fn area() -> Area {
-    Area::new("webhooks", "HTTP notifications of organization events, signed after Standard Webhooks.")
-        .post("/webhooks", create, "Create a webhook; its signing secret is shown only here")
-        .get("/webhooks", list, "The organization's webhooks, without their secrets")
-        .get("/webhooks/{webhookId}", get, "One webhook, without its secret")
-        .put("/webhooks/{webhookId}", update, "Change address, event types or whether it is active")
+    Area::new("webhooks", "HTTP notifications of organization events, signed as in Standard Webhooks.")
+        .post("/webhooks", create, "Create a webhook; its signing secret is returned only in this response")
+        .get("/webhooks", list, "List the organization's webhooks, without secrets")
+        .get("/webhooks/{webhookId}", get, "Get a webhook, without its secret")
+        .put("/webhooks/{webhookId}", update, "Update the URL, the event types or the active state")
         .delete("/webhooks/{webhookId}", delete, "Delete a webhook with its delivery log")
         .post(
             "/webhooks/{webhookId}/rotate-secret",
             rotate_secret,
-            "Make a new signing secret; both sign until the overlap is over",
+            "Create a new signing secret; deliveries carry both signatures during the overlap",
         )
-        .post("/webhooks/{webhookId}/test", deliveries::test, "Send a test event, also when it is not active")
+        .post(
+            "/webhooks/{webhookId}/test",
+            deliveries::test,
+            "Send a test event, even to an inactive webhook",
+        )
         .get(
             "/webhooks/{webhookId}/deliveries",
             deliveries::list_deliveries,
-            "What was sent, with every attempt",
+            "List the deliveries with all attempts",
         )
         .post(
             "/webhooks/{webhookId}/deliveries/retry",
             deliveries::retry_deliveries,
-            "Send all deliveries again that fit; without a status, those that failed",
+            "Send all matching deliveries again; by default the failed ones",
         )
-        .get("/webhooks/{webhookId}/deliveries/{deliveryId}", deliveries::get_delivery, "One delivery")
+        .get("/webhooks/{webhookId}/deliveries/{deliveryId}", deliveries::get_delivery, "Get a delivery")
         .post(
             "/webhooks/{webhookId}/deliveries/{deliveryId}/retry",
             deliveries::retry_delivery,
-            "Send one delivery again, whatever became of it",
+            "Send a delivery again, regardless of its status",
         )
 }
 
@@ -61,12 +66,12 @@ pub fn area() -> Area {
 struct WebhookView {
     id: WebhookId,
     url: String,
-    /// Empty: all event types.
+    /// Empty for all event types.
     events: Vec<String>,
     active: bool,
-    /// Since when every attempt has failed; null when the last one did not.
+    /// The time since which every attempt has failed; null if the latest one succeeded.
     failing_since: Option<Timestamp>,
-    /// Why the gateway itself switched it off.
+    /// The reason why the gateway deactivated the webhook.
     deactivated_reason: Option<String>,
     created_at: Timestamp,
 }
@@ -93,14 +98,14 @@ impl From<Webhook> for WebhookView {
 struct WebhookWithSecret {
     #[serde(flatten)]
     webhook: WebhookView,
-    /// Shown only here.
+    /// Returned only in this response.
     secret: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct NewWebhook {
     url: String,
-    /// Omitted or empty: all event types.
+    /// Default: all event types.
     events: Option<Vec<String>>,
 }
 
@@ -126,8 +131,10 @@ async fn create(
         created_at: app.services.clock.now(),
     };
     let mut tx = app.services.db.begin().await?;
-    if webhooks::count(&mut tx, org).await? >= MOST_WEBHOOKS {
-        return Err(Problem::conflict(format!("an organization has at most {MOST_WEBHOOKS} webhooks")));
+    if webhooks::count(&mut tx, org).await? >= MAX_WEBHOOKS {
+        return Err(Problem::conflict(format!(
+            "the organization already has the maximum of {MAX_WEBHOOKS} webhooks"
+        )));
     }
     webhooks::insert(&mut tx, &webhook).await?;
     tx.commit().await?;
@@ -163,7 +170,7 @@ async fn get(
 #[derive(Deserialize, JsonSchema)]
 struct WebhookChange {
     url: Option<String>,
-    /// The whole list; empty: all event types.
+    /// Replaces the whole list; empty for all event types.
     events: Option<Vec<String>>,
     active: Option<bool>,
 }
@@ -182,7 +189,7 @@ async fn update(
     let mut webhook =
         webhooks::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     if change.url.as_ref().is_some_and(|url| *url != webhook.url) || change.active == Some(true) {
-        // A new beginning: what failed before does not count against it.
+        // Earlier failures do not count for a new URL or a reactivated webhook.
         (webhook.failing_since, webhook.deactivated_reason) = (None, None);
     }
     webhook.url = change.url.unwrap_or(webhook.url);
@@ -208,7 +215,7 @@ async fn delete(
 
 #[derive(Deserialize, JsonSchema, Default)]
 struct RotateSecretRequest {
-    /// How long the old secret signs too, 0 to 720; default 24.
+    /// Hours during which the old secret also signs, 0 to 720. Default: 24.
     #[schemars(range(min = 0, max = 720))]
     overlap_hours: Option<i64>,
 }
@@ -217,9 +224,9 @@ struct RotateSecretRequest {
 struct RotatedSecret {
     #[serde(flatten)]
     webhook: WebhookView,
-    /// Shown only here.
+    /// Returned only in this response.
     secret: String,
-    /// Until then deliveries carry a signature of the old secret as well.
+    /// Deliveries also carry a signature with the old secret until this time.
     previous_secret_until: Option<Timestamp>,
 }
 
@@ -231,7 +238,7 @@ async fn rotate_secret(
 ) -> ApiResult<Created<RotatedSecret>> {
     let hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
     if !(0..=MAX_OVERLAP_HOURS).contains(&hours) {
-        return Err(Problem::field("overlap_hours", format!("must be from 0 to {MAX_OVERLAP_HOURS}")));
+        return Err(Problem::field("overlap_hours", format!("must be between 0 and {MAX_OVERLAP_HOURS}")));
     }
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
@@ -245,7 +252,7 @@ async fn rotate_secret(
     Ok(Created(RotatedSecret { webhook: webhook.into(), secret, previous_secret_until: until }))
 }
 
-/// A fresh secret as it is shown, and as it is stored.
+/// Generates a secret, and returns it in plain text and encrypted.
 fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String)> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
@@ -255,12 +262,12 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String
     Ok((secret, sealed))
 }
 
-/// Known types, each once.
+/// Checks the event types and removes duplicates.
 fn checked_events(events: Vec<String>) -> ApiResult<Vec<String>> {
     let mut checked: Vec<String> = Vec::new();
     for event in events {
         if !EVENT_TYPES.contains(&event.as_str()) {
-            return Err(Problem::field("events", format!("must be of {}", EVENT_TYPES.join(", "))));
+            return Err(Problem::field("events", format!("must be one of {}", EVENT_TYPES.join(", "))));
         }
         if !checked.contains(&event) {
             checked.push(event);
