@@ -12,6 +12,7 @@ pub mod embed;
 pub mod evaluators;
 pub mod events;
 pub mod exports;
+pub mod failover;
 pub mod ids;
 pub mod json;
 pub mod limits;

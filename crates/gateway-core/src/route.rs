@@ -2,17 +2,12 @@
 //! Randomness is an argument.
 
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use rust_decimal::Decimal;
 
 pub const MAX_STEPS: usize = 10;
 pub const MAX_RETRIES: u32 = 5;
 const MAX_WEIGHT: u32 = 1_000;
-
-/// The first backoff before a retry at the same target; it doubles with each further retry.
-const BASE_BACKOFF: Duration = Duration::from_millis(200);
-const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
 /// One fallback target: `provider[/model][;w=3]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,12 +119,6 @@ pub fn pick_weighted(candidates: impl Iterator<Item = (u64, u32)>, seed: u64) ->
         .map(|(index, (hash, weight))| (index, score(splitmix64(seed ^ splitmix64(hash)), weight)))
         .min_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(Ordering::Equal))
         .map(|(index, _)| index)
-}
-
-/// The backoff before a retry (from 1) at the same target. `jitter` is from 0 to 1.
-pub fn backoff(retry: u32, jitter: f64) -> Duration {
-    let full = BASE_BACKOFF.saturating_mul(1 << retry.saturating_sub(1).min(10)).min(MAX_BACKOFF);
-    full.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
 }
 
 fn scores(weights: impl Iterator<Item = u32>, seed: u64) -> Vec<f64> {

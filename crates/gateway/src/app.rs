@@ -33,7 +33,6 @@ use crate::log::writer::LogWriter;
 use crate::low_priority::LowPriorityRuntime;
 use crate::metrics::Metrics;
 use crate::nodes::{self, Nodes};
-use crate::prompts::Prompts;
 use crate::proxy::clients::Clients;
 use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
@@ -48,7 +47,6 @@ pub struct App {
     /// Everything that the request path of the proxy uses.
     pub proxy: Arc<ProxyState>,
     pub attempts: Attempts,
-    pub tokens: Tokens,
     pub passwords: Passwords,
     /// The evals that judge new log rows.
     pub live_evals: LiveEvals,
@@ -115,14 +113,14 @@ impl App {
             cache,
             spool: Arc::new(spool),
             metrics: Metrics::new(services.config.workers + 1),
-            prompts: Prompts::default(),
+            prompts: Arc::default(),
+            tokens,
             tail: broadcast::Sender::new(TAIL_ROWS),
         };
         let app = Arc::new(Self {
             services,
             proxy: Arc::new(proxy),
             export_changes: watch::Sender::new(()),
-            tokens,
             passwords: Passwords::new(),
             attempts: Attempts::default(),
             bells: Bells::default(),

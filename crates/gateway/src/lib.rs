@@ -13,6 +13,7 @@ pub mod console;
 pub mod evals;
 pub mod health;
 pub mod ids;
+pub mod internal_call;
 pub mod jobs;
 pub mod loading_cache;
 pub mod log;

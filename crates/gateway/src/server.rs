@@ -30,7 +30,7 @@ use crate::console::{self, Console};
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::clients::Clients;
 use crate::proxy::headers::PROVIDER;
-use crate::proxy::{self, Worker};
+use crate::proxy::{Proxy, Worker};
 use crate::services::StartError;
 use crate::write_timeout::WriteTimeoutIo;
 
@@ -292,7 +292,12 @@ async fn route(
         Some(auth::authenticate(app, request.headers()).await.map_err(refuse)?)
     };
     if let Some(identity) = identity.as_mut().filter(|_| is_proxied) {
-        return proxy::forward(app, worker, identity, request_id, request).await;
+        let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
+        let counted = async {
+            auth::count(app, identity).await?;
+            Ok(&*identity)
+        };
+        return proxy.forward(counted, request_id, request).await;
     }
     if let Some(identity) = &mut identity {
         auth::count(app, identity).await?;

@@ -144,6 +144,7 @@ pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> Ap
         exp: now.plus(LIFETIME).unix_seconds(),
         jti: app.services.ids.new_id(),
     };
-    let token = app.tokens.issue(&claims).ok_or_else(|| Problem::internal("cannot sign a session token"))?;
+    let token =
+        app.proxy.tokens.issue(&claims).ok_or_else(|| Problem::internal("cannot sign a session token"))?;
     Ok((token, claims.expires_at()))
 }

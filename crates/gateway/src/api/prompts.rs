@@ -294,7 +294,7 @@ async fn render(
 ) -> ApiResult<Json<Rendered>> {
     let PromptPath { namespace, slug } = path;
     let reference = PromptReference { namespace, slug, version: params.checked()? };
-    let known = crate::prompts::find(&app, caller.org.id, &reference).await?;
+    let known = crate::prompts::find(&app.services, &app.proxy.prompts, caller.org.id, &reference).await?;
     let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;
     let rendered = template.render(&variables).map_err(|error| unrendered("variables", error))?;
     Ok(Json(Rendered { rendered, unused: template.unused(&variables) }))

@@ -339,7 +339,7 @@ fn by_facts(app: &App, key: Arc<KeyFacts>, org: Arc<OrgFacts>) -> Result<Identit
 }
 
 async fn by_token(app: &App, token: &str) -> Result<Identity, Denied> {
-    let claims = app.tokens.read(token, app.services.clock.now()).ok_or(Denied::Invalid)?;
+    let claims = app.proxy.tokens.read(token, app.services.clock.now()).ok_or(Denied::Invalid)?;
     let Claims { sub, org, jti, .. } = claims;
     let access = &app.proxy.access;
     let revoked = access

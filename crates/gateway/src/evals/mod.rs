@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::auth::Identity;
+use crate::internal_call::{self, Endpoint, InternalRequest, ModelResponse};
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::ask::{self, About, Answer, Question};
 
 /// How long a model may take to judge one answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -60,7 +60,7 @@ pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult
     if provider == BUILTIN && matches!(evaluator.method, Method::Embedding(_)) {
         return Ok(());
     }
-    ask::check(app, identity, provider, model).map_err(|mut problem| {
+    internal_call::check_allowed(app, identity, provider, model).map_err(|mut problem| {
         if problem.message.starts_with("provider: ") {
             problem.message = format!("config.{}", problem.message).into();
         }
@@ -113,15 +113,15 @@ async fn embed(
         let [a, b] = texts.map(|text| hash_v1(text, dims));
         return Ok(embedding.verdict(&a, &b));
     }
-    let question = Question {
+    let question = InternalRequest {
         provider: provider.to_owned(),
-        about: About::Embeddings,
+        endpoint: Endpoint::Embeddings,
         body: object(json!({"model": model, "input": texts})),
         metadata: metadata.clone(),
         timeout: Some(TIMEOUT),
         is_counted: false,
     };
-    let answer = answered(ask::ask(app, identity, question).await)?;
+    let answer = answered(internal_call::call_model(app, identity, question).await)?;
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let vector = |at: usize| -> Option<Vec<f32>> {
         serde_json::from_value(body.pointer(&format!("/data/{at}/embedding"))?.clone()).ok()
@@ -148,15 +148,15 @@ async fn ask_judge(
         if format {
             body.insert("response_format".into(), Judge::response_format());
         }
-        let question = Question {
+        let question = InternalRequest {
             provider: judge.provider.clone(),
-            about: About::Chat,
+            endpoint: Endpoint::Chat,
             body,
             metadata: metadata.clone(),
             timeout: Some(TIMEOUT),
             is_counted: false,
         };
-        ask::ask(app, identity, question).await
+        internal_call::call_model(app, identity, question).await
     };
     let mut answer = ask(&messages, true).await;
     let mut format = true;
@@ -177,12 +177,12 @@ async fn ask_judge(
     judge.parse_verdict(&self::said(&answer)).map_err(unreadable)
 }
 
-fn said(answer: &Answer) -> String {
+fn said(answer: &ModelResponse) -> String {
     assistant_text(&answer.body, false).unwrap_or_default()
 }
 
 /// An answer that can be used, or what its absence means.
-fn answered(answer: ApiResult<Answer>) -> Result<Answer, NoVerdict> {
+fn answered(answer: ApiResult<ModelResponse>) -> Result<ModelResponse, NoVerdict> {
     match answer {
         Ok(answer) if answer.status.is_success() => Ok(answer),
         Ok(answer) => {

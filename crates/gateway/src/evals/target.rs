@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{NoVerdict, TIMEOUT, answered, object};
 use crate::app::App;
 use crate::auth::Identity;
-use crate::proxy::ask::{self, About, Question};
+use crate::internal_call::{self, Endpoint, InternalRequest};
 
 /// As it is kept with the run: the template as it was when the run was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,15 +50,15 @@ pub async fn ask(
     let messages = messages(target.prompt.as_ref(), case.input).map_err(NoVerdict::Never)?;
     let mut body = target.params.clone();
     body.extend(object(json!({"model": target.model, "messages": messages})));
-    let question = Question {
+    let question = InternalRequest {
         provider: target.provider.clone(),
-        about: About::Chat,
+        endpoint: Endpoint::Chat,
         body,
         metadata: metadata.clone(),
         timeout: Some(TIMEOUT),
         is_counted: false,
     };
-    let answer = answered(ask::ask(app, identity, question).await)?;
+    let answer = answered(internal_call::call_model(app, identity, question).await)?;
     let output = if field.pointer.is_some() && field.side == BodySide::Response {
         serde_json::from_slice(&answer.body).unwrap_or_default()
     } else {
@@ -68,8 +68,8 @@ pub async fn ask(
     subject.facts = CallFacts {
         status: Some(answer.status.as_u16()),
         failed: false,
-        latency_ms: Some(answer.told.latency_ms),
-        cost_usd: answer.told.cost_usd.and_then(|cost| cost.to_f64()),
+        latency_ms: Some(answer.summary.latency_ms),
+        cost_usd: answer.summary.cost_usd.and_then(|cost| cost.to_f64()),
     };
     Ok((subject, answer.log_id))
 }

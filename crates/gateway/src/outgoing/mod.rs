@@ -12,7 +12,7 @@ use http::header::{RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 use crate::app::App;
-use crate::proxy::upstream::{excerpt, send_outside};
+use crate::proxy::exchange::{read_prefix, send_guarded};
 
 /// Of a destination's answer, this much is read.
 pub const ANSWER_BYTES: usize = 16 << 10;
@@ -60,7 +60,7 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
     *request.headers_mut() = headers;
     let timeout = DELIVERY_TIMEOUT;
     let began = Instant::now();
-    let answered = send_outside(app, request, timeout).await;
+    let answered = send_guarded(&app.services, &app.proxy.worker.clients, request, timeout).await;
     let mut sent = match answered {
         Err(failed) => Sent::failed(failed.message),
         Ok(response) => {
@@ -68,7 +68,7 @@ pub async fn post(app: &App, url: &str, mut headers: HeaderMap, body: Bytes, kee
             let waits = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
             let left = timeout.saturating_sub(began.elapsed());
             // An answer whose end does not come is an answer all the same.
-            let said = excerpt(&mut body, keep, left).await;
+            let said = read_prefix(&mut body, keep, left).await;
             let status = head.status.as_u16();
             let error = match status {
                 200..=299 => None,

@@ -16,9 +16,9 @@ use gateway_core::prompts::{PromptReference, RenderError, Template};
 use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
-use crate::app::App;
 use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
+use crate::services::Services;
 
 pub const PROMPT: &str = "x-gateway-prompt";
 pub const VARIABLES: &str = "x-gateway-prompt-variables";
@@ -68,25 +68,33 @@ impl Prompts {
 }
 
 /// The version that is meant, from memory or else from the store. None when there is no such prompt.
-pub async fn find(app: &Arc<App>, org: OrgId, reference: &PromptReference) -> ApiResult<Option<Arc<Known>>> {
+pub async fn find(
+    services: &Arc<Services>,
+    prompts: &Arc<Prompts>,
+    org: OrgId,
+    reference: &PromptReference,
+) -> ApiResult<Option<Arc<Known>>> {
     let key = (org, reference.clone());
-    if let Some(known) = app.proxy.prompts.known.peek(&key) {
+    if let Some(known) = prompts.known.peek(&key) {
         return Ok(Some(known));
     }
     // Requests live on workers, and only the main runtime talks to the database.
-    let loading = Arc::clone(app);
-    let load =
-        app.services.tasks.runtime.spawn(async move { loading.proxy.prompts.load(&loading, &key).await });
+    let (own_services, own_prompts) = (Arc::clone(services), Arc::clone(prompts));
+    let load = services.tasks.runtime.spawn(async move { own_prompts.load(&own_services, &key).await });
     load.await.map_err(Problem::internal)?
 }
 
 impl Prompts {
-    async fn load(&self, app: &App, key: &(OrgId, PromptReference)) -> ApiResult<Option<Arc<Known>>> {
+    async fn load(
+        &self,
+        services: &Services,
+        key: &(OrgId, PromptReference),
+    ) -> ApiResult<Option<Arc<Known>>> {
         self.known
             .get(key, || async {
                 let (org, PromptReference { namespace, slug, version }) = key;
                 let stored =
-                    store::find(&app.services.db, *org, PromptName { namespace, slug }, *version).await?;
+                    store::find(&services.db, *org, PromptName { namespace, slug }, *version).await?;
                 let Some(stored) = stored else { return Ok(None) };
                 let template = Template::parse(&stored.content).map_err(Problem::internal)?;
                 Ok(Some(Known { template, version: stored.version }))
@@ -122,24 +130,24 @@ pub fn asked(headers: &HeaderMap) -> ApiResult<Option<Asked>> {
     Ok(Some(Asked { prompt, variables }))
 }
 
-/// The whole body of a chat request with the rendered prompt put in, and what the log row says of it. The operation is
-/// that of the path, which tells the body's format.
-pub async fn apply(
-    app: &Arc<App>,
-    org: OrgId,
-    asked: &Asked,
-    operation: Operation,
-    body: &[u8],
-) -> ApiResult<(Bytes, PromptVersionRef)> {
-    let Asked { prompt, variables } = asked;
-    let known = find(app, org, prompt).await?;
-    let known =
-        known.ok_or_else(|| Problem::field(PROMPT, "there is no such prompt in this organization"))?;
-    let text = known.template.render(variables).map_err(|error| unrendered(VARIABLES, error))?;
-    let body = prepend_system_prompt(operation, body, &text)
-        .map_err(|error| Problem::field(PROMPT, error.to_string()))?;
-    let name = format!("{}/{}", prompt.namespace, prompt.slug);
-    Ok((body.into(), PromptVersionRef { name, version: known.version }))
+impl Asked {
+    /// Adds the rendered prompt to the body of a chat request, whose format follows from the operation. Returns the
+    /// body, and the version for the log row. `known` is the prompt that the headers name.
+    pub fn apply(
+        &self,
+        known: Option<&Known>,
+        operation: Operation,
+        body: &[u8],
+    ) -> ApiResult<(Bytes, PromptVersionRef)> {
+        let Self { prompt, variables } = self;
+        let known =
+            known.ok_or_else(|| Problem::field(PROMPT, "there is no such prompt in this organization"))?;
+        let text = known.template.render(variables).map_err(|error| unrendered(VARIABLES, error))?;
+        let body = prepend_system_prompt(operation, body, &text)
+            .map_err(|error| Problem::field(PROMPT, error.to_string()))?;
+        let name = format!("{}/{}", prompt.namespace, prompt.slug);
+        Ok((body.into(), PromptVersionRef { name, version: known.version }))
+    }
 }
 
 /// A template that cannot be rendered with what was given in that field or header.

@@ -1,42 +1,42 @@
-//! Budgets as a stage of the proxy: reserves the highest possible cost of a call before it is made. The record commits
-//! the real cost when the call has ended.
-
-use std::sync::Arc;
+//! The budget stage: reserves what a request may cost at most in every budget that covers it. The record commits the
+//! real cost when the request has ended.
 
 use gateway_core::budget::{CostInputs, max_cost};
 use gateway_core::totals::cost_decimal;
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::body::Inbound;
-use super::call::Call;
-use crate::app::App;
-use crate::auth::Identity;
+use super::context::RequestContext;
+use super::inbound::Inbound;
+use super::plan::Plan;
 use crate::budgets::{BudgetExceeded, Reservation};
 use crate::problem::{ApiResult, Problem};
 
 const REMAINING: HeaderName = HeaderName::from_static("x-gateway-budget-remaining");
 
-/// Returns `None` if no budget covers the caller.
+/// None if no budget covers the caller.
 pub async fn reserve(
-    app: &Arc<App>,
-    identity: &Identity,
-    call: &Call,
+    context: RequestContext<'_>,
+    plan: &Plan<'_>,
     inbound: &Inbound,
 ) -> ApiResult<Option<Reservation>> {
-    let Some(org) = &identity.org.budgets else { return Ok(None) };
-    let inputs =
-        CostInputs { body_bytes: inbound.total(), max_tokens: call.max_tokens, choices: call.answers };
-    // The most expensive of all targets that may be tried. Models without a price cannot be counted.
-    let prices = call.targets.iter().filter_map(|target| {
-        let model = target.model.as_deref().or(call.body_model.as_deref())?;
-        app.proxy.prices.find(target.target.kind.name, model)
+    let RequestContext { state, identity, .. } = context;
+    let Some(budgets) = &identity.org.budgets else { return Ok(None) };
+    let inputs = CostInputs {
+        body_bytes: inbound.total_length(),
+        max_tokens: plan.facts.max_tokens,
+        choices: plan.facts.choices,
+    };
+    // The most expensive target counts. A target without a price cannot be counted.
+    let prices = plan.targets.iter().filter_map(|target| {
+        let model = target.model.as_deref().or(plan.facts.body_model.as_deref())?;
+        state.prices.find(target.provider.kind.name, model)
     });
     let amount = prices.map(|price| max_cost(price, &inputs)).max().unwrap_or(0);
-    let reserved = app.proxy.budgets.reserve(org, identity.spender(), amount).await;
+    let reserved = state.budgets.reserve(budgets, identity.spender(), amount).await;
     reserved.map_err(|exceeded| problem(&exceeded))
 }
 
-/// The header with what is left, in USD.
+/// The header with the remaining amount in USD.
 pub fn remaining_header(units: i64) -> (HeaderName, HeaderValue) {
     let text = cost_decimal(units).to_string();
     (REMAINING, HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0")))

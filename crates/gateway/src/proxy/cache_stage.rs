@@ -1,6 +1,7 @@
-//! The cache as a stage of the proxy: what a request asks of it, the answer that is given from it, and the copy that is
-//! kept of one that passes. Entries are whole bodies in the caller's format; streams are folded on the way in and
-//! replayed on the way out.
+//! The cache stage: looks up a request, responds from the cache, and records a response for it. An entry is one whole
+//! body in the caller's format; streams are aggregated when they are stored and synthesized when they are served.
+
+mod recorder;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,314 +12,207 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use gateway_core::cache::{
-    CacheKey, CacheTarget, KeyParts, affects_response, is_cacheable, is_storable, key, semantic_key, split,
+    CacheKey, CacheTarget, KeyParts, affects_response, is_cacheable, key, semantic_key, split,
 };
 use gateway_core::embed;
-use gateway_core::llm::BodyFraming;
-use gateway_core::llm::aggregate::{self, StreamAggregator};
-use gateway_core::llm::paths::Operation;
-use gateway_core::llm::usage::Usage;
+use gateway_core::llm::aggregate;
+use http::HeaderMap;
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-use super::ask::{self, About, Question};
-use super::call::Call;
+use super::Proxy;
+use super::attempt::Attempt;
+use super::context::RequestContext;
 use super::headers;
+use super::internal_request::{Endpoint, InternalRequest, ModelResponse};
+use super::plan::Plan;
 use super::record::Record;
-use super::response_body::{MeteredBody, Source};
-use super::response_format::Collected;
-use super::upstream::UpstreamResponse;
-use crate::app::App;
+use super::response_body::MeteredBody;
+use super::response_format::{BufferedContent, EVENT_STREAM, ResponseContent};
+use super::state::ProxyState;
 use crate::auth::Identity;
-use crate::cache::{
-    CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, CacheableResponse, Lookup, SemanticQuery,
-};
+use crate::cache::{CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, Lookup, SemanticQuery};
 use crate::problem::ApiResult;
+use crate::services::Services;
+pub use recorder::CacheRecorder;
 
-pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
-/// An answer larger than this is not kept.
-const LARGEST: usize = 4 << 20;
-/// For the vector of a question, when a provider makes it.
-const EMBED_TIME: Duration = Duration::from_secs(5);
-const BUILTIN: &str = "builtin";
+/// Timeout of the embeddings call of a semantic lookup.
+const EMBED_TIMEOUT: Duration = Duration::from_secs(5);
+const BUILTIN_PROVIDER: &str = "builtin";
 
 /// What the caller asks of the cache.
-pub struct Caching {
+pub struct CacheDirectives {
     pub mode: CacheMode,
     pub ttl: Duration,
     pub namespace: String,
+    /// Minimum similarity of a semantic hit.
     pub threshold: f32,
 }
 
-/// What the cache had.
-pub enum Found {
+pub enum CacheLookup {
     Hit(CacheHit),
-    /// The answer is to be kept, and perhaps others wait for it.
-    Lead(Box<FillGuard>),
-    /// Such a request is answered by the provider each time.
-    Nothing,
+    /// The response shall be stored; other requests may wait for it.
+    Miss(Box<FillGuard>),
+    /// The request cannot be cached.
+    Bypass,
 }
 
-/// The right to fill an entry.
+/// The right to fill an entry. Dropping it passes the right to one of the requests that wait for the entry.
 pub struct FillGuard {
-    lead: CacheFill,
-    probe: Option<SemanticQuery>,
+    fill: CacheFill,
+    query: Option<SemanticQuery>,
 }
 
 impl FillGuard {
-    /// The name of the entry.
     pub fn key(&self) -> CacheKey {
-        self.lead.key()
+        self.fill.key()
+    }
+
+    /// There is no response to store: requests that wait for it make their own call.
+    pub fn abandon(self) {
+        self.fill.fail();
     }
 }
 
-/// Looks the request up. Waits for the same request of somebody else, if there is one under way.
+/// Looks the request up. Waits for an equal request in progress.
 pub async fn lookup(
-    app: &Arc<App>,
-    identity: &Identity,
-    call: &Call,
-    head: &Parts,
+    context: RequestContext<'_>,
+    plan: &Plan<'_>,
     body: &[u8],
-    ends_at: Instant,
-) -> Found {
-    let Some(caching) = &call.caching else { return Found::Nothing };
-    if !is_cacheable(head.method.as_str(), call.operation) {
-        return Found::Nothing;
+    deadline: Instant,
+) -> CacheLookup {
+    let RequestContext { state, identity, head, .. } = context;
+    let Some(directives) = &plan.directives.cache else { return CacheLookup::Bypass };
+    if !is_cacheable(head.method.as_str(), plan.directives.operation) {
+        return CacheLookup::Bypass;
     }
-    let bases: Vec<Option<String>> =
-        call.targets.iter().map(|hop| hop.target.base.as_ref().map(ToString::to_string)).collect();
-    let targets: Vec<CacheTarget<'_>> = call
-        .targets
-        .iter()
-        .zip(&bases)
-        .map(|(hop, base)| CacheTarget {
-            provider: &hop.target.name,
-            base: base.as_deref().filter(|_| hop.target.guarded),
-            model: hop.model.as_deref(),
-        })
-        .collect();
-    let named = head.headers.iter().filter(|(name, _)| affects_response(name.as_str()));
-    let named: Vec<(&str, &[u8])> = named.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let base_urls: Vec<Option<String>> =
+        plan.targets.iter().map(|target| target.provider.base.as_ref().map(ToString::to_string)).collect();
+    let targets = cache_targets(plan, &base_urls);
+    let relevant = head.headers.iter().filter(|(name, _)| affects_response(name.as_str()));
+    let relevant: Vec<(&str, &[u8])> =
+        relevant.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let parts = KeyParts {
         org: identity.org.id,
-        namespace: &caching.namespace,
+        namespace: &directives.namespace,
         targets: &targets,
-        format: call.format_is_set.then(|| call.caller.as_str()),
+        format: plan.directives.is_format_declared().then(|| plan.directives.client_format.as_str()),
         path: head.uri.path(),
         query: head.uri.query(),
         content_type: head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
-        headers: &named,
+        headers: &relevant,
     };
-    let Ok(key) = key(&parts, body) else { return Found::Nothing };
+    let Ok(key) = key(&parts, body) else { return CacheLookup::Bypass };
     let request = CacheRequest {
         org: identity.org.id,
-        namespace: &caching.namespace,
+        namespace: &directives.namespace,
         key,
-        mode: caching.mode,
-        ttl: caching.ttl,
-        wait_timeout: ends_at.saturating_duration_since(Instant::now()),
+        mode: directives.mode,
+        ttl: directives.ttl,
+        wait_timeout: deadline.saturating_duration_since(Instant::now()),
     };
-    let lead = match app.proxy.cache.lookup(request).await {
-        Lookup::Hit(hit) => return Found::Hit(hit),
-        Lookup::Miss(lead) => lead,
+    let fill = match state.cache.lookup(request).await {
+        Lookup::Hit(hit) => return CacheLookup::Hit(hit),
+        Lookup::Miss(fill) => fill,
     };
-    if caching.mode != CacheMode::Semantic {
-        return Found::Lead(Box::new(FillGuard { lead, probe: None }));
+    let miss = |fill, query| CacheLookup::Miss(Box::new(FillGuard { fill, query }));
+    if directives.mode != CacheMode::Semantic {
+        return miss(fill, None);
     }
-    let Some(split) = split(call.operation, body) else {
-        return Found::Lead(Box::new(FillGuard { lead, probe: None }));
-    };
-    let Some((model, vector)) = embedding(app, identity, &split.text).await else {
-        return Found::Lead(Box::new(FillGuard { lead, probe: None }));
-    };
-    let probe = SemanticQuery { rest: semantic_key(&parts, &split), model, vector, text: split.text };
-    match lead.find_similar(&probe, caching.threshold) {
-        Lookup::Hit(hit) => Found::Hit(hit),
-        Lookup::Miss(lead) => Found::Lead(Box::new(FillGuard { lead, probe: Some(probe) })),
+    let Some(split) = split(plan.directives.operation, body) else { return miss(fill, None) };
+    let Some((model, vector)) = embedding(context, &split.text).await else { return miss(fill, None) };
+    let query = SemanticQuery { rest: semantic_key(&parts, &split), model, vector, text: split.text };
+    match fill.find_similar(&query, directives.threshold) {
+        Lookup::Hit(hit) => CacheLookup::Hit(hit),
+        Lookup::Miss(fill) => miss(fill, Some(query)),
     }
 }
 
-/// The vector of a text, by the configured model. None when its provider cannot be had: then only equal requests hit.
-async fn embedding(app: &Arc<App>, identity: &Identity, text: &str) -> Option<(String, Vec<f32>)> {
-    let config = &app.services.config.judge;
+fn cache_targets<'a>(plan: &'a Plan<'_>, base_urls: &'a [Option<String>]) -> Vec<CacheTarget<'a>> {
+    plan.targets
+        .iter()
+        .zip(base_urls)
+        .map(|(target, base_url)| CacheTarget {
+            provider: &target.provider.name,
+            base: base_url.as_deref().filter(|_| target.provider.guarded),
+            model: target.model.as_deref(),
+        })
+        .collect()
+}
+
+/// The embedding of a text by the configured model, and the name of that model. None if the provider fails; then only
+/// equal requests hit.
+async fn embedding(context: RequestContext<'_>, text: &str) -> Option<(String, Vec<f32>)> {
+    let config = &context.services.config.judge;
     let (provider, model) = (&config.embed_provider, &config.embed_model);
-    if provider == BUILTIN {
+    if provider == BUILTIN_PROVIDER {
         let dims = usize::try_from(config.embed_dims).unwrap_or(256);
         return Some((model.clone(), embed::hash_v1(text, dims)));
     }
     let body = json!({"model": model, "input": text});
-    let question = Question {
+    let request = InternalRequest {
         provider: provider.clone(),
-        about: About::Embeddings,
+        endpoint: Endpoint::Embeddings,
         body: body.as_object().cloned().unwrap_or_default(),
         metadata: serde_json::Map::new(),
-        timeout: Some(EMBED_TIME),
+        timeout: Some(EMBED_TIMEOUT),
         is_counted: true,
     };
-    // Calls of the gateway's own are made by the main runtime.
-    let answer = app
-        .services
-        .tasks
-        .runtime
-        .spawn(asked(Arc::clone(app), identity.clone(), question))
-        .await
-        .ok()?
-        .ok()?;
-    let answer: Value = serde_json::from_slice(answer.status.is_success().then_some(&answer.body)?).ok()?;
-    let vector: Vec<f32> = serde_json::from_value(answer["data"][0]["embedding"].clone()).ok()?;
+    let RequestContext { services, state, identity, .. } = context;
+    // Internal calls run on the main runtime.
+    let call = call_model(Arc::clone(services), Arc::clone(state), identity.clone(), request);
+    let response = services.tasks.runtime.spawn(call).await.ok()?.ok()?;
+    let body: Value = serde_json::from_slice(response.status.is_success().then_some(&response.body)?).ok()?;
+    let vector: Vec<f32> = serde_json::from_value(body["data"][0]["embedding"].clone()).ok()?;
     (!vector.is_empty()).then(|| (format!("{provider}/{model}"), vector))
 }
 
-/// The question goes the way that this request is on itself, so its future must have a type of its own.
-fn asked(
-    app: Arc<App>,
+/// Boxed, because the call goes through the same stages as this request: its type would contain itself.
+fn call_model(
+    services: Arc<Services>,
+    state: Arc<ProxyState>,
     identity: Identity,
-    question: Question,
-) -> Pin<Box<dyn Future<Output = ApiResult<ask::Answer>> + Send>> {
-    Box::pin(async move { ask::ask(&app, &identity, question).await })
+    request: InternalRequest,
+) -> Pin<Box<dyn Future<Output = ApiResult<ModelResponse>> + Send>> {
+    Box::pin(async move {
+        let proxy = Proxy { services: &services, state: &state, worker: &state.worker };
+        proxy.call_model(&identity, request).await
+    })
 }
 
-/// The entry in the form that the caller wants. None for a body that cannot be made into a stream: then it is the
-/// provider's turn.
-pub fn pieces(call: &Call, entry: &CacheEntry) -> Option<VecDeque<Bytes>> {
-    let Some(format) = call.caller_format().filter(|_| call.wants_stream) else {
+/// The entry in the form that the caller wants. None for a body that cannot be converted to a stream; then the
+/// provider is called.
+pub fn response_chunks(plan: &Plan<'_>, entry: &CacheEntry) -> Option<VecDeque<Bytes>> {
+    let Some(format) = plan.client_wire_format().filter(|_| plan.caller_streams()) else {
         return Some(VecDeque::from([entry.body.clone()]));
     };
-    let events = aggregate::synthesize_stream(format, &entry.body, call.wants_usage).ok()?;
+    let events = aggregate::synthesize_stream(format, &entry.body, plan.facts.include_usage).ok()?;
     Some(events.into_iter().map(Bytes::from).collect())
 }
 
-/// Answers from the cache.
+/// Responds with an entry of the cache.
 pub fn respond_from_cache(
-    app: &App,
-    call: &Call,
-    identity: &Identity,
+    context: RequestContext<'_>,
+    plan: &Plan<'_>,
     mut record: Record,
     hit: &CacheHit,
-    pieces: VecDeque<Bytes>,
+    chunks: VecDeque<Bytes>,
 ) -> Response {
     let entry = &hit.entry;
     let mut headers: HeaderMap = entry.headers.iter().cloned().collect();
-    if call.wants_stream && call.caller_format().is_some() {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    if plan.caller_streams() && plan.client_wire_format().is_some() {
+        headers.insert(CONTENT_TYPE, EVENT_STREAM);
     }
     headers.remove(CONTENT_LENGTH);
-    record.named_entry(hit.key);
-    headers.insert(AGE, entry.age_seconds(app.services.clock.now()).into());
-    record.found(entry.status, &entry.provider, entry.model.as_deref(), entry.usage.as_ref());
-    headers::complete_found(&mut headers, identity, &record);
-    let answered = UpstreamResponse {
-        framing: BodyFraming::Opaque,
-        collected: Some(Collected { raw: entry.body.clone(), body: entry.body.clone() }),
-        ..UpstreamResponse::new(http::Response::new(()).into_parts().0, Source::Pieces(pieces))
-    };
-    let mut response = Response::new(Body::new(MeteredBody::new(answered, &headers, record, call, None)));
+    record.set_cache_key(hit.key);
+    headers.insert(AGE, entry.age_seconds(context.now()).into());
+    record.set_cache_hit(entry);
+    headers::add_cached(&mut headers, context.identity, &record);
+    let content = BufferedContent { raw: entry.body.clone(), body: entry.body.clone(), chunks };
+    let content = ResponseContent::Buffered(content);
+    let body = MeteredBody::new(&Attempt::new(plan, 0), &headers, content, record, None);
+    let mut response = Response::new(Body::new(body));
     *response.status_mut() = entry.status;
     *response.headers_mut() = headers;
     response
-}
-
-/// What is kept of an answer while it passes.
-pub struct CacheRecorder {
-    keeping: Box<FillGuard>,
-    status: StatusCode,
-    headers: HeaderMap,
-    operation: Operation,
-    provider: String,
-    model: Option<String>,
-    copy: Copy,
-}
-
-enum Copy {
-    Ready(Bytes),
-    Plain(Vec<u8>),
-    Stream(Box<StreamAggregator>),
-    /// Too large, or not understood.
-    Lost,
-}
-
-impl CacheRecorder {
-    /// None, with all who wait let go, when the answer is none to be kept.
-    pub fn new(keeping: Box<FillGuard>, call: &Call, answered: &UpstreamResponse) -> Option<Self> {
-        let status = answered.head.status;
-        let copy = match (&answered.collected, answered.framing) {
-            _ if status != StatusCode::OK => None,
-            (Some(collected), _) => Some(Copy::Ready(collected.body.clone())),
-            (None, BodyFraming::Json) => Some(Copy::Plain(Vec::new())),
-            (None, BodyFraming::Sse | BodyFraming::EventStream) => call.format().map(|format| {
-                let framing = if answered.translator.is_some() { BodyFraming::Sse } else { answered.framing };
-                Copy::Stream(Box::new(StreamAggregator::new(format, framing, LARGEST)))
-            }),
-            (None, BodyFraming::Opaque) => None,
-        };
-        let Some(copy) = copy else {
-            keeping.lead.fail();
-            return None;
-        };
-        let mut headers = answered.head.headers.clone();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Some(Self {
-            keeping,
-            status,
-            headers,
-            operation: call.operation,
-            provider: call.target().name.clone(),
-            model: call.model().map(ToOwned::to_owned),
-            copy,
-        })
-    }
-
-    /// A piece in the caller's format passes.
-    pub fn saw(&mut self, data: &[u8]) {
-        let fits = match &mut self.copy {
-            Copy::Plain(body) => {
-                body.extend_from_slice(data);
-                body.len() <= LARGEST
-            }
-            Copy::Stream(folder) => folder.feed(data).is_ok(),
-            Copy::Ready(_) | Copy::Lost => true,
-        };
-        if !fits {
-            self.copy = Copy::Lost;
-        }
-    }
-
-    /// The answer is complete.
-    pub fn complete(self, usage: Option<Usage>) {
-        let body = match self.copy {
-            Copy::Ready(body) => Some(body),
-            Copy::Plain(body) => Some(body.into()),
-            Copy::Stream(folder) => folder.finish().ok().map(Bytes::from),
-            Copy::Lost => None,
-        };
-        let FillGuard { lead, probe } = *self.keeping;
-        match body.filter(|body| is_storable(self.operation, self.status.as_u16(), body)) {
-            None => lead.fail(),
-            Some(body) => {
-                let answer = CacheableResponse {
-                    status: self.status,
-                    headers: self.headers,
-                    body,
-                    provider: self.provider,
-                    model: self.model,
-                    usage,
-                };
-                lead.complete(answer, probe.as_ref());
-            }
-        }
-    }
-
-    /// The answer broke off.
-    pub fn broke(self) {
-        self.keeping.lead.fail();
-    }
-}
-
-/// The call came to nothing: nobody waits for it any longer.
-pub fn failed(keeping: Option<Box<FillGuard>>) {
-    if let Some(keeping) = keeping {
-        keeping.lead.fail();
-    }
 }

@@ -18,8 +18,8 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::body::Outbound;
-use super::pool::{Answer, Pool};
+use super::outbound_body::OutboundBody;
+use super::pool::{Pool, UpstreamBody};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection that nobody uses is kept.
@@ -36,7 +36,7 @@ struct Side {
     guarded: bool,
     plain: Pool,
     /// Made when first needed: reading the system's certificates takes time.
-    tls: OnceLock<Client<HttpsConnector<Http>, Outbound>>,
+    tls: OnceLock<Client<HttpsConnector<Http>, OutboundBody>>,
 }
 
 pub(super) type Http = HttpConnector<Resolver>;
@@ -77,9 +77,9 @@ impl Clients {
     /// Sends the request, which must name scheme and host, and waits for the head of the answer.
     pub async fn send(
         &self,
-        request: Request<Outbound>,
+        request: Request<OutboundBody>,
         guarded: bool,
-    ) -> Result<Response<Answer>, SendError> {
+    ) -> Result<Response<UpstreamBody>, SendError> {
         let side = if guarded { &self.guarded } else { &self.open };
         if request.uri().scheme() != Some(&Scheme::HTTPS) {
             return side.plain.send(request).await;
@@ -90,7 +90,7 @@ impl Clients {
             let made = client(secure(side.guarded)?);
             side.tls.get_or_init(|| made)
         };
-        Ok(client.request(request).await?.map(Answer::from))
+        Ok(client.request(request).await?.map(UpstreamBody::from))
     }
 
     /// Closes connections that nobody has used for long.
@@ -106,7 +106,7 @@ impl Default for Clients {
     }
 }
 
-fn client<C>(connector: C) -> Client<C, Outbound>
+fn client<C>(connector: C) -> Client<C, OutboundBody>
 where
     C: hyper_util::client::legacy::connect::Connect + Clone,
 {

@@ -1,19 +1,28 @@
-//! The proxy. The stages of a request, in order: read the call, learn its model, plan where it may go, admit it, hold what
-//! it may cost, open its record, put its prompt in, look into the cache, walk from target to target until one answers,
-//! pass the answer on while it is metered. Plain functions,
-//! one struct, no layers.
+//! The proxy. A request goes through these stages in order: read the directives, learn the model, plan the route, check
+//! scopes, reserve budgets, open the log record, apply the prompt, look into the cache, try the targets, send the
+//! response through the pipeline. Plain functions, no middleware.
 
 mod admit;
-pub mod ask;
-mod body;
+mod attempt;
 mod budget;
 mod cache_stage;
-mod call;
 pub mod clients;
+mod context;
+mod directives;
+pub mod exchange;
+mod facts;
 mod failover;
 pub mod headers;
+mod inbound;
+pub mod internal_request;
+pub mod origin;
+mod outbound_body;
+mod payload;
+mod pipeline;
 mod plan;
 mod pool;
+pub mod probe;
+mod provider_auth;
 pub mod record;
 mod response_body;
 mod response_format;
@@ -30,23 +39,29 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::request::Parts;
+use gateway_core::llm::paths::RequestPath;
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
-use crate::app::App;
-use crate::auth::{self, Identity};
+use crate::auth::Identity;
 use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts;
-use ask::Origin;
-use body::{Inbound, Payload};
-use cache_stage::{CacheRecorder, FillGuard, Found};
-use call::{Adaptation, Call, RouteTarget};
+use crate::services::Services;
+use attempt::Attempt;
+use cache_stage::{CacheLookup, CacheRecorder, FillGuard};
 use clients::Clients;
+use context::RequestContext;
+use directives::Directives;
+use facts::RequestFacts;
+use inbound::Inbound;
+use origin::CallOrigin;
+use payload::Payload;
+use plan::Plan;
 use record::Record;
 use response_body::MeteredBody;
+use state::ProxyState;
 use upstream::{AttemptError, UpstreamResponse};
 
 /// What one worker thread has for itself: connections to providers, and a lane of the log spool.
@@ -55,165 +70,153 @@ pub struct Worker {
     pub clients: Clients,
 }
 
-/// Forwards a request of an authenticated caller to the provider that it names, once it is counted.
-pub async fn forward(
-    app: &Arc<App>,
-    worker: &Worker,
-    identity: &mut Identity,
-    request_id: &HeaderValue,
-    request: Request<Incoming>,
-) -> ApiResult<Response> {
-    let (head, incoming) = request.into_parts();
-    let mut inbound = Inbound::new(incoming, app.services.config.max_body_bytes);
-    inbound.read_while(auth::count(app, identity)).await?;
-    let response = run(app, worker, identity, request_id, &head, inbound, Origin::default()).await;
-    response.map_err(|mut problem| {
-        problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
-        problem
-    })
+/// The proxy as one worker thread uses it.
+#[derive(Clone, Copy)]
+pub struct Proxy<'a> {
+    pub services: &'a Arc<Services>,
+    pub state: &'a Arc<ProxyState>,
+    pub worker: &'a Worker,
 }
 
-/// The stages, for whoever asks.
-async fn run(
-    app: &Arc<App>,
-    worker: &Worker,
-    identity: &Identity,
-    request_id: &HeaderValue,
-    head: &Parts,
-    mut inbound: Inbound,
-    origin: Origin,
-) -> ApiResult<Response> {
+impl Proxy<'_> {
+    /// Forwards a request. `identity` resolves once the request has been counted against the caller's rate limit; the
+    /// body is read meanwhile.
+    pub async fn forward<'i>(
+        self,
+        identity: impl Future<Output = ApiResult<&'i Identity>>,
+        request_id: &HeaderValue,
+        request: Request<Incoming>,
+    ) -> ApiResult<Response> {
+        let Self { services, state, worker } = self;
+        let (head, incoming) = request.into_parts();
+        let mut inbound = Inbound::new(incoming, services.config.max_body_bytes);
+        let identity = inbound.read_while(identity).await?;
+        let context = RequestContext { services, state, worker, identity, head: &head, request_id };
+        let response = run(context, inbound, CallOrigin::default()).await;
+        response.map_err(|mut problem| {
+            problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
+            problem
+        })
+    }
+}
+
+/// All stages of a request.
+async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrigin) -> ApiResult<Response> {
     let started = Instant::now();
-    let mut call = Call::read(app, identity, head)?;
+    let path = RequestPath::parse(context.head.uri.path());
+    let directives = Directives::read(context, &path)?;
+    let mut facts = RequestFacts::from_path(context, &path)?;
     if inbound.is_too_large() {
-        return Err(Problem::too_large(app.services.config.max_body_bytes));
+        return Err(Problem::too_large(context.services.config.max_body_bytes));
     }
-    admit::learn_model(identity, &mut call, head, &mut inbound).await?;
-    call.settle_stream();
-    plan::plan(app, identity, &mut call)?;
-    admit::check_scopes(identity, &call, head)?;
-    let held = budget::reserve(app, identity, &call, &inbound).await?;
-    let mut record = Record::open(app, worker.lane, identity, &call, head, request_id, started);
-    record.came_from(origin);
-    record.set_reservation(held);
-    plan::put_in_order(app, identity, &mut call, record.id());
-    let settled = settle(app, identity, &call, head, inbound, &mut record).await;
-    let payload = match settled {
+    facts.read_body(context, &mut inbound).await?;
+    let mut plan = Plan::new(context, &directives, facts)?;
+    admit::check_scopes(context, &plan)?;
+    let reservation = budget::reserve(context, &plan, &inbound).await?;
+    let mut record = Record::open(context, &plan, origin, reservation, started);
+    plan.sort_targets(context, record.id());
+    let payload = match prepare_payload(context, &plan, inbound, &mut record).await {
         Ok(payload) => payload,
-        Err(problem) => return Err(refusal(&call, record, problem)),
+        Err(problem) => return Err(rejected(&Attempt::new(&plan, 0), record, problem)),
     };
-    let keeping = match (&call.caching, payload.kept()) {
-        (Some(caching), Some(body)) => {
-            record.missed(caching.mode == CacheMode::Refresh);
-            let ends_at = record.ends_at(call.timeout);
-            match cache_stage::lookup(app, identity, &call, head, body, ends_at).await {
-                Found::Hit(hit) => match cache_stage::pieces(&call, &hit.entry) {
-                    Some(pieces) => {
-                        return Ok(cache_stage::respond_from_cache(
-                            app, &call, identity, record, &hit, pieces,
-                        ));
-                    }
-                    None => None,
-                },
-                Found::Lead(keeping) => {
-                    record.named_entry(keeping.key());
-                    Some(keeping)
+    let mut fill_guard = None;
+    if let (Some(cache), Some(body)) = (&directives.cache, payload.buffered()) {
+        record.set_cache_miss(cache.mode == CacheMode::Refresh);
+        let deadline = record.deadline(directives.timeout);
+        match cache_stage::lookup(context, &plan, body, deadline).await {
+            CacheLookup::Hit(hit) => {
+                if let Some(chunks) = cache_stage::response_chunks(&plan, &hit.entry) {
+                    return Ok(cache_stage::respond_from_cache(context, &plan, record, &hit, chunks));
                 }
-                Found::Nothing => None,
             }
+            CacheLookup::Miss(guard) => {
+                record.set_cache_key(guard.key());
+                fill_guard = Some(guard);
+            }
+            CacheLookup::Bypass => {}
         }
-        _ => None,
+    }
+    if let Some(body) = payload.buffered() {
+        plan.bind_to_account(body);
+    }
+    let (attempt, result) = failover::try_targets(context, &plan, payload, &mut record).await;
+    let error = match result {
+        Ok(response) => return Ok(respond(context, &attempt, record, response, fill_guard)),
+        Err(error) => error,
     };
-    match failover::try_targets(app, worker, identity, &mut call, head, payload, &mut record).await {
-        Ok(answered) => Ok(pass_on(&call, identity, record, answered, keeping)),
-        Err(AttemptError { answer: Some(answered), .. }) => {
-            cache_stage::failed(keeping);
-            let ends_at = record.ends_at(call.timeout).into();
-            let answered = response_format::refusal(&call, *answered, ends_at).await;
-            Ok(pass_on(&call, identity, record, answered, None))
+    if let Some(guard) = fill_guard {
+        guard.abandon();
+    }
+    match error.response {
+        Some(response) => {
+            let deadline = record.deadline(directives.timeout).into();
+            let response = response_format::convert_error(&attempt, *response, deadline).await;
+            Ok(respond(context, &attempt, record, response, None))
         }
-        Err(failed) => {
-            cache_stage::failed(keeping);
-            Err(failure(&call, record, &failed))
-        }
+        None => Err(failed(&attempt, record, &error)),
     }
 }
 
-/// The body as it can be sent, with the prompt that the caller asked for in it. Logged is what the caller sent.
-async fn settle(
-    app: &Arc<App>,
-    identity: &Identity,
-    call: &Call,
-    head: &Parts,
+/// Prepares the body for sending, with the prompt that the caller asked for. The log row has the caller's body.
+async fn prepare_payload(
+    context: RequestContext<'_>,
+    plan: &Plan<'_>,
     inbound: Inbound,
     record: &mut Record,
 ) -> ApiResult<Payload> {
-    let asked = prompts::asked(&head.headers)?;
-    let payload = inbound.settle(asked.is_some() || must_keep(call), record).await?;
-    let (Some(asked), Some(body)) = (asked, payload.kept()) else { return Ok(payload) };
-    let (prompted, used) = prompts::apply(app, identity.org.id, &asked, call.operation, body).await?;
-    record.used_prompt(used, prompted.len().saturating_sub(body.len()));
-    Ok(Payload::Kept(prompted))
+    let prompt = prompts::asked(&context.head.headers)?;
+    let payload = inbound.into_payload(prompt.is_some() || plan.needs_whole_body(), record).await?;
+    let (Some(prompt), Some(body)) = (prompt, payload.buffered()) else { return Ok(payload) };
+    let RequestContext { services, state, identity, .. } = context;
+    let known = prompts::find(services, &state.prompts, identity.org.id, &prompt.prompt).await?;
+    let (prompted, used) = prompt.apply(known.as_deref(), plan.directives.operation, body)?;
+    record.set_prompt(used, prompted.len().saturating_sub(body.len()));
+    Ok(Payload::Buffered(prompted))
 }
 
-/// Is the body needed whole, or perhaps more than once?
-fn must_keep(call: &Call) -> bool {
-    let needs_whole = |hop: &RouteTarget| {
-        hop.target.is_sandbox()
-            || hop.model != call.asked_model
-            || hop.adaptation == Adaptation::Translate
-            || body::asks_for_usage(call, hop)
-            || upstream::signs_body(&hop.target)
-    };
-    plan::has_choice(call)
-        || call.caching.is_some()
-        || call.sets_stream()
-        || call.targets.iter().any(needs_whole)
-}
-
-/// The provider's answer, with our headers beside its own and the record riding in the body.
-fn pass_on(
-    call: &Call,
-    identity: &Identity,
+/// Sends a response to the caller, through the pipeline.
+fn respond(
+    context: RequestContext<'_>,
+    attempt: &Attempt<'_>,
     mut record: Record,
-    mut answered: UpstreamResponse,
-    keeping: Option<Box<FillGuard>>,
+    mut response: UpstreamResponse,
+    fill_guard: Option<Box<FillGuard>>,
 ) -> Response {
-    let keeper = keeping.and_then(|keeping| CacheRecorder::new(keeping, call, &answered));
-    let status = answered.head.status;
-    record.answered(status, answered.framing);
-    headers::complete(&mut answered.head.headers, call, identity, &record, status);
-    let headers = std::mem::take(&mut answered.head.headers);
-    let mut response = Response::new(Body::new(MeteredBody::new(answered, &headers, record, call, keeper)));
+    let cache = fill_guard.and_then(|guard| CacheRecorder::new(guard, attempt, &response));
+    let status = response.head.status;
+    record.start_response(status, response.framing);
+    headers::complete(&mut response.head.headers, attempt, context.identity, &record, status);
+    let headers = response.head.headers;
+    let body = MeteredBody::new(attempt, &headers, response.content, record, cache);
+    let mut response = Response::new(Body::new(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
 }
 
-/// The caller's own fault, found out after admission.
-fn refusal(call: &Call, mut record: Record, mut problem: Problem) -> Problem {
-    record.refused(problem.status, problem.code, &problem.message);
-    problem.headers.extend(headers::of_failure(call, &record, None));
+/// A problem with the caller's request that was found after admission.
+fn rejected(attempt: &Attempt<'_>, mut record: Record, mut problem: Problem) -> Problem {
+    record.reject(problem.status, problem.code, &problem.message);
+    problem.headers.extend(headers::of_failure(attempt, &record, None));
     problem
 }
 
-/// What the caller learns when the provider did not give an answer that can be passed on.
-fn failure(call: &Call, mut record: Record, failed: &AttemptError) -> Problem {
-    if let Some(problem) = &failed.callers_fault {
-        return refusal(call, record, Problem::clone(problem));
+/// The problem that the caller gets if no attempt had a response that can be forwarded.
+fn failed(attempt: &Attempt<'_>, mut record: Record, error: &AttemptError) -> Problem {
+    if let Some(problem) = &error.caller_problem {
+        return rejected(attempt, record, Problem::clone(problem));
     }
-    let (status, code) = if failed.timed_out() {
+    let (status, code) = if error.is_timeout() {
         (StatusCode::GATEWAY_TIMEOUT, "provider_timeout")
     } else {
         (StatusCode::BAD_GATEWAY, "provider_error")
     };
-    let upstream_status = failed.status;
-    let message = format!("{}: {}", call.target().name, failed.message);
-    let mut problem = Problem::new(status, code, message);
-    problem.extra.insert("provider".into(), call.target().name.as_str().into());
-    problem.extra.insert("upstream_status".into(), json!(upstream_status));
-    record.failed(status, code, failed);
+    let provider = attempt.provider().name.as_str();
+    let mut problem = Problem::new(status, code, format!("{provider}: {}", error.message));
+    problem.extra.insert("provider".into(), provider.into());
+    problem.extra.insert("upstream_status".into(), json!(error.status));
+    record.fail(status, code, error);
     problem.extra.insert("attempts".into(), json!(record.attempts()));
-    problem.headers = headers::of_failure(call, &record, upstream_status);
+    problem.headers = headers::of_failure(attempt, &record, error.status);
     problem
 }

@@ -1,202 +1,305 @@
-//! Where a request may go, and in which order: the targets of its chain, the provider that a model belongs to, and how
-//! the request has to look at each of them.
+//! The plan of a request: the targets of its route in order, how the request is adapted to each of them, and whether
+//! the response is streamed.
 
+mod auto;
+
+use std::sync::Arc;
+
+use gateway_core::llm::WireFormat;
 use gateway_core::llm::paths::Operation;
-use gateway_core::route::{self, RouteStrategy, TargetFacts, splitmix64};
+use gateway_core::route::{RouteStrategy, TargetFacts, order, splitmix64};
 use rust_decimal::Decimal;
 
-use super::call::{Adaptation, Call, RouteTarget};
+use super::context::RequestContext;
+use super::directives::Directives;
+use super::facts::RequestFacts;
 use super::headers::PROVIDER;
-use super::target::{self, Target};
-use super::target_health::TargetKey;
+use super::payload::requests_usage;
+use super::provider_auth::signs_body;
+use super::target::Target;
 use super::translate;
-use crate::app::App;
 use crate::auth::{Identity, Who};
 use crate::problem::{ApiResult, Problem};
 
 const FALLBACK: &str = "x-gateway-fallback";
 const AUTO: &str = "auto";
 
-/// Finds out where the request may go.
-pub fn plan(app: &App, identity: &Identity, call: &mut Call) -> ApiResult<()> {
-    let first = if call.provider == AUTO {
-        by_model(app, identity, call)?
-    } else {
-        let target = target::resolve(app, identity, PROVIDER.as_str(), &call.provider)?;
-        let model = call.asked_model.clone();
-        // Who does not say what it speaks speaks to the provider as it is.
-        let adaptation = if call.format_is_set {
-            adapt_request(call, &target, model.as_deref(), PROVIDER.as_str())?
+pub struct Plan<'a> {
+    pub directives: &'a Directives,
+    pub facts: RequestFacts,
+    pub stream_mode: StreamMode,
+    /// In the order in which they are tried; never empty.
+    pub targets: Vec<RouteTarget>,
+    /// The body refers to state that one provider account keeps, so no other account can serve the request.
+    pub is_bound: bool,
+}
+
+/// A provider and model that the request may be sent to.
+pub struct RouteTarget {
+    pub provider: Arc<Target>,
+    pub model: Option<String>,
+    pub adaptation: Adaptation,
+    pub weight: u32,
+    /// The caller named this provider, so a credential in the request may be sent to it.
+    pub is_named: bool,
+}
+
+/// How the request is changed for a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adaptation {
+    Passthrough,
+    /// Sent to the path that the provider has for the same operation.
+    Path(String),
+    /// Translated into the provider's format.
+    Translate,
+}
+
+/// How the stream that the caller wants relates to the one that its request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamMode {
+    /// The response streams if the request asks for it.
+    Passthrough,
+    /// The caller wants one body; a stream is aggregated.
+    Aggregate,
+    /// The caller wants a stream; a body is converted to one.
+    Synthesize,
+}
+
+impl StreamMode {
+    /// `X-Gateway-Stream` has no effect on operations without streams.
+    fn of(directives: &Directives) -> Self {
+        let format = WireFormat::of_response(directives.client_format.native(), directives.operation);
+        match directives.stream.filter(|_| format.is_some()) {
+            None => Self::Passthrough,
+            Some(false) => Self::Aggregate,
+            Some(true) => Self::Synthesize,
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Resolves the targets of the request.
+    pub fn new(
+        context: RequestContext<'_>,
+        directives: &'a Directives,
+        facts: RequestFacts,
+    ) -> ApiResult<Self> {
+        let stream_mode = StreamMode::of(directives);
+        let mut plan = Self { directives, facts, stream_mode, targets: Vec::new(), is_bound: false };
+        plan.targets.reserve(1 + directives.fallbacks.len());
+        let first = plan.first_target(context)?;
+        plan.targets.push(first);
+        plan.add_fallbacks(context)?;
+        Ok(plan)
+    }
+
+    /// The provider is asked for a stream.
+    pub fn provider_streams(&self) -> bool {
+        self.facts.streams || self.stream_mode == StreamMode::Synthesize
+    }
+
+    /// The caller receives a stream.
+    pub fn caller_streams(&self) -> bool {
+        match self.stream_mode {
+            StreamMode::Passthrough => self.facts.streams,
+            StreamMode::Aggregate => false,
+            StreamMode::Synthesize => true,
+        }
+    }
+
+    /// The provider must be asked for a stream that the caller's request does not ask for.
+    pub fn adds_stream(&self) -> bool {
+        self.stream_mode == StreamMode::Synthesize && !self.facts.streams
+    }
+
+    pub fn user(&self) -> Option<&str> {
+        self.directives.user.as_deref().or(self.facts.user.as_deref())
+    }
+
+    pub fn has_fallbacks(&self) -> bool {
+        self.targets.len() > 1
+    }
+
+    /// The format of a response that does not come from a target. None for operations without streams.
+    pub fn client_wire_format(&self) -> Option<WireFormat> {
+        let Directives { client_format, operation, .. } = *self.directives;
+        if !self.directives.is_format_known() {
+            return WireFormat::of_response(self.targets[0].provider.format, operation);
+        }
+        WireFormat::of_response(client_format.native(), operation).map(|_| match operation {
+            Operation::Completions => WireFormat::OpenAiCompletions,
+            _ => client_format.into(),
+        })
+    }
+
+    /// Sorts the targets into the order in which they are tried.
+    pub fn sort_targets(&mut self, context: RequestContext<'_>, log_id: i64) {
+        let strategy = self.directives.strategy;
+        if !self.has_fallbacks() || strategy == RouteStrategy::Order {
+            return;
+        }
+        let (health, now) = (&context.state.health, context.now());
+        let facts: Vec<TargetFacts> = self
+            .targets
+            .iter()
+            .map(|target| TargetFacts {
+                price: price(context, target),
+                latency: health.latency(context.health_key(target), now),
+                weight: target.weight,
+            })
+            .collect();
+        let mut indices = order(strategy, &facts, self.seed(context.identity, log_id));
+        if strategy == RouteStrategy::Fastest
+            && let Some(session) = &self.directives.session
+        {
+            // The fastest target changes between requests, but the prompt cache of a session is at one provider.
+            indices.sort_by_key(|index| {
+                !health.is_pinned(session, context.health_key(&self.targets[*index]), now)
+            });
+        }
+        let mut targets: Vec<Option<RouteTarget>> = self.targets.drain(..).map(Some).collect();
+        self.targets = indices.into_iter().filter_map(|index| targets[index].take()).collect();
+    }
+
+    /// Seeds the choice of targets and credentials. Requests of a session share it, so that they use the same account
+    /// and its prompt cache. Responses that can be referred to later (`previous_response_id`) share it per key.
+    pub fn seed(&self, identity: &Identity, log_id: i64) -> u64 {
+        let caller = || match &identity.who {
+            Who::Key(key) => key.id.0.as_u128(),
+            Who::User { id, .. } => id.0.as_u128(),
+            Who::Org => 0,
+        };
+        let hash = |text: &str| text.bytes().fold(0, |hash, byte| splitmix64(hash ^ u64::from(byte)));
+        let low_half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
+        match &self.directives.session {
+            Some(session) => hash(session) ^ low_half(identity.org.id.0.as_u128()),
+            None if self.directives.operation == Operation::Responses => {
+                low_half(caller()) ^ self.user().map_or(0, hash)
+            }
+            None => splitmix64(log_id.cast_unsigned()),
+        }
+    }
+
+    /// Returns true if the body must be buffered, because it is edited or may be sent more than once.
+    pub fn needs_whole_body(&self) -> bool {
+        let is_edited = |target: &RouteTarget| {
+            target.provider.is_sandbox()
+                || target.model != self.facts.model
+                || target.adaptation == Adaptation::Translate
+                || requests_usage(self, target)
+                || signs_body(&target.provider)
+        };
+        self.has_alternatives()
+            || self.directives.cache.is_some()
+            || self.adds_stream()
+            || self.targets.iter().any(is_edited)
+    }
+
+    fn has_alternatives(&self) -> bool {
+        self.directives.max_retries > 0
+            || self.has_fallbacks()
+            || self.targets[0].provider.credentials.len() > 1
+    }
+
+    /// Restricts the route to the first provider if the body refers to state that only its account has.
+    pub fn bind_to_account(&mut self, body: &[u8]) {
+        if !refers_to_account_state(self.directives.operation, body) {
+            return;
+        }
+        self.is_bound = true;
+        let first = Arc::clone(&self.targets[0].provider);
+        self.targets.retain(|target| target.provider.name == first.name);
+    }
+
+    fn first_target(&self, context: RequestContext<'_>) -> ApiResult<RouteTarget> {
+        if self.directives.provider == AUTO {
+            return auto::target(context, self);
+        }
+        let provider = context.resolve_provider(PROVIDER.as_str(), &self.directives.provider)?;
+        let model = self.facts.model.clone();
+        // Without X-Gateway-Format the request is forwarded unchanged.
+        let adaptation = if self.directives.is_format_declared() {
+            self.adapt_request(&provider, model.as_deref(), PROVIDER.as_str())?
         } else {
             Adaptation::Passthrough
         };
-        RouteTarget { target, model, adaptation, weight: 1, named: true }
-    };
-    call.targets.push(first);
-    for step in std::mem::take(&mut call.steps) {
-        let target = target::resolve(app, identity, FALLBACK, &step.provider)?;
-        let model = step.model.or_else(|| call.targets[0].model.clone());
-        let weight = step.weight.unwrap_or(1);
-        let known = call.targets.iter_mut().find(|hop| hop.target.name == target.name && hop.model == model);
-        if let Some(hop) = known {
-            // Named again, as one does to give the first target its weight.
-            hop.weight = weight;
-            continue;
+        Ok(RouteTarget { provider, model, adaptation, weight: 1, is_named: true })
+    }
+
+    fn add_fallbacks(&mut self, context: RequestContext<'_>) -> ApiResult<()> {
+        for step in &self.directives.fallbacks {
+            let provider = context.resolve_provider(FALLBACK, &step.provider)?;
+            let model = step.model.clone().or_else(|| self.targets[0].model.clone());
+            let weight = step.weight.unwrap_or(1);
+            let is_same =
+                |target: &&mut RouteTarget| target.provider.name == provider.name && target.model == model;
+            if let Some(target) = self.targets.iter_mut().find(is_same) {
+                // Listing the first target again is how a caller gives it a weight.
+                target.weight = weight;
+                continue;
+            }
+            let adaptation = self.adapt_fallback(&provider, model.as_deref())?;
+            let is_named = provider.name == self.targets[0].provider.name && self.targets[0].is_named;
+            self.targets.push(RouteTarget { provider, model, adaptation, weight, is_named });
         }
-        let adaptation = adapt_fallback(call, &target, model.as_deref(), FALLBACK)?;
-        let named = target.name == call.targets[0].target.name && call.targets[0].named;
-        call.targets.push(RouteTarget { target, model, adaptation, weight, named });
+        Ok(())
     }
-    Ok(())
-}
 
-/// Puts the targets into the order in which they are tried.
-pub fn put_in_order(app: &App, identity: &Identity, call: &mut Call, id: i64) {
-    if call.targets.len() < 2 || call.route == RouteStrategy::Order {
-        return;
+    /// How the request is adapted to a fallback target.
+    fn adapt_fallback(&self, provider: &Target, model: Option<&str>) -> ApiResult<Adaptation> {
+        let first = &self.targets[0];
+        let same_kind = provider.kind.name == first.provider.kind.name;
+        let same_model = model == self.facts.model.as_deref();
+        if same_kind
+            && first.adaptation == Adaptation::Passthrough
+            && (!self.facts.model_in_path || same_model)
+        {
+            return Ok(Adaptation::Passthrough);
+        }
+        self.adapt_request(provider, model, FALLBACK)
     }
-    let now = app.services.clock.now();
-    let facts: Vec<TargetFacts> = call
-        .targets
-        .iter()
-        .map(|hop| TargetFacts {
-            price: price(app, hop),
-            latency: app.proxy.health.latency(key_of(identity, hop), now),
-            weight: hop.weight,
-        })
-        .collect();
-    let mut places = route::order(call.route, &facts, seed(identity, call, id));
-    if call.route == RouteStrategy::Fastest
-        && let Some(session) = &call.session
-    {
-        // What was the fastest changes from one request to the next; a session's prompt cache is at one provider.
-        let stays = |place: &usize| {
-            let hop = &call.targets[*place];
-            !app.proxy.health.is_pinned(session, key_of(identity, hop), now)
-        };
-        places.sort_by_key(stays);
-    }
-    let mut targets: Vec<Option<RouteTarget>> = call.targets.drain(..).map(Some).collect();
-    call.targets = places.into_iter().filter_map(|place| targets[place].take()).collect();
-}
 
-/// Is there anything that can be tried after a failure? Then the body has to be kept.
-pub fn has_choice(call: &Call) -> bool {
-    call.retries > 0 || call.targets.len() > 1 || call.targets[0].target.credentials.len() > 1
-}
-
-/// The same for all requests of a session, so that they meet the same account and its prompt cache. Answers that can
-/// be referred to later (`previous_response_id`) are kept together by the key that made them.
-pub fn seed(identity: &Identity, call: &Call, id: i64) -> u64 {
-    let key = || match &identity.who {
-        Who::Key(key) => key.id.0.as_u128(),
-        Who::User { id, .. } => id.0.as_u128(),
-        Who::Org => 0,
-    };
-    let fold = |text: &str| text.bytes().fold(0, |seed, byte| splitmix64(seed ^ u64::from(byte)));
-    let half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
-    match &call.session {
-        Some(session) => fold(session) ^ half(identity.org.id.0.as_u128()),
-        None if call.operation == Operation::Responses => half(key()) ^ call.user.as_deref().map_or(0, fold),
-        None => splitmix64(id.cast_unsigned()),
+    /// How the request is adapted to a provider that it may not have been written for. `header` named the provider.
+    fn adapt_request(&self, provider: &Target, model: Option<&str>, header: &str) -> ApiResult<Adaptation> {
+        let unsupported =
+            || Problem::field(header, format!("{} has no endpoint for this request", provider.name));
+        if translate::is_needed(self.directives, provider) {
+            return if translate::is_possible(self, provider) {
+                Ok(Adaptation::Translate)
+            } else {
+                Err(unsupported())
+            };
+        }
+        let operation = self.directives.operation;
+        if matches!(operation, Operation::Other | Operation::Models) {
+            return Ok(Adaptation::Passthrough);
+        }
+        let differs = |first: &RouteTarget| first.provider.format != provider.format;
+        if !self.directives.is_format_known() && self.targets.first().is_some_and(differs) {
+            return Err(unsupported());
+        }
+        let path = provider.kind.path_for(operation, model, self.provider_streams());
+        path.map(Adaptation::Path).ok_or_else(unsupported)
     }
 }
 
-fn key_of<'a>(identity: &Identity, hop: &'a RouteTarget) -> TargetKey<'a> {
-    TargetKey { org: identity.org.id, provider: &hop.target.name, model: hop.model.as_deref() }
-}
-
-/// What the same tokens cost here against elsewhere: most calls read about three times what they write.
-fn price(app: &App, hop: &RouteTarget) -> Option<Decimal> {
-    let price = app.proxy.prices.find(hop.target.kind.name, hop.model.as_deref()?)?;
+/// The relative price of a target. Most requests read about three times as many tokens as they write.
+fn price(context: RequestContext<'_>, target: &RouteTarget) -> Option<Decimal> {
+    let price = context.state.prices.find(target.provider.kind.name, target.model.as_deref()?)?;
     Some(price.input_per_mtok? * Decimal::from(3) + price.output_per_mtok?)
 }
 
-/// How a request that came for the first target looks at this one.
-fn adapt_fallback(call: &Call, target: &Target, model: Option<&str>, header: &str) -> ApiResult<Adaptation> {
-    let first = &call.targets[0];
-    let same_kind = target.kind.name == first.target.kind.name;
-    let same_model = model == call.asked_model.as_deref();
-    if same_kind && first.adaptation == Adaptation::Passthrough && (!call.model_in_path || same_model) {
-        return Ok(Adaptation::Passthrough);
-    }
-    adapt_request(call, target, model, header)
-}
-
-/// How a request looks at a target that the caller need not have had in mind.
-fn adapt_request(call: &Call, target: &Target, model: Option<&str>, header: &str) -> ApiResult<Adaptation> {
-    if translate::is_needed(call, target) {
-        return if translate::is_possible(call, target) {
-            Ok(Adaptation::Translate)
-        } else {
-            Err(unsupported(target, header))
-        };
-    }
-    if matches!(call.operation, Operation::Other | Operation::Models) {
-        return Ok(Adaptation::Passthrough);
-    }
-    if !call.caller_is_known && call.targets.first().is_some_and(|first| first.target.format != target.format)
-    {
-        return Err(unsupported(target, header));
-    }
-    let path = target.kind.path_for(call.operation, model, call.stream);
-    path.map(Adaptation::Path).ok_or_else(|| unsupported(target, header))
-}
-
-fn unsupported(target: &Target, header: &str) -> Problem {
-    Problem::field(header, format!("{} has no endpoint that takes this request", target.name))
-}
-
-/// `X-Gateway-Provider: auto`: the provider that the model belongs to.
-fn by_model(app: &App, identity: &Identity, call: &Call) -> ApiResult<RouteTarget> {
-    let wrong = |why: String| Problem::field(PROVIDER.as_str(), why);
-    let Some(asked) = &call.asked_model else {
-        return Err(wrong("'auto' needs a request that names a model".into()));
+fn refers_to_account_state(operation: Operation, body: &[u8]) -> bool {
+    let starts_string = |after: &[u8]| {
+        let value = after.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        value.is_some_and(|value| value.starts_with(b"\""))
     };
-    let prefixed = asked
-        .split_once('/')
-        .filter(|(name, model)| !model.is_empty() && target::find(app, identity, name).is_some());
-    let (name, model, named) = match prefixed {
-        Some((name, model)) => (name, model, true),
-        None => (one_for(app, identity, asked)?, asked.as_str(), false),
+    let has_string = |key: &[u8]| {
+        memchr::memmem::find_iter(body, key).any(|at| body.get(at + key.len()..).is_some_and(starts_string))
     };
-    let target = target::resolve(app, identity, PROVIDER.as_str(), name)?;
-    let adaptation = adapt_request(call, &target, Some(model), PROVIDER.as_str())?;
-    Ok(RouteTarget { target, model: Some(model.to_owned()), adaptation, weight: 1, named })
+    operation == Operation::Responses
+        && (has_string(b"\"previous_response_id\"") || has_string(b"\"encrypted_content\""))
 }
 
-/// The one provider that has this model: among those that the organization says have it, else among those with a
-/// price for it; with a stored credential rather than without.
-fn one_for<'a>(app: &'a App, identity: &'a Identity, model: &str) -> ApiResult<&'a str> {
-    let own = identity.org.providers.iter();
-    let own: Vec<&str> = own
-        .filter(|(_, target)| target.models.iter().any(|has| has == model))
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let mut found = if own.is_empty() { app.proxy.prices.providers_for_model(model) } else { own };
-    // Without an address, or with a path that only its user can tell, it is no candidate.
-    found.retain(|name| {
-        target::find(app, identity, name)
-            .is_some_and(|target| target.base.is_some() && !target.kind.chat_path.contains("{project}"))
-    });
-    let ready =
-        |name: &&str| target::find(app, identity, name).is_some_and(|target| !target.credentials.is_empty());
-    if found.iter().filter(|name| ready(name)).count() == 1 {
-        found.retain(ready);
-    }
-    let shown: String = model.chars().take(100).collect();
-    match *found {
-        [one] => Ok(one),
-        [] => Err(Problem::field(
-            PROVIDER.as_str(),
-            format!("'auto' knows no provider of the model '{shown}'; name one, or ask for provider/model"),
-        )),
-        _ => Err(Problem::field(
-            PROVIDER.as_str(),
-            format!(
-                "'auto' finds the model '{shown}' at several providers: {}; name one, or ask for provider/model",
-                found.join(", ")
-            ),
-        )),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -21,8 +21,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::ServiceExt as _;
 
-use super::body::Outbound;
 use super::clients::{Http, SendError};
+use super::outbound_body::OutboundBody;
 
 pub struct Pool {
     connector: Http,
@@ -46,7 +46,10 @@ impl Pool {
         Self { connector, idle: Arc::new(Idle { links: Mutex::default(), limit, most }) }
     }
 
-    pub async fn send(&self, mut request: Request<Outbound>) -> Result<Response<Answer>, SendError> {
+    pub async fn send(
+        &self,
+        mut request: Request<OutboundBody>,
+    ) -> Result<Response<UpstreamBody>, SendError> {
         let uri = request.uri().clone();
         let Some(authority) = uri.authority() else {
             return Err(SendError::Connect("the address has no host".into()));
@@ -62,7 +65,7 @@ impl Pool {
                 Ok(response) => {
                     let (head, incoming) = response.into_parts();
                     let home = Some((Arc::clone(&self.idle), authority.clone()));
-                    let mut answer = Answer { incoming, link: Some(link), home };
+                    let mut answer = UpstreamBody { incoming, link: Some(link), home };
                     answer.give_back_at_end();
                     return Ok(Response::from_parts(head, answer));
                 }
@@ -134,17 +137,17 @@ impl Idle {
 
 /// An open connection.
 struct Link {
-    sender: SendRequest<Outbound>,
-    connection: Connection<TokioIo<TcpStream>, Outbound>,
+    sender: SendRequest<OutboundBody>,
+    connection: Connection<TokioIo<TcpStream>, OutboundBody>,
     turn: Arc<Turn>,
     waker: Waker,
     ended: bool,
 }
 
-type Unsent = hyper::client::conn::TrySendError<Request<Outbound>>;
+type Unsent = hyper::client::conn::TrySendError<Request<OutboundBody>>;
 
 impl Link {
-    async fn send(&mut self, request: Request<Outbound>) -> Result<Response<Incoming>, Unsent> {
+    async fn send(&mut self, request: Request<OutboundBody>) -> Result<Response<Incoming>, Unsent> {
         let mut sending = pin!(self.sender.try_send_request(request));
         let Self { connection, turn, waker, ended, .. } = self;
         std::future::poll_fn(|context| {
@@ -177,7 +180,7 @@ impl Link {
 
 /// Reads and writes what there is to be. The outcome is told to whoever waits for the answer or its body.
 fn drive(
-    connection: &mut Connection<TokioIo<TcpStream>, Outbound>,
+    connection: &mut Connection<TokioIo<TcpStream>, OutboundBody>,
     ended: &mut bool,
     context: &mut Context<'_>,
 ) {
@@ -243,13 +246,13 @@ impl Wake for Turn {
 }
 
 /// The body of an answer, with the connection that it comes from. At its end the connection goes back to the pool.
-pub struct Answer {
+pub struct UpstreamBody {
     incoming: Incoming,
     link: Option<Box<Link>>,
     home: Option<(Arc<Idle>, Authority)>,
 }
 
-impl Answer {
+impl UpstreamBody {
     fn give_back_at_end(&mut self) {
         if self.incoming.is_end_stream() {
             self.give_back();
@@ -264,13 +267,13 @@ impl Answer {
 }
 
 /// An answer that comes through someone else's pool.
-impl From<Incoming> for Answer {
+impl From<Incoming> for UpstreamBody {
     fn from(incoming: Incoming) -> Self {
         Self { incoming, link: None, home: None }
     }
 }
 
-impl Body for Answer {
+impl Body for UpstreamBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

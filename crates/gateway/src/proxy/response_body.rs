@@ -1,262 +1,184 @@
-//! The body that goes to the caller, piece by piece as it comes, while the record beside it meters and copies.
+//! The body that the caller receives: every chunk goes through the pipeline as it arrives.
 //!
-//! The record is closed before the last byte is handed on: a caller that has seen the end of a response can rely on
-//! its row being on disk.
+//! The record is closed before the last byte is sent. A caller that has seen the end of a response can rely on its log
+//! row being on disk.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::ClientFormat;
 use gateway_core::llm::errors::stream_error;
-use gateway_core::llm::sse::{EventFilter, EventLimits};
-use gateway_core::llm::translate::StreamTranslator;
-use gateway_core::llm::usage::is_usage_chunk;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::attempt::Attempt;
 use super::cache_stage::CacheRecorder;
-use super::call::Call;
-use super::pool::Answer;
+use super::pipeline::Pipeline;
+use super::pool::UpstreamBody;
 use super::record::Record;
-use super::upstream::UpstreamResponse;
-
-/// A stream that is silent for this long has died.
-pub const SILENCE: Duration = Duration::from_secs(120);
+use super::response_format::ResponseContent;
+use super::validate::IDLE_TIMEOUT;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where the bytes come from.
-pub enum Source {
-    Upstream(Answer),
-    /// An answer of which the beginning has been looked at.
-    Begun(VecDeque<Bytes>, Answer),
-    Pieces(VecDeque<Bytes>),
+/// Where the bytes of a response come from.
+pub enum BodySource {
+    Upstream(UpstreamBody),
+    /// A response whose start has been read.
+    Prefixed(VecDeque<Bytes>, UpstreamBody),
+    Chunks(VecDeque<Bytes>),
 }
 
-impl Source {
+impl BodySource {
     pub fn whole(body: Bytes) -> Self {
-        Source::Pieces(if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) })
-    }
-
-    pub fn pieces(pieces: VecDeque<Bytes>) -> Self {
-        Source::Pieces(pieces)
+        Self::Chunks(if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) })
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
-            Source::Upstream(body) => Pin::new(body).poll_frame(context),
-            Source::Begun(first, body) => match first.pop_front() {
-                Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+            Self::Upstream(body) => Pin::new(body).poll_frame(context),
+            Self::Prefixed(prefix, body) => match prefix.pop_front() {
+                Some(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
                 None => Pin::new(body).poll_frame(context),
             },
-            Source::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
+            Self::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
         }
     }
 
     fn is_end(&self) -> bool {
         match self {
-            Source::Upstream(body) => body.is_end_stream(),
-            Source::Begun(first, body) => first.is_empty() && body.is_end_stream(),
-            Source::Pieces(pieces) => pieces.is_empty(),
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Prefixed(prefix, body) => prefix.is_empty() && body.is_end_stream(),
+            Self::Chunks(chunks) => chunks.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Source::Upstream(body) => body.size_hint(),
-            Source::Begun(first, body) => match body.size_hint().exact() {
+            Self::Upstream(body) => body.size_hint(),
+            Self::Prefixed(prefix, body) => match body.size_hint().exact() {
                 None => SizeHint::default(),
-                Some(rest) => SizeHint::with_exact(rest + length(first)),
+                Some(rest) => SizeHint::with_exact(rest + total_length(prefix)),
             },
-            Source::Pieces(pieces) => SizeHint::with_exact(length(pieces)),
+            Self::Chunks(chunks) => SizeHint::with_exact(total_length(chunks)),
         }
     }
 }
 
-fn length(pieces: &VecDeque<Bytes>) -> u64 {
-    pieces.iter().map(|piece| piece.len() as u64).sum()
+fn total_length(chunks: &VecDeque<Bytes>) -> u64 {
+    chunks.iter().map(|chunk| chunk.len() as u64).sum()
 }
 
 pub struct MeteredBody {
-    source: Source,
-    /// Gone once it is closed.
-    record: Option<Box<Record>>,
-    /// Turns the provider's stream into the caller's.
-    translator: Option<Box<StreamTranslator>>,
-    /// The record has seen it all already.
-    is_metered: bool,
-    /// Copies the answer for the cache.
-    keeper: Option<Box<CacheRecorder>>,
-    /// Withholds the usage chunk that only we asked for.
-    filter: Option<Box<EventFilter>>,
-    /// Pieces that wait to be handed on.
+    source: BodySource,
+    pipeline: Pipeline,
+    /// Chunks that wait to be sent.
     ready: VecDeque<Bytes>,
-    is_sse: bool,
-    caller: ClientFormat,
-    at_boundary: bool,
-    ends_at: Instant,
-    heard: Instant,
-    alarm: Option<Pin<Box<Sleep>>>,
-    done: bool,
-    /// What the body ends with, once the bytes before it have left.
+    is_event_stream: bool,
+    client_format: ClientFormat,
+    /// The last chunk ended with a complete event.
+    at_event_boundary: bool,
+    deadline: Instant,
+    last_data: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+    is_finished: bool,
+    /// Ends the body once the chunks before it have been sent.
     error: Option<BoxError>,
 }
 
 impl MeteredBody {
+    /// `headers`: what the caller receives.
     pub fn new(
-        answered: UpstreamResponse,
+        attempt: &Attempt<'_>,
         headers: &HeaderMap,
-        mut record: Record,
-        call: &Call,
-        keeper: Option<CacheRecorder>,
+        content: ResponseContent,
+        record: Record,
+        cache: Option<CacheRecorder>,
     ) -> Self {
-        let UpstreamResponse { head: _, source, framing: _, translator, collected } = answered;
         let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-        let is_sse = content_type.starts_with(b"text/event-stream");
-        if let Some(collected) = &collected {
-            record.saw_response(&collected.raw);
-        }
-        // A stream that may be kept tells its usage to the cache, whether the caller asked for it or not.
-        let told_to_cache = call.caching.is_some() && translator.is_some() && !call.wants_usage;
-        let hides = (call.hide_usage || told_to_cache) && is_sse && collected.is_none();
-        Self {
+        let is_event_stream = content_type.starts_with(b"text/event-stream");
+        let deadline = record.deadline(attempt.plan.directives.timeout);
+        let (pipeline, source) = Pipeline::new(attempt, content, record, cache, is_event_stream);
+        let mut body = Self {
             source,
-            translator,
-            is_metered: collected.is_some(),
-            keeper: keeper.map(Box::new),
-            filter: hides.then(|| Box::new(EventFilter::new(EventLimits::FILTER))),
+            pipeline,
             ready: VecDeque::new(),
-            is_sse,
-            caller: call.caller,
-            at_boundary: true,
-            ends_at: Instant::from_std(record.ends_at(call.timeout)),
-            heard: Instant::now(),
-            alarm: None,
-            done: false,
+            is_event_stream,
+            client_format: attempt.plan.directives.client_format,
+            at_event_boundary: true,
+            deadline: Instant::from_std(deadline),
+            last_data: Instant::now(),
+            timer: None,
+            is_finished: false,
             error: None,
-            record: Some(Box::new(record)),
+        };
+        // A response without a body ends with its head.
+        if body.source.is_end() {
+            body.finish();
         }
-        .closed_if_empty()
+        body
     }
 
-    /// An answer without a body ends with its head.
-    fn closed_if_empty(mut self) -> Self {
+    fn process(&mut self, chunk: Bytes) {
+        self.pipeline.feed(chunk, &mut self.ready);
         if self.source.is_end() {
-            self.end();
-        }
-        self
-    }
-
-    fn take_in(&mut self, data: Bytes) {
-        if let Some(record) = &mut self.record
-            && !self.is_metered
-        {
-            record.saw_response(&data);
-        }
-        match &mut self.translator {
-            None => self.pass(data),
-            Some(translator) => {
-                let mut out = Vec::new();
-                translator.feed(&data, &mut out);
-                self.pass(out.into());
-            }
-        }
-        if self.source.is_end() {
-            self.end();
+            self.finish();
         }
     }
 
-    /// Hands on what is in the caller's format.
-    fn pass(&mut self, data: Bytes) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.saw(&data);
-        }
-        match &mut self.filter {
-            None if data.is_empty() => {}
-            None => self.ready.push_back(data),
-            Some(filter) => {
-                let released = filter.feed(&data, |event| is_usage_chunk(event.data));
-                if !released.buffered.is_empty() {
-                    self.ready.push_back(released.buffered.into());
-                }
-                self.ready.extend(released.ranges.into_iter().map(|range| data.slice(range)));
-            }
-        }
+    /// The source has ended. The log row is written before the last bytes are sent.
+    fn finish(&mut self) {
+        self.is_finished = true;
+        // The caller has received the error of a failed stage as an event of its stream.
+        let _ = self.pipeline.finish(&mut self.ready);
     }
 
-    /// The provider is done: the row is written, and only then the last bytes leave.
-    fn end(&mut self) {
-        if let Some(mut translator) = self.translator.take() {
-            let mut out = Vec::new();
-            translator.finish(&mut out);
-            self.pass(out.into());
-        }
-        if let Some(filter) = &mut self.filter {
-            let left = filter.finish(|event| is_usage_chunk(event.data));
-            if !left.is_empty() {
-                self.ready.push_back(left.into());
-            }
-        }
-        self.done = true;
-        let usage = self.record.take().and_then(|record| record.completed());
-        if let Some(keeper) = self.keeper.take() {
-            keeper.complete(usage);
-        }
-    }
-
-    /// The provider broke off. An event stream tells so in the caller's format; other bodies are cut, so that the
-    /// caller's client sees that they are incomplete.
-    fn break_off(&mut self, code: &'static str, message: &str) -> Option<BoxError> {
-        self.done = true;
-        if let Some(record) = self.record.take() {
-            record.broke(code, message);
-        }
-        if let Some(keeper) = self.keeper.take() {
-            keeper.broke();
-        }
-        if !self.is_sse {
+    /// The source has failed. The caller of an event stream gets an error event in its own format. Other bodies are
+    /// aborted with the returned error, so that the client notices that they are incomplete.
+    fn fail(&mut self, code: &'static str, message: &str) -> Option<BoxError> {
+        self.is_finished = true;
+        let error_event = self.pipeline.fail(code, message);
+        if !self.is_event_stream {
             return Some(message.to_owned().into());
         }
-        if let Some(mut translator) = self.translator.take() {
-            let mut out = Vec::new();
-            translator.fail(code, message, &mut out);
-            self.ready.push_back(out.into());
+        if let Some(error_event) = error_event {
+            self.ready.push_back(error_event);
             return None;
         }
-        if !self.at_boundary {
+        if !self.at_event_boundary {
             self.ready.push_back(Bytes::from_static(b"\n\n"));
         }
-        self.ready.push_back(stream_error(self.caller, code, message).into());
+        self.ready.push_back(stream_error(self.client_format, code, message).into());
         None
     }
 
-    /// Has the stream been silent, or the whole call running, for too long? Otherwise wakes the task in time.
-    fn is_overdue(&mut self, context: &mut Context<'_>) -> Option<&'static str> {
+    /// Returns the timeout that has passed, if any. Otherwise the task is woken in time.
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Option<&'static str> {
         loop {
-            let (due, what) = match self.heard + SILENCE {
-                silent if silent < self.ends_at => (silent, "the provider fell silent"),
-                _ => (self.ends_at, "the call took longer than its limit"),
+            let idle_deadline = self.last_data + IDLE_TIMEOUT;
+            let (due, message) = if idle_deadline < self.deadline {
+                (idle_deadline, "the provider sent no data within the idle timeout")
+            } else {
+                (self.deadline, "the request exceeded its timeout")
             };
             if Instant::now() >= due {
-                return Some(what);
+                return Some(message);
             }
-            // The alarm is not moved with every piece; when it rings early it is set again.
-            let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-            if alarm.as_mut().poll(context).is_pending() {
+            // The timer is not reset for each chunk. If it fires early, it is set again.
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+            if timer.as_mut().poll(context).is_pending() {
                 return None;
             }
-            self.alarm = None;
+            self.timer = None;
         }
     }
 }
 
-/// An error ends the connection at once. Who comes back a turn later has let it send what it was given before, be that
-/// only the head.
+/// hyper aborts the connection on a body error. Yields once, so that buffered bytes (at least the head) are flushed.
 fn flush_first<T>(context: &Context<'_>) -> Poll<T> {
     context.waker().wake_by_ref();
     Poll::Pending
@@ -272,58 +194,56 @@ impl Body for MeteredBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         loop {
-            if let Some(piece) = this.ready.pop_front() {
-                this.at_boundary = piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n");
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            if let Some(chunk) = this.ready.pop_front() {
+                this.at_event_boundary = chunk.ends_with(b"\n\n") || chunk.ends_with(b"\r\n\r\n");
+                return Poll::Ready(Some(Ok(Frame::data(chunk))));
             }
             if let Some(error) = this.error.take() {
                 return Poll::Ready(Some(Err(error)));
             }
-            if this.done {
+            if this.is_finished {
                 return Poll::Ready(None);
             }
-            match this.source.poll(context) {
+            let (code, message) = match this.source.poll(context) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    this.heard = Instant::now();
-                    match frame.into_data() {
-                        Ok(data) => this.take_in(data),
-                        // Trailers are of the provider's hop; passed on they would end the body before its time.
-                        Err(_trailers) => {}
+                    this.last_data = Instant::now();
+                    // Trailers belong to the provider's connection, and would end the body too early.
+                    if let Ok(data) = frame.into_data() {
+                        this.process(data);
                     }
+                    continue;
                 }
-                Poll::Ready(None) => this.end(),
+                Poll::Ready(None) => {
+                    this.finish();
+                    continue;
+                }
                 Poll::Ready(Some(Err(error))) => {
-                    let message = format!("the provider's answer broke off: {error}");
-                    this.error = this.break_off("provider_error", &message);
-                    if this.error.is_some() {
-                        return flush_first(context);
-                    }
+                    ("provider_error", format!("the provider's response ended early: {error}").into())
                 }
-                Poll::Pending => match this.is_overdue(context) {
+                Poll::Pending => match this.poll_timeout(context) {
                     None => return Poll::Pending,
-                    Some(what) => {
-                        this.error = this.break_off("provider_timeout", what);
-                        if this.error.is_some() {
-                            return flush_first(context);
-                        }
-                    }
+                    Some(message) => ("provider_timeout", std::borrow::Cow::Borrowed(message)),
                 },
+            };
+            this.error = this.fail(code, &message);
+            if this.error.is_some() {
+                return flush_first(context);
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.done && self.ready.is_empty() && self.error.is_none()
+        self.is_finished && self.ready.is_empty() && self.error.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.is_sse {
+        if self.is_event_stream {
             return SizeHint::default();
         }
-        let held = length(&self.ready);
+        let buffered = total_length(&self.ready);
         match self.source.size_hint().exact() {
-            _ if self.done => SizeHint::with_exact(held),
-            Some(rest) => SizeHint::with_exact(held + rest),
+            _ if self.is_finished => SizeHint::with_exact(buffered),
+            Some(rest) => SizeHint::with_exact(buffered + rest),
             None => SizeHint::default(),
         }
     }

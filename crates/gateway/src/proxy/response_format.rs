@@ -1,156 +1,195 @@
-//! An answer in the form that the caller wants: a stream folded into one body, a body replayed as a stream, either of
-//! them translated. What has to be collected is collected before anything is sent on, so that a failure in it is one
-//! that the next target can make good. A stream that stays one is translated as it passes (`tee`).
+//! Brings a response into the form that the caller wants: a stream aggregated into one body, a body converted to a
+//! stream, and either translated. A response that must be buffered for that is buffered before anything is forwarded,
+//! so that the next target can still make up for a failure. A stream that stays a stream is translated by the pipeline.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use gateway_core::llm::aggregate::{self, AggregateError};
 use gateway_core::llm::failure::AttemptOutcome;
-use gateway_core::llm::paths::Operation;
+use gateway_core::llm::translate::StreamTranslator;
 use gateway_core::llm::{BodyFraming, WireFormat};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
-use super::call::Call;
-use super::response_body::Source;
+use super::attempt::Attempt;
+use super::plan::StreamMode;
+use super::response_body::BodySource;
+use super::translate::Translation;
 use super::upstream::{AttemptError, UpstreamResponse};
-use super::validate::{body_framing, next_piece};
+use super::validate::next_chunk;
 
-/// A larger answer is not collected.
-const LARGEST: usize = 32 << 20;
+const MAX_BUFFERED_BYTES: usize = 32 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// What an answer calls itself where the provider gave it no name.
-pub struct FallbackIds {
-    pub name: String,
-    /// Seconds since 1970.
-    pub created: i64,
+/// The body of a response.
+pub enum ResponseContent {
+    /// Forwarded as it arrives.
+    Streaming { source: BodySource, translator: Option<Box<StreamTranslator>> },
+    /// Was buffered and converted.
+    Buffered(BufferedContent),
 }
 
-/// Is there nothing to be done to any answer?
-pub fn is_passthrough(call: &Call) -> bool {
-    call.translation.is_none() && !call.has_stream_header()
-}
-
-/// The answer in the form that the caller wants. One that stays as it is passes untouched.
-pub async fn convert(
-    call: &Call,
-    answered: UpstreamResponse,
-    fallback_ids: &FallbackIds,
-    ends_at: Instant,
-) -> Result<UpstreamResponse, AttemptError> {
-    let framing = body_framing(&answered.head.headers);
-    let is_stream = matches!(framing, BodyFraming::Sse | BodyFraming::EventStream);
-    let status = answered.head.status;
-    if !status.is_success() || framing == BodyFraming::Opaque {
-        return Ok(answered);
-    }
-    let format = call.format();
-    if is_stream && call.wants_stream {
-        let translator = call.translation.as_ref().map(|made| {
-            Box::new(made.stream(&fallback_ids.name, fallback_ids.created, call.caching.is_some()))
-        });
-        if translator.is_none() {
-            return Ok(answered);
-        }
-        let UpstreamResponse { mut head, source, .. } = answered;
-        set_content_type(&mut head.headers, EVENTS);
-        return Ok(UpstreamResponse { head, source, framing, translator, collected: None });
-    }
-    let must_change = call.translation.is_some() || is_stream != call.wants_stream;
-    let Some(format) = format.filter(|_| must_change) else {
-        return plain(call, answered, fallback_ids, ends_at).await;
-    };
-    let UpstreamResponse { mut head, source, .. } = answered;
-    let raw = collect(source, ends_at).await?;
-    let body = match (is_stream, &call.translation) {
-        (false, None) => raw.clone(),
-        (false, Some(made)) => {
-            made.answer(&raw, &fallback_ids.name, fallback_ids.created).map_err(unreadable)?.into()
-        }
-        (true, None) => aggregate::aggregate_stream(format, framing, &raw).map_err(aggregate_failure)?.into(),
-        (true, Some(made)) => {
-            let mut out = Vec::new();
-            let mut stream = made.stream(&fallback_ids.name, fallback_ids.created, true);
-            stream.feed(&raw, &mut out);
-            stream.finish(&mut out);
-            aggregate::aggregate_stream(format, BodyFraming::Sse, &out).map_err(aggregate_failure)?.into()
-        }
-    };
-    let pieces = if call.wants_stream {
-        set_content_type(&mut head.headers, EVENTS);
-        let events =
-            aggregate::synthesize_stream(format, &body, call.wants_usage).map_err(aggregate_failure)?;
-        events.into_iter().map(Bytes::from).collect()
-    } else {
-        set_content_type(&mut head.headers, JSON);
-        VecDeque::from([body.clone()])
-    };
-    Ok(UpstreamResponse {
-        head,
-        source: Source::Pieces(pieces),
-        framing,
-        translator: None,
-        collected: Some(Collected { raw, body }),
-    })
-}
-
-/// A refusal of the provider's, in the caller's words.
-pub async fn refusal(call: &Call, answered: UpstreamResponse, ends_at: Instant) -> UpstreamResponse {
-    let Some(made) = &call.translation else { return answered };
-    let UpstreamResponse { mut head, source, framing, .. } = answered;
-    let raw = collect(source, ends_at).await.unwrap_or_default();
-    let body = Bytes::from(made.error(head.status, &raw));
-    set_content_type(&mut head.headers, JSON);
-    let source = Source::whole(body.clone());
-    UpstreamResponse { head, source, framing, translator: None, collected: Some(Collected { raw, body }) }
-}
-
-/// What the provider sent, and what was made of it.
-pub struct Collected {
+pub struct BufferedContent {
+    /// What the provider sent.
     pub raw: Bytes,
     /// One body in the caller's format.
     pub body: Bytes,
+    /// What the caller receives.
+    pub chunks: VecDeque<Bytes>,
 }
 
-/// An answer whose form is right already. Embeddings and lists of models have no streams, but may be translated.
-async fn plain(
-    call: &Call,
-    answered: UpstreamResponse,
-    fallback_ids: &FallbackIds,
-    ends_at: Instant,
+impl BufferedContent {
+    fn whole(raw: Bytes, body: Bytes) -> Self {
+        let chunks = if body.is_empty() { VecDeque::new() } else { VecDeque::from([body.clone()]) };
+        Self { raw, body, chunks }
+    }
+}
+
+impl ResponseContent {
+    fn into_source(self) -> BodySource {
+        match self {
+            Self::Streaming { source, .. } => source,
+            Self::Buffered(content) => BodySource::Chunks(content.chunks),
+        }
+    }
+}
+
+/// Identifies a translated response if the provider did not.
+pub struct FallbackIds {
+    pub id: String,
+    /// Unix seconds.
+    pub created: i64,
+}
+
+/// Returns true if no response of the attempt needs a conversion.
+pub fn is_passthrough(attempt: &Attempt<'_>) -> bool {
+    attempt.translation.is_none() && attempt.plan.stream_mode == StreamMode::Passthrough
+}
+
+/// Converts the response into the form that the caller wants.
+pub async fn convert(
+    attempt: &Attempt<'_>,
+    response: UpstreamResponse,
+    ids: &FallbackIds,
+    deadline: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
-    let Some(made) = &call.translation else { return Ok(answered) };
-    let UpstreamResponse { mut head, source, framing, .. } = answered;
-    let raw = collect(source, ends_at).await?;
-    let body = Bytes::from(made.answer(&raw, &fallback_ids.name, fallback_ids.created).map_err(unreadable)?);
-    set_content_type(&mut head.headers, JSON);
-    let source = Source::whole(body.clone());
-    Ok(UpstreamResponse { head, source, framing, translator: None, collected: Some(Collected { raw, body }) })
+    let framing = response.framing;
+    if !response.head.status.is_success() || framing == BodyFraming::Opaque {
+        return Ok(response);
+    }
+    let is_stream = matches!(framing, BodyFraming::Sse | BodyFraming::EventStream);
+    let translation = attempt.translation.as_ref();
+    let caller_streams = attempt.plan.caller_streams();
+    if is_stream && caller_streams {
+        let Some(translation) = translation else { return Ok(response) };
+        let with_usage = attempt.plan.directives.cache.is_some();
+        return Ok(translate_stream(response, translation.stream(ids, with_usage)));
+    }
+    let must_change = translation.is_some() || is_stream != caller_streams;
+    // Embeddings and lists of models have no streams, but may be translated.
+    let format = attempt.wire_format().filter(|_| must_change);
+    if format.is_none() && translation.is_none() {
+        return Ok(response);
+    }
+    let UpstreamResponse { mut head, content, .. } = response;
+    let raw = buffer_body(content.into_source(), deadline).await?;
+    let content = match format {
+        None => {
+            let body = convert_body(translation, &raw, ids)?;
+            BufferedContent::whole(raw, body)
+        }
+        Some(format) => {
+            let body = if is_stream {
+                aggregate(translation, format, framing, &raw, ids)?
+            } else {
+                convert_body(translation, &raw, ids)?
+            };
+            let chunks = if caller_streams {
+                let events = aggregate::synthesize_stream(format, &body, attempt.plan.facts.include_usage);
+                events.map_err(aggregate_error)?.into_iter().map(Bytes::from).collect()
+            } else {
+                VecDeque::from([body.clone()])
+            };
+            BufferedContent { raw, body, chunks }
+        }
+    };
+    set_content_type(&mut head.headers, if format.is_some() && caller_streams { EVENT_STREAM } else { JSON });
+    Ok(UpstreamResponse { head, framing, content: ResponseContent::Buffered(content) })
 }
 
-async fn collect(source: Source, ends_at: Instant) -> Result<Bytes, AttemptError> {
-    let (pieces, mut rest) = match source {
-        Source::Pieces(pieces) => (pieces, None),
-        Source::Begun(pieces, rest) => (pieces, Some(rest)),
-        Source::Upstream(rest) => (VecDeque::new(), Some(rest)),
+/// Translates the provider's error response.
+pub async fn convert_error(
+    attempt: &Attempt<'_>,
+    response: UpstreamResponse,
+    deadline: Instant,
+) -> UpstreamResponse {
+    let Some(translation) = &attempt.translation else { return response };
+    let UpstreamResponse { mut head, framing, content } = response;
+    let raw = buffer_body(content.into_source(), deadline).await.unwrap_or_default();
+    let body = Bytes::from(translation.error(head.status, &raw));
+    set_content_type(&mut head.headers, JSON);
+    UpstreamResponse { head, framing, content: ResponseContent::Buffered(BufferedContent::whole(raw, body)) }
+}
+
+fn translate_stream(response: UpstreamResponse, translator: StreamTranslator) -> UpstreamResponse {
+    let UpstreamResponse { mut head, framing, content } = response;
+    set_content_type(&mut head.headers, EVENT_STREAM);
+    let (source, translator) = (content.into_source(), Some(Box::new(translator)));
+    UpstreamResponse { head, framing, content: ResponseContent::Streaming { source, translator } }
+}
+
+fn convert_body(
+    translation: Option<&Translation>,
+    raw: &Bytes,
+    ids: &FallbackIds,
+) -> Result<Bytes, AttemptError> {
+    let Some(translation) = translation else { return Ok(raw.clone()) };
+    let body = translation.response(raw, ids);
+    let body = body.map_err(|error| AttemptError::new(AttemptOutcome::InvalidResponse, error.to_string()))?;
+    Ok(body.into())
+}
+
+/// Makes one body of a whole stream.
+fn aggregate(
+    translation: Option<&Translation>,
+    format: WireFormat,
+    framing: BodyFraming,
+    raw: &Bytes,
+    ids: &FallbackIds,
+) -> Result<Bytes, AttemptError> {
+    let body = match translation {
+        None => aggregate::aggregate_stream(format, framing, raw),
+        Some(translation) => {
+            let mut events = Vec::new();
+            let mut translator = translation.stream(ids, true);
+            translator.feed(raw, &mut events);
+            translator.finish(&mut events);
+            aggregate::aggregate_stream(format, BodyFraming::Sse, &events)
+        }
+    };
+    Ok(body.map_err(aggregate_error)?.into())
+}
+
+async fn buffer_body(source: BodySource, deadline: Instant) -> Result<Bytes, AttemptError> {
+    let (chunks, mut rest) = match source {
+        BodySource::Chunks(chunks) => (chunks, None),
+        BodySource::Prefixed(chunks, rest) => (chunks, Some(rest)),
+        BodySource::Upstream(rest) => (VecDeque::new(), Some(rest)),
     };
     let mut whole = BytesMut::new();
-    for piece in &pieces {
-        whole.extend_from_slice(piece);
+    for chunk in &chunks {
+        whole.extend_from_slice(chunk);
     }
     while let Some(rest) = &mut rest
-        && let Some(piece) = next_piece(rest, ends_at).await?
+        && let Some(chunk) = next_chunk(rest, deadline).await?
     {
-        whole.extend_from_slice(&piece);
-        if whole.len() > LARGEST {
-            return Err(AttemptError::of(
-                AttemptOutcome::InvalidResponse,
-                "its answer is too large to be collected",
-            ));
+        whole.extend_from_slice(&chunk);
+        if whole.len() > MAX_BUFFERED_BYTES {
+            let message = "response is too large to be converted";
+            return Err(AttemptError::new(AttemptOutcome::InvalidResponse, message));
         }
     }
     Ok(whole.freeze())
@@ -161,39 +200,12 @@ fn set_content_type(headers: &mut HeaderMap, content_type: HeaderValue) {
     headers.remove(CONTENT_LENGTH);
 }
 
-fn unreadable(error: impl std::fmt::Display) -> AttemptError {
-    AttemptError::of(AttemptOutcome::InvalidResponse, error.to_string())
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
-fn aggregate_failure(error: AggregateError) -> AttemptError {
+fn aggregate_error(error: AggregateError) -> AttemptError {
     let outcome = match error {
         AggregateError::Incomplete => AttemptOutcome::Reset,
         AggregateError::InBand(_) => AttemptOutcome::StreamError,
         AggregateError::UnsupportedResponse(_) | AggregateError::TooLarge => AttemptOutcome::InvalidResponse,
     };
-    AttemptError::of(outcome, error.to_string())
-}
-
-impl Call {
-    /// The format of answers that come from no target.
-    pub fn caller_format(&self) -> Option<WireFormat> {
-        if !self.caller_is_known {
-            return WireFormat::of_response(self.targets[0].target.format, self.operation);
-        }
-        WireFormat::of_response(self.caller.native(), self.operation).map(|_| match self.operation {
-            Operation::Completions => WireFormat::OpenAiCompletions,
-            _ => self.caller.into(),
-        })
-    }
-
-    /// The format of the answer as the caller sees it; None where answers are never streams.
-    pub fn format(&self) -> Option<WireFormat> {
-        match &self.translation {
-            Some(_) => {
-                WireFormat::of_response(self.caller.native(), self.operation).map(|_| self.caller.into())
-            }
-            None => WireFormat::of_response(self.target().format, self.operation),
-        }
-    }
+    AttemptError::new(outcome, error.to_string())
 }

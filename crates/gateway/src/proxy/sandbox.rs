@@ -1,44 +1,42 @@
-//! The sandbox: a provider inside the gateway, which goes the same way as any other except for the network.
+//! The sandbox provider: responses are made inside the gateway; everything else is as with any other provider.
 
 use std::time::Duration;
 
-use gateway_core::llm::sandbox::{self, SandboxDirectives};
-use gateway_core::time::Timestamp;
+use gateway_core::llm::sandbox::{self, SandboxBody, SandboxDirectives};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 
-use super::body::Outbound;
-use super::call::Call;
-use super::response_body::Source;
+use super::attempt::Attempt;
+use super::context::RequestContext;
+use super::outbound_body::OutboundBody;
+use super::response_body::BodySource;
 use super::upstream::{AttemptError, UpstreamResponse};
 
 pub async fn respond(
-    call: &Call,
-    head: &Parts,
-    body: Outbound,
-    limit: Duration,
-    now: Timestamp,
+    context: RequestContext<'_>,
+    attempt: &Attempt<'_>,
+    body: OutboundBody,
+    timeout: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
-    let bytes = body.bytes().unwrap_or_default();
+    let head = context.head;
+    let body = body.bytes().unwrap_or_default();
     let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let directives = SandboxDirectives::from_headers(named);
-    let path = call.path(head);
+    let path = attempt.path(head);
     let path = path.split('?').next().unwrap_or_default();
-    let reply = sandbox::respond(head.method.as_str(), path, &directives, &bytes);
+    let reply = sandbox::respond(head.method.as_str(), path, &directives, &body);
     if !reply.delay.is_zero() {
-        if reply.delay > limit {
-            tokio::time::sleep(limit).await;
-            let message = format!("no answer within {} ms", limit.as_millis());
-            return Err(AttemptError::timeout(message));
+        if reply.delay > timeout {
+            tokio::time::sleep(timeout).await;
+            return Err(AttemptError::timeout(format!("no response within {} ms", timeout.as_millis())));
         }
         tokio::time::sleep(reply.delay).await;
     }
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
-        let message = format!("it answered {} as asked", status.as_u16());
+        let message = format!("status {} as requested", status.as_u16());
         let retry_after = reply.retry_after.map(Duration::from_secs);
-        return Err(AttemptError { retry_after, ..AttemptError::answered(status.as_u16(), message) });
+        return Err(AttemptError { retry_after, ..AttemptError::status(status.as_u16(), message) });
     }
     let mut response = Response::new(());
     *response.status_mut() = status;
@@ -47,8 +45,8 @@ pub async fn respond(
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     let source = match reply.body {
-        sandbox::SandboxBody::Json(body) => Source::whole(body.into()),
-        sandbox::SandboxBody::Events(events) => Source::pieces(events.into_iter().map(Into::into).collect()),
+        SandboxBody::Json(body) => BodySource::whole(body.into()),
+        SandboxBody::Events(events) => BodySource::Chunks(events.into_iter().map(Into::into).collect()),
     };
-    UpstreamResponse::new(response.into_parts().0, source).or_failed(now)
+    UpstreamResponse::new(response.into_parts().0, source).or_failed(context.now())
 }

@@ -11,6 +11,7 @@ use super::Worker;
 use super::target::Operators;
 use super::target_health::TargetHealth;
 use crate::auth::Access;
+use crate::auth::tokens::Tokens;
 use crate::budgets::Budgets;
 use crate::cache::Cache;
 use crate::log::spool::Spool;
@@ -31,7 +32,9 @@ pub struct ProxyState {
     pub cache: Arc<Cache>,
     pub spool: Arc<Spool>,
     pub metrics: Metrics,
-    pub prompts: Prompts,
+    pub prompts: Arc<Prompts>,
+    /// Session tokens, which are never sent to a provider.
+    pub tokens: Tokens,
     /// Publishes each row that the log writer has stored.
     pub tail: broadcast::Sender<Arc<LogRow>>,
 }

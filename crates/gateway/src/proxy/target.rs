@@ -11,7 +11,6 @@ use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::app::App;
 use crate::auth::Identity;
 use crate::config::ProviderSettings;
 use crate::problem::{ApiResult, Problem};
@@ -184,13 +183,18 @@ pub fn of_org(
 }
 
 /// The provider of that name for this caller, if there is one.
-pub fn find<'a>(app: &'a App, identity: &'a Identity, name: &str) -> Option<&'a Arc<Target>> {
-    identity.org.providers.get(name).or_else(|| app.proxy.providers.get(name))
+pub fn find<'a>(operators: &'a Operators, identity: &'a Identity, name: &str) -> Option<&'a Arc<Target>> {
+    identity.org.providers.get(name).or_else(|| operators.get(name))
 }
 
 /// The provider of that name for this caller. `header` is where the name stood.
-pub fn resolve(app: &App, identity: &Identity, header: &str, name: &str) -> ApiResult<Arc<Target>> {
-    let target = find(app, identity, name).ok_or_else(|| unknown(identity, header, name))?;
+pub fn resolve(
+    operators: &Operators,
+    identity: &Identity,
+    header: &str,
+    name: &str,
+) -> ApiResult<Arc<Target>> {
+    let target = find(operators, identity, name).ok_or_else(|| unknown(identity, header, name))?;
     if target.base.is_none() && !target.is_sandbox() {
         return Err(Problem::bad_request(format!(
             "{header}: {name} has no address; store one with POST /orgs/:orgId/providers, or set \

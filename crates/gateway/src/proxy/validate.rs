@@ -1,86 +1,77 @@
-//! Holding back the beginning of an answer until it is known to be one: an error inside a 200, a stream that breaks
-//! before its first word or a body that never comes can then still be answered by the next target. Done only while
-//! there is something else to try; otherwise every byte passes at once.
+//! Buffers the start of a response until it is known to be valid. An error inside a 200, a stream that ends before any
+//! content or a truncated body can then still be replaced by the response of another target. Only done while there is
+//! something else to try; otherwise every byte is forwarded at once.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_core::llm::BodyFraming;
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::usage::Meter;
-use gateway_core::llm::{BodyFraming, ProviderFormat};
-use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use tokio::time::Instant;
 
-use super::pool::Answer;
-use super::response_body::{SILENCE, Source};
+use super::attempt::Attempt;
+use super::pool::UpstreamBody;
+use super::response_body::BodySource;
+use super::response_format::ResponseContent;
 use super::upstream::{AttemptError, UpstreamResponse};
 
-/// A stream that has said nothing of meaning by then is passed on.
-const STREAM_BYTES: usize = 64 << 10;
-/// A plain answer larger than this is passed on while it comes.
-const BODY_BYTES: usize = 1 << 20;
+/// A response without new data for this time has failed.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// A stream without content in this many bytes is forwarded.
+const MAX_STREAM_PREFIX: usize = 64 << 10;
+/// A body larger than this is forwarded before its end is known.
+const MAX_BODY_PREFIX: usize = 1 << 20;
 
-/// How the answer's body is framed, as far as it can be looked into.
-pub fn body_framing(headers: &HeaderMap) -> BodyFraming {
-    if headers.contains_key(CONTENT_ENCODING) {
-        return BodyFraming::Opaque;
-    }
-    BodyFraming::from_content_type(
-        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default(),
-    )
-}
-
-/// The answer, once its beginning is known to be good. `is_known`: a stream of this kind has words and an end.
+/// Returns the response once its start is known to be valid.
 pub async fn buffer_until_valid(
-    answered: UpstreamResponse,
-    format: ProviderFormat,
-    is_known: bool,
-    ends_at: Instant,
+    attempt: &Attempt<'_>,
+    response: UpstreamResponse,
+    deadline: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
-    let framing = body_framing(&answered.head.headers);
-    let UpstreamResponse { head, source, .. } = answered;
-    let Source::Upstream(mut incoming) = source else { return Ok(UpstreamResponse::new(head, source)) };
-    let mut meter = Meter::for_validation(format, framing);
-    let mut held = VecDeque::new();
-    let enough = match framing {
-        BodyFraming::Sse | BodyFraming::EventStream => STREAM_BYTES,
-        BodyFraming::Json => BODY_BYTES,
+    let UpstreamResponse { head, framing, content } = response;
+    let ResponseContent::Streaming { source: BodySource::Upstream(mut body), .. } = content else {
+        return Ok(UpstreamResponse { head, framing, content });
+    };
+    let mut meter = Meter::for_validation(attempt.provider().format, framing);
+    let mut buffered = VecDeque::new();
+    let max_prefix = match framing {
+        BodyFraming::Sse | BodyFraming::EventStream => MAX_STREAM_PREFIX,
+        BodyFraming::Json => MAX_BODY_PREFIX,
         BodyFraming::Opaque => 0,
     };
     let mut length = 0;
-    while length < enough {
-        let Some(piece) = next_piece(&mut incoming, ends_at).await? else {
-            check_end(&mut meter, framing, length, is_known)?;
-            return Ok(UpstreamResponse::new(head, Source::Pieces(held)));
+    while length < max_prefix {
+        let Some(chunk) = next_chunk(&mut body, deadline).await? else {
+            check_end(&mut meter, framing, length, attempt.wire_format().is_some())?;
+            return Ok(UpstreamResponse::new(head, BodySource::Chunks(buffered)));
         };
-        meter.feed(&piece);
-        length += piece.len();
-        held.push_back(piece);
-        if framing != BodyFraming::Json && begins_well(&meter)? {
+        meter.feed(&chunk);
+        length += chunk.len();
+        buffered.push_back(chunk);
+        if framing != BodyFraming::Json && has_content(&meter)? {
             break;
         }
     }
-    Ok(UpstreamResponse::new(head, Source::Begun(held, incoming)))
+    Ok(UpstreamResponse::new(head, BodySource::Prefixed(buffered, body)))
 }
 
-/// The next piece; None at the end.
-pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Option<Bytes>, AttemptError> {
+/// The next chunk of a response body; None at the end.
+pub async fn next_chunk(body: &mut UpstreamBody, deadline: Instant) -> Result<Option<Bytes>, AttemptError> {
     loop {
-        if incoming.is_end_stream() {
+        if body.is_end_stream() {
             return Ok(None);
         }
-        let due = ends_at.min(Instant::now() + SILENCE);
-        match tokio::time::timeout_at(due, incoming.frame()).await {
-            Err(_) => return Err(AttemptError::timeout("its answer did not come in time")),
+        let due = deadline.min(Instant::now() + IDLE_TIMEOUT);
+        match tokio::time::timeout_at(due, body.frame()).await {
+            Err(_) => return Err(AttemptError::timeout("response body timed out")),
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
-                return Err(AttemptError::of(
-                    AttemptOutcome::Reset,
-                    format!("its answer broke off: {error}"),
-                ));
+                let message = format!("response ended early: {error}");
+                return Err(AttemptError::new(AttemptOutcome::Reset, message));
             }
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data()
@@ -93,33 +84,32 @@ pub async fn next_piece(incoming: &mut Answer, ends_at: Instant) -> Result<Optio
     }
 }
 
-/// Has the stream said something that can be passed on?
-fn begins_well(meter: &Meter) -> Result<bool, AttemptError> {
-    let metered = meter.snapshot();
-    match metered.in_band_error {
-        Some(error) => Err(AttemptError::of(AttemptOutcome::StreamError, error)),
-        None => Ok(metered.output_chars > 0 || metered.finish_reason.is_some() || metered.saw_end),
+fn has_content(meter: &Meter) -> Result<bool, AttemptError> {
+    let reading = meter.snapshot();
+    match reading.in_band_error {
+        Some(error) => Err(AttemptError::new(AttemptOutcome::StreamError, error)),
+        None => Ok(reading.output_chars > 0 || reading.finish_reason.is_some() || reading.saw_end),
     }
 }
 
+/// Checks a response that ended within the prefix. `is_known`: streams of its format have content and an end.
 fn check_end(
     meter: &mut Meter,
     framing: BodyFraming,
     length: usize,
     is_known: bool,
 ) -> Result<(), AttemptError> {
-    let metered = meter.finish();
-    if let Some(error) = metered.in_band_error {
-        return Err(AttemptError::of(AttemptOutcome::StreamError, error));
+    let reading = meter.finish();
+    if let Some(error) = reading.in_band_error {
+        return Err(AttemptError::new(AttemptOutcome::StreamError, error));
     }
-    let says_nothing = metered.output_chars == 0 && metered.finish_reason.is_none() && !metered.saw_end;
-    match framing {
-        BodyFraming::Sse | BodyFraming::EventStream if length == 0 || (is_known && says_nothing) => {
-            Err(AttemptError::of(AttemptOutcome::InvalidResponse, "its stream ended before it began"))
+    let is_empty = reading.output_chars == 0 && reading.finish_reason.is_none() && !reading.saw_end;
+    let message = match framing {
+        BodyFraming::Sse | BodyFraming::EventStream if length == 0 || (is_known && is_empty) => {
+            "upstream stream ended before any content"
         }
-        BodyFraming::Json if length > 0 && !metered.saw_end => {
-            Err(AttemptError::of(AttemptOutcome::InvalidResponse, "its answer is no complete JSON"))
-        }
-        _ => Ok(()),
-    }
+        BodyFraming::Json if length > 0 && !reading.saw_end => "upstream returned truncated JSON",
+        _ => return Ok(()),
+    };
+    Err(AttemptError::new(AttemptOutcome::InvalidResponse, message))
 }

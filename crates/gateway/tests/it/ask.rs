@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use gateway::auth::{self, Identity};
-use gateway::proxy::ask::{About, Answer, Question, ask, ask_streaming, check, log_id_of};
+use gateway::internal_call::{
+    Endpoint, InternalRequest, ModelResponse, call_model, check_allowed, log_id_of, stream_model,
+};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 
 use crate::support::{Backend, Proxied};
 use crate::upstream::Reply;
 
-fn question(provider: &str, body: &Value) -> Question {
-    Question {
+fn internal_request(provider: &str, body: &Value) -> InternalRequest {
+    InternalRequest {
         provider: provider.into(),
-        about: About::Chat,
+        endpoint: Endpoint::Chat,
         body: body.as_object().unwrap().clone(),
         metadata: Map::from_iter([("why".to_owned(), json!("tést"))]),
         timeout: None,
@@ -30,7 +32,7 @@ async fn the_org(gateway: &Proxied) -> Identity {
     auth::for_org(&gateway.app.app, org).await.unwrap().unwrap()
 }
 
-fn text(answer: &Answer) -> Value {
+fn text(answer: &ModelResponse) -> Value {
     let body: Value = serde_json::from_slice(&answer.body).unwrap();
     body["choices"][0]["message"]["content"].clone()
 }
@@ -40,9 +42,11 @@ async fn a_question_leaves_a_row_of_source_api_with_usage_and_cost() {
     for backend in Backend::BOTH {
         let gateway = Proxied::start_with(backend, &[]).await;
         let org = the_org(&gateway).await;
-        let answer = ask(&gateway.app.app, &org, question("sandbox", &chat("sandbox-small"))).await.unwrap();
+        let answer = call_model(&gateway.app.app, &org, internal_request("sandbox", &chat("sandbox-small")))
+            .await
+            .unwrap();
         assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("The sandbox read: hello")));
-        assert_eq!(answer.told.tokens.map(|tokens| tokens.total()), Some(8));
+        assert_eq!(answer.summary.tokens.map(|tokens| tokens.total()), Some(8));
         let row = gateway.row(answer.log_id).await;
         assert_eq!(
             (&row["source"], &row["provider"], &row["status"]),
@@ -50,7 +54,7 @@ async fn a_question_leaves_a_row_of_source_api_with_usage_and_cost() {
         );
         assert_eq!((&row["key_id"], &row["user"]), (&Value::Null, &Value::Null));
         assert_eq!((&row["total_tokens"], &row["metadata"]), (&json!(8), &json!({"why": "tést"})));
-        assert!(row["latency_ms"].as_i64() == Some(answer.told.latency_ms));
+        assert!(row["latency_ms"].as_i64() == Some(answer.summary.latency_ms));
     }
 }
 
@@ -62,9 +66,10 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
         "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}});
     gateway.upstream.push(Reply::json(200, &said.to_string()));
     let org = the_org(&gateway).await;
-    let answer = ask(&gateway.app.app, &org, question("openai", &chat("gpt-4o"))).await.unwrap();
-    assert_eq!(answer.told.model.as_deref(), Some("gpt-4o"));
-    assert_eq!(answer.told.cost_usd, Some("0.0035".parse().unwrap()));
+    let answer =
+        call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap();
+    assert_eq!(answer.summary.model.as_deref(), Some("gpt-4o"));
+    assert_eq!(answer.summary.cost_usd, Some("0.0035".parse().unwrap()));
     let sent = &gateway.upstream.requests()[0];
     assert_eq!(sent.line, "POST /v1/chat/completions HTTP/1.1");
     assert_eq!(sent.header("authorization"), Some("Bearer sk-theirs"));
@@ -72,9 +77,13 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
 
     // A refusal is an answer, a failure is a problem that names its row.
     gateway.upstream.push(Reply::json(429, "{\"error\": {}}"));
-    assert_eq!(ask(&gateway.app.app, &org, question("openai", &chat("gpt-4o"))).await.unwrap().status, 429);
+    assert_eq!(
+        call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap().status,
+        429
+    );
     gateway.upstream.push(Reply::json(500, "{}"));
-    let problem = ask(&gateway.app.app, &org, question("openai", &chat("gpt-4o"))).await.unwrap_err();
+    let problem =
+        call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap_err();
     assert_eq!((problem.status.as_u16(), problem.code), (502, "provider_error"));
     let row = gateway.row(log_id_of(&problem).unwrap()).await;
     assert_eq!((&row["source"], &row["status"]), (&json!("api"), &json!(502)));
@@ -96,11 +105,12 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
         ("bedrock", BEDROCK, "/model/m/converse"),
         ("cohere", COHERE, "/v2/chat"),
     ] {
-        assert!(check(&gateway.app.app, &org, provider, "m").is_ok());
+        assert!(check_allowed(&gateway.app.app, &org, provider, "m").is_ok());
         gateway.upstream.push(Reply::json(200, reply));
-        let answer = ask(&gateway.app.app, &org, question(provider, &chat("m"))).await.unwrap();
+        let answer =
+            call_model(&gateway.app.app, &org, internal_request(provider, &chat("m"))).await.unwrap();
         assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("hi")), "{provider}");
-        assert_eq!(answer.told.tokens.map(|tokens| tokens.total()), Some(5), "{provider}");
+        assert_eq!(answer.summary.tokens.map(|tokens| tokens.total()), Some(5), "{provider}");
         assert_eq!(gateway.upstream.requests().pop().unwrap().target(), path);
         let row = gateway.row(answer.log_id).await;
         assert_eq!((&row["source"], &row["provider"]), (&json!("api"), &json!(provider)));
@@ -108,24 +118,26 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
     assert_eq!(gateway.upstream.requests()[0].header("x-api-key"), Some("sk-theirs"));
 
     gateway.upstream.push(Reply::sse(&[GEMINI]));
-    let streaming = ask_streaming(&gateway.app.app, &org, question("gemini", &chat("m"))).await.unwrap();
+    let streaming =
+        stream_model(&gateway.app.app, &org, internal_request("gemini", &chat("m"))).await.unwrap();
     assert!(streaming.is_stream);
     let body = streaming.body.collect().await.unwrap().to_bytes();
     let events = String::from_utf8(body.to_vec()).unwrap();
     assert!(events.contains(r#""content":"hi""#) && events.ends_with("data: [DONE]\n\n"), "{events}");
-    assert_eq!(streaming.told.await.unwrap().tokens.map(|tokens| tokens.total()), Some(5));
+    assert_eq!(streaming.summary.await.unwrap().tokens.map(|tokens| tokens.total()), Some(5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
     let gateway = Proxied::start().await;
     let org = the_org(&gateway).await;
-    let streaming = ask_streaming(&gateway.app.app, &org, question("sandbox", &chat("m"))).await.unwrap();
+    let streaming =
+        stream_model(&gateway.app.app, &org, internal_request("sandbox", &chat("m"))).await.unwrap();
     assert!(streaming.is_stream);
     let body = streaming.body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();
     assert!(text.ends_with("data: [DONE]\n\n") && !text.contains("prompt_tokens"), "{text}");
-    assert_eq!(streaming.told.await.unwrap().tokens.map(|tokens| tokens.total()), Some(8));
+    assert_eq!(streaming.summary.await.unwrap().tokens.map(|tokens| tokens.total()), Some(8));
     assert_eq!(gateway.row(streaming.log_id).await["stream"], true);
 }
 
@@ -134,16 +146,19 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let gateway = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "3")]).await;
     let app = &gateway.app.app;
     let org = the_org(&gateway).await;
-    let refused = async |question: Question| {
-        let problem = ask(app, &org, Question { is_counted: true, ..question }).await.unwrap_err();
+    let refused = async |question: InternalRequest| {
+        let problem =
+            call_model(app, &org, InternalRequest { is_counted: true, ..question }).await.unwrap_err();
         (problem.status.as_u16(), problem.code, problem.message.into_owned())
     };
-    let unknown = refused(question("nowhere", &chat("m"))).await;
+    let unknown = refused(internal_request("nowhere", &chat("m"))).await;
     assert!(unknown.0 == 400 && unknown.2.starts_with("provider: unknown provider 'nowhere'"), "{unknown:?}");
-    let nowhere = refused(question("vertex", &chat("m"))).await;
-    assert!(nowhere.0 == 400 && nowhere.2.starts_with("provider: vertex cannot be asked"), "{nowhere:?}");
-    assert_eq!(check(app, &org, "vertex", "m").unwrap_err().status, 400);
-    let twice = refused(Question { about: About::Embeddings, ..question("groq", &chat("m")) }).await;
+    let nowhere = refused(internal_request("vertex", &chat("m"))).await;
+    assert!(nowhere.0 == 400 && nowhere.2.starts_with("provider: vertex cannot be called"), "{nowhere:?}");
+    assert_eq!(check_allowed(app, &org, "vertex", "m").unwrap_err().status, 400);
+    let twice =
+        refused(InternalRequest { endpoint: Endpoint::Embeddings, ..internal_request("groq", &chat("m")) })
+            .await;
     assert!(twice.0 == 400 && twice.2.starts_with("provider: "), "{twice:?}");
     assert!(gateway.upstream.arrivals().is_empty());
 
@@ -151,15 +166,18 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let headers =
         http::HeaderMap::from_iter([(http::HeaderName::from_static(auth::KEY_HEADER), key.parse().unwrap())]);
     let scoped = auth::authenticate(&Arc::clone(app), &headers).await.ok().unwrap();
-    assert!(check(app, &scoped, "sandbox", "sandbox-small").is_ok());
-    assert_eq!(check(app, &scoped, "sandbox", "sandbox-large").unwrap_err().code, "scope_denied");
-    let denied =
-        ask(app, &scoped, Question { is_counted: true, ..question("sandbox", &chat("sandbox-large")) });
+    assert!(check_allowed(app, &scoped, "sandbox", "sandbox-small").is_ok());
+    assert_eq!(check_allowed(app, &scoped, "sandbox", "sandbox-large").unwrap_err().code, "scope_denied");
+    let denied = call_model(
+        app,
+        &scoped,
+        InternalRequest { is_counted: true, ..internal_request("sandbox", &chat("sandbox-large")) },
+    );
     assert_eq!(denied.await.unwrap_err().code, "scope_denied");
 
     for _ in 0..3 {
-        ask(app, &org, question("sandbox", &chat("m"))).await.unwrap();
+        call_model(app, &org, internal_request("sandbox", &chat("m"))).await.unwrap();
     }
-    let limited = ask(app, &org, question("sandbox", &chat("m"))).await.unwrap_err();
+    let limited = call_model(app, &org, internal_request("sandbox", &chat("m"))).await.unwrap_err();
     assert_eq!((limited.status.as_u16(), limited.code), (429, "rate_limited"));
 }

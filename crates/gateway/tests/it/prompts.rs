@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use gateway::problem::Problem;
-use gateway::prompts::{Asked, apply, asked};
+use gateway::prompts::{Asked, asked, find};
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::logs::PromptVersionRef;
@@ -316,7 +316,8 @@ fn header(prompt: &str, variables: &str) -> Asked {
 async fn put_into(app: &TestApp, org: &str, asked: &Asked) -> Result<(Value, PromptVersionRef), Problem> {
     let org: OrgId = org.parse().unwrap();
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
-    let (body, used) = apply(&app.app, org, asked, Operation::Chat, body.as_bytes()).await?;
+    let known = find(&app.app.services, &app.app.proxy.prompts, org, &asked.prompt).await?;
+    let (body, used) = asked.apply(known.as_deref(), Operation::Chat, body.as_bytes())?;
     Ok((serde_json::from_slice(&body).unwrap(), used))
 }
 

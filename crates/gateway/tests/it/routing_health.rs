@@ -8,7 +8,7 @@ use crate::support::chain::{CLAUDE, Chain, good, tried};
 use crate::support::{Answer, Proxied};
 use crate::upstream::{Reply, Signal, Upstream};
 
-/// A chain whose first target has failed until it was passed over.
+/// A chain whose first target has failed until its circuit breaker opened.
 async fn with_an_open_breaker() -> Chain {
     let chain = Chain::start().await;
     chain.it.upstream.always(Reply::json(500, "{}"));
@@ -34,7 +34,7 @@ async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
     assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
     let row = chain.it.row_of(&answer).await;
     assert_eq!(tried(&row), [("openai".into(), Value::Null), ("second".into(), json!(200))]);
-    assert!(row["attempts"][0]["error"].as_str().unwrap().contains("passed over"), "{row}");
+    assert!(row["attempts"][0]["error"].as_str().unwrap().contains("circuit breaker open"), "{row}");
     // Alone, or as the last of a chain, it is tried all the same.
     chain.it.chat(&json!({"model": "m"})).send().await.expect_error(502, "provider_error");
     chain.second.always(Reply::json(500, "{}"));

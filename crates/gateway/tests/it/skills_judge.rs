@@ -202,7 +202,7 @@ async fn a_judge_that_fails_leaves_a_verdict_that_says_why() {
     assert_eq!(gateway.upstream.requests().len(), 4);
     gateway.upstream.push(Reply::silence());
     let skill = app.skill(ada, fields("silent")).await;
-    assert!(why(&skill).await.contains("no answer within"), "a judge has its time");
+    assert!(why(&skill).await.contains("no response within"), "a judge has its time");
     // It recovers: a failure for a moment is none.
     gateway.upstream.push(Reply::json(503, "{}"));
     gateway.upstream.push(says(&axes(0.9)));

@@ -30,6 +30,8 @@ pub(super) struct StreamSequencer {
     response_bytes: usize,
     has_stopped: bool,
     is_finished: bool,
+    /// The message of the error that ended the stream.
+    failure: Option<String>,
 }
 
 #[derive(Default)]
@@ -60,6 +62,7 @@ impl StreamSequencer {
             response_bytes: 0,
             has_stopped: false,
             is_finished: false,
+            failure: None,
         }
     }
 
@@ -70,6 +73,10 @@ impl StreamSequencer {
 
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     pub(super) fn forward(&mut self, event: StreamEvent, out: &mut Vec<u8>) {
@@ -90,6 +97,9 @@ impl StreamSequencer {
     }
 
     pub(super) fn fail(&mut self, code: &str, message: &str, out: &mut Vec<u8>) {
+        if !self.is_finished {
+            self.failure = Some(message.to_owned());
+        }
         let status = if code.contains("timeout") { 504 } else { 502 };
         let error = ProviderError { status, code: code.to_owned(), message: message.to_owned() };
         self.forward(StreamEvent::Error(error), out);

@@ -85,6 +85,11 @@ impl StreamTranslator {
         self.pipeline.sequencer.fail(code, message, out);
     }
 
+    /// The error with which the translator ended the caller's stream, if it could not translate the provider's.
+    pub fn failure(&self) -> Option<&str> {
+        self.pipeline.sequencer.failure()
+    }
+
     /// Returns whether the caller has been sent the end of the stream or an error.
     pub fn is_finished(&self) -> bool {
         self.pipeline.sequencer.is_finished()

@@ -19,8 +19,8 @@ use crate::api::response::Accepted;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals::target::{Prompt, Target};
+use crate::internal_call;
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::ask;
 
 /// Cases of one run.
 const MAX_CASES: i64 = 100_000;
@@ -110,7 +110,7 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
     if model.trim().is_empty() {
         return Err(Problem::field("target.model", "must not be empty"));
     }
-    ask::check(app, caller, &provider, &model).map_err(|mut problem| {
+    internal_call::check_allowed(app, caller, &provider, &model).map_err(|mut problem| {
         if problem.message.starts_with("provider: ") {
             problem.message = format!("target.{}", problem.message).into();
         }

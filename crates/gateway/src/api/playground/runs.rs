@@ -13,8 +13,8 @@ use super::Usage;
 use super::prompt::Conversation;
 use crate::app::App;
 use crate::auth::Identity;
+use crate::internal_call::{self, CallSummary, Endpoint, InternalRequest};
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::ask::{self, About, Question, Told};
 
 /// A model and the parameters of the request.
 pub(super) struct RunTarget {
@@ -48,7 +48,7 @@ impl RunTarget {
 
 /// Checks the target before the call, so that a streamed run can fail with a plain error.
 pub(super) fn check(app: &App, caller: &Identity, target: &RunTarget) -> ApiResult<()> {
-    ask::check(app, caller, &target.provider, &target.model)
+    internal_call::check_allowed(app, caller, &target.provider, &target.model)
 }
 
 pub(super) struct ModelRun {
@@ -73,13 +73,13 @@ pub(super) struct Completion {
 }
 
 impl ModelRun {
-    pub(super) fn request(&self) -> Question {
+    pub(super) fn request(&self) -> InternalRequest {
         let mut body = self.target.params.clone();
         body.insert("model".into(), self.target.model.as_str().into());
         body.insert("messages".into(), Value::Array(self.conversation.messages.clone()));
-        Question {
+        InternalRequest {
             provider: self.target.provider.clone(),
-            about: About::Chat,
+            endpoint: Endpoint::Chat,
             body,
             metadata: Map::from_iter([("playground_run_id".to_owned(), json!(self.id))]),
             timeout: None,
@@ -90,7 +90,7 @@ impl ModelRun {
 
     pub(super) async fn execute(&self, app: &Arc<App>, caller: &Identity) -> RunOutcome {
         let call = async {
-            let answer = ask::ask(app, caller, self.request()).await?;
+            let answer = internal_call::call_model(app, caller, self.request()).await?;
             if !answer.status.is_success() {
                 return Err(error_response(
                     &self.target.provider,
@@ -101,11 +101,11 @@ impl ModelRun {
             }
             let completion = parse_completion(&answer.body)
                 .ok_or_else(|| invalid_response(&self.target.provider, answer.log_id))?;
-            Ok((completion, answer.log_id, answer.told))
+            Ok((completion, answer.log_id, answer.summary))
         };
         match call.await {
-            Ok((completion, log_id, told)) => {
-                RunOutcome::Completed(Box::new(self.completed(app, completion, log_id, &told)))
+            Ok((completion, log_id, summary)) => {
+                RunOutcome::Completed(Box::new(self.completed(app, completion, log_id, &summary)))
             }
             Err(problem) => {
                 let failed = self.failed(app, &problem);
@@ -119,22 +119,22 @@ impl ModelRun {
         app: &App,
         completion: Completion,
         log_id: i64,
-        told: &Told,
+        summary: &CallSummary,
     ) -> PlaygroundRun {
-        let usage = told.tokens.map(|tokens| Usage {
+        let usage = summary.tokens.map(|tokens| Usage {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
             total_tokens: tokens.total(),
             cached_tokens: tokens.cached,
             reasoning_tokens: tokens.reasoning,
-            estimated: told.usage_estimated,
+            estimated: summary.usage_estimated,
         });
         PlaygroundRun {
             output: completion.output,
             finish_reason: completion.finish_reason,
             usage: usage.and_then(|usage| serde_json::to_value(usage).ok()).unwrap_or_default(),
-            cost_usd: told.cost_usd.and_then(|cost| cost.to_f64()),
-            latency_ms: told.latency_ms,
+            cost_usd: summary.cost_usd.and_then(|cost| cost.to_f64()),
+            latency_ms: summary.latency_ms,
             log_id: Some(log_id),
             ..self.without_result(app)
         }
@@ -145,7 +145,11 @@ impl ModelRun {
         if let Some(status) = problem.extra.get("upstream_status") {
             error["upstream_status"] = status.clone();
         }
-        PlaygroundRun { log_id: ask::log_id_of(problem), error: Some(error), ..self.without_result(app) }
+        PlaygroundRun {
+            log_id: internal_call::log_id_of(problem),
+            error: Some(error),
+            ..self.without_result(app)
+        }
     }
 
     fn without_result(&self, app: &App) -> PlaygroundRun {

@@ -14,8 +14,8 @@ use super::{ResultView, store};
 use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::Identity;
+use crate::internal_call::{self, CallSummary, StreamingResponse};
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::ask::{self, Streaming, Told};
 
 /// Events that are buffered for a slow client before reading from the provider pauses.
 const MAX_BUFFERED_EVENTS: usize = 64;
@@ -70,7 +70,7 @@ async fn execute_streamed(app: &Arc<App>, caller: &Identity, run: &ModelRun, eve
         Err(problem) => Err(problem),
     };
     let (name, result) = match completed {
-        Ok((completion, log_id, told)) => ("done", run.completed(app, completion, log_id, &told)),
+        Ok((completion, log_id, summary)) => ("done", run.completed(app, completion, log_id, &summary)),
         Err(problem) => ("error", run.failed(app, &problem)),
     };
     // A failed single run is not stored; its log row remains, as without a stream.
@@ -92,10 +92,10 @@ async fn stream_completion(
     caller: &Identity,
     run: &ModelRun,
     events: &EventSender,
-) -> ApiResult<Option<(Completion, i64, Told)>> {
+) -> ApiResult<Option<(Completion, i64, CallSummary)>> {
     let provider = &run.target.provider;
-    let Streaming { log_id, status, is_stream, mut body, told } =
-        ask::ask_streaming(app, caller, run.request()).await?;
+    let StreamingResponse { log_id, status, is_stream, mut body, summary } =
+        internal_call::stream_model(app, caller, run.request()).await?;
     let provider_error = |error: String| {
         Problem::new(http::StatusCode::BAD_GATEWAY, "provider_error", format!("{provider}: {error}"))
     };
@@ -131,7 +131,7 @@ async fn stream_completion(
     }
     // Dropping the body closes the log record, which then reports usage and cost.
     drop(body);
-    Ok(Some((completion, log_id, told.await.unwrap_or_default())))
+    Ok(Some((completion, log_id, summary.await.unwrap_or_default())))
 }
 
 /// An error that the provider sent within its stream.

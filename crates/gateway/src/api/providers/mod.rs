@@ -22,7 +22,7 @@ use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::upstream;
+use crate::proxy::probe::probe;
 use crate::vault::encryption_context;
 use validate::{
     check_models, check_provider_name, check_secret, checked_api_keys, checked_base_url, checked_headers,
@@ -247,7 +247,7 @@ async fn test(
     let target = caller.org.providers.get(&name).or_else(|| app.proxy.providers.get(name.as_str()));
     let target = target.ok_or_else(Problem::not_found)?;
     let began = std::time::Instant::now();
-    let probed = upstream::probe(&app, target).await;
+    let probed = probe(&app.services, &app.proxy.worker.clients, target).await;
     let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Json(match probed {
         Ok(status) => ProviderTest { ok: true, status: Some(status.as_u16()), latency_ms, error: None },

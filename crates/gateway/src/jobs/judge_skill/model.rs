@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use super::{JudgeSkill, Judged, failed};
 use crate::app::App;
 use crate::auth::Identity;
+use crate::internal_call::{Endpoint, InternalRequest, ModelResponse, call_model};
 use crate::jobs::Failure;
 use crate::problem::Problem;
-use crate::proxy::ask::{About, Answer, Question, ask};
 
 /// For each of the two questions; the server's own limit may be shorter.
 const TIME: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub async fn judge(
     let mut spent = failed(rubric, "");
     let mut why = String::new();
     for _ in 0..2 {
-        let said = match ask(app, identity, question(job, rubric, &messages)).await {
+        let said = match call_model(app, identity, question(job, rubric, &messages)).await {
             Ok(answer) => said(&mut spent, &answer)?,
             Err(problem) => Err(reason(&problem)?),
         };
@@ -54,13 +54,13 @@ pub async fn judge(
     Ok(with_reason(spent, rubric, &format!("its answer could not be used, twice: {why}")))
 }
 
-fn question(job: &JudgeSkill, rubric: &Rubric, messages: &[Value]) -> Question {
+fn question(job: &JudgeSkill, rubric: &Rubric, messages: &[Value]) -> InternalRequest {
     let body = json!({"model": rubric.judge_model, "messages": messages});
     let metadata = json!({"judge": "skill", "skill_id": job.skill, "skill_version": job.version});
     let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
-    Question {
+    InternalRequest {
         provider: rubric.judge_provider.clone(),
-        about: About::Chat,
+        endpoint: Endpoint::Chat,
         body: object(body),
         metadata: object(metadata),
         timeout: Some(TIME),
@@ -69,9 +69,9 @@ fn question(job: &JudgeSkill, rubric: &Rubric, messages: &[Value]) -> Question {
 }
 
 /// The text of an answer, or why there is none; what it cost is added up.
-fn said(spent: &mut Judged, answer: &Answer) -> Result<Result<String, String>, Failure> {
-    spent.latency_ms += answer.told.latency_ms;
-    if let Some(tokens) = answer.told.tokens {
+fn said(spent: &mut Judged, answer: &ModelResponse) -> Result<Result<String, String>, Failure> {
+    spent.latency_ms += answer.summary.latency_ms;
+    if let Some(tokens) = answer.summary.tokens {
         spent.prompt_tokens += tokens.prompt;
         spent.completion_tokens += tokens.completion;
     }

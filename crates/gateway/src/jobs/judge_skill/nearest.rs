@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::auth::Identity;
-use crate::proxy::ask::{About, Question, ask};
+use crate::internal_call::{Endpoint, InternalRequest, call_model};
 
 /// The newest entries of the shelf that are compared with.
 const SHELF: i64 = 5_000;
@@ -66,15 +66,15 @@ async fn by_provider(
     let body = json!({"model": rubric.embed_model, "input": inputs, "dimensions": rubric.embed_dims});
     let metadata = json!({"embed": "skill", "skill_id": skill});
     let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
-    let question = Question {
+    let question = InternalRequest {
         provider: rubric.embed_provider.clone(),
-        about: About::Embeddings,
+        endpoint: Endpoint::Embeddings,
         body: object(body),
         metadata: object(metadata),
         timeout: Some(TIME),
         is_counted: false,
     };
-    let answer = match ask(app, identity, question).await {
+    let answer = match call_model(app, identity, question).await {
         Ok(answer) if answer.status.is_success() => answer,
         Ok(answer) => return Ok(Err(format!("the provider answered {}", answer.status.as_u16()))),
         Err(problem) => return Ok(Err(problem.message.to_string())),

@@ -1,0 +1,64 @@
+//! Calls of the gateway itself to models, on behalf of a caller: checked against its scopes and counted against its rate
+//! limit.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::app::App;
+use crate::auth::{self, Identity, Who};
+use crate::problem::{ApiResult, Problem};
+use crate::proxy::Proxy;
+use crate::proxy::internal_request::resolve_provider;
+pub use crate::proxy::internal_request::{Endpoint, InternalRequest, ModelResponse, StreamingResponse};
+pub use crate::proxy::origin::CallSummary;
+
+/// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a response;
+/// other failures are problems.
+pub async fn call_model(
+    app: &Arc<App>,
+    identity: &Identity,
+    request: InternalRequest,
+) -> ApiResult<ModelResponse> {
+    let identity = count(app, identity, &request).await?;
+    proxy(app).call_model(&identity, request).await
+}
+
+/// Sends a request for a stream of events.
+pub async fn stream_model(
+    app: &Arc<App>,
+    identity: &Identity,
+    request: InternalRequest,
+) -> ApiResult<StreamingResponse> {
+    let identity = count(app, identity, &request).await?;
+    proxy(app).send_internal(&identity, request, true).await
+}
+
+/// Checks whether the caller may use the model. For calls that are made later, by the organization.
+pub fn check_allowed(app: &App, identity: &Identity, provider: &str, model: &str) -> ApiResult<()> {
+    let target = resolve_provider(&app.proxy, identity, provider)?;
+    let Who::Key(key) = &identity.who else { return Ok(()) };
+    if key.scopes.allow(&target.name, Some(model)) {
+        return Ok(());
+    }
+    let message = format!("the key's scopes do not allow the model '{model}' of {provider}");
+    Err(Problem::new(StatusCode::FORBIDDEN, "scope_denied", message))
+}
+
+/// The log id of a failed call.
+pub fn log_id_of(problem: &Problem) -> Option<i64> {
+    let found = problem.headers.iter().find(|(name, _)| name == "x-gateway-log-id");
+    found.and_then(|(_, value)| value.to_str().ok()?.parse().ok())
+}
+
+fn proxy(app: &App) -> Proxy<'_> {
+    Proxy { services: &app.services, state: &app.proxy, worker: &app.proxy.worker }
+}
+
+async fn count(app: &App, identity: &Identity, request: &InternalRequest) -> ApiResult<Identity> {
+    let mut identity = identity.clone();
+    if !request.is_counted {
+        auth::count(app, &mut identity).await?;
+    }
+    Ok(identity)
+}

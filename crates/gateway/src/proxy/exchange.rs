@@ -1,0 +1,118 @@
+//! One HTTP exchange with a provider or another destination: timeout, egress guard, and errors that name their cause.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway_core::llm::failure::AttemptOutcome;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+
+use super::clients::{Clients, Refused, SendError, literal_is_allowed};
+use super::outbound_body::{OutboundBody, RequestBodyError};
+use super::pool::UpstreamBody;
+use crate::problem::Problem;
+use crate::services::Services;
+
+/// Why an exchange has no response.
+#[derive(Debug)]
+pub struct ExchangeError {
+    pub message: String,
+    pub outcome: AttemptOutcome,
+    /// The caller's body could not be read: the fault is not the destination's.
+    pub request_problem: Option<Box<Problem>>,
+}
+
+impl ExchangeError {
+    fn new(outcome: AttemptOutcome, message: impl Into<String>) -> Self {
+        Self { message: message.into(), outcome, request_problem: None }
+    }
+
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        Self::new(AttemptOutcome::Connect, message)
+    }
+
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(AttemptOutcome::Timeout, message)
+    }
+}
+
+/// Sends a request to an address that a tenant chose, such as a webhook or an export. Private addresses are refused.
+pub async fn send_guarded(
+    services: &Services,
+    clients: &Clients,
+    request: Request<Bytes>,
+    timeout: Duration,
+) -> Result<Response<UpstreamBody>, ExchangeError> {
+    exchange(services, clients, true, request.map(OutboundBody::whole), timeout).await
+}
+
+/// Sends a request and waits for the head of the response. `is_tenants`: a tenant chose the address.
+pub async fn exchange(
+    services: &Services,
+    clients: &Clients,
+    is_tenants: bool,
+    request: Request<OutboundBody>,
+    timeout: Duration,
+) -> Result<Response<UpstreamBody>, ExchangeError> {
+    let is_guarded = is_tenants && !services.config.egress_private;
+    if is_guarded && !literal_is_allowed(request.uri()) {
+        return Err(ExchangeError::unreachable("the address is private or local, which is not allowed"));
+    }
+    match tokio::time::timeout(timeout, clients.send(request, is_guarded)).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => Err(explain(&error)),
+        Err(_) => Err(ExchangeError::timeout(format!("no response within {} ms", timeout.as_millis()))),
+    }
+}
+
+/// Reads the start of a body: whole chunks until there are `length` bytes, the body ends, or the time is up.
+pub async fn read_prefix(body: &mut UpstreamBody, length: usize, timeout: Duration) -> Bytes {
+    let mut prefix = Vec::new();
+    let read = async {
+        while prefix.len() < length
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            if let Ok(data) = frame.into_data() {
+                prefix.extend_from_slice(&data);
+            }
+        }
+    };
+    let _ = tokio::time::timeout(timeout, read).await;
+    prefix.into()
+}
+
+fn explain(error: &SendError) -> ExchangeError {
+    if let SendError::Certificates(_) = error {
+        return ExchangeError::unreachable(error.to_string());
+    }
+    let mut causes = Vec::new();
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(cause) = source {
+        causes.push(cause);
+        source = cause.source();
+    }
+    if let Some(RequestBodyError(problem)) = causes.iter().find_map(|cause| cause.downcast_ref()) {
+        let request_problem = Some(Box::new(problem.clone()));
+        let message = problem.message.clone().into();
+        return ExchangeError { message, outcome: AttemptOutcome::Reset, request_problem };
+    }
+    let root = causes.last().map_or_else(String::new, ToString::to_string);
+    if causes.iter().any(|cause| cause.downcast_ref::<Refused>().is_some()) {
+        return ExchangeError::unreachable(
+            "the host name resolves to a private or local address, which is not allowed",
+        );
+    }
+    if error.is_connect() {
+        let is_timeout = causes
+            .iter()
+            .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+            .any(|io| io.kind() == std::io::ErrorKind::TimedOut);
+        let message = format!("cannot connect: {root}");
+        return if is_timeout {
+            ExchangeError::timeout(message)
+        } else {
+            ExchangeError::unreachable(message)
+        };
+    }
+    ExchangeError::new(AttemptOutcome::Reset, format!("connection closed before a response: {root}"))
+}

@@ -1,0 +1,160 @@
+//! Requests of the gateway itself to models: playground, judges and embeddings. They go through the same stages as a
+//! proxied request (target, scopes, stored credential, record) and leave a log row of source `api`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use gateway_core::llm::ClientFormat;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Limited};
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+
+use super::context::RequestContext;
+use super::inbound::Inbound;
+use super::origin::{CallOrigin, CallSummary};
+use super::state::ProxyState;
+use super::target::{self, Target};
+use super::{Proxy, run};
+use crate::auth::Identity;
+use crate::problem::{ApiResult, Problem};
+
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
+
+#[derive(Debug, Clone)]
+pub struct InternalRequest {
+    pub provider: String,
+    pub endpoint: Endpoint,
+    /// In OpenAI's format, whatever the provider's is: `model` and all other fields except `stream`.
+    pub body: Map<String, Value>,
+    /// Recorded with the log row.
+    pub metadata: Map<String, Value>,
+    pub timeout: Option<Duration>,
+    /// The request that caused this one has been counted against the rate limit.
+    pub is_counted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    Chat,
+    Embeddings,
+}
+
+/// A whole response with a status below 500.
+#[derive(Debug)]
+pub struct ModelResponse {
+    pub log_id: i64,
+    pub status: StatusCode,
+    pub body: Bytes,
+    pub summary: CallSummary,
+}
+
+/// A streaming response. `summary` resolves when the body has been read to its end.
+pub struct StreamingResponse {
+    pub log_id: i64,
+    pub status: StatusCode,
+    pub is_stream: bool,
+    pub body: Body,
+    pub summary: oneshot::Receiver<CallSummary>,
+}
+
+impl Proxy<'_> {
+    /// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a
+    /// response; other failures are problems.
+    pub async fn call_model(self, identity: &Identity, request: InternalRequest) -> ApiResult<ModelResponse> {
+        let StreamingResponse { log_id, status, is_stream: _, body, summary } =
+            self.send_internal(identity, request, false).await?;
+        let collected = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+        let body = collected
+            .map_err(|error| {
+                let message = format!("the response ended early: {error}");
+                Problem::new(StatusCode::BAD_GATEWAY, "provider_error", message)
+            })?
+            .to_bytes();
+        Ok(ModelResponse { log_id, status, body, summary: summary.await.unwrap_or_default() })
+    }
+
+    /// Sends a request; `stream` asks for a stream of events.
+    pub async fn send_internal(
+        self,
+        identity: &Identity,
+        mut request: InternalRequest,
+        stream: bool,
+    ) -> ApiResult<StreamingResponse> {
+        let Self { services, state, worker } = self;
+        resolve_provider(state, identity, &request.provider)?;
+        if stream {
+            request.body.insert("stream".into(), true.into());
+        }
+        let body = Bytes::from(Value::Object(std::mem::take(&mut request.body)).to_string());
+        let head = head(&request)?;
+        let (origin, summary) = CallOrigin::internal();
+        let inbound = Inbound::whole(body, services.config.max_body_bytes);
+        let request_id = services.ids.new_request_id();
+        let context =
+            RequestContext { services, state, worker, identity, head: &head, request_id: &request_id };
+        let response = run(context, inbound, origin).await.map_err(name_field)?;
+        let (head, body) = response.into_parts();
+        let log_id = head.headers.get("x-gateway-log-id").and_then(|id| id.to_str().ok()?.parse().ok());
+        let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        Ok(StreamingResponse {
+            log_id: log_id.unwrap_or_default(),
+            status: head.status,
+            is_stream: content_type.starts_with(b"text/event-stream"),
+            body,
+            summary,
+        })
+    }
+}
+
+/// The provider of an internal request.
+pub fn resolve_provider(state: &ProxyState, identity: &Identity, provider: &str) -> ApiResult<Arc<Target>> {
+    let target = target::resolve(&state.providers, identity, "provider", provider)?;
+    if target.kind.chat_path.contains("{project}") {
+        let why =
+            format!("{provider} cannot be called from here: its paths contain a project and a location");
+        return Err(Problem::field("provider", why));
+    }
+    Ok(target)
+}
+
+/// The head that a client of the proxy would have sent. It declares its format, so that the request is translated.
+fn head(request: &InternalRequest) -> ApiResult<Parts> {
+    let path = match request.endpoint {
+        Endpoint::Chat => "/v1/chat/completions",
+        Endpoint::Embeddings => "/v1/embeddings",
+    };
+    let value = |text: String| {
+        HeaderValue::try_from(text).map_err(|_| Problem::field("provider", "must be plain ASCII text"))
+    };
+    let mut head = Request::new(());
+    *head.method_mut() = Method::POST;
+    *head.uri_mut() = Uri::from_static(path);
+    let headers = head.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("x-gateway-provider", value(request.provider.clone())?);
+    headers.insert("x-gateway-format", HeaderValue::from_static(ClientFormat::OpenAiChat.as_str()));
+    headers.insert("x-gateway-credential", HeaderValue::from_static("stored"));
+    if !request.metadata.is_empty()
+        && let Ok(metadata) =
+            HeaderValue::from_bytes(Value::Object(request.metadata.clone()).to_string().as_bytes())
+    {
+        headers.insert("x-gateway-metadata", metadata);
+    }
+    if let Some(timeout) = request.timeout {
+        headers.insert("x-gateway-timeout", value(timeout.as_millis().max(1).to_string())?);
+    }
+    Ok(head.into_parts().0)
+}
+
+/// Callers of internal requests name the provider in a field, not in a header.
+fn name_field(mut problem: Problem) -> Problem {
+    if let Some(rest) = problem.message.strip_prefix("x-gateway-provider: ") {
+        problem.message = format!("provider: {rest}").into();
+    }
+    problem
+}

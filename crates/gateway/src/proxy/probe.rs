@@ -1,0 +1,57 @@
+//! A small call that shows whether a target can be reached and accepts its stored credentials.
+
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+
+use super::clients::Clients;
+use super::exchange::{ExchangeError, exchange};
+use super::outbound_body::OutboundBody;
+use super::provider_auth::{add_credential, sign, signs_with};
+use super::target::{Credential, Target};
+use super::upstream::{AttemptError, ERROR_BODY_TIMEOUT, server_error};
+use crate::services::Services;
+
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Probes with every stored credential. Returns the status for the last one, or the first failure. The probe lists the
+/// models of providers that have such an endpoint, and requests `/` from the others.
+pub async fn probe(
+    services: &Services,
+    clients: &Clients,
+    target: &Target,
+) -> Result<StatusCode, AttemptError> {
+    if target.is_sandbox() {
+        return Ok(StatusCode::OK);
+    }
+    let mut status = probe_with(services, clients, target, target.credentials.first()).await?;
+    for credential in target.credentials.iter().skip(1) {
+        status = probe_with(services, clients, target, Some(credential)).await?;
+    }
+    Ok(status)
+}
+
+async fn probe_with(
+    services: &Services,
+    clients: &Clients,
+    target: &Target,
+    credential: Option<&Credential>,
+) -> Result<StatusCode, AttemptError> {
+    let base = target.base.as_ref().ok_or_else(|| ExchangeError::unreachable("no address is configured"))?;
+    let path = target.kind.models_path.filter(|path| !path.contains('{')).unwrap_or("/");
+    let uri = base.join(path).map_err(|_| ExchangeError::unreachable("the address is invalid"))?;
+    let secret = credential.map(|credential| &credential.secret);
+    let mut request = Request::new(OutboundBody::default());
+    *request.uri_mut() = uri;
+    request.headers_mut().extend(target.headers.iter().cloned());
+    add_credential(target, secret, request.headers_mut());
+    if let Some(secret) = secret.filter(|secret| signs_with(target, secret)) {
+        sign(target, secret, &mut request, services.clock.now())?;
+    }
+    let response = exchange(services, clients, target.guarded, request, PROBE_TIMEOUT).await?;
+    let (head, body) = response.into_parts();
+    if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
+        return Err(server_error(head.status, body, ERROR_BODY_TIMEOUT).await);
+    }
+    Ok(head.status)
+}

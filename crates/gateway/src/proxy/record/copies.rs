@@ -1,0 +1,103 @@
+//! The copies of request and response body that the log row stores.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
+use gateway_core::llm::preview::last_user_text;
+use gateway_core::logs::{BodyStorage, MAX_BODY_BYTES};
+
+use crate::proxy::outbound_body::StreamedCopy;
+
+const SMALL_BODY: usize = 8 << 10;
+
+pub(super) struct BodyCopies {
+    /// Bodies are logged.
+    is_enabled: bool,
+    request: RequestCopy,
+    response: Vec<u8>,
+    is_response_truncated: bool,
+    pub response_is_stream: bool,
+}
+
+enum RequestCopy {
+    None,
+    Whole(Bytes),
+    /// Filled while the body is sent.
+    Streamed(Arc<Mutex<StreamedCopy>>),
+}
+
+impl BodyCopies {
+    pub fn new(is_enabled: bool) -> Self {
+        Self {
+            is_enabled,
+            request: RequestCopy::None,
+            response: Vec::new(),
+            is_response_truncated: false,
+            response_is_stream: false,
+        }
+    }
+
+    pub fn set_request(&mut self, body: &Bytes) {
+        // A small body is copied: a slice would keep hyper's whole read buffer alive while the response streams.
+        let is_small = body.len() < SMALL_BODY;
+        self.request = RequestCopy::Whole(if is_small { Bytes::copy_from_slice(body) } else { body.clone() });
+    }
+
+    pub fn stream_request(&mut self) -> Arc<Mutex<StreamedCopy>> {
+        let capacity = if self.is_enabled { MAX_BODY_BYTES } else { 0 };
+        let copy = Arc::new(Mutex::new(StreamedCopy::with_capacity(capacity)));
+        self.request = RequestCopy::Streamed(Arc::clone(&copy));
+        copy
+    }
+
+    pub fn append_response(&mut self, chunk: &[u8]) {
+        if self.is_enabled && !self.is_response_truncated {
+            let capacity = MAX_BODY_BYTES - self.response.len();
+            self.is_response_truncated = chunk.len() > capacity;
+            self.response.extend_from_slice(&chunk[..chunk.len().min(capacity)]);
+        }
+    }
+
+    pub fn take_request(&mut self) -> (Vec<u8>, BodyStorage) {
+        if !self.is_enabled {
+            return (Vec::new(), BodyStorage::Off);
+        }
+        self.with_request(|body, length| {
+            let storage = if length > MAX_BODY_BYTES { BodyStorage::Truncated } else { BodyStorage::Full };
+            (body[..body.len().min(MAX_BODY_BYTES)].to_vec(), storage)
+        })
+    }
+
+    pub fn take_response(&mut self) -> (Vec<u8>, BodyStorage) {
+        match (self.is_enabled, self.is_response_truncated) {
+            (false, _) => (Vec::new(), BodyStorage::Off),
+            (true, true) => (std::mem::take(&mut self.response), BodyStorage::Truncated),
+            (true, false) => (std::mem::take(&mut self.response), BodyStorage::Full),
+        }
+    }
+
+    /// Estimates the prompt tokens of the request body.
+    pub fn estimate_prompt_tokens(&self) -> u64 {
+        self.with_request(|body, length| match last_user_text(body) {
+            Some(text) if body.len() == length && length < MAX_BODY_BYTES => {
+                // The rest of the body is other messages and JSON syntax.
+                estimate_tokens(&text)
+                    + estimate_from_chars((body.len().saturating_sub(text.len()) / 2) as u64)
+            }
+            _ => estimate_from_chars(length as u64),
+        })
+    }
+
+    /// Calls `read` with the copy of the request body and the length of the whole body.
+    fn with_request<T>(&self, read: impl FnOnce(&[u8], usize) -> T) -> T {
+        match &self.request {
+            RequestCopy::None => read(&[], 0),
+            RequestCopy::Whole(body) => read(body, body.len()),
+            RequestCopy::Streamed(copy) => {
+                let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
+                read(&copy.prefix, copy.length)
+            }
+        }
+    }
+}
