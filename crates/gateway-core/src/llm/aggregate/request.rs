@@ -3,8 +3,8 @@
 use crate::json::{ObjectScan, ScanStatus};
 use crate::llm::WireFormat;
 
-/// Returns the body with its `stream` flag changed. None if the body can be sent unchanged: the flag is right already, the
-/// format has the flag in the path (see `stream_path`), or the body is not an object.
+/// Returns the body with its `stream` flag changed. None if the body can be sent unchanged: the flag is right already,
+/// the format has the flag in the path (see `stream_path`), or the body is not an object.
 ///
 /// OpenAI rejects `stream_options` without a stream, so the field is set to null with the flag.
 pub fn set_stream(format: WireFormat, body: &[u8], stream: bool) -> Option<Vec<u8>> {
