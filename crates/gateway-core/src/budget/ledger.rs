@@ -31,6 +31,7 @@ mod rows;
 mod state;
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use super::{AlertKind, Budget, Spender};
 use crate::ids::BudgetId;
@@ -284,14 +285,14 @@ impl Ledger {
         self.covering(spender).filter_map(|state| state.budget.remaining(state.spent())).min()
     }
 
-    /// Milliseconds since the last read was applied.
-    pub fn read_age(&self, now: Timestamp) -> i64 {
-        now.0.saturating_sub(self.reads.applied_at.0)
+    /// How long ago the last read was applied.
+    pub fn read_age(&self, now: Timestamp) -> Duration {
+        now.since(self.reads.applied_at)
     }
 
-    /// Milliseconds since a call was last admitted or denied.
-    pub fn idle_for(&self, now: Timestamp) -> i64 {
-        now.0.saturating_sub(self.used_at.0)
+    /// How long ago a call was last admitted or denied.
+    pub fn idle_for(&self, now: Timestamp) -> Duration {
+        now.since(self.used_at)
     }
 
     /// Rows that a new read would remove from memory.

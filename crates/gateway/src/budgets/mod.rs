@@ -27,7 +27,6 @@ use gateway_core::budget::Spender;
 use gateway_core::budget::ledger::{Sharing, SpendRow};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogRow, LogSource};
-use gateway_core::time::{MINUTE, SECOND};
 use gateway_core::totals::cost_units;
 use gateway_store::db::Dialect;
 use gateway_store::{StoreError, budgets as store};
@@ -39,11 +38,11 @@ pub use org::{OrgBudgets, Reservation};
 use crate::services::Services;
 
 const TICK: Duration = Duration::from_secs(1);
-/// On PostgreSQL, how often spending is read for organizations with recent calls, and for the others. In milliseconds.
-const BUSY_READ_INTERVAL: i64 = SECOND;
-const IDLE_READ_INTERVAL: i64 = 10 * SECOND;
-/// An organization without a call for this long, in milliseconds, is idle.
-const BUSY_TIMEOUT: i64 = MINUTE;
+/// On PostgreSQL, how often spending is read for organizations with recent calls, and for the others.
+const BUSY_READ_INTERVAL: Duration = Duration::from_secs(1);
+const IDLE_READ_INTERVAL: Duration = Duration::from_secs(10);
+/// An organization without a call for this long is idle.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A read is due when it would remove this many rows from memory.
 const MAX_STORED_ROWS: usize = 256;
 /// Lease requests that run at the same time. Each uses two connections of the pool.
@@ -199,7 +198,7 @@ impl Budgets {
         let now = self.0.services.clock.now();
         let ledger = org.ledger();
         let interval =
-            if ledger.idle_for(now) < BUSY_TIMEOUT { BUSY_READ_INTERVAL } else { IDLE_READ_INTERVAL };
+            if ledger.idle_for(now) < IDLE_TIMEOUT { BUSY_READ_INTERVAL } else { IDLE_READ_INTERVAL };
         ledger.is_stale()
             || ledger.stored_rows() >= MAX_STORED_ROWS
             || (self.sharing() == Sharing::Leased && ledger.read_age(now) >= interval)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::time::{MINUTE, Timestamp};
+use gateway_core::time::Timestamp;
 use gateway_store::{StoreError, logs, orgs, verdicts};
 
 use super::pacing::{LoadMonitor, Pace};
@@ -12,9 +12,8 @@ use super::spool::Spool;
 use crate::services::Services;
 
 const TICK: Duration = Duration::from_secs(1);
-/// In milliseconds.
-const SWEEP_INTERVAL: i64 = 10 * MINUTE;
-const SWEEP_RETRY_DELAY: i64 = MINUTE;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
+const SWEEP_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// Rows indexed in one transaction. Few enough that a batch of new rows does not wait long for it.
 const INDEX_ROWS: i64 = 100;
 const YIELDING_INDEX_ROWS: i64 = 16;
@@ -35,10 +34,10 @@ pub async fn run(services: Arc<Services>, spool: Arc<Spool>) {
             Ok(removed) if removed > 0 => {
                 tracing::info!(removed, "removed log rows and verdicts past their retention");
             }
-            Ok(_) => next_sweep = now.plus(SWEEP_INTERVAL),
+            Ok(_) => next_sweep = now.after(SWEEP_INTERVAL),
             Err(error) => {
                 tracing::debug!(%error, "cannot apply the log retention; it is retried");
-                next_sweep = now.plus(SWEEP_RETRY_DELAY);
+                next_sweep = now.after(SWEEP_RETRY_DELAY);
             }
         }
     }

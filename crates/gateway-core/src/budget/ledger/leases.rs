@@ -4,20 +4,21 @@
 //! calls need not ask the store. While the store is unreachable, each node continues with an equal part of what was left.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::state::BudgetState;
 use super::{BudgetExceeded, Ledger, Sharing};
 use crate::budget::Spender;
 use crate::ids::BudgetId;
-use crate::time::{SECOND, Timestamp};
+use crate::time::Timestamp;
 
 /// A lease takes one part in this many of what is left, divided by the number of nodes. The less is left, the less lies
 /// unused in leases.
 const LEASE_PARTS: i64 = 4;
-/// Unused leases are returned when no call was made for this long, in milliseconds.
-const IDLE_TIMEOUT: i64 = 2 * SECOND;
-/// The minimum time between two recalls of other nodes' leases, in milliseconds.
-const RECALL_INTERVAL: i64 = SECOND / 2;
+/// Unused leases are returned when no call was made for this long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The minimum time between two recalls of other nodes' leases.
+const RECALL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a node may have outstanding in the period of a budget that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Ledger {
 
     /// Returns true if the other nodes may be asked now to return the unused part of their leases.
     pub fn may_recall_others(&mut self, now: Timestamp) -> bool {
-        let may_recall = now.0.saturating_sub(self.recalled_others_at.0) >= RECALL_INTERVAL;
+        let may_recall = now.since(self.recalled_others_at) >= RECALL_INTERVAL;
         if may_recall {
             self.recalled_others_at = now;
         }
