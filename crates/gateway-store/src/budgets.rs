@@ -1,15 +1,18 @@
-//! Budgets, the keys that they count, and which of their limits were reached. What was spent is read from the log's
-//! roll-ups (`logs::SpendSnapshot`).
+//! Budgets, the keys whose spending they count, and notices of limits that were reached. The spending itself is read from
+//! the log's roll-ups (`logs::SpendSnapshot`).
 
 use std::collections::HashMap;
 
 use gateway_core::budget::{AlertKind, Budget, Scope};
 use gateway_core::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError, Tx};
+
+const COLUMNS: &str = "id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at";
 
 /// A limit that was reached in the period that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
     set_keys(tx, budget).await
 }
 
-/// Without its keys: see `set_keys`.
+/// Updates everything but the keys: see `set_keys`.
 pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
     let (team, app, key) = columns(budget.scope);
     tx.exec(
@@ -63,7 +66,7 @@ pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
     .map(|_| ())
 }
 
-/// Replaces the keys that it counts.
+/// Replaces the keys whose spending the budget counts.
 pub async fn set_keys(tx: &mut Tx, budget: &Budget) -> Result<(), StoreError> {
     tx.exec("DELETE FROM budget_keys WHERE budget_id = $1", args![budget.id]).await?;
     for key in &budget.keys {
@@ -73,7 +76,7 @@ pub async fn set_keys(tx: &mut Tx, budget: &Budget) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A key was rotated: budgets that count the old one count the new one too. True when there are any.
+/// Adds a rotated key to the budgets that count its predecessor. True when there are any.
 pub async fn add_rotated_key(tx: &mut Tx, old: KeyId, new: KeyId) -> Result<bool, StoreError> {
     let sql =
         "INSERT INTO budget_keys (budget_id, key_id) SELECT budget_id, $2 FROM budget_keys WHERE key_id = $1";
@@ -89,13 +92,12 @@ pub async fn count(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     row.map_or(Ok(0), |row| row.get("count"))
 }
 
-/// The budget, held until the transaction ends.
+/// Locks the budget until the transaction ends.
 pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Option<Budget>, StoreError> {
     tx.exec("UPDATE budgets SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
     let row = tx
         .opt(
-            "SELECT id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at FROM budgets \
-             WHERE org_id = $1 AND id = $2",
+            AssertSqlSafe(format!("SELECT {COLUMNS} FROM budgets WHERE org_id = $1 AND id = $2")),
             args![org, id],
         )
         .await?;
@@ -107,36 +109,33 @@ pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Op
     Ok(Some(budget))
 }
 
-/// A page of the list, newest first.
+/// Newest first.
 pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Budget>, StoreError> {
     let budgets = fetch(db, org, page.before.clone(), page.fetch()).await?;
     Ok(page.cut(budgets, |budget| budget.id.to_string()))
 }
 
-/// All of them.
+/// All budgets of an organization, newest first.
 pub async fn list_all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
     fetch(db, org, None, i64::MAX).await
 }
 
-/// Has the organization any?
+/// Whether the organization has any budget.
 pub async fn exist(db: &Db, org: OrgId) -> Result<bool, StoreError> {
     Ok(db.opt("SELECT 1 AS one FROM budgets WHERE org_id = $1 LIMIT 1", args![org]).await?.is_some())
 }
 
-/// The organizations that have budgets.
+/// The organizations with at least one budget.
 pub async fn list_orgs(db: &Db) -> Result<Vec<OrgId>, StoreError> {
     let rows = db.all("SELECT DISTINCT org_id FROM budgets ORDER BY org_id", Vec::new()).await?;
     rows.iter().map(|row| row.get("org_id")).collect()
 }
 
 async fn fetch(db: &Db, org: OrgId, before: Option<String>, limit: i64) -> Result<Vec<Budget>, StoreError> {
-    let rows = db
-        .all(
-            "SELECT id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at FROM budgets \
-             WHERE org_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
-            args![org, before, limit],
-        )
-        .await?;
+    let sql = format!(
+        "SELECT {COLUMNS} FROM budgets WHERE org_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3"
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![org, before, limit]).await?;
     let mut keys: HashMap<BudgetId, Vec<KeyId>> = HashMap::new();
     let counted = db
         .all(
@@ -156,7 +155,7 @@ async fn fetch(db: &Db, org: OrgId, before: Option<String>, limit: i64) -> Resul
         .collect()
 }
 
-/// The limits that were told of in periods that began at this time or later.
+/// The notices of periods that began at `since` or later, each with the name of its period.
 pub async fn list_notices(
     db: &Db,
     org: OrgId,
@@ -181,7 +180,7 @@ pub async fn list_notices(
         .collect()
 }
 
-/// Notes that a limit was reached. False when that was noted before, or the budget is gone.
+/// Records that a limit was reached. False when it was recorded before or the budget does not exist.
 pub async fn record_notice(
     tx: &mut Tx,
     org: OrgId,
@@ -212,11 +211,11 @@ fn columns(scope: Scope) -> (Arg, Arg, Arg) {
 
 fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
     let scope: String = row.get("scope")?;
-    let lost = || StoreError::Other("a budget has no scope".into());
+    let missing = || StoreError::Other(format!("a budget of scope {scope:?} has no id of that scope"));
     let scope = match scope.as_str() {
-        "team" => Scope::Team(row.get::<Option<TeamId>>("team_id")?.ok_or_else(lost)?),
-        "app" => Scope::App(row.get::<Option<AppId>>("app_id")?.ok_or_else(lost)?),
-        "key" => Scope::Key(row.get::<Option<KeyId>>("key_id")?.ok_or_else(lost)?),
+        "team" => Scope::Team(row.get::<Option<TeamId>>("team_id")?.ok_or_else(&missing)?),
+        "app" => Scope::App(row.get::<Option<AppId>>("app_id")?.ok_or_else(&missing)?),
+        "key" => Scope::Key(row.get::<Option<KeyId>>("key_id")?.ok_or_else(&missing)?),
         _ => Scope::Org(org),
     };
     Ok(Budget {

@@ -1,8 +1,8 @@
-//! The two databases behind one face. Statements use `$1` placeholders and mean the same on both; where they
-//! cannot, the branch on the dialect lives here.
+//! One interface to SQLite and PostgreSQL. Statements use `$1` placeholders and mean the same on both. Where that is not
+//! possible, this module provides a fragment for each dialect.
 //!
-//! SQLite has one connection that writes and a few that read (WAL), so a writer never meets a lock held by
-//! another of our connections. PostgreSQL has one small pool.
+//! SQLite has one connection for writes and a few for reads (WAL), so a writer never conflicts with another connection
+//! of this process. PostgreSQL has one small pool.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -21,19 +21,19 @@ use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_argu
 
 const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 4;
-/// Batches of log rows touch the same pages again and again: fewer checkpoints write them fewer times, and 8 MiB of them
-/// stay in memory.
+/// Batches of log rows change the same pages again and again. Fewer checkpoints write each page fewer times, and a cache
+/// of 8 MiB keeps them in memory.
 const WAL_PAGES: &str = "4000";
 const WRITER_CACHE: &str = "-8192";
-/// How long a caller waits for a connection before the database counts as away.
+/// How long a caller waits for a connection, or for the write lock of SQLite.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a statement may take. A server that is gone without a word would otherwise be waited for until the kernel
-/// gives the connection up, a quarter of an hour later.
+/// How long a statement may take. Without it, a statement on a dead connection would wait until the kernel closes the
+/// connection, about 15 minutes later.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The same in the other direction: without them the server would keep the locks of a transaction whose client is gone.
+/// The server's side of the same: without these, it keeps the locks of a transaction whose client is gone.
 const SESSION_SETTINGS: &str = "SET idle_in_transaction_session_timeout = '20s'; SET tcp_keepalives_idle = 30; \
                                 SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
-/// A connection that does not answer in this time when it is given back is thrown away.
+/// A returned connection that does not answer a ping in this time is dropped.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -41,21 +41,21 @@ pub struct Db(Pool);
 
 #[derive(Clone)]
 enum Pool {
-    Sqlite { write: SqlitePool, read: SqlitePool, turn: Turn },
+    Sqlite { write: SqlitePool, read: SqlitePool, write_lock: WriteLock },
     Postgres(PgPool),
 }
 
-/// Whose turn it is to write to a file, in the order in which they came: SQLite's own lock goes to whoever looks first.
-type Turn = Arc<Mutex<()>>;
+/// Serializes the writers of a SQLite file in the order of their requests. SQLite's own lock is not fair.
+type WriteLock = Arc<Mutex<()>>;
 
-/// A transaction. Dropped without `commit`, it leaves no trace.
+/// A transaction, which is rolled back when dropped without `commit`.
 pub struct Tx {
-    open: Open,
-    /// Given back after the transaction.
-    _turn: Option<OwnedMutexGuard<()>>,
+    inner: TxInner,
+    /// Dropped after the transaction.
+    _write_lock: Option<OwnedMutexGuard<()>>,
 }
 
-enum Open {
+enum TxInner {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
@@ -67,7 +67,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The condition that a column is one of the texts in a parameter, which is a JSON list of them.
+    /// The condition that a column is one of the strings in a parameter, which is a JSON list.
     pub(crate) fn in_texts(self, column: &str, parameter: usize) -> String {
         match self {
             Self::Sqlite => format!("{column} IN (SELECT value FROM json_each(${parameter}))"),
@@ -77,20 +77,20 @@ impl Dialect {
         }
     }
 
-    /// What lets several nodes take different rows of one queue without waiting for each other. SQLite has one node.
-    pub(crate) fn skip_locked(self) -> &'static str {
+    /// Lets several nodes claim different rows of a queue without waiting for each other. SQLite has one node.
+    pub(crate) fn skip_locked(self, alias: &str) -> String {
         match self {
-            Self::Sqlite => "",
-            Self::Postgres => "FOR UPDATE OF d SKIP LOCKED",
+            Self::Sqlite => String::new(),
+            Self::Postgres => format!("FOR UPDATE OF {alias} SKIP LOCKED"),
         }
     }
 }
 
 impl Db {
-    /// Opens `sqlite://path` or `postgres://…`. Does not touch the schema: see `migrate`.
+    /// Opens `sqlite://path` or `postgres://…`. Does not change the schema: see `migrate`.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         if let Some(path) = url.strip_prefix("sqlite://") {
-            open_sqlite(Path::new(path), Turn::default()).await.map(Db)
+            open_sqlite(Path::new(path), WriteLock::default()).await.map(Db)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             open_postgres(url).await.map(Db)
         } else {
@@ -98,25 +98,26 @@ impl Db {
         }
     }
 
-    /// Where log rows are kept: on SQLite in a file of their own beside this one, so that a batch of rows never holds
-    /// up a signup; on PostgreSQL in the same database.
+    /// Opens the database of log rows. On SQLite it is a second file next to this one, so that a batch of rows never
+    /// delays other writes. On PostgreSQL it is the same database.
     pub async fn open_logs(&self) -> Result<Self, StoreError> {
         match &self.0 {
             Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
             Pool::Sqlite { write, .. } => {
                 let state = write.connect_options();
                 let file = state.get_filename().with_extension("logs.db");
-                open_sqlite(&file, Turn::default()).await.map(Db)
+                open_sqlite(&file, WriteLock::default()).await.map(Db)
             }
         }
     }
 
-    /// The same database over connections of its own. Those of SQLite are threads, which take after the one that opens them.
+    /// Opens the same database with separate connections. SQLite connections run on their own threads, which inherit the
+    /// scheduling class of the thread that opens them. On PostgreSQL the pool is shared.
     pub async fn reopen(&self) -> Result<Self, StoreError> {
         match &self.0 {
             Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
-            Pool::Sqlite { write, turn, .. } => {
-                open_sqlite(write.connect_options().get_filename(), Arc::clone(turn)).await.map(Db)
+            Pool::Sqlite { write, write_lock, .. } => {
+                open_sqlite(write.connect_options().get_filename(), Arc::clone(write_lock)).await.map(Db)
             }
         }
     }
@@ -128,7 +129,7 @@ impl Db {
         }
     }
 
-    /// Every row of a reading statement.
+    /// All rows of a query.
     pub async fn all(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
         match &self.0 {
             Pool::Sqlite { read, .. } => {
@@ -136,13 +137,14 @@ impl Db {
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Pool::Postgres(pool) => {
-                let rows = in_time(sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(pool)).await?;
+                let rows =
+                    with_timeout(sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(pool)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
     }
 
-    /// The first row of a reading statement, if there is one.
+    /// The first row of a query, if there is one.
     pub async fn opt(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
         match &self.0 {
             Pool::Sqlite { read, .. } => {
@@ -150,14 +152,14 @@ impl Db {
                 Ok(row.map(Row::Sqlite))
             }
             Pool::Postgres(pool) => {
-                let row =
-                    in_time(sqlx::query_with(sql, postgres_arguments(args)?).fetch_optional(pool)).await?;
+                let row = with_timeout(sqlx::query_with(sql, postgres_arguments(args)?).fetch_optional(pool))
+                    .await?;
                 Ok(row.map(Row::Postgres))
             }
         }
     }
 
-    /// A single writing statement in a transaction of its own; answers how many rows it touched.
+    /// Executes one statement in its own transaction; returns the number of affected rows.
     pub async fn exec(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         let touched = tx.exec(sql, args).await?;
@@ -165,33 +167,35 @@ impl Db {
         Ok(touched)
     }
 
-    /// A writing transaction. On SQLite it is the only one while it lasts, so it cannot fail half way for a lock.
+    /// Begins a write transaction. On SQLite it holds the write lock, so it cannot fail half way because of another writer.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        let (open, turn) = match &self.0 {
-            Pool::Sqlite { write, turn, .. } => {
-                let turn = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(turn).lock_owned());
-                let turn = turn.await.map_err(|_| StoreError::Unavailable("others are writing".into()))?;
-                (Open::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?), Some(turn))
+        let (inner, write_lock) = match &self.0 {
+            Pool::Sqlite { write, write_lock, .. } => {
+                let lock = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(write_lock).lock_owned());
+                let lock = lock
+                    .await
+                    .map_err(|_| StoreError::Unavailable("timed out waiting for the write lock".into()))?;
+                (TxInner::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?), Some(lock))
             }
-            Pool::Postgres(pool) => (Open::Postgres(in_time(pool.begin()).await?), None),
+            Pool::Postgres(pool) => (TxInner::Postgres(with_timeout(pool.begin()).await?), None),
         };
-        Ok(Tx { open, _turn: turn })
+        Ok(Tx { inner, _write_lock: write_lock })
     }
 
-    /// A read-only transaction whose statements all see the database as it was at the first of them. It takes no lock.
+    /// Begins a read-only transaction on a snapshot, which the first statement takes. It holds no lock.
     pub(crate) async fn begin_snapshot(&self) -> Result<Tx, StoreError> {
-        let open = match &self.0 {
-            Pool::Sqlite { read, .. } => Open::Sqlite(read.begin().await?),
+        let inner = match &self.0 {
+            Pool::Sqlite { read, .. } => TxInner::Sqlite(read.begin().await?),
             Pool::Postgres(pool) => {
                 let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                Open::Postgres(in_time(pool.begin_with(sql)).await?)
+                TxInner::Postgres(with_timeout(pool.begin_with(sql)).await?)
             }
         };
-        Ok(Tx { open, _turn: None })
+        Ok(Tx { inner, _write_lock: None })
     }
 
-    /// Has PostgreSQL look again at a table into which much was written at once. Until it does, it takes the table for a
-    /// small one and sorts all of it where it should go by an index. SQLite goes by the index anyway.
+    /// Updates PostgreSQL's statistics of a table after a bulk insert. With stale statistics, the planner takes the table
+    /// for a small one and sorts all rows instead of using an index. SQLite uses the index anyway.
     pub(crate) async fn analyze(&self, table: &'static str) -> Result<(), StoreError> {
         if self.dialect() == Dialect::Sqlite {
             return Ok(());
@@ -201,7 +205,7 @@ impl Db {
         tx.commit().await
     }
 
-    /// The pool, for what only PostgreSQL can do.
+    /// The pool, for features that only PostgreSQL has.
     pub(crate) fn postgres(&self) -> Option<&PgPool> {
         match &self.0 {
             Pool::Sqlite { .. } => None,
@@ -209,7 +213,7 @@ impl Db {
         }
     }
 
-    /// Can the database be read right now?
+    /// Checks that the database can be read.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.opt("SELECT 1 AS one", Vec::new()).await.map(|_| ())
     }
@@ -227,14 +231,14 @@ impl Db {
 
 impl Tx {
     pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
-        match &mut self.open {
-            Open::Sqlite(tx) => {
+        match &mut self.inner {
+            TxInner::Sqlite(tx) => {
                 let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(&mut **tx).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
-            Open::Postgres(tx) => {
+            TxInner::Postgres(tx) => {
                 let query = sqlx::query_with(sql, postgres_arguments(args)?);
-                let rows = in_time(query.fetch_all(&mut **tx)).await?;
+                let rows = with_timeout(query.fetch_all(&mut **tx)).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
@@ -245,68 +249,70 @@ impl Tx {
     }
 
     pub async fn exec(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
-        match &mut self.open {
-            Open::Sqlite(tx) => {
+        match &mut self.inner {
+            TxInner::Sqlite(tx) => {
                 let done = sqlx::query_with(sql, sqlite_arguments(args)?).execute(&mut **tx).await?;
                 Ok(done.rows_affected())
             }
-            Open::Postgres(tx) => {
+            TxInner::Postgres(tx) => {
                 let done =
-                    in_time(sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx)).await?;
+                    with_timeout(sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx)).await?;
                 Ok(done.rows_affected())
             }
         }
     }
 
-    /// A statement with a list for each parameter, which only PostgreSQL understands.
+    /// Executes a statement with an array for each parameter. PostgreSQL only.
     pub(crate) async fn exec_lists(
         &mut self,
         sql: impl SqlSafeStr,
         lists: Vec<List>,
     ) -> Result<(), StoreError> {
-        match &mut self.open {
-            Open::Sqlite(_) => Err(StoreError::Other("SQLite has no lists".into())),
-            Open::Postgres(tx) => {
+        match &mut self.inner {
+            TxInner::Sqlite(_) => Err(StoreError::Other("SQLite has no array parameters".into())),
+            TxInner::Postgres(tx) => {
                 let query = sqlx::query_with(sql, postgres_lists(lists)?);
-                in_time(query.execute(&mut **tx)).await.map(|_| ())
+                with_timeout(query.execute(&mut **tx)).await.map(|_| ())
             }
         }
     }
 
-    /// Several statements without parameters, as migrations are written.
+    /// Executes several statements without parameters, such as a migration.
     pub(crate) async fn script(&mut self, sql: String) -> Result<(), StoreError> {
-        match &mut self.open {
-            Open::Sqlite(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
-            Open::Postgres(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+        match &mut self.inner {
+            TxInner::Sqlite(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+            TxInner::Postgres(tx) => {
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?
+            }
         }
         Ok(())
     }
 
     pub fn dialect(&self) -> Dialect {
-        match self.open {
-            Open::Sqlite(_) => Dialect::Sqlite,
-            Open::Postgres(_) => Dialect::Postgres,
+        match self.inner {
+            TxInner::Sqlite(_) => Dialect::Sqlite,
+            TxInner::Postgres(_) => Dialect::Postgres,
         }
     }
 
     pub async fn commit(self) -> Result<(), StoreError> {
-        match self.open {
-            Open::Sqlite(tx) => tx.commit().await?,
-            Open::Postgres(tx) => in_time(tx.commit()).await?,
+        match self.inner {
+            TxInner::Sqlite(tx) => tx.commit().await?,
+            TxInner::Postgres(tx) => with_timeout(tx.commit()).await?,
         }
         Ok(())
     }
 }
 
-/// A statement on PostgreSQL, which is given up when no answer comes.
-async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+/// Applies the statement timeout.
+async fn with_timeout<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
     match tokio::time::timeout(STATEMENT_TIMEOUT, work).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(StoreError::Unavailable("it does not answer".into())),
+        Err(_) => Err(StoreError::Unavailable("the statement timed out".into())),
     }
 }
 
-async fn open_sqlite(path: &Path, turn: Turn) -> Result<Pool, StoreError> {
+async fn open_sqlite(path: &Path, write_lock: WriteLock) -> Result<Pool, StoreError> {
     let shown = path.display();
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -330,14 +336,14 @@ async fn open_sqlite(path: &Path, turn: Turn) -> Result<Pool, StoreError> {
         .min_connections(0)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_lazy_with(options.read_only(true).create_if_missing(false));
-    Ok(Pool::Sqlite { write, read, turn })
+    Ok(Pool::Sqlite { write, read, write_lock })
 }
 
 async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
     let options = PgConnectOptions::from_str(url)
-        .map_err(|error| StoreError::Open(format!("the database URL cannot be read: {error}")))?
+        .map_err(|error| StoreError::Open(format!("invalid database URL: {error}")))?
         .application_name("gateway");
-    let place = format!("{}:{}", options.get_host(), options.get_port());
+    let address = format!("{}:{}", options.get_host(), options.get_port());
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -347,7 +353,7 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
         .after_release(|connection, _| {
             Box::pin(async move {
                 let answered = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
-                // An error has the connection closed without a farewell, which could be waited for too.
+                // Returning an error drops the connection without a graceful close, which could block as well.
                 answered.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
             })
         })
@@ -355,11 +361,11 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
         .await
         .map_err(|error| {
             let why = match error {
-                // The pool tries again until its time is over, and then says only that.
-                sqlx::Error::PoolTimedOut => "it refuses connections or does not answer".to_owned(),
+                // The pool retries until its timeout and then reports only the timeout.
+                sqlx::Error::PoolTimedOut => "it refuses connections or does not respond".to_owned(),
                 error => error.to_string(),
             };
-            StoreError::Open(format!("cannot connect to PostgreSQL at {place}: {why}"))
+            StoreError::Open(format!("cannot connect to PostgreSQL at {address}: {why}"))
         })?;
     Ok(Pool::Postgres(pool))
 }

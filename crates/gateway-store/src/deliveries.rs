@@ -1,4 +1,5 @@
-//! Events on their way to webhooks: made with the event, taken by one node at a time, finished with what the receiver said.
+//! Webhook deliveries: created with their event, claimed by one node at a time, and completed with the response of the
+//! receiver.
 
 mod log;
 
@@ -9,15 +10,19 @@ use gateway_core::time::Timestamp;
 use gateway_core::webhooks::{delivery_id, payload};
 use sqlx::AssertSqlSafe;
 
+use crate::leases::{Claim, Lease, LeaseTable, Release};
 use crate::row::{args, json};
+use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 pub use log::{Delivery, DeliveryAttempt, DeliveryFilter, DeliveryStatus, find, list, retry, retry_all};
 
-/// A delivery that is sent again and again by hand forgets its oldest attempts.
-const MOST_ATTEMPTS: usize = 100;
-/// What is removed in one go when its time is over.
-const SLICE: i64 = 1_000;
+/// A delivery that is retried by hand again and again drops its oldest attempts.
+const MAX_ATTEMPTS: usize = 100;
+/// Rows that a sweep deletes in one transaction.
+const SWEEP_ROWS: i64 = 1_000;
+
+const LEASES: LeaseTable = LeaseTable { table: "deliveries", owner: "lease", until: "leased_until" };
 
 /// A new delivery, due at once.
 #[derive(Debug, Clone)]
@@ -28,30 +33,33 @@ pub struct NewDelivery<'a> {
     pub event_id: EventId,
     pub event_type: &'a str,
     pub payload: String,
-    /// Also when the webhook is not active.
+    /// Deliver even when the webhook is not active.
     pub forced: bool,
     pub created_at: Timestamp,
 }
 
-/// A delivery that is this node's to attempt, as long as its lease lasts.
-#[derive(Debug, Clone)]
-pub struct ClaimedDelivery {
-    pub id: DeliveryId,
-    pub org_id: OrgId,
-    pub webhook_id: WebhookId,
-    pub event_id: EventId,
-    pub payload: String,
-    /// Attempts that were made before, and how many of them in this round.
-    pub attempts: Vec<DeliveryAttempt>,
-    pub tries: usize,
+table! {
+    /// A delivery whose lease the caller holds.
+    #[derive(Debug, Clone)]
+    pub struct ClaimedDelivery in "deliveries" {
+        pub id: DeliveryId [key],
+        pub org_id: OrgId [once],
+        pub webhook_id: WebhookId [once],
+        pub event_id: EventId [once],
+        pub payload: String [once],
+        /// All previous attempts.
+        pub attempts: Vec<DeliveryAttempt> [json],
+        /// Attempts since the delivery was created or retried by hand.
+        pub tries: i64,
+    }
 }
 
-/// How an attempt ended, and what follows.
+/// The result of an attempt and what follows from it.
 #[derive(Debug, Clone)]
 pub struct AttemptResult {
     pub attempt: DeliveryAttempt,
     pub next: NextStep,
-    /// Why the webhook is to be switched off.
+    /// Deactivates the webhook, for this reason.
     pub deactivate: Option<&'static str>,
 }
 
@@ -62,7 +70,7 @@ pub enum NextStep {
     Failed,
 }
 
-/// A delivery of the event for each active webhook that wants its type.
+/// Inserts a delivery of the event for each active webhook that subscribes to its type.
 pub(crate) async fn fan_out(
     tx: &mut Tx,
     org: OrgId,
@@ -78,9 +86,9 @@ pub(crate) async fn fan_out(
         )
         .await?;
     for row in &rows {
-        let wanted: Vec<String> = row.json("events")?;
-        let wants = wanted.is_empty() || wanted.iter().any(|kind| kind == event.kind());
-        if wants && row.get::<Plan>("plan")?.includes(Entitlement::Webhooks) {
+        let types: Vec<String> = row.json("events")?;
+        let subscribes = types.is_empty() || types.iter().any(|kind| kind == event.kind());
+        if subscribes && row.get::<Plan>("plan")?.includes(Entitlement::Webhooks) {
             let webhook_id = row.get("id")?;
             let new = NewDelivery {
                 id: delivery_id(id, webhook_id),
@@ -109,86 +117,72 @@ pub async fn insert(tx: &mut Tx, new: NewDelivery<'_>) -> Result<(), StoreError>
     .map(|_| ())
 }
 
-/// Webhooks that have a delivery to be attempted now, each with its organization.
+/// Webhooks with a delivery that is due, each with its organization.
 pub async fn list_due_webhooks(db: &Db, now: Timestamp) -> Result<Vec<(OrgId, WebhookId)>, StoreError> {
-    let rows = db
-        .all(
-            "SELECT w.org_id, w.id FROM webhooks w WHERE (w.active = 1 AND EXISTS (SELECT 1 FROM deliveries d \
-             WHERE d.webhook_id = w.id AND d.status = 'pending' AND d.next_attempt_at <= $1 \
-             AND (d.leased_until IS NULL OR d.leased_until <= $1))) OR EXISTS (SELECT 1 FROM deliveries d \
-             WHERE d.webhook_id = w.id AND d.status = 'pending' AND d.forced = 1 AND d.next_attempt_at <= $1 \
-             AND (d.leased_until IS NULL OR d.leased_until <= $1))",
-            args![now],
-        )
-        .await?;
+    let is_due = format!(
+        "d.webhook_id = w.id AND d.status = 'pending' AND d.next_attempt_at <= $1 AND {}",
+        LEASES.is_free("d.", "$1")
+    );
+    let sql = format!(
+        "SELECT w.org_id, w.id FROM webhooks w \
+         WHERE (w.active = 1 AND EXISTS (SELECT 1 FROM deliveries d WHERE {is_due})) \
+         OR EXISTS (SELECT 1 FROM deliveries d WHERE {is_due} AND d.forced = 1)"
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![now]).await?;
     rows.iter().map(|row| Ok((row.get("org_id")?, row.get("id")?))).collect()
 }
 
-/// Takes up to `most` due deliveries of a webhook for the holder of `lease`.
+/// Claims up to `limit` due deliveries of a webhook.
 pub async fn claim(
     db: &Db,
     webhook: WebhookId,
-    most: i64,
-    lease: &str,
-    now: Timestamp,
-    until: Timestamp,
+    limit: i64,
+    lease: &Lease<'_>,
 ) -> Result<Vec<ClaimedDelivery>, StoreError> {
     let mut tx = db.begin().await?;
-    let sql = format!(
-        "UPDATE deliveries SET lease = $3, leased_until = $4 WHERE id IN (SELECT d.id FROM deliveries d \
-         JOIN webhooks w ON w.id = d.webhook_id WHERE d.webhook_id = $1 AND d.status = 'pending' \
-         AND d.next_attempt_at <= $2 AND (d.leased_until IS NULL OR d.leased_until <= $2) \
-         AND (w.active = 1 OR d.forced = 1) ORDER BY d.next_attempt_at, d.id LIMIT $5 {}) \
-         RETURNING id, org_id, webhook_id, event_id, payload, attempts, tries",
-        tx.dialect().skip_locked()
+    let condition = format!(
+        "id IN (SELECT d.id FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+         WHERE d.webhook_id = $4 AND d.status = 'pending' AND d.next_attempt_at <= $3 AND {} \
+         AND (w.active = 1 OR d.forced = 1) ORDER BY d.next_attempt_at, d.id LIMIT $5 {})",
+        LEASES.is_free("d.", "$3"),
+        tx.dialect().skip_locked("d")
     );
-    let rows = tx.all(AssertSqlSafe(sql), args![webhook, now, lease, until, most]).await?;
+    let returning = ClaimedDelivery::columns("");
+    let claim = Claim { condition: &condition, also_set: "", returning: &returning };
+    let rows = LEASES.claim(&mut tx, lease, claim, args![webhook, limit]).await?;
     tx.commit().await?;
-    rows.iter()
-        .map(|row| {
-            Ok(ClaimedDelivery {
-                id: row.get("id")?,
-                org_id: row.get("org_id")?,
-                webhook_id: row.get("webhook_id")?,
-                event_id: row.get("event_id")?,
-                payload: row.get("payload")?,
-                attempts: row.json("attempts")?,
-                tries: usize::try_from(row.get::<i64>("tries")?).unwrap_or(0),
-            })
-        })
-        .collect()
+    table::read_all(&rows)
 }
 
-/// Notes an attempt and what follows from it. False when the delivery is gone, or another node's by now.
+/// Records an attempt, its consequences for the webhook, and releases the delivery. False when the delivery does not
+/// exist any more or another node holds it.
 pub async fn record_attempt(
     db: &Db,
-    due: &ClaimedDelivery,
-    lease: &str,
-    finished: &AttemptResult,
+    delivery: &ClaimedDelivery,
+    owner: &str,
+    result: &AttemptResult,
 ) -> Result<bool, StoreError> {
-    let AttemptResult { attempt, next, deactivate } = finished;
+    let AttemptResult { attempt, next, deactivate } = result;
     let (status, next_at) = match next {
         NextStep::Delivered => (DeliveryStatus::Delivered, None),
         NextStep::RetryAt(at) => (DeliveryStatus::Pending, Some(*at)),
         NextStep::Failed => (DeliveryStatus::Failed, None),
     };
-    let surplus = (due.attempts.len() + 1).saturating_sub(MOST_ATTEMPTS);
-    let attempts: Vec<&DeliveryAttempt> = due.attempts.iter().skip(surplus).chain([attempt]).collect();
+    let surplus = (delivery.attempts.len() + 1).saturating_sub(MAX_ATTEMPTS);
+    let attempts: Vec<&DeliveryAttempt> = delivery.attempts.iter().skip(surplus).chain([attempt]).collect();
     let mut tx = db.begin().await?;
-    let ours = tx
-        .exec(
-            "UPDATE deliveries SET status = $3, next_attempt_at = $4, attempts = $5, tries = tries + 1, forced = 0, \
-             lease = NULL, leased_until = NULL WHERE id = $1 AND lease = $2",
-            args![due.id, lease, status.as_str(), next_at, json(&attempts)],
-        )
-        .await?;
-    if ours == 0 {
+    let release = Release {
+        free_at: None,
+        also_set: ", status = $4, next_attempt_at = $5, attempts = $6, tries = tries + 1, forced = 0",
+        values: args![status, next_at, json(&attempts)],
+    };
+    if !LEASES.release(&mut tx, delivery.id, owner, release).await? {
         return Ok(false);
     }
     if *next == NextStep::Delivered {
         tx.exec(
             "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL",
-            args![due.webhook_id],
+            args![delivery.webhook_id],
         )
         .await?;
     } else {
@@ -196,7 +190,7 @@ pub async fn record_attempt(
             "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2), \
              active = CASE WHEN $3 IS NULL THEN active ELSE 0 END, \
              deactivated_reason = COALESCE($3, deactivated_reason) WHERE id = $1",
-            args![due.webhook_id, attempt.at, *deactivate],
+            args![delivery.webhook_id, attempt.at, *deactivate],
         )
         .await?;
     }
@@ -204,20 +198,19 @@ pub async fn record_attempt(
     Ok(true)
 }
 
-/// Ends every lease. Only for a store that no other node uses: what its last process held is free again.
+/// Ends every lease at start-up, when no other process works on the database.
 pub async fn release_all(db: &Db) -> Result<(), StoreError> {
-    let sql = "UPDATE deliveries SET lease = NULL, leased_until = NULL WHERE leased_until IS NOT NULL";
-    db.exec(sql, Vec::new()).await.map(|_| ())
+    LEASES.release_all(db, None).await
 }
 
-/// Removes deliveries and events from before that time; answers how many. To be called again while it answers some.
+/// Deletes deliveries and events older than `before`; returns how many. Call it again until it returns 0.
 pub async fn sweep(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
     let mut removed = 0;
     for sql in [
         "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE created_at < $1 LIMIT $2)",
         "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE created_at < $1 LIMIT $2)",
     ] {
-        removed += db.exec(sql, args![before, SLICE]).await?;
+        removed += db.exec(sql, args![before, SWEEP_ROWS]).await?;
     }
     Ok(removed)
 }

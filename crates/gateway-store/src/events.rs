@@ -1,14 +1,15 @@
-//! The outbox of organization events. An event is handed to the webhooks that want it in the transaction that records it,
-//! so that none can be forgotten in between.
+//! The outbox of organization events. The transaction that records an event also creates its webhook deliveries, so that
+//! none can be lost.
 
 use gateway_core::events::Event;
 use gateway_core::ids::{EventId, OrgId};
 use gateway_core::time::Timestamp;
 
 use crate::row::{args, json};
-use crate::{StoreError, Tx, deliveries};
+use crate::table::{self, Table as _, table};
+use crate::{Db, StoreError, Tx, deliveries};
 
-/// Writes an event in the transaction of the change that it tells of, and a delivery for each webhook that wants it.
+/// Records an event in the transaction of the change it describes, with a delivery for each webhook that subscribes to it.
 pub async fn record(
     tx: &mut Tx,
     org: OrgId,
@@ -24,27 +25,17 @@ pub async fn record(
     deliveries::fan_out(tx, org, id, event, now).await
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredEvent {
-    pub id: EventId,
-    pub kind: String,
-    pub data: serde_json::Value,
-    pub created_at: Timestamp,
+table! {
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct StoredEvent in "events" {
+        pub id: EventId [key],
+        pub kind: String = "type",
+        pub data: serde_json::Value [json],
+        pub created_at: Timestamp [once],
+    }
 }
 
 /// The events of an organization, oldest first.
-pub async fn list(db: &crate::Db, org: OrgId) -> Result<Vec<StoredEvent>, StoreError> {
-    let rows = db
-        .all("SELECT id, type, data, created_at FROM events WHERE org_id = $1 ORDER BY id", args![org])
-        .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(StoredEvent {
-                id: row.get("id")?,
-                kind: row.get("type")?,
-                data: row.json("data")?,
-                created_at: row.get("created_at")?,
-            })
-        })
-        .collect()
+pub async fn list(db: &Db, org: OrgId) -> Result<Vec<StoredEvent>, StoreError> {
+    table::read_all(&db.all(StoredEvent::select("org_id = $1 ORDER BY id"), args![org]).await?)
 }

@@ -1,45 +1,49 @@
-//! Jobs with leases. Who claims a job holds it until the lease ends and renews the lease while it works; a job whose
-//! holder is gone is due again by itself. What a job does is none of the store's business.
+//! Background jobs with leases. A worker claims a job, renews its lease while it works, and deletes the job at the end.
+//! A job whose worker died becomes due again when the lease expires.
 
 use gateway_core::ids::{JobId, OrgId};
 use gateway_core::time::Timestamp;
-use sqlx::AssertSqlSafe;
 
 use crate::db::Dialect;
-use crate::row::{Row, args};
+use crate::leases::{Claim, Lease, LeaseTable, Release};
+use crate::row::args;
+use crate::table::{Table as _, table};
 use crate::{Db, StoreError, Tx};
 
-/// A key of our own for PostgreSQL's advisory locks. Nodes claim one after the other, because each must see what the
-/// others have just claimed for the same organization.
-const LOCK: i64 = 0x6761_7465_7761_7905;
-
-/// And one for those who add to a queue that has a bound.
+/// The key of the advisory lock for claims on PostgreSQL. Nodes claim one at a time, because each must see the claims of
+/// the others for the same organization.
+const CLAIM_LOCK: i64 = 0x6761_7465_7761_7905;
+/// The key of the advisory lock for additions to a bounded queue.
 const BOUND_LOCK: i64 = 0x6761_7465_7761_7906;
+/// A job is due when its lease ends, so both are one column.
+const LEASES: LeaseTable = LeaseTable { table: "jobs", owner: "holder", until: "due_at" };
 
 #[derive(Debug, Clone)]
 pub struct NewJob<'a> {
     pub id: JobId,
     pub org: OrgId,
     pub name: &'a str,
-    /// With it, nothing is added while another job of the same name and key is there.
+    /// The job is not added while another job with the same name and key exists.
     pub dedup_key: Option<&'a str>,
     pub payload: &'a str,
     pub due_at: Timestamp,
     pub now: Timestamp,
 }
 
-/// A job that the caller now holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimedJob {
-    pub id: JobId,
-    pub org: OrgId,
-    pub payload: String,
-    /// This time included.
-    pub attempts: i64,
-    pub last_error: Option<String>,
+table! {
+    /// A job whose lease the caller holds.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ClaimedJob in "jobs" {
+        pub id: JobId [key],
+        pub org: OrgId = "org_id" [once],
+        pub payload: String,
+        /// Including the current one.
+        pub attempts: i64,
+        pub last_error: Option<String>,
+    }
 }
 
-/// Adds a job in the caller's transaction. False when its like is there already.
+/// Adds a job in the caller's transaction. False when a job with the same deduplication key exists.
 pub async fn enqueue(tx: &mut Tx, job: &NewJob<'_>) -> Result<bool, StoreError> {
     let added = tx
         .exec(
@@ -51,10 +55,10 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob<'_>) -> Result<bool, StoreError> 
     Ok(added == 1)
 }
 
-/// The same while fewer than `bound` jobs of that name wait or run; none when there are as many.
+/// Like `enqueue`, but returns none when `bound` jobs of that name already exist.
 pub async fn enqueue_bounded(tx: &mut Tx, job: &NewJob<'_>, bound: i64) -> Result<Option<bool>, StoreError> {
     if tx.dialect() == Dialect::Postgres {
-        // Nobody else counts until this is committed. It is taken last in every transaction, so none waits in a circle.
+        // Held until the commit. It is the last lock of every transaction, so it cannot deadlock.
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![BOUND_LOCK]).await?;
     }
     let row = tx.opt("SELECT COUNT(*) AS found FROM jobs WHERE name = $1", args![job.name]).await?;
@@ -62,88 +66,72 @@ pub async fn enqueue_bounded(tx: &mut Tx, job: &NewJob<'_>, bound: i64) -> Resul
     if found >= bound { Ok(None) } else { enqueue(tx, job).await.map(Some) }
 }
 
-/// When the next job of that name may be begun, or begun again.
+/// When the next job of that name becomes due.
 pub async fn next_due(db: &Db, name: &str) -> Result<Option<Timestamp>, StoreError> {
     let row = db.opt("SELECT MIN(due_at) AS due_at FROM jobs WHERE name = $1", args![name]).await?;
     row.map_or(Ok(None), |row| row.get("due_at"))
 }
 
-/// Takes the job of that name that has been due for longest, of an organization of which fewer than `per_org` are held.
+/// Claims the job of that name that has been due longest, among organizations with fewer than `per_org` claimed jobs.
 pub async fn claim(
     db: &Db,
     name: &str,
     per_org: i64,
-    holder: &str,
-    now: Timestamp,
-    lease_until: Timestamp,
+    lease: &Lease<'_>,
 ) -> Result<Option<ClaimedJob>, StoreError> {
     let mut tx = db.begin().await?;
-    let skip = match tx.dialect() {
-        Dialect::Sqlite => "",
-        Dialect::Postgres => {
-            tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
-            " FOR UPDATE OF j SKIP LOCKED"
-        }
-    };
-    let sql = format!(
-        "UPDATE jobs SET holder = $1, due_at = $2, attempts = attempts + 1 WHERE id IN \
-         (SELECT j.id FROM jobs j WHERE j.name = $3 AND j.due_at <= $4 \
-          AND (SELECT COUNT(*) FROM jobs held WHERE held.org_id = j.org_id AND held.name = j.name \
-               AND held.holder IS NOT NULL AND held.due_at > $4) < $5 \
-          ORDER BY j.due_at, j.id LIMIT 1{skip}) \
-         RETURNING id, org_id, payload, attempts, last_error"
+    if tx.dialect() == Dialect::Postgres {
+        tx.exec("SELECT pg_advisory_xact_lock($1)", args![CLAIM_LOCK]).await?;
+    }
+    let condition = format!(
+        "id IN (SELECT j.id FROM jobs j WHERE j.name = $4 AND j.due_at <= $3 \
+         AND (SELECT COUNT(*) FROM jobs held WHERE held.org_id = j.org_id AND held.name = j.name \
+              AND held.holder IS NOT NULL AND held.due_at > $3) < $5 \
+         ORDER BY j.due_at, j.id LIMIT 1 {})",
+        tx.dialect().skip_locked("j")
     );
-    let row = tx.opt(AssertSqlSafe(sql), args![holder, lease_until, name, now, per_org]).await?;
+    let returning = ClaimedJob::columns("");
+    let claim = Claim { condition: &condition, also_set: ", attempts = attempts + 1", returning: &returning };
+    let rows = LEASES.claim(&mut tx, lease, claim, args![name, per_org]).await?;
     tx.commit().await?;
-    row.as_ref().map(read).transpose()
+    rows.first().map(ClaimedJob::from_row).transpose()
 }
 
-/// Keeps the job for longer. False when it is no longer the holder's.
-pub async fn renew(db: &Db, id: JobId, holder: &str, until: Timestamp) -> Result<bool, StoreError> {
-    let sql = "UPDATE jobs SET due_at = $3 WHERE id = $1 AND holder = $2";
-    Ok(db.exec(sql, args![id, holder, until]).await? == 1)
+/// Extends the lease. False when the caller does not hold it any more.
+pub async fn renew(db: &Db, id: JobId, owner: &str, until: Timestamp) -> Result<bool, StoreError> {
+    LEASES.renew(db, id, owner, until).await
 }
 
-/// The job is done, or given up.
-pub async fn finish(db: &Db, id: JobId, holder: &str) -> Result<(), StoreError> {
-    db.exec("DELETE FROM jobs WHERE id = $1 AND holder = $2", args![id, holder]).await.map(|_| ())
+/// Deletes a job that is done or given up.
+pub async fn finish(db: &Db, id: JobId, owner: &str) -> Result<(), StoreError> {
+    db.exec("DELETE FROM jobs WHERE id = $1 AND holder = $2", args![id, owner]).await.map(|_| ())
 }
 
-/// Gives the job back until later. What was no failure does not count as an attempt.
+/// Reschedules the job. Without an error, the attempt is not counted.
 pub async fn release(
     db: &Db,
     id: JobId,
-    holder: &str,
+    owner: &str,
     due_at: Timestamp,
     error: Option<&str>,
 ) -> Result<(), StoreError> {
-    db.exec(
-        "UPDATE jobs SET holder = NULL, due_at = $3, last_error = COALESCE($4, last_error), \
-         attempts = attempts - $5 WHERE id = $1 AND holder = $2",
-        args![id, holder, due_at, error, i64::from(error.is_none())],
-    )
-    .await
-    .map(|_| ())
+    let mut tx = db.begin().await?;
+    let release = Release {
+        free_at: Some(due_at),
+        also_set: ", last_error = COALESCE($4, last_error), attempts = attempts - $5",
+        values: args![error, i64::from(error.is_none())],
+    };
+    LEASES.release(&mut tx, id, owner, release).await?;
+    tx.commit().await
 }
 
-/// Frees every job that is held, for when nobody can be at work on one.
+/// Ends every lease at start-up, when no other process works on the database.
 pub async fn release_all(db: &Db, now: Timestamp) -> Result<(), StoreError> {
-    let sql = "UPDATE jobs SET holder = NULL, due_at = $1 WHERE holder IS NOT NULL";
-    db.exec(sql, args![now]).await.map(|_| ())
+    LEASES.release_all(db, Some(now)).await
 }
 
-/// How many jobs of that name wait or run.
+/// The number of jobs of that name, waiting and running.
 pub async fn count(db: &Db, name: &str) -> Result<i64, StoreError> {
     let row = db.opt("SELECT COUNT(*) AS found FROM jobs WHERE name = $1", args![name]).await?;
     row.map_or(Ok(0), |row| row.get("found"))
-}
-
-fn read(row: &Row) -> Result<ClaimedJob, StoreError> {
-    Ok(ClaimedJob {
-        id: row.get("id")?,
-        org: row.get("org_id")?,
-        payload: row.get("payload")?,
-        attempts: row.get("attempts")?,
-        last_error: row.get("last_error")?,
-    })
 }

@@ -1,11 +1,13 @@
-//! Everything that is kept. The only crate that knows SQL and Redis: one set of statements and migrations serves SQLite
-//! and PostgreSQL. It decides nothing: ids and times are made by the caller, rules live in `gateway-core`, and every
-//! finder of tenant data takes the organization first.
+//! Persistence. The only crate that uses SQL and Redis: one set of statements and migrations serves SQLite and
+//! PostgreSQL. It contains no rules: callers pass ids and times, rules are in `gateway-core`, and every query of tenant
+//! data takes the organization as its first parameter.
 
 pub mod db;
 pub mod error;
+mod leases;
 mod migrate;
 mod row;
+mod table;
 
 pub mod accounts;
 pub mod apps;
@@ -37,4 +39,5 @@ pub mod webhooks;
 
 pub use db::{Db, Tx};
 pub use error::StoreError;
+pub use leases::Lease;
 pub use migrate::{Migrated, Part};

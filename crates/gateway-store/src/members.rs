@@ -3,9 +3,11 @@
 use gateway_core::access::Role;
 use gateway_core::ids::{InviteId, OrgId, UserId};
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
+use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,15 +19,22 @@ pub struct Member {
     pub created_at: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invite {
-    pub id: InviteId,
-    pub org_id: OrgId,
-    pub email: String,
-    pub role: Role,
-    pub created_at: Timestamp,
-    pub expires_at: Timestamp,
+table! {
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Invite in "invites" {
+        pub id: InviteId [key],
+        pub org_id: OrgId [key],
+        pub email: String,
+        pub role: Role,
+        pub created_at: Timestamp [once],
+        pub expires_at: Timestamp,
+    }
 }
+
+const SELECT_MEMBER: &str = "SELECT m.user_id, u.email, u.display_name, m.role, m.created_at \
+    FROM memberships m JOIN users u ON u.id = m.user_id";
+/// Invitations returned by one call.
+const MAX_INVITES: i64 = 200;
 
 pub async fn insert(
     tx: &mut Tx,
@@ -42,35 +51,22 @@ pub async fn insert(
     .map(|_| ())
 }
 
-/// A member with the user's own facts beside the role.
-macro_rules! select_member {
-    ($tail:literal) => {
-        concat!(
-            "SELECT m.user_id, u.email, u.display_name, m.role, m.created_at \
-             FROM memberships m JOIN users u ON u.id = m.user_id ",
-            $tail
-        )
-    };
-}
-
-/// The newest membership first, however old the account is.
+/// Newest membership first.
 pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Member>, StoreError> {
-    let (time, user) = page.before_in_time();
-    let rows = db
-        .all(
-            select_member!(
-                "WHERE m.org_id = $1 AND ($2 IS NULL OR m.created_at < $2 OR (m.created_at = $2 AND m.user_id < $3)) \
-                 ORDER BY m.created_at DESC, m.user_id DESC LIMIT $4"
-            ),
-            args![org, time, user, page.fetch()],
-        )
-        .await?;
+    let (time, user) = page.time_cursor();
+    let sql = format!(
+        "{SELECT_MEMBER} WHERE m.org_id = $1 \
+         AND ($2 IS NULL OR m.created_at < $2 OR (m.created_at = $2 AND m.user_id < $3)) \
+         ORDER BY m.created_at DESC, m.user_id DESC LIMIT $4"
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![org, time, user, page.fetch()]).await?;
     let members = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    Ok(page.cut(members, |member| Page::in_time(member.created_at, member.user_id)))
+    Ok(page.cut(members, |member| Page::encode_time_cursor(member.created_at, member.user_id)))
 }
 
 pub async fn find(tx: &mut Tx, org: OrgId, user: UserId) -> Result<Option<Member>, StoreError> {
-    let row = tx.opt(select_member!("WHERE m.org_id = $1 AND m.user_id = $2"), args![org, user]).await?;
+    let sql = format!("{SELECT_MEMBER} WHERE m.org_id = $1 AND m.user_id = $2");
+    let row = tx.opt(AssertSqlSafe(sql), args![org, user]).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -90,7 +86,7 @@ pub async fn set_role(tx: &mut Tx, org: OrgId, user: UserId, role: Role) -> Resu
         .map(|_| ())
 }
 
-/// Takes the user out of the organization and out of its teams.
+/// Removes the user from the organization and its teams.
 pub async fn remove(tx: &mut Tx, org: OrgId, user: UserId) -> Result<(), StoreError> {
     tx.exec(
         "DELETE FROM team_members WHERE user_id = $2 AND team_id IN (SELECT id FROM teams WHERE org_id = $1)",
@@ -100,46 +96,28 @@ pub async fn remove(tx: &mut Tx, org: OrgId, user: UserId) -> Result<(), StoreEr
     tx.exec("DELETE FROM memberships WHERE org_id = $1 AND user_id = $2", args![org, user]).await.map(|_| ())
 }
 
-/// An invitation of an address that has no account yet. A second one to the same address replaces the first.
+/// Invites an address without an account. Replaces an earlier invitation of the same address.
 pub async fn insert_invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<(), StoreError> {
-    let Invite { id, org_id, email, role, created_at, expires_at } = invite;
-    delete_invite(tx, *org_id, email).await?;
-    tx.exec(
-        "INSERT INTO invites (id, org_id, email, role, token_hash, created_at, expires_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        args![*id, *org_id, email, *role, token_hash, *created_at, *expires_at],
-    )
-    .await
-    .map(|_| ())
+    delete_invite(tx, invite.org_id, &invite.email).await?;
+    table::insert(tx, invite, vec![("token_hash", token_hash.into())]).await
 }
 
-/// Whoever is a member needs no invitation any more.
+/// Deletes an invitation, for example when the user became a member in another way.
 pub async fn delete_invite(tx: &mut Tx, org: OrgId, email: &str) -> Result<(), StoreError> {
     tx.exec("DELETE FROM invites WHERE org_id = $1 AND email = $2", args![org, email]).await.map(|_| ())
 }
 
-/// Uses an invitation up: it is gone afterwards, so that it admits one person only.
+/// Deletes and returns an invitation, so that it admits one person only.
 pub async fn consume_invite(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>, StoreError> {
-    let row = tx
-        .opt(
-            "DELETE FROM invites WHERE token_hash = $1 \
-             RETURNING id, org_id, email, role, created_at, expires_at",
-            args![token_hash],
-        )
-        .await?;
-    row.as_ref().map(read_invite).transpose()
+    let sql = format!("DELETE FROM invites WHERE token_hash = $1 RETURNING {}", Invite::columns(""));
+    let row = tx.opt(AssertSqlSafe(sql), args![token_hash]).await?;
+    table::read_opt(row.as_ref())
 }
 
 /// Open invitations of an organization, newest first.
 pub async fn list_invites(db: &Db, org: OrgId, now: Timestamp) -> Result<Vec<Invite>, StoreError> {
-    let rows = db
-        .all(
-            "SELECT id, org_id, email, role, created_at, expires_at FROM invites \
-             WHERE org_id = $1 AND expires_at > $2 ORDER BY id DESC LIMIT 200",
-            args![org, now],
-        )
-        .await?;
-    rows.iter().map(read_invite).collect()
+    let sql = Invite::select("org_id = $1 AND expires_at > $2 ORDER BY id DESC LIMIT $3");
+    table::read_all(&db.all(sql, args![org, now, MAX_INVITES]).await?)
 }
 
 fn read(row: &Row) -> Result<Member, StoreError> {
@@ -149,16 +127,5 @@ fn read(row: &Row) -> Result<Member, StoreError> {
         display_name: row.get("display_name")?,
         role: row.get("role")?,
         created_at: row.get("created_at")?,
-    })
-}
-
-fn read_invite(row: &Row) -> Result<Invite, StoreError> {
-    Ok(Invite {
-        id: row.get("id")?,
-        org_id: row.get("org_id")?,
-        email: row.get("email")?,
-        role: row.get("role")?,
-        created_at: row.get("created_at")?,
-        expires_at: row.get("expires_at")?,
     })
 }

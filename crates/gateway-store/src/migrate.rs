@@ -1,25 +1,33 @@
 //! Forward-only migrations, embedded in the binary and run under a lock, so that several nodes may start at once.
 //!
-//! A release first adds and takes away only in a later one, so that nodes of the version before go on, and may even start
-//! again, while nodes are replaced one by one. The schema says how old a version it still serves (`Part::oldest`).
+//! A release only adds to the schema; what it no longer needs is removed by a later release. Nodes of the previous
+//! version therefore keep running, and can restart, during a rolling upgrade. The database records the oldest version
+//! that can still use its schema (`Part::oldest`).
 //!
-//! One set of files serves both databases. A statement that only one of them understands stands between lines
-//! `-- only sqlite` or `-- only postgres` and `-- end`.
+//! One set of files serves both databases. Statements for only one of them stand between a line `-- only sqlite` or
+//! `-- only postgres` and a line `-- end`.
+//!
+//! A released file must never be edited: databases that already applied it would keep the old schema. The SHA-256 of
+//! every applied file is recorded in `schema_checksums`, and a different one is an error at start.
 
+use std::collections::HashMap;
+
+use gateway_core::time::Timestamp;
+use sha2::{Digest as _, Sha256};
 use sqlx::AssertSqlSafe;
 
 use crate::db::{Db, Dialect, Tx};
 use crate::error::StoreError;
 use crate::row::args;
 
-/// State and log rows have schemas of their own: on SQLite they are two files, on PostgreSQL two sets of tables.
+/// State and log rows have separate schemas: two files on SQLite, two sets of tables on PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     State,
     Logs,
 }
 
-/// In order; a released file is never edited.
+/// In the order of their versions, which begin with 1.
 const STATE: &[(&str, &str)] = &[
     ("accounts", include_str!("../migrations/0001_accounts.sql")),
     ("api_keys", include_str!("../migrations/0002_api_keys.sql")),
@@ -49,7 +57,7 @@ impl Part {
         }
     }
 
-    /// Where the versions of this part are noted.
+    /// The table that records the applied versions.
     fn table(self) -> &'static str {
         match self {
             Part::State => "schema_versions",
@@ -57,13 +65,13 @@ impl Part {
         }
     }
 
-    /// The version that this binary brings the part to.
+    /// The newest version that this binary knows.
     pub fn version(self) -> i64 {
         i64::try_from(self.migrations().len()).unwrap_or(i64::MAX)
     }
 
-    /// A binary that knows this version or a later one can work with what this one makes of the schema. Raised with a
-    /// migration that takes away or changes what older binaries use, to the version of the first that does without it.
+    /// The oldest version whose binaries can use the newest schema. A migration that removes or changes what older
+    /// binaries use raises it to the version of the first binary that does not need it.
     fn oldest(self) -> i64 {
         match self {
             Part::State => 11,
@@ -72,9 +80,9 @@ impl Part {
     }
 }
 
-/// A key of our own for PostgreSQL's advisory locks.
+/// The key of the migrations' advisory lock on PostgreSQL.
 pub(crate) const LOCK: i64 = 0x6761_7465_7761_7901;
-/// A change of a table waits no longer for those who use it, and so holds up no longer those who come after.
+/// Limits how long a schema change waits for a table lock: every later query on that table queues behind it.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '10s'";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,22 +92,13 @@ pub struct Migrated {
 }
 
 impl Db {
-    /// Brings the schema up to this binary's version. `now` is the time written beside each step.
-    pub async fn migrate(
-        &self,
-        part: Part,
-        now: gateway_core::time::Timestamp,
-    ) -> Result<Migrated, StoreError> {
+    /// Applies all migrations that are missing. `now` is recorded as the time of each.
+    pub async fn migrate(&self, part: Part, now: Timestamp) -> Result<Migrated, StoreError> {
         self.migrate_to(part, part.version(), now).await
     }
 
     /// Stops at an older version: for tests of upgrades.
-    pub async fn migrate_to(
-        &self,
-        part: Part,
-        version: i64,
-        now: gateway_core::time::Timestamp,
-    ) -> Result<Migrated, StoreError> {
+    pub async fn migrate_to(&self, part: Part, version: i64, now: Timestamp) -> Result<Migrated, StoreError> {
         let mut tx = self.begin().await?;
         if tx.dialect() == Dialect::Postgres {
             tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
@@ -109,14 +108,17 @@ impl Db {
         tx.script(format!(
             "CREATE TABLE IF NOT EXISTS {table} \
              (version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL); \
-             CREATE TABLE IF NOT EXISTS schema_support (part TEXT PRIMARY KEY, oldest BIGINT NOT NULL)"
+             CREATE TABLE IF NOT EXISTS schema_support (part TEXT PRIMARY KEY, oldest BIGINT NOT NULL); \
+             CREATE TABLE IF NOT EXISTS schema_checksums (part TEXT NOT NULL, version BIGINT NOT NULL, \
+             checksum TEXT NOT NULL, PRIMARY KEY (part, version))"
         ))
         .await?;
         let from = current_version(&mut tx, table).await?;
+        let recorded = recorded_checksums(&mut tx, table).await?;
+        check_checksums(part, &recorded)?;
         if from > part.version() {
-            let serves_us =
-                oldest_served(&mut tx, table).await?.is_some_and(|oldest| oldest <= part.version());
-            return if serves_us {
+            let oldest = oldest_supported(&mut tx, table).await?;
+            return if oldest.is_some_and(|oldest| oldest <= part.version()) {
                 Ok(Migrated { from, to: from })
             } else {
                 Err(StoreError::NewerSchema { found: from, known: part.version() })
@@ -137,6 +139,7 @@ impl Db {
             }
         }
         let to = from.max(version);
+        record_checksums(&mut tx, part, to, &recorded).await?;
         if to == part.version() {
             tx.exec(
                 "INSERT INTO schema_support (part, oldest) VALUES ($1, $2) \
@@ -156,10 +159,51 @@ async fn current_version(tx: &mut Tx, table: &str) -> Result<i64, StoreError> {
     row.map_or(Ok(0), |row| row.get("version"))
 }
 
-/// How old a version may be that works with this schema, as the one says that made it.
-async fn oldest_served(tx: &mut Tx, table: &str) -> Result<Option<i64>, StoreError> {
+async fn oldest_supported(tx: &mut Tx, table: &str) -> Result<Option<i64>, StoreError> {
     let row = tx.opt("SELECT oldest FROM schema_support WHERE part = $1", args![table]).await?;
     row.map(|row| row.get("oldest")).transpose()
+}
+
+type Checksums = HashMap<i64, String>;
+
+async fn recorded_checksums(tx: &mut Tx, table: &str) -> Result<Checksums, StoreError> {
+    let sql = "SELECT version, checksum FROM schema_checksums WHERE part = $1";
+    let rows = tx.all(sql, args![table]).await?;
+    rows.iter().map(|row| Ok((row.get("version")?, row.get("checksum")?))).collect()
+}
+
+/// Compares the files of this binary with the ones that the database has applied.
+fn check_checksums(part: Part, recorded: &Checksums) -> Result<(), StoreError> {
+    for (version, (name, sql)) in (1_i64..).zip(part.migrations()) {
+        if recorded.get(&version).is_some_and(|applied| *applied != checksum(sql)) {
+            return Err(StoreError::EditedMigration { version, name });
+        }
+    }
+    Ok(())
+}
+
+/// Records the checksums of all applied files, also of those that an older binary applied without one.
+async fn record_checksums(
+    tx: &mut Tx,
+    part: Part,
+    applied: i64,
+    recorded: &Checksums,
+) -> Result<(), StoreError> {
+    for (version, (_, sql)) in (1..=applied).zip(part.migrations()) {
+        if !recorded.contains_key(&version) {
+            tx.exec(
+                "INSERT INTO schema_checksums (part, version, checksum) VALUES ($1, $2, $3)",
+                args![part.table(), version, checksum(sql)],
+            )
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// The SHA-256 of a file's bytes in hex, comments and white space included.
+fn checksum(sql: &str) -> String {
+    hex::encode(Sha256::digest(sql))
 }
 
 fn for_dialect(sql: &str, dialect: Dialect) -> String {
@@ -192,5 +236,50 @@ mod tests {
         let sql = "A;\n-- only postgres\nB;\n-- end\n-- only sqlite\nC;\n-- end\nD;";
         assert_eq!(for_dialect(sql, Dialect::Sqlite), "A;\nC;\nD;\n");
         assert_eq!(for_dialect(sql, Dialect::Postgres), "A;\nB;\nD;\n");
+    }
+
+    /// Append the checksum of a new file here. A checksum that is already listed must never change.
+    #[test]
+    fn released_migrations_are_unchanged() {
+        let released = |part: Part| -> Vec<(&str, String)> {
+            part.migrations().iter().map(|(name, sql)| (*name, checksum(sql))).collect()
+        };
+        let expected = |list: &[(&'static str, &str)]| -> Vec<(&str, String)> {
+            list.iter().map(|(name, checksum)| (*name, (*checksum).to_owned())).collect()
+        };
+        assert_eq!(released(Part::State), expected(&RELEASED_STATE));
+        assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
+    }
+
+    const RELEASED_STATE: [(&str, &str); 12] = [
+        ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
+        ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
+        ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
+        ("datasets", "78cad449e3327d6482312fe2309123f1c561f752defec2206c1a02e1439f16b2"),
+        ("jobs", "8a01b880c8612bf28a1e5591ef7d06943c754d8de6ce972740f676bf2efa5b55"),
+        ("evals", "4c359abd66f65aa72b8129b76ec17e59027cab2d7848cfef41b76c019bc3fd86"),
+        ("playground", "4a755c7d596d9886e487ede4d4bde795860249f28685c3c0cd2701a62bc00f26"),
+        ("skills", "954ca71ee69c5a40364988ed2c3cb453fe302c54f9a6ff413379951037f8bb2a"),
+        ("webhooks", "d39f7e6edccbe7fefa242891478f8c281d2e490f6b49121828c6fe48357c9ee9"),
+        ("budgets", "8dba915cce946838c6b58ff1bddd09234198d7137bf24203330b2c117431709f"),
+        ("nodes", "5d018ef85e38f16b19d23ab3bf8a98394ec8c39d8859585b2a776a04102a2452"),
+        ("eval_retention", "1b46e4d7aa27958ddbbc9d350024932b4c23d48fc1eb98a4cc7fcb84de5438c6"),
+    ];
+    const RELEASED_LOGS: [(&str, &str); 4] = [
+        ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
+        ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
+        ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
+        ("outside", "f6f8ea94679db53d9c95f65bb0cd6b55c1276033eced5253a1e05bc7bcdc768d"),
+    ];
+
+    #[test]
+    fn an_edited_migration_is_rejected() {
+        let mut recorded = Checksums::new();
+        check_checksums(Part::Logs, &recorded).unwrap();
+        recorded.insert(1, checksum(LOGS[0].1));
+        check_checksums(Part::Logs, &recorded).unwrap();
+        recorded.insert(2, checksum("something else"));
+        let error = check_checksums(Part::Logs, &recorded).unwrap_err().to_string();
+        assert!(error.contains("migration 2 (prompts) was edited"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What things are called, for lists that know only their ids.
+//! The names of resources, for lists that have only their ids.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ pub enum NamedResource {
     Keys,
     Apps,
     Teams,
-    /// By their email.
+    /// Named by email.
     Members,
 }
 
-/// The names of all of an organization's things of one kind, by id.
+/// The names of all resources of one kind in an organization.
 pub async fn names_by_id(
     db: &Db,
     org: OrgId,
-    of: NamedResource,
+    resource: NamedResource,
 ) -> Result<HashMap<String, String>, StoreError> {
-    let sql = match of {
+    let sql = match resource {
         NamedResource::Keys => "SELECT id, name FROM api_keys WHERE org_id = $1",
         NamedResource::Apps => "SELECT id, name FROM apps WHERE org_id = $1",
         NamedResource::Teams => "SELECT id, name FROM teams WHERE org_id = $1",

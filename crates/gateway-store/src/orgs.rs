@@ -1,77 +1,58 @@
-//! Organizations and who belongs to them.
+//! Organizations and the users that belong to them.
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::OrgSettings;
 use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
-use crate::row::{Row, args, json};
+use crate::row::{Row, args};
+use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Org {
-    pub id: OrgId,
-    pub slug: String,
-    pub name: String,
-    pub plan: Plan,
-    pub settings: OrgSettings,
-    pub created_at: Timestamp,
+table! {
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Org in "orgs" {
+        pub id: OrgId [key],
+        pub slug: String,
+        pub name: String,
+        pub plan: Plan,
+        pub settings: OrgSettings [json],
+        pub created_at: Timestamp [once],
+    }
 }
 
 pub async fn insert(tx: &mut Tx, org: &Org) -> Result<(), StoreError> {
-    let Org { id, slug, name, plan, settings, created_at } = org;
-    tx.exec(
-        "INSERT INTO orgs (id, slug, name, plan, settings, created_at, changed_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $6)",
-        args![*id, slug, name, *plan, json(settings), *created_at],
-    )
-    .await
-    .map(|_| ())
+    table::insert(tx, org, vec![("changed_at", org.created_at.into())]).await
 }
 
 pub async fn find(db: &Db, org: OrgId) -> Result<Option<Org>, StoreError> {
-    let row = db
-        .opt("SELECT id, slug, name, plan, settings, created_at FROM orgs WHERE id = $1", args![org])
-        .await?;
-    row.as_ref().map(read).transpose()
+    let row = db.opt(Org::select("id = $1"), args![org]).await?;
+    table::read_opt(row.as_ref())
 }
 
+/// Reads the organization inside a transaction. `lock_for_update` locks it.
 pub async fn find_in_tx(tx: &mut Tx, org: OrgId) -> Result<Option<Org>, StoreError> {
-    let row = tx
-        .opt("SELECT id, slug, name, plan, settings, created_at FROM orgs WHERE id = $1", args![org])
-        .await?;
-    row.as_ref().map(read).transpose()
+    let row = tx.opt(Org::select("id = $1"), args![org]).await?;
+    table::read_opt(row.as_ref())
 }
 
-/// The organizations that a user belongs to, oldest membership first, each with the user's role.
+/// The organizations of a user with the user's role, oldest membership first.
 pub async fn list_by_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, StoreError> {
-    let rows = db
-        .all(
-            "SELECT o.id, o.slug, o.name, o.plan, o.settings, o.created_at, m.role FROM memberships m \
-             JOIN orgs o ON o.id = m.org_id WHERE m.user_id = $1 ORDER BY m.created_at, o.id",
-            args![user],
-        )
-        .await?;
-    rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect()
+    let sql = select_memberships("m.user_id = $1 ORDER BY m.created_at, o.id");
+    db.all(sql, args![user]).await?.iter().map(read_membership).collect()
 }
 
-/// The same in pages, newest organization first.
+/// The organizations of a user with the user's role, newest organization first.
 pub async fn page_by_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(Org, Role)>, StoreError> {
-    let rows = db
-        .all(
-            "SELECT o.id, o.slug, o.name, o.plan, o.settings, o.created_at, m.role FROM memberships m \
-             JOIN orgs o ON o.id = m.org_id WHERE m.user_id = $1 AND ($2 IS NULL OR o.id < $2) \
-             ORDER BY o.id DESC LIMIT $3",
-            args![user, page.before.clone(), page.fetch()],
-        )
-        .await?;
-    let orgs =
-        rows.iter().map(|row| Ok((read(row)?, row.get("role")?))).collect::<Result<Vec<_>, StoreError>>()?;
+    let sql = select_memberships("m.user_id = $1 AND ($2 IS NULL OR o.id < $2) ORDER BY o.id DESC LIMIT $3");
+    let rows = db.all(sql, args![user, page.before.clone(), page.fetch()]).await?;
+    let orgs = rows.iter().map(read_membership).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(orgs, |(org, _)| org.id.to_string()))
 }
 
-/// The list of a caller who knows one organization only, as a key does.
+/// The list for an API key, which belongs to exactly one organization.
 pub async fn page_of_single_org(
     db: &Db,
     org: OrgId,
@@ -84,8 +65,8 @@ pub async fn page_of_single_org(
     Ok(Paged { rows, next: None })
 }
 
-/// Holds the organization's row until the transaction ends, so that checks that look at several rows (the last
-/// owner) cannot interleave. False when the organization is gone.
+/// Locks the organization until the transaction ends, so that checks over several rows, such as the last owner, do not
+/// interleave. False when the organization does not exist.
 pub async fn lock_for_update(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
     Ok(tx.exec("UPDATE orgs SET id = id WHERE id = $1", args![org]).await? == 1)
 }
@@ -107,12 +88,12 @@ pub async fn update(
     .map(|_| ())
 }
 
-/// Everything that belongs to the organization goes with it.
+/// Deletes the organization and, by foreign keys, everything that belongs to it in this database.
 pub async fn delete(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
     Ok(tx.exec("DELETE FROM orgs WHERE id = $1", args![org]).await? == 1)
 }
 
-/// Sets a plan by slug, as the operator does it. Answers the organization that was changed.
+/// Sets the plan of the organization with this slug, as an operator does; returns its id.
 pub async fn set_plan(
     tx: &mut Tx,
     slug: &str,
@@ -128,7 +109,7 @@ pub async fn set_plan(
     row.map(|row| row.get("id")).transpose()
 }
 
-/// The organizations that keep log rows for a number of days of their own.
+/// The organizations with their own log retention, in days.
 pub async fn log_retentions(db: &Db) -> Result<Vec<(OrgId, u32)>, StoreError> {
     let rows = db
         .all(
@@ -146,19 +127,19 @@ pub async fn log_retentions(db: &Db) -> Result<Vec<(OrgId, u32)>, StoreError> {
     Ok(found)
 }
 
-/// Organizations that another process has changed since then, each with the time of its last change.
+/// Organizations that another process changed after `since`, each with the time of its last change.
 pub async fn changed_since(db: &Db, since: Timestamp) -> Result<Vec<(OrgId, Timestamp)>, StoreError> {
     let rows = db.all("SELECT id, changed_at FROM orgs WHERE changed_at > $1", args![since]).await?;
     rows.iter().map(|row| Ok((row.get("id")?, row.get("changed_at")?))).collect()
 }
 
-fn read(row: &Row) -> Result<Org, StoreError> {
-    Ok(Org {
-        id: row.get("id")?,
-        slug: row.get("slug")?,
-        name: row.get("name")?,
-        plan: row.get("plan")?,
-        settings: row.json("settings")?,
-        created_at: row.get("created_at")?,
-    })
+fn select_memberships(condition: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!(
+        "SELECT {}, m.role FROM memberships m JOIN orgs o ON o.id = m.org_id WHERE {condition}",
+        Org::columns("o.")
+    ))
+}
+
+fn read_membership(row: &Row) -> Result<(Org, Role), StoreError> {
+    Ok((Org::from_row(row)?, row.get("role")?))
 }

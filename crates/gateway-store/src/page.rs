@@ -1,37 +1,42 @@
-//! Keyset pages: newest first, resumed behind the last id that was seen. Ids are time-ordered, so no row is
-//! skipped or shown twice while others are added.
+//! Keyset pagination: newest first, resumed after the last id of the previous page. Ids are ordered by time, so that no
+//! row is skipped or repeated while others are added.
 
 use gateway_core::time::Timestamp;
 
-/// One page that is asked for.
+/// A requested page.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub limit: i64,
-    /// Rows older than this id.
+    /// Return only rows older than this id.
     pub before: Option<String>,
 }
 
 impl Page {
-    /// One row more than asked for, to know whether another page follows.
+    /// One row more than requested, to know whether another page follows.
     pub(crate) fn fetch(&self) -> i64 {
         self.limit + 1
     }
 
-    /// The place of a row in a list by time whose rows have no time-ordered id of their own.
-    pub(crate) fn in_time(time: Timestamp, name: impl std::fmt::Display) -> String {
+    /// The cursor as a number, for lists with numeric ids.
+    pub(crate) fn number_cursor(&self) -> Option<i64> {
+        self.before.as_deref().and_then(|before| before.parse().ok())
+    }
+
+    /// The cursor of a row whose id is not ordered by time: its time and its id or name.
+    pub(crate) fn encode_time_cursor(time: Timestamp, name: impl std::fmt::Display) -> String {
         format!("{}.{name}", time.0)
     }
 
-    /// Reads such a place back. One that is none of ours lies before all time, so that nothing follows.
-    pub(crate) fn before_in_time(&self) -> (Option<i64>, Option<String>) {
+    /// Decodes such a cursor. An invalid cursor precedes all rows, so that the page is empty.
+    pub(crate) fn time_cursor(&self) -> (Option<i64>, Option<String>) {
         let Some(before) = &self.before else { return (None, None) };
-        let place =
+        let decoded =
             before.split_once('.').and_then(|(time, name)| Some((time.parse().ok()?, name.to_owned())));
-        let (time, name) = place.unwrap_or((i64::MIN, String::new()));
+        let (time, name) = decoded.unwrap_or((i64::MIN, String::new()));
         (Some(time), Some(name))
     }
 
-    /// Cuts the extra row off; answers the cursor of the next page when there is one.
+    /// Removes the extra row and sets the cursor of the next page, if there is one.
     pub(crate) fn cut<T>(&self, mut rows: Vec<T>, id: impl Fn(&T) -> String) -> Paged<T> {
         let more = i64::try_from(rows.len()).is_ok_and(|found| found > self.limit);
         if more {

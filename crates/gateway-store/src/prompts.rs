@@ -1,5 +1,5 @@
-//! Prompts and their versions. A version is written once and never changed; the numbers of a prompt have no gaps,
-//! because whoever adds one holds the prompt's row.
+//! Prompts and their versions. A version never changes. Version numbers have no gaps, because `next_version` locks the
+//! prompt until the new version is committed.
 
 use gateway_core::ids::{OrgId, PromptId};
 use gateway_core::time::Timestamp;
@@ -9,7 +9,7 @@ use crate::page::{Page, Paged};
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
 
-/// A prompt as one of its versions shows it.
+/// A prompt in one of its versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
     pub id: PromptId,
@@ -17,22 +17,22 @@ pub struct Prompt {
     pub slug: String,
     pub version: i64,
     pub content: String,
-    /// Who made this version.
+    /// The author of this version.
     pub created_by: Option<String>,
-    /// When the prompt was made.
+    /// When the prompt was created.
     pub created_at: Timestamp,
-    /// When this version was made.
+    /// When this version was created.
     pub updated_at: Timestamp,
 }
 
-/// What a prompt is called inside its organization.
+/// The name of a prompt within its organization.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptName<'a> {
     pub namespace: &'a str,
     pub slug: &'a str,
 }
 
-/// Makes a prompt with its first version. `Duplicate` when the name is taken.
+/// Inserts a prompt with its first version. `Duplicate` when the name is in use.
 pub async fn insert(tx: &mut Tx, org: OrgId, prompt: &Prompt) -> Result<(), StoreError> {
     let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
     tx.exec(
@@ -40,11 +40,13 @@ pub async fn insert(tx: &mut Tx, org: OrgId, prompt: &Prompt) -> Result<(), Stor
         args![org, *id, namespace, slug, *version, *created_at],
     )
     .await?;
-    insert_version(tx, *id, *version, content, created_by.as_deref(), *updated_at).await
+    let new =
+        NewVersion { version: *version, content, created_by: created_by.as_deref(), created_at: *updated_at };
+    insert_version(tx, *id, &new).await
 }
 
-/// The next version's number, of a prompt that is now held until the transaction ends: id, number, time of making.
-/// None when the prompt is not there.
+/// Assigns the next version number and locks the prompt until the transaction ends. Returns the prompt's id, the number
+/// and the prompt's creation time; none when the prompt does not exist.
 pub async fn next_version(
     tx: &mut Tx,
     org: OrgId,
@@ -60,24 +62,27 @@ pub async fn next_version(
     row.map(|row| Ok((row.get("id")?, row.get("version")?, row.get("created_at")?))).transpose()
 }
 
-pub async fn insert_version(
-    tx: &mut Tx,
-    prompt: PromptId,
-    version: i64,
-    content: &str,
-    by: Option<&str>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// A version to insert, numbered by `next_version`.
+#[derive(Debug, Clone, Copy)]
+pub struct NewVersion<'a> {
+    pub version: i64,
+    pub content: &'a str,
+    pub created_by: Option<&'a str>,
+    pub created_at: Timestamp,
+}
+
+pub async fn insert_version(tx: &mut Tx, prompt: PromptId, new: &NewVersion<'_>) -> Result<(), StoreError> {
+    let NewVersion { version, content, created_by, created_at } = *new;
     tx.exec(
         "INSERT INTO prompt_versions (prompt_id, version, content, created_by, created_at) \
          VALUES ($1, $2, $3, $4, $5)",
-        args![prompt, version, content, by, now],
+        args![prompt, version, content, created_by, created_at],
     )
     .await
     .map(|_| ())
 }
 
-/// False when the prompt is not there. All its versions go with it.
+/// Deletes a prompt and all its versions. False when it does not exist.
 pub async fn delete(tx: &mut Tx, org: OrgId, name: PromptName<'_>) -> Result<bool, StoreError> {
     let deleted = tx
         .exec(
@@ -91,7 +96,7 @@ pub async fn delete(tx: &mut Tx, org: OrgId, name: PromptName<'_>) -> Result<boo
 const COLUMNS: &str = "p.id, p.namespace, p.slug, v.version, v.content, v.created_by, p.created_at, \
     v.created_at AS updated_at";
 
-/// One version; the latest when none is named.
+/// One version, or the latest.
 pub async fn find(
     db: &Db,
     org: OrgId,
@@ -106,7 +111,7 @@ pub async fn find(
     row.as_ref().map(read).transpose()
 }
 
-/// Every prompt as its latest version shows it, newest first.
+/// Every prompt in its latest version, newest first.
 pub async fn list(
     db: &Db,
     org: OrgId,
@@ -123,14 +128,14 @@ pub async fn list(
     Ok(page.cut(prompts, |prompt| prompt.id.to_string()))
 }
 
-/// The versions of a prompt, newest first; the cursor is a number. Empty when the prompt is not there.
+/// The versions of a prompt, newest first; the cursor is a number. Empty when the prompt does not exist.
 pub async fn list_versions(
     db: &Db,
     org: OrgId,
     name: PromptName<'_>,
     page: &Page,
 ) -> Result<Paged<Prompt>, StoreError> {
-    let before = page.before.as_deref().and_then(|before| before.parse::<i64>().ok());
+    let before = page.number_cursor();
     let sql = format!(
         "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \
          WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3 AND ($4 IS NULL OR v.version < $4) \

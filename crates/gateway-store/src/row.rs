@@ -1,14 +1,17 @@
-//! Values on their way into a statement and out of a row, the same for both databases: text, 64-bit integers,
-//! floats and bytes. Everything richer is written as one of these.
+//! Statement parameters and row columns, the same for both databases: text, 64-bit integers, floats and bytes. All other
+//! types are stored as one of these.
 
 use std::str::FromStr;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
+use gateway_core::evaluators::EvaluatorKind;
+use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
     AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId,
     OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
 };
+use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +21,7 @@ use sqlx::{Arguments as _, Row as _};
 
 use crate::StoreError;
 
-/// One bound parameter. `None` is NULL, of the kind that the column has.
+/// One bound parameter. `None` is a NULL of the column's type.
 #[derive(Debug, Clone)]
 pub enum Arg {
     Text(Option<String>),
@@ -88,9 +91,35 @@ impl From<&String> for Arg {
     }
 }
 
-/// JSON is kept as text.
+/// JSON is stored as text.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Arg {
     Arg::Text(serde_json::to_string(value).ok())
+}
+
+/// A nullable column of JSON text.
+pub(crate) fn optional_json<T: Serialize>(value: &Option<T>) -> Arg {
+    Arg::Text(value.as_ref().and_then(|value| serde_json::to_string(value).ok()))
+}
+
+pub(crate) fn to_arg<T: Clone + Into<Arg>>(value: &T) -> Arg {
+    value.clone().into()
+}
+
+/// PostgreSQL rejects NUL characters in text, so they are replaced by spaces.
+pub(crate) trait CleanText {
+    fn clean(&self) -> Arg;
+}
+
+impl CleanText for String {
+    fn clean(&self) -> Arg {
+        Arg::Text(Some(self.replace('\0', " ")))
+    }
+}
+
+impl CleanText for Option<String> {
+    fn clean(&self) -> Arg {
+        Arg::Text(self.as_ref().map(|text| text.replace('\0', " ")))
+    }
 }
 
 macro_rules! arguments {
@@ -115,7 +144,7 @@ arguments! {
     postgres_arguments -> PgArguments;
 }
 
-/// The values of one column in many rows, bound as one parameter. Only PostgreSQL knows such.
+/// The values of one column in many rows, bound as one array parameter. PostgreSQL only.
 #[derive(Debug)]
 pub(crate) enum List {
     Text(Vec<Option<String>>),
@@ -125,7 +154,7 @@ pub(crate) enum List {
 }
 
 impl List {
-    /// An empty one for values of this kind.
+    /// An empty list for values of the same type.
     pub(crate) fn of_kind(arg: &Arg) -> Self {
         match arg {
             Arg::Text(_) => Self::Text(Vec::new()),
@@ -151,7 +180,7 @@ impl List {
             (Self::Real(list), Arg::Real(value)) => list.push(value),
             (Self::Bytes(list), Arg::Bytes(value)) => list.push(value),
             (list, arg) => {
-                return Err(StoreError::Other(format!("{arg:?} in a column of {}", list.type_name())));
+                return Err(StoreError::Other(format!("{arg:?} is not a {}", list.type_name())));
             }
         }
         Ok(())
@@ -179,7 +208,7 @@ pub enum Row {
 }
 
 impl Row {
-    /// The value of a column; the target type says how it is read.
+    /// The value of a column, converted to the target type.
     pub fn get<T: FromColumn>(&self, column: &'static str) -> Result<T, StoreError> {
         T::from_column(self, column)
     }
@@ -188,6 +217,12 @@ impl Row {
     pub fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, StoreError> {
         let text: String = self.get(column)?;
         serde_json::from_str(&text).map_err(|error| unreadable(column, &error.to_string()))
+    }
+
+    /// A nullable column of JSON text; invalid JSON reads as NULL.
+    pub fn optional_json<T: DeserializeOwned>(&self, column: &'static str) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.get(column)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 }
 
@@ -239,7 +274,7 @@ impl FromColumn for Option<Timestamp> {
 
 impl FromColumn for KeyHash {
     fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
-        KeyHash::from_hex(&String::from_column(row, column)?).ok_or_else(|| unreadable(column, "no hash"))
+        KeyHash::from_hex(&String::from_column(row, column)?).ok_or_else(|| unreadable(column, "not a hash"))
     }
 }
 
@@ -282,6 +317,24 @@ parsed_columns!(
     VerdictId,
     WebhookId
 );
+
+/// Enums that are stored by name.
+macro_rules! named_columns {
+    ($($type:ty),+ $(,)?) => {$(
+        impl From<$type> for Arg {
+            fn from(value: $type) -> Self {
+                Arg::Text(Some(value.as_str().to_owned()))
+            }
+        }
+        impl FromColumn for $type {
+            fn from_column(row: &Row, column: &'static str) -> Result<Self, StoreError> {
+                let name = String::from_column(row, column)?;
+                <$type>::parse(&name).ok_or_else(|| unreadable(column, &format!("unknown value {name:?}")))
+            }
+        }
+    )+};
+}
+named_columns!(DeliveryStatus, EvaluatorKind, ExportKind, RunStatus);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

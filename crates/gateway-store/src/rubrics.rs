@@ -1,8 +1,9 @@
-//! Each organization's rubric: one, made when it is first needed.
+//! The rubric of each organization, created when it is first needed.
 
 use gateway_core::ids::{OrgId, RubricId};
 use gateway_core::skills::rubric::Rubric;
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
@@ -12,7 +13,7 @@ pub struct StoredRubric {
     pub id: RubricId,
     pub org_id: OrgId,
     pub rubric: Rubric,
-    /// Goes up with each change.
+    /// Incremented by each change.
     pub revision: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -23,10 +24,10 @@ const COLUMNS: &str = "id, org_id, judge_provider, judge_model, embed_provider, 
 
 pub async fn find(db: &Db, org: OrgId) -> Result<Option<StoredRubric>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM rubrics WHERE org_id = $1");
-    db.opt(sqlx::AssertSqlSafe(sql), args![org]).await?.as_ref().map(read).transpose()
+    db.opt(AssertSqlSafe(sql), args![org]).await?.as_ref().map(read).transpose()
 }
 
-/// The organization's rubric, held until the transaction ends; `seed` becomes it when there is none.
+/// Locks the organization's rubric until the transaction ends. Inserts `seed` when there is none.
 pub async fn find_or_insert_for_update(
     tx: &mut Tx,
     org: OrgId,
@@ -44,14 +45,14 @@ pub async fn find_or_insert_for_update(
         pass_threshold,
         allowed_verdict_sources,
     } = seed;
-    // The update of nothing takes the lock where the row is there already.
+    // For an existing row, the update that changes nothing takes the row lock.
     let sql = format!(
         "INSERT INTO rubrics ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11) \
          ON CONFLICT (org_id) DO UPDATE SET org_id = excluded.org_id RETURNING {COLUMNS}"
     );
     let row = tx
         .opt(
-            sqlx::AssertSqlSafe(sql),
+            AssertSqlSafe(sql),
             args![
                 new_id,
                 org,
@@ -67,17 +68,17 @@ pub async fn find_or_insert_for_update(
             ],
         )
         .await?;
-    row.as_ref().map_or_else(|| Err(StoreError::Other("no rubric came back".into())), read)
+    row.as_ref().map_or_else(|| Err(StoreError::Other("the upsert of a rubric returned no row".into())), read)
 }
 
-/// The rubric with this id, held; none when it is not this organization's.
+/// Locks the rubric with this id until the transaction ends. None when it belongs to another organization.
 pub async fn find_for_update(
     tx: &mut Tx,
     org: OrgId,
     id: RubricId,
 ) -> Result<Option<StoredRubric>, StoreError> {
     let sql = format!("UPDATE rubrics SET id = id WHERE org_id = $1 AND id = $2 RETURNING {COLUMNS}");
-    tx.opt(sqlx::AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
+    tx.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
 }
 
 pub async fn update(tx: &mut Tx, id: RubricId, rubric: &Rubric, now: Timestamp) -> Result<(), StoreError> {

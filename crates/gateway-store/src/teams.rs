@@ -19,7 +19,7 @@ pub struct Team {
     pub created_at: Timestamp,
 }
 
-/// The role is the one that the person has in the organization.
+/// The role is the member's role in the organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeamMember {
     pub user_id: UserId,
@@ -42,7 +42,7 @@ pub async fn insert(
     .map(|_| ())
 }
 
-/// False when the team is not there.
+/// False when the team does not exist.
 pub async fn rename(tx: &mut Tx, org: OrgId, id: TeamId, name: Option<&str>) -> Result<bool, StoreError> {
     let touched = tx
         .exec(
@@ -53,7 +53,7 @@ pub async fn rename(tx: &mut Tx, org: OrgId, id: TeamId, name: Option<&str>) -> 
     Ok(touched == 1)
 }
 
-/// Replaces the whole list of members. Answers the first id that is no member of the organization, if any.
+/// Replaces the list of members. Returns the first id that is not a member of the organization, if any.
 pub async fn set_members(
     tx: &mut Tx,
     org: OrgId,

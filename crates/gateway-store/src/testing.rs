@@ -1,4 +1,4 @@
-//! Help for tests: a fresh database each, on whichever server they were given.
+//! Helpers for tests, such as a fresh database for each test.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError, migrate};
 
-/// Creates an empty database of the given name on the server and answers its URL.
+/// Creates an empty database on the server and returns its URL.
 pub async fn create_postgres_database(server_url: &str, name: &str) -> Result<String, StoreError> {
     let options = PgConnectOptions::from_str(server_url)?;
     let mut connection = options.connect().await?;
@@ -28,22 +28,22 @@ pub async fn load_postgres_dump(url: &str, dump: String) -> Result<(), StoreErro
     Ok(())
 }
 
-/// The schema version that a database says it has.
+/// The schema version of a database.
 pub async fn schema_version(db: &Db) -> Result<i64, StoreError> {
     let row = db.opt("SELECT MAX(version) AS version FROM schema_versions", Vec::new()).await?;
     row.map_or(Ok(0), |row| row.get::<Option<i64>>("version").map(Option::unwrap_or_default))
 }
 
-/// What a later release did to the schema.
+/// What a later release does to the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FutureMigration {
-    /// It only added: a table, and columns to tables that every request needs.
+    /// Adds a table, and columns to tables that every request uses.
     Additive,
-    /// It took away what this release needs.
+    /// Removes something that this release needs.
     Breaking,
 }
 
-/// Migrates the database as a later release would; answers the version that it now claims.
+/// Migrates the database like a later release; returns the new schema version.
 pub async fn apply_future_migration(db: &Db, what: FutureMigration) -> Result<i64, StoreError> {
     let before = schema_version(db).await?;
     let version = before + 1;

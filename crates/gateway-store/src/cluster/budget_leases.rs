@@ -1,5 +1,5 @@
-//! The money of budgets, leased to nodes. A node's line says how much it may have outstanding beyond what the log's
-//! roll-ups say; who wants more asks under a lock, so that all nodes together never take more than there is.
+//! Budget leases: how much of a budget each node may have outstanding beyond the spending in the log's roll-ups. Leases
+//! grow only under a lock, so that all nodes together never exceed the budget.
 
 use gateway_core::budget::ledger::{BudgetLease, LeasedAmounts};
 use gateway_core::ids::OrgId;
@@ -10,13 +10,14 @@ use super::SERVER_NOW;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
-/// Beside the organization's id, so that this lock is no other.
+/// Hashed with the organization's id to the key of its advisory lock.
 const SEED: i64 = 0x6761_7465_7761_790a;
 
-/// What the other nodes have leased of an organization's budgets. Nobody else's lease grows until the transaction ends.
+/// The amounts that other nodes leased of an organization's budgets. Locks the leases of the organization until the
+/// transaction ends.
 ///
-/// Read the roll-ups after this: a node stores what it spent before it lowers its lease, so that in this order nothing is
-/// missed.
+/// Read the roll-ups after this call: a node stores its spending before it lowers its lease, so that this order misses
+/// nothing.
 pub async fn leased_by_others(tx: &mut Tx, org: OrgId, node: &str) -> Result<LeasedAmounts, StoreError> {
     tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", args![org.to_string(), SEED]).await?;
     let sql = format!(
@@ -28,13 +29,13 @@ pub async fn leased_by_others(tx: &mut Tx, org: OrgId, node: &str) -> Result<Lea
     rows.iter().map(|row| Ok(((row.get("budget_id")?, row.get("starts_at")?), row.get("amount")?))).collect()
 }
 
-/// Notes what this node has leased. A budget that is gone has no leases.
+/// Writes the leases of this node. Leases of deleted budgets are skipped.
 pub async fn upsert(tx: &mut Tx, node: &str, leases: &[BudgetLease]) -> Result<(), StoreError> {
-    let line = |lease: &BudgetLease| {
+    let to_json = |lease: &BudgetLease| {
         let BudgetLease { budget, starts_at, amount } = lease;
         json!({"budget": budget, "starts_at": starts_at.0, "amount": amount})
     };
-    let leases: Value = leases.iter().map(line).collect();
+    let leases: Value = leases.iter().map(to_json).collect();
     tx.exec(
         "INSERT INTO budget_leases (budget_id, starts_at, node, amount) SELECT b.id, l.starts_at, $2, l.amount \
          FROM json_to_recordset(CAST($1 AS json)) AS l(budget text, starts_at bigint, amount bigint) \
@@ -46,7 +47,7 @@ pub async fn upsert(tx: &mut Tx, node: &str, leases: &[BudgetLease]) -> Result<(
     .map(|_| ())
 }
 
-/// Removes lines that say nothing: of nodes that are gone, or of no money.
+/// Deletes leases of nodes that left, and leases of 0.
 pub async fn sweep(db: &Db) -> Result<(), StoreError> {
     let sql = format!(
         "DELETE FROM budget_leases WHERE amount = 0 \

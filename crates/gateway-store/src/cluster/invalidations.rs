@@ -1,5 +1,5 @@
-//! What nodes have to forget. A change is noted in the transaction that makes it and rings a bell at its commit; who
-//! hears the bell, or looks by itself from time to time, reads the notes.
+//! Cache invalidation across nodes. An invalidation is recorded in the transaction of the change and announced by NOTIFY
+//! at its commit. Nodes poll the recorded invalidations after a notification and at regular intervals.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,47 +20,47 @@ const CHANNEL: &str = "gateway_changes";
 const RETENTION: Duration = Duration::from_secs(10 * 60);
 /// A node that has not polled for this long may have missed invalidations and must drop all cached state.
 pub const MAX_POLL_GAP: Duration = Duration::from_secs(5 * 60);
-/// Notes read at once; who is that far behind forgets everything.
+/// Rows read by one poll. A node that is further behind must drop all cached state.
 const MAX_ROWS: i64 = 10_000;
 
-/// Something that was changed and may be in the memory of a node.
+/// Cached state that a change made stale. The serialized names are stored in the database and must not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invalidation {
     #[serde(with = "hash_text")]
     Key(KeyHash),
-    /// What the keys of an organization belong to.
+    /// All keys of an organization: their applications or teams changed.
     #[serde(rename = "keys_of")]
     OrgKeys(OrgId),
-    /// The organization itself: plan, settings, providers, budgets.
+    /// An organization's plan, settings, providers or budgets.
     Org(OrgId),
-    /// All that is known of an organization.
+    /// Everything that is cached of an organization.
     #[serde(rename = "all_of")]
     OrgAll(OrgId),
     Member(OrgId, UserId),
     Token(TokenId),
-    /// A prompt has a new version.
+    /// The latest version of a prompt.
     #[serde(rename = "new_version")]
     PromptVersion {
         org: OrgId,
         namespace: String,
         slug: String,
     },
-    /// A prompt is gone.
+    /// All versions of a deleted prompt.
     Prompt {
         org: OrgId,
         namespace: String,
         slug: String,
     },
     LiveEvals,
-    /// Somebody needs money of this organization's budgets: what is leased and not needed is given back.
+    /// Another node needs budget of this organization: nodes give back what they leased and do not need.
     #[serde(rename = "leases")]
     BudgetLeases(OrgId),
-    /// Exports: deliveries under way look whether theirs is still the same.
+    /// Exports changed: running deliveries check whether theirs is still current.
     Exports,
-    /// A node has come or gone.
+    /// A node joined or left.
     Nodes,
-    /// Cached answers: of the organization, of one namespace, or one entry.
+    /// Cached responses of an organization, of one namespace, or one entry.
     #[serde(rename = "cached")]
     CacheEntries {
         org: OrgId,
@@ -69,64 +69,64 @@ pub enum Invalidation {
     },
 }
 
-/// Notes a change in the transaction that makes it. SQLite has nobody to tell.
-pub async fn record(tx: &mut Tx, change: &Invalidation) -> Result<(), StoreError> {
+/// Records an invalidation in the transaction of the change. Does nothing on SQLite, which has one node.
+pub async fn record(tx: &mut Tx, invalidation: &Invalidation) -> Result<(), StoreError> {
     if tx.dialect() == Dialect::Sqlite {
         return Ok(());
     }
-    let what = serde_json::to_string(change).map_err(|error| StoreError::Other(error.to_string()))?;
+    let what = serde_json::to_string(invalidation).map_err(|error| StoreError::Other(error.to_string()))?;
     tx.exec("INSERT INTO changes (what) VALUES ($1)", args![what]).await?;
-    // Told when this is committed, and not at all when it is not.
+    // PostgreSQL sends the notification at the commit, and never after a rollback.
     tx.exec("SELECT pg_notify($1, '')", args![CHANNEL]).await.map(|_| ())
 }
 
-/// How far a reader has come.
+/// The position of a reader.
 #[derive(Debug, Clone, Default)]
 pub struct PollPosition {
-    /// Every transaction before this one was over at the last look.
+    /// All transactions before this one were finished at the last poll.
     floor: i64,
-    /// Notes of later transactions that were read already.
+    /// Rows of later transactions that were already read.
     read: BTreeSet<i64>,
 }
 
-/// What was read.
+/// The result of a poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Polled {
     Invalidations(Vec<Invalidation>),
-    /// Too many, or one of a later version: all that is known may be wrong.
+    /// Too many rows, or one written by a newer version: the node must drop all cached state.
     Everything,
 }
 
-/// Where a reader begins that knows nothing yet.
+/// The position of a reader that has nothing cached yet.
 pub async fn start_position(db: &Db) -> Result<PollPosition, StoreError> {
     Ok(PollPosition { floor: floor(db).await?, read: BTreeSet::new() })
 }
 
-/// What was committed since the last look, which `place` remembers.
-pub async fn poll(db: &Db, place: &mut PollPosition) -> Result<Polled, StoreError> {
-    // Read first: what the notes do not show yet belongs to a transaction at or behind this floor.
+/// Returns the invalidations that were committed since the last poll, and moves the position on.
+pub async fn poll(db: &Db, position: &mut PollPosition) -> Result<Polled, StoreError> {
+    // Read before the rows: a row that is not visible yet belongs to a transaction at or after this floor.
     let next = floor(db).await?;
     let rows = db
         .all(
             "SELECT id, what FROM changes WHERE made_by >= $1 ORDER BY id LIMIT $2",
-            args![place.floor, MAX_ROWS],
+            args![position.floor, MAX_ROWS],
         )
         .await?;
     let mut read = BTreeSet::new();
-    let mut news = Vec::new();
-    let mut understood = i64::try_from(rows.len()).is_ok_and(|count| count < MAX_ROWS);
+    let mut invalidations = Vec::new();
+    let mut complete = i64::try_from(rows.len()).is_ok_and(|count| count < MAX_ROWS);
     for row in &rows {
         let id: i64 = row.get("id")?;
         read.insert(id);
-        if !place.read.contains(&id) {
+        if !position.read.contains(&id) {
             match row.json("what") {
-                Ok(change) => news.push(change),
-                Err(_) => understood = false,
+                Ok(invalidation) => invalidations.push(invalidation),
+                Err(_) => complete = false,
             }
         }
     }
-    *place = PollPosition { floor: next, read };
-    Ok(if understood { Polled::Invalidations(news) } else { Polled::Everything })
+    *position = PollPosition { floor: next, read };
+    Ok(if complete { Polled::Invalidations(invalidations) } else { Polled::Everything })
 }
 
 async fn floor(db: &Db) -> Result<i64, StoreError> {
@@ -134,21 +134,21 @@ async fn floor(db: &Db) -> Result<i64, StoreError> {
     db.opt(sql, Vec::new()).await?.map_or(Ok(0), |row| row.get("floor"))
 }
 
-/// Removes notes that everybody has read or is too late for.
+/// Deletes invalidations past their retention.
 pub async fn sweep(db: &Db) -> Result<(), StoreError> {
     let sql = format!("DELETE FROM changes WHERE made_at < {SERVER_NOW} - $1");
     db.exec(AssertSqlSafe(sql), args![millis(RETENTION)]).await.map(|_| ())
 }
 
-/// Hears the bell of every commit with a note in it, until the connection is lost.
-pub async fn listen(db: &Db, heard: impl Fn()) -> Result<(), StoreError> {
+/// Calls `on_notify` for every commit with an invalidation, until the connection is lost.
+pub async fn listen(db: &Db, on_notify: impl Fn()) -> Result<(), StoreError> {
     let Some(pool) = db.postgres() else { return Ok(()) };
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen(CHANNEL).await?;
-    // What was told before this line was missed.
-    heard();
+    // Notifications from before LISTEN were missed.
+    on_notify();
     while listener.try_recv().await?.is_some() {
-        heard();
+        on_notify();
     }
     Ok(())
 }
@@ -163,7 +163,7 @@ mod hash_text {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<KeyHash, D::Error> {
         let text = String::deserialize(from)?;
-        KeyHash::from_hex(&text).ok_or_else(|| D::Error::custom("no hash of a key"))
+        KeyHash::from_hex(&text).ok_or_else(|| D::Error::custom("not the hash of a key"))
     }
 }
 
@@ -172,15 +172,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_reads_back_as_what_was_noted() {
-        for change in [
+    fn an_invalidation_is_deserialized_as_it_was_serialized() {
+        for invalidation in [
             Invalidation::Key(KeyHash([7; 32])),
             Invalidation::LiveEvals,
             Invalidation::Member(org(), user()),
             Invalidation::CacheEntries { org: org(), namespace: Some("a".into()), entry: None },
         ] {
-            let text = serde_json::to_string(&change).unwrap();
-            assert_eq!(serde_json::from_str::<Invalidation>(&text).unwrap(), change, "{text}");
+            let text = serde_json::to_string(&invalidation).unwrap();
+            assert_eq!(serde_json::from_str::<Invalidation>(&text).unwrap(), invalidation, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_stored_names_are_stable() {
+        for (invalidation, stored) in [
+            (Invalidation::OrgKeys(org()), "keys_of"),
+            (Invalidation::OrgAll(org()), "all_of"),
+            (Invalidation::BudgetLeases(org()), "leases"),
+        ] {
+            let text = serde_json::to_string(&invalidation).unwrap();
+            assert_eq!(text, format!("{{\"{stored}\":\"{}\"}}", org()));
         }
     }
 

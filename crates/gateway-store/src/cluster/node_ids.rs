@@ -1,4 +1,4 @@
-//! The numbers that log ids carry, one for each node, held by a lease. Two nodes never hold the same.
+//! Node ids, which are part of log ids. A node leases a free one, so that two nodes never use the same.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::{SERVER_NOW, millis};
 use crate::row::args;
 use crate::{Db, StoreError};
 
-/// A number is free again when its holder has not renewed it for this long.
+/// A node id is free again when its holder has not renewed the lease for this time.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// A key of our own for PostgreSQL's advisory locks.
+/// The key of the advisory lock for claims.
 const LOCK: i64 = 0x6761_7465_7761_7909;
 
-/// Takes a free number; none when all that log ids have room for are held. One that was never held goes first, then the one that has been free for
-/// longest: a node that was cut off may still be using what it held.
+/// Leases a free node id; none when all are in use. Ids that were never used come first, then the id that has been free
+/// longest: a node that lost its connection may still be using an expired id.
 pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
     let mut tx = db.begin().await?;
     tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
@@ -33,7 +33,7 @@ pub async fn claim(db: &Db, holder: &str) -> Result<Option<i64>, StoreError> {
     row.map(|row| row.get("id")).transpose()
 }
 
-/// Keeps the number for longer, and says how many nodes there are. None when it is another's by now.
+/// Renews the lease and returns the number of live nodes. None when another node holds the id.
 pub async fn renew(db: &Db, id: i64, holder: &str) -> Result<Option<i64>, StoreError> {
     let sql = format!("UPDATE nodes SET kept_until = {SERVER_NOW} + $3 WHERE id = $1 AND holder = $2");
     if db.exec(AssertSqlSafe(sql), args![id, holder, millis(LEASE)]).await? == 0 {
@@ -43,7 +43,7 @@ pub async fn renew(db: &Db, id: i64, holder: &str) -> Result<Option<i64>, StoreE
     db.opt(AssertSqlSafe(sql), Vec::new()).await?.map(|row| row.get("alive")).transpose()
 }
 
-/// Gives the number back.
+/// Ends the lease.
 pub async fn release(db: &Db, id: i64, holder: &str) -> Result<(), StoreError> {
     let sql = format!("UPDATE nodes SET kept_until = {SERVER_NOW} WHERE id = $1 AND holder = $2");
     db.exec(AssertSqlSafe(sql), args![id, holder]).await.map(|_| ())

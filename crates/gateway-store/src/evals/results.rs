@@ -1,4 +1,4 @@
-//! Verdicts: of the items of runs, each once, and of live traffic, each row once.
+//! Eval results: one for each item of a run, and one for each sampled row of live traffic.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -8,29 +8,31 @@ use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
-use super::number;
 use crate::logs::bulk::{Bulk, id_list, in_ids};
 use crate::page::{Page, Paged};
-use crate::row::{Row, args};
+use crate::row::args;
+use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct EvalResult {
-    pub id: i64,
-    pub eval_id: i64,
-    pub run_id: Option<i64>,
-    pub log_id: Option<i64>,
-    pub case_id: Option<String>,
-    pub score: f64,
-    pub passed: bool,
-    pub details: String,
-    pub created_at: Timestamp,
+table! {
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct EvalResult in "eval_results" {
+        pub id: i64 [key],
+        pub eval_id: i64,
+        pub run_id: Option<i64>,
+        pub log_id: Option<i64>,
+        pub case_id: Option<String>,
+        pub score: f64,
+        pub passed: bool,
+        pub details: String,
+        pub created_at: Timestamp [once],
+    }
 }
 
 #[derive(Debug, Clone)]
 pub struct NewEvalResult {
     pub id: i64,
-    /// In its run; of no meaning for live traffic.
+    /// In its run; ignored for live traffic.
     pub position: i64,
     pub log_id: Option<i64>,
     pub case_id: Option<String>,
@@ -39,19 +41,19 @@ pub struct NewEvalResult {
     pub details: String,
 }
 
-/// How many verdicts were good, and how many were not.
+/// The number of passed and failed results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerdictCounts {
     pub passed: i64,
     pub failed: i64,
 }
 
-/// Something that two runs judged differently.
+/// A row or case that two runs judged differently.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VerdictFlip {
     pub log_id: Option<i64>,
     pub case_id: Option<String>,
-    /// The verdict of the first run; the second's is the opposite.
+    /// The verdict of the first run. The second run has the opposite one.
     pub passed: bool,
     pub score: f64,
     pub other_score: f64,
@@ -66,24 +68,31 @@ static RESULTS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-/// A verdict that is there already stays.
+/// The definition and, except for live traffic, the run that results belong to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ResultsOf {
+    pub eval: i64,
+    pub run: Option<i64>,
+}
+
+/// Inserts results. Existing ones are not changed.
 pub(super) async fn insert(
     tx: &mut Tx,
     org: OrgId,
-    eval: i64,
-    run: Option<i64>,
+    of: ResultsOf,
     results: Vec<NewEvalResult>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let line = |result: NewEvalResult| {
+    let ResultsOf { eval, run } = of;
+    let values = |result: NewEvalResult| {
         let NewEvalResult { id, position, log_id, case_id, score, passed, details } = result;
         let position = run.map(|_| position);
         args![id, org, eval, run, position, log_id, case_id, score, passed, details.replace('\0', " "), now]
     };
-    RESULTS.run(tx, results.into_iter().map(line).collect::<Vec<_>>().into_iter()).await
+    RESULTS.run(tx, results.into_iter().map(values).collect::<Vec<_>>().into_iter()).await
 }
 
-/// Adds verdicts on live traffic.
+/// Inserts results of live traffic.
 pub async fn insert_live_results(
     tx: &mut Tx,
     org: OrgId,
@@ -91,10 +100,10 @@ pub async fn insert_live_results(
     results: Vec<NewEvalResult>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    insert(tx, org, eval, None, results, now).await
+    insert(tx, org, ResultsOf { eval, run: None }, results, now).await
 }
 
-/// Which of these rows of live traffic the definition has judged.
+/// The rows among these that the definition already judged as live traffic.
 pub async fn live_judged_ids(db: &Db, eval: i64, log_ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
     let sql = format!(
         "SELECT log_id FROM eval_results WHERE eval_id = $1 AND run_id IS NULL AND {}",
@@ -104,7 +113,7 @@ pub async fn live_judged_ids(db: &Db, eval: i64, log_ids: &[i64]) -> Result<Hash
     rows.iter().map(|row| row.get("log_id")).collect()
 }
 
-/// Verdicts on log rows by their ids, each with its row, as exports tell them.
+/// The results with these ids that are on log rows, in the form that exports send, each with the id of its row.
 pub async fn results_for_export(
     db: &Db,
     org: OrgId,
@@ -131,32 +140,22 @@ pub async fn results_for_export(
         .collect()
 }
 
-const COLUMNS: &str = "id, eval_id, run_id, log_id, case_id, score, passed, details, created_at";
-
-/// Of a definition, newest first; the cursor is a number.
+/// The results of a definition, newest first; the cursor is a number.
 pub async fn list(db: &Db, org: OrgId, eval: i64, page: &Page) -> Result<Paged<EvalResult>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM eval_results WHERE eval_id = $2 AND org_id = $1 AND ($3 IS NULL OR id < $3) \
-         ORDER BY id DESC LIMIT $4"
-    );
-    paged(&db.all(AssertSqlSafe(sql), args![org, eval, number(page), page.fetch()]).await?, page)
+    list_where(db, org, "eval_id = $2", eval, page).await
 }
 
-/// Of a run, newest first; the cursor is a number.
+/// The results of a run, newest first; the cursor is a number.
 pub async fn list_run_results(
     db: &Db,
     org: OrgId,
     run: i64,
     page: &Page,
 ) -> Result<Paged<EvalResult>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM eval_results WHERE run_id = $2 AND org_id = $1 AND ($3 IS NULL OR id < $3) \
-         ORDER BY id DESC LIMIT $4"
-    );
-    paged(&db.all(AssertSqlSafe(sql), args![org, run, number(page), page.fetch()]).await?, page)
+    list_where(db, org, "run_id = $2", run, page).await
 }
 
-/// Of everything that the organization had judged.
+/// The counts over all results of an organization.
 pub async fn count_verdicts(db: &Db, org: OrgId) -> Result<VerdictCounts, StoreError> {
     let row = db
         .opt(
@@ -170,7 +169,7 @@ pub async fn count_verdicts(db: &Db, org: OrgId) -> Result<VerdictCounts, StoreE
     })
 }
 
-/// How many things both runs judged, and the first of those on which they differ, in the order of the first run.
+/// The number of rows and cases that both runs judged, and the first `limit` flips in the order of the first run.
 pub async fn compare_runs(
     db: &Db,
     org: OrgId,
@@ -185,7 +184,7 @@ pub async fn compare_runs(
              WHERE a.org_id = $1 AND b.org_id = $1 AND a.run_id = $2"
         )
     };
-    // Two joins instead of one with an OR, which no index could serve.
+    // Two joins instead of one with OR, which could not use an index.
     let by_log = on("b.log_id = a.log_id AND a.case_id IS NULL AND b.case_id IS NULL");
     let pairs = format!("FROM ({} UNION ALL {by_log}) pairs", on("b.case_id = a.case_id"));
     let sql = format!("SELECT COUNT(*) AS found {pairs}");
@@ -210,22 +209,16 @@ pub async fn compare_runs(
     Ok((both.map_or(Ok(0), |row| row.get("found"))?, flips))
 }
 
-fn paged(rows: &[Row], page: &Page) -> Result<Paged<EvalResult>, StoreError> {
-    let results = rows
-        .iter()
-        .map(|row| {
-            Ok(EvalResult {
-                id: row.get("id")?,
-                eval_id: row.get("eval_id")?,
-                run_id: row.get("run_id")?,
-                log_id: row.get("log_id")?,
-                case_id: row.get("case_id")?,
-                score: row.get("score")?,
-                passed: row.get("passed")?,
-                details: row.get("details")?,
-                created_at: row.get("created_at")?,
-            })
-        })
-        .collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(page.cut(results, |result| result.id.to_string()))
+async fn list_where(
+    db: &Db,
+    org: OrgId,
+    condition: &str,
+    id: i64,
+    page: &Page,
+) -> Result<Paged<EvalResult>, StoreError> {
+    let sql = EvalResult::select(&format!(
+        "{condition} AND org_id = $1 AND ($3 IS NULL OR id < $3) ORDER BY id DESC LIMIT $4"
+    ));
+    let rows = db.all(sql, args![org, id, page.number_cursor(), page.fetch()]).await?;
+    Ok(page.cut(table::read_all::<EvalResult>(&rows)?, |result| result.id.to_string()))
 }

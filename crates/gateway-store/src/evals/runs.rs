@@ -1,5 +1,5 @@
-//! Runs and their items. An item waits, is judged once, or is given up with a reason; a run's counts are always taken
-//! from what its items and results say, so that they cannot drift however often a run is taken up again.
+//! Eval runs and their items. An item is pending, judged or failed. The counts of a run are always computed from its
+//! items and results, so that they stay correct when a run is resumed.
 
 use std::sync::LazyLock;
 
@@ -8,36 +8,38 @@ use gateway_core::time::Timestamp;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
-use super::number;
-use super::results::{NewEvalResult, insert as insert_results};
+use super::results::{NewEvalResult, ResultsOf, insert as insert_results};
 use crate::datasets::Edition;
 use crate::logs::bulk::{Bulk, id_list, in_ids};
 use crate::page::{Page, Paged};
-use crate::row::{Row, args, json};
+use crate::row::{args, json};
+use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 pub use gateway_core::statuses::RunStatus;
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Run {
-    pub id: i64,
-    pub org_id: OrgId,
-    pub eval_id: i64,
-    pub dataset_id: Option<DatasetId>,
-    pub dataset_version: Option<i64>,
-    pub begun_by: String,
-    pub status: RunStatus,
-    pub total: i64,
-    pub passed: i64,
-    pub failed: i64,
-    pub errors: i64,
-    pub error: Option<String>,
-    /// The definition as it was when the run was made.
-    pub definition: Value,
-    pub target: Option<Value>,
-    pub created_at: Timestamp,
-    pub started_at: Option<Timestamp>,
-    pub finished_at: Option<Timestamp>,
+table! {
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Run in "eval_runs" {
+        pub id: i64 [key],
+        pub org_id: OrgId [key],
+        pub eval_id: i64,
+        pub dataset_id: Option<DatasetId>,
+        pub dataset_version: Option<i64>,
+        pub begun_by: String,
+        pub status: RunStatus,
+        pub total: i64,
+        pub passed: i64,
+        pub failed: i64,
+        pub errors: i64,
+        pub error: Option<String>,
+        /// The definition at the time the run was created.
+        pub definition: Value [json],
+        pub target: Option<Value> [optional json],
+        pub created_at: Timestamp [once],
+        pub started_at: Option<Timestamp>,
+        pub finished_at: Option<Timestamp>,
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -53,37 +55,58 @@ pub struct NewRun<'a> {
     pub now: Timestamp,
 }
 
-/// One thing to judge.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunItem {
-    pub position: i64,
-    pub log_id: Option<i64>,
-    pub case_id: Option<String>,
-    /// Of a case.
-    pub input: Option<Value>,
-    pub expected: Option<Value>,
-    pub metadata: Option<Value>,
-    /// How often it could not be judged.
-    pub attempts: i64,
+table! {
+    /// A log row or a case to judge.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct RunItem in "eval_run_items" {
+        pub position: i64 [key],
+        pub log_id: Option<i64>,
+        pub case_id: Option<String>,
+        /// Copied from the case.
+        pub input: Option<Value> [via strict_json],
+        pub expected: Option<Value> [via strict_json],
+        pub metadata: Option<Value> [via strict_json],
+        /// Failed attempts so far.
+        pub attempts: i64,
+    }
 }
 
-/// What became of an item.
+/// Nullable JSON that must be valid: an item with broken content is an error, not an item without content.
+mod strict_json {
+    use serde_json::Value;
+
+    use crate::StoreError;
+    use crate::row::{Arg, Row, optional_json};
+
+    pub(super) fn to_arg(value: &Option<Value>) -> Arg {
+        optional_json(value)
+    }
+
+    pub(super) fn from_row(row: &Row, column: &'static str) -> Result<Option<Value>, StoreError> {
+        if row.get::<Option<String>>(column)?.is_none() {
+            return Ok(None);
+        }
+        row.json(column).map(Some)
+    }
+}
+
+/// The outcome of an item.
 #[derive(Debug, Clone)]
 pub enum ItemOutcome {
     Judged(NewEvalResult),
-    /// It may work another time.
+    /// Failed, to be retried.
     Retry {
         position: i64,
         error: String,
     },
-    /// It is given up.
+    /// Failed for good.
     Error {
         position: i64,
         error: String,
     },
 }
 
-/// An item that could not be judged.
+/// An item that failed for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunItemError {
     pub position: i64,
@@ -98,9 +121,6 @@ pub struct RunFilter {
     pub dataset_id: Option<DatasetId>,
     pub status: Option<RunStatus>,
 }
-
-const COLUMNS: &str = "id, org_id, eval_id, dataset_id, dataset_version, begun_by, status, total, passed, failed, errors, \
-    error, definition, target, created_at, started_at, finished_at";
 
 /// Adds a run without items.
 pub async fn insert(tx: &mut Tx, run: &NewRun<'_>) -> Result<(), StoreError> {
@@ -126,7 +146,7 @@ pub async fn insert(tx: &mut Tx, run: &NewRun<'_>) -> Result<(), StoreError> {
     .map(|_| ())
 }
 
-static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
+static LOG_ITEMS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         "INSERT INTO eval_run_items (run_id, position, log_id, state, attempts)",
         "(?,?,?,'pending',0)",
@@ -134,14 +154,14 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-/// Gives a new run these log rows to judge.
+/// Adds log rows to a new run.
 pub async fn add_log_items(tx: &mut Tx, run: i64, log_ids: &[i64]) -> Result<(), StoreError> {
-    let lines: Vec<_> = (0_i64..).zip(log_ids).map(|(position, log)| args![run, position, *log]).collect();
-    ROWS.run(tx, lines.into_iter()).await?;
-    note_total(tx, run).await
+    let rows: Vec<_> = (0_i64..).zip(log_ids).map(|(position, log)| args![run, position, *log]).collect();
+    LOG_ITEMS.run(tx, rows.into_iter()).await?;
+    update_total(tx, run).await
 }
 
-/// Gives a new run the cases of a dataset, copied as they are now, since the working copy goes on changing.
+/// Adds the cases of a dataset to a new run. They are copied, because the working copy may change during the run.
 pub async fn add_case_items(
     tx: &mut Tx,
     run: i64,
@@ -155,10 +175,10 @@ pub async fn add_case_items(
         of.condition()
     );
     tx.exec(AssertSqlSafe(sql), args![run, dataset]).await?;
-    note_total(tx, run).await
+    update_total(tx, run).await
 }
 
-async fn note_total(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
+async fn update_total(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
     tx.exec(
         "UPDATE eval_runs SET total = (SELECT COUNT(*) FROM eval_run_items WHERE run_id = $1) WHERE id = $1",
         args![run],
@@ -167,73 +187,50 @@ async fn note_total(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
     .map(|_| ())
 }
 
-/// How many runs of the organization are not at their end.
+/// The number of unfinished runs of an organization.
 pub async fn count_unfinished(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     let sql = "SELECT COUNT(*) AS found FROM eval_runs WHERE org_id = $1 AND finished_at IS NULL";
     tx.opt(sql, args![org]).await?.map_or(Ok(0), |row| row.get("found"))
 }
 
 pub async fn find(db: &Db, org: OrgId, id: i64) -> Result<Option<Run>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM eval_runs WHERE org_id = $1 AND id = $2");
-    db.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
+    let row = db.opt(Run::select("org_id = $1 AND id = $2"), args![org, id]).await?;
+    table::read_opt(row.as_ref())
 }
 
 /// Newest first; the cursor is a number.
 pub async fn list(db: &Db, org: OrgId, filter: &RunFilter, page: &Page) -> Result<Paged<Run>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM eval_runs WHERE org_id = $1 AND ($2 IS NULL OR eval_id = $2) \
-         AND ($3 IS NULL OR dataset_id = $3) AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR id < $5) \
-         ORDER BY id DESC LIMIT $6"
+    let sql = Run::select(
+        "org_id = $1 AND ($2 IS NULL OR eval_id = $2) AND ($3 IS NULL OR dataset_id = $3) \
+         AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR id < $5) ORDER BY id DESC LIMIT $6",
     );
     let RunFilter { eval_id, dataset_id, status } = filter;
-    let values = args![org, *eval_id, *dataset_id, status.map(RunStatus::as_str), number(page), page.fetch()];
-    let runs =
-        db.all(AssertSqlSafe(sql), values).await?.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(page.cut(runs, |run| run.id.to_string()))
+    let status = status.map(RunStatus::as_str);
+    let values = args![org, *eval_id, *dataset_id, status, page.number_cursor(), page.fetch()];
+    let rows = db.all(sql, values).await?;
+    Ok(page.cut(table::read_all::<Run>(&rows)?, |run| run.id.to_string()))
 }
 
-/// The run is under way. None when it is gone or at its end.
+/// Marks the run as running. None when it does not exist or is over.
 pub async fn start_run(db: &Db, org: OrgId, id: i64, now: Timestamp) -> Result<Option<Run>, StoreError> {
     let sql = format!(
         "UPDATE eval_runs SET status = 'running', started_at = COALESCE(started_at, $3) \
-         WHERE org_id = $1 AND id = $2 AND finished_at IS NULL RETURNING {COLUMNS}"
+         WHERE org_id = $1 AND id = $2 AND finished_at IS NULL RETURNING {}",
+        Run::columns("")
     );
     let mut tx = db.begin().await?;
     let row = tx.opt(AssertSqlSafe(sql), args![org, id, now]).await?;
     tx.commit().await?;
-    row.as_ref().map(read).transpose()
+    table::read_opt(row.as_ref())
 }
 
-/// The items that wait, those that failed least often first.
+/// Pending items, those with the fewest attempts first.
 pub async fn pending_items(db: &Db, run: i64, limit: i64) -> Result<Vec<RunItem>, StoreError> {
-    let rows = db
-        .all(
-            "SELECT position, log_id, case_id, input, expected, metadata, attempts FROM eval_run_items \
-             WHERE run_id = $1 AND state = 'pending' ORDER BY attempts, position LIMIT $2",
-            args![run, limit],
-        )
-        .await?;
-    let value = |row: &Row, column: &'static str| -> Result<Option<Value>, StoreError> {
-        let text: Option<String> = row.get(column)?;
-        text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Other(error.to_string())))
-            .transpose()
-    };
-    rows.iter()
-        .map(|row| {
-            Ok(RunItem {
-                position: row.get("position")?,
-                log_id: row.get("log_id")?,
-                case_id: row.get("case_id")?,
-                input: value(row, "input")?,
-                expected: value(row, "expected")?,
-                metadata: value(row, "metadata")?,
-                attempts: row.get("attempts")?,
-            })
-        })
-        .collect()
+    let sql = RunItem::select("run_id = $1 AND state = 'pending' ORDER BY attempts, position LIMIT $2");
+    table::read_all(&db.all(sql, args![run, limit]).await?)
 }
 
-/// Notes what became of some items; an item that was judged before stays as it was. False when the run is at its end.
+/// Records the outcomes of items. An item that is already judged is not changed. False when the run is over.
 pub async fn record_outcomes(
     tx: &mut Tx,
     run: &Run,
@@ -269,12 +266,12 @@ pub async fn record_outcomes(
         in_ids(tx.dialect(), "position", 2)
     );
     tx.exec(AssertSqlSafe(sql), args![run.id, id_list(judged.iter().map(|result| result.position))]).await?;
-    insert_results(tx, run.org_id, run.eval_id, Some(run.id), judged, now).await?;
-    count(tx, run.id).await?;
+    insert_results(tx, run.org_id, ResultsOf { eval: run.eval_id, run: Some(run.id) }, judged, now).await?;
+    update_counts(tx, run.id).await?;
     Ok(true)
 }
 
-async fn count(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
+async fn update_counts(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
     tx.exec(
         "UPDATE eval_runs SET \
          passed = (SELECT COUNT(*) FROM eval_results WHERE run_id = $1 AND passed = 1), \
@@ -286,25 +283,27 @@ async fn count(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
     .map(|_| ())
 }
 
-/// Ends a run that is not at its end yet.
-pub async fn finish_run(
-    db: &Db,
-    org: OrgId,
-    id: i64,
-    status: RunStatus,
-    error: Option<&str>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// How a run ended.
+#[derive(Debug, Clone, Copy)]
+pub struct RunEnd<'a> {
+    pub status: RunStatus,
+    pub error: Option<&'a str>,
+    pub at: Timestamp,
+}
+
+/// Finishes a run that is not over yet.
+pub async fn finish_run(db: &Db, org: OrgId, id: i64, end: RunEnd<'_>) -> Result<(), StoreError> {
+    let RunEnd { status, error, at } = end;
     db.exec(
         "UPDATE eval_runs SET status = $3, error = $4, finished_at = $5 \
          WHERE org_id = $1 AND id = $2 AND finished_at IS NULL",
-        args![org, id, status.as_str(), error, now],
+        args![org, id, status, error, at],
     )
     .await
     .map(|_| ())
 }
 
-/// Ends a run before its time. False when it was at its end already.
+/// Cancels a run. False when it was already over.
 pub async fn cancel_run(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Result<bool, StoreError> {
     let cancelled = tx
         .exec(
@@ -316,7 +315,7 @@ pub async fn cancel_run(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Res
     Ok(cancelled == 1)
 }
 
-/// The items that were given up, and why.
+/// The items that failed for good, with their errors.
 pub async fn item_errors(db: &Db, org: OrgId, run: i64, limit: i64) -> Result<Vec<RunItemError>, StoreError> {
     let rows = db
         .all(
@@ -335,29 +334,4 @@ pub async fn item_errors(db: &Db, org: OrgId, run: i64, limit: i64) -> Result<Ve
             })
         })
         .collect()
-}
-
-fn read(row: &Row) -> Result<Run, StoreError> {
-    let status: String = row.get("status")?;
-    let target: Option<String> = row.get("target")?;
-    Ok(Run {
-        id: row.get("id")?,
-        org_id: row.get("org_id")?,
-        eval_id: row.get("eval_id")?,
-        dataset_id: row.get("dataset_id")?,
-        dataset_version: row.get("dataset_version")?,
-        begun_by: row.get("begun_by")?,
-        status: RunStatus::parse(&status)
-            .ok_or_else(|| StoreError::Other(format!("column status holds the unknown value {status:?}")))?,
-        total: row.get("total")?,
-        passed: row.get("passed")?,
-        failed: row.get("failed")?,
-        errors: row.get("errors")?,
-        error: row.get("error")?,
-        definition: row.json("definition")?,
-        target: target.and_then(|target| serde_json::from_str(&target).ok()),
-        created_at: row.get("created_at")?,
-        started_at: row.get("started_at")?,
-        finished_at: row.get("finished_at")?,
-    })
 }

@@ -1,5 +1,5 @@
-//! What destinations are owed, rows and verdicts on them: written with the rows or after the verdicts, taken in batches by
-//! one node at a time, removed once delivered.
+//! The queue of log rows and verdicts that exports still have to deliver. Rows are queued in the transaction that stores
+//! them, verdicts by a job. One node at a time delivers an export, in batches, and deletes what was delivered.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,17 +11,22 @@ use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
-use super::{Export, read, read_sources};
+use super::{Export, sources};
+use crate::leases::{Claim, Lease, LeaseTable, Release};
 use crate::logs::bulk::{Bulk, id_list, in_ids};
-use crate::row::{args, json};
+use crate::row::{Row, args, json};
+use crate::table::Table as _;
 use crate::{Db, StoreError, Tx};
 
-const SLICE: i64 = 1_000;
+/// Rows that a sweep deletes in one transaction.
+const SWEEP_ROWS: i64 = 1_000;
+
+const LEASES: LeaseTable = LeaseTable { table: "exports", owner: "lease", until: "leased_until" };
 
 static QUEUE: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO export_queue (export_id, log_id)", "(?,?)", ""));
 
-/// Notes which exports are owed which of the rows that have just been stored.
+/// Queues new rows for every export that covers them.
 pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
     let mut orgs: Vec<String> = rows.iter().map(|row| row.org_id.to_string()).collect();
     orgs.sort_unstable();
@@ -36,18 +41,18 @@ pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreEr
     }
     let mut exports: HashMap<OrgId, Vec<(ExportId, Vec<LogSource>, ActivePeriods)>> = HashMap::new();
     for row in &found {
-        let export = (row.get("id")?, read_sources(row)?, row.json("periods")?);
+        let export = (row.get("id")?, sources::from_row(row, "sources")?, row.json("periods")?);
         exports.entry(row.get("org_id")?).or_default().push(export);
     }
-    let mut owed = Vec::new();
+    let mut items = Vec::new();
     for row in rows {
         for (export, sources, periods) in exports.get(&row.org_id).into_iter().flatten() {
             if sources.contains(&row.source) && periods.covers(row) {
-                owed.push(args![*export, row.id]);
+                items.push(args![*export, row.id]);
             }
         }
     }
-    QUEUE.run(tx, owed.into_iter()).await
+    QUEUE.run(tx, items.into_iter()).await
 }
 
 static VERDICTS: LazyLock<Bulk> = LazyLock::new(|| {
@@ -58,13 +63,14 @@ static VERDICTS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-/// Is there an export that verdicts which are made now go to?
+/// Whether the organization has an enabled export that receives verdicts.
 pub async fn has_verdict_export(logs: &Db, org: OrgId) -> Result<bool, StoreError> {
     let sql = "SELECT 1 AS one FROM exports WHERE org_id = $1 AND kind = 'otlp' AND enabled = 1 LIMIT 1";
     Ok(logs.opt(sql, args![org]).await?.is_some())
 }
 
-/// Notes which exports are owed which verdicts, each with its row and the row's source. What is noted already stays.
+/// Queues verdicts for every export that covers them. Each comes with the id and the source of its row. Verdicts that are
+/// already queued are skipped.
 pub async fn enqueue_verdicts(
     logs: &Db,
     org: OrgId,
@@ -72,84 +78,77 @@ pub async fn enqueue_verdicts(
 ) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     let sql = "SELECT id, sources, periods FROM exports WHERE org_id = $1 AND kind = 'otlp'";
-    let mut owed = Vec::new();
+    let mut items = Vec::new();
     for row in &tx.all(sql, args![org]).await? {
-        let (export, sources): (ExportId, _) = (row.get("id")?, read_sources(row)?);
+        let (export, sources): (ExportId, _) = (row.get("id")?, sources::from_row(row, "sources")?);
         let periods: ActivePeriods = row.json("periods")?;
         for (log_id, source, verdict) in verdicts {
             if sources.contains(source) && periods.covers_time(verdict.at) {
-                owed.push(args![export, *log_id, &verdict.id, json(verdict)]);
+                items.push(args![export, *log_id, &verdict.id, json(verdict)]);
             }
         }
     }
-    VERDICTS.run(&mut tx, owed.into_iter()).await?;
+    VERDICTS.run(&mut tx, items.into_iter()).await?;
     tx.commit().await
 }
 
-/// Enabled exports that have something to deliver now and are no other node's, each with its organization.
-pub async fn list_due(logs: &Db, lease: &str, now: Timestamp) -> Result<Vec<(OrgId, ExportId)>, StoreError> {
-    let rows = logs
-        .all(
-            "SELECT e.org_id, e.id FROM exports e WHERE e.enabled = 1 AND e.retry_at <= $2 \
-             AND (e.leased_until IS NULL OR e.leased_until <= $2 OR e.lease = $1) \
-             AND EXISTS (SELECT 1 FROM export_queue q WHERE q.export_id = e.id) ORDER BY e.retry_at",
-            args![lease, now],
-        )
-        .await?;
+/// Enabled exports that are due, have queued items and are free or leased to `owner`, each with its organization.
+pub async fn list_due(logs: &Db, owner: &str, now: Timestamp) -> Result<Vec<(OrgId, ExportId)>, StoreError> {
+    let sql = format!(
+        "SELECT e.org_id, e.id FROM exports e WHERE e.enabled = 1 AND e.retry_at <= $2 AND ({} OR e.lease = $1) \
+         AND EXISTS (SELECT 1 FROM export_queue q WHERE q.export_id = e.id) ORDER BY e.retry_at",
+        LEASES.is_free("e.", "$2")
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![owner, now]).await?;
     rows.iter().map(|row| Ok((row.get("org_id")?, row.get("id")?))).collect()
 }
 
-/// An export that is this node's to deliver, as long as the lease lasts.
+/// An export whose lease the caller holds.
 #[derive(Debug, Clone)]
 pub struct ExportClaim {
     pub export: Export,
-    /// Failures in a row so far.
+    /// Consecutive failures so far.
     pub tries: i64,
-    /// How many rows to send at once.
+    /// The number of rows to send in one request.
     pub batch: i64,
 }
 
-/// Takes an export for the holder of `lease`; None when it is another's, not due, switched off or gone.
-pub async fn claim(
-    logs: &Db,
-    id: ExportId,
-    lease: &str,
-    now: Timestamp,
-    until: Timestamp,
-) -> Result<Option<ExportClaim>, StoreError> {
+/// Claims an export, or renews the caller's own claim. None when another node holds it, or it is not due, disabled or
+/// deleted.
+pub async fn claim(logs: &Db, id: ExportId, lease: &Lease<'_>) -> Result<Option<ExportClaim>, StoreError> {
     let mut tx = logs.begin().await?;
-    let row = tx
-        .opt(
-            "UPDATE exports SET lease = $2, leased_until = $4 WHERE id = $1 AND enabled = 1 AND retry_at <= $3 \
-             AND (leased_until IS NULL OR leased_until <= $3 OR lease = $2) \
-             RETURNING id, org_id, name, kind, endpoint, headers, secret, sources, enabled, periods, revision, \
-             created_at, updated_at, tries, batch",
-            args![id, lease, now, until],
-        )
-        .await?;
+    let condition = format!(
+        "id = $4 AND enabled = 1 AND retry_at <= $3 AND ({} OR lease = $1)",
+        LEASES.is_free("", "$3")
+    );
+    let returning = format!("{}, tries, batch", Export::columns(""));
+    let claim = Claim { condition: &condition, also_set: "", returning: &returning };
+    let rows = LEASES.claim(&mut tx, lease, claim, args![id]).await?;
     tx.commit().await?;
-    row.map(|row| Ok(ExportClaim { export: read(&row)?, tries: row.get("tries")?, batch: row.get("batch")? }))
-        .transpose()
+    let read = |row: &Row| {
+        Ok(ExportClaim { export: Export::from_row(row)?, tries: row.get("tries")?, batch: row.get("batch")? })
+    };
+    rows.first().map(read).transpose()
 }
 
-/// What a destination is owed.
+/// A row or verdict that waits for delivery.
 #[derive(Debug, Clone)]
 pub struct QueuedItem {
     pub log_id: i64,
-    /// None: the row itself; else a verdict on it.
+    /// The verdict on the row; none for the row itself.
     pub verdict: Option<EvaluationResult>,
-    /// The bytes that the row's bodies take.
+    /// The size of the row's bodies in bytes.
     pub size: i64,
 }
 
-/// What waits for an export, in order of the rows, up to a number.
-pub async fn queued(logs: &Db, id: ExportId, most: i64) -> Result<Vec<QueuedItem>, StoreError> {
+/// The first `limit` queued items of an export, ordered by row.
+pub async fn queued(logs: &Db, id: ExportId, limit: i64) -> Result<Vec<QueuedItem>, StoreError> {
     let rows = logs
         .all(
             "SELECT q.log_id, q.content, (SELECT CAST(LENGTH(b.request) + LENGTH(b.response) AS BIGINT) FROM log_bodies b \
              WHERE b.id = q.log_id) AS size FROM export_queue q WHERE q.export_id = $1 \
              ORDER BY q.log_id, q.verdict LIMIT $2",
-            args![id, most],
+            args![id, limit],
         )
         .await?;
     rows.iter()
@@ -163,19 +162,19 @@ pub async fn queued(logs: &Db, id: ExportId, most: i64) -> Result<Vec<QueuedItem
         .collect()
 }
 
-/// What has become of a batch.
+/// The result of a batch that was processed.
 #[derive(Debug, Clone, Default)]
 pub struct BatchResult<'a> {
-    /// Off the queue, delivered or not.
+    /// Removed from the queue, delivered or dropped.
     pub done: &'a [QueuedItem],
     pub delivered: i64,
     pub dropped: i64,
-    /// What the destination had to say against it.
+    /// The error of the destination, if it rejected some items.
     pub error: Option<&'a str>,
     pub next_batch: i64,
 }
 
-/// Takes things off the queue and notes how it went. An export that has gone meanwhile is no error.
+/// Removes processed items from the queue and updates the counters. Does nothing for an export that was deleted.
 pub async fn record_batch(
     logs: &Db,
     id: ExportId,
@@ -184,14 +183,14 @@ pub async fn record_batch(
 ) -> Result<(), StoreError> {
     let BatchResult { done, delivered, dropped, error, next_batch } = progress;
     let mut tx = logs.begin().await?;
-    let rows = id_list(done.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id));
+    let rows = id_list(done.iter().filter(|item| item.verdict.is_none()).map(|item| item.log_id));
     let sql = format!(
         "DELETE FROM export_queue WHERE export_id = $1 AND {} AND verdict = ''",
         in_ids(tx.dialect(), "log_id", 2)
     );
     tx.exec(AssertSqlSafe(sql), args![id, rows]).await?;
     let (judged, verdicts): (Vec<i64>, Vec<&str>) =
-        done.iter().filter_map(|owed| Some((owed.log_id, owed.verdict.as_ref()?.id.as_str()))).unzip();
+        done.iter().filter_map(|item| Some((item.log_id, item.verdict.as_ref()?.id.as_str()))).unzip();
     if !verdicts.is_empty() {
         let sql = format!(
             "DELETE FROM export_queue WHERE export_id = $1 AND {} AND {}",
@@ -209,31 +208,39 @@ pub async fn record_batch(
     tx.commit().await
 }
 
-/// Notes a failure and when to try again. What waits goes on waiting.
+/// A delivery that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct FailedBatch<'a> {
+    pub error: &'a str,
+    pub retry_at: Timestamp,
+    pub next_batch: i64,
+}
+
+/// Records a failure and the time of the next attempt. The queue stays as it is.
 pub async fn record_failure(
     logs: &Db,
     id: ExportId,
-    lease: &str,
-    error: &str,
-    retry_at: Timestamp,
-    next_batch: i64,
+    owner: &str,
+    failed: FailedBatch<'_>,
 ) -> Result<(), StoreError> {
+    let FailedBatch { error, retry_at, next_batch } = failed;
     logs.exec(
         "UPDATE exports SET failed = failed + 1, last_error = $3, tries = tries + 1, retry_at = $4, batch = $5 \
          WHERE id = $1 AND lease = $2",
-        args![id, lease, error, retry_at, next_batch],
+        args![id, owner, error, retry_at, next_batch],
     )
     .await
     .map(|_| ())
 }
 
-/// Lets others deliver the export.
-pub async fn release(logs: &Db, id: ExportId, lease: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE exports SET leased_until = NULL WHERE id = $1 AND lease = $2";
-    logs.exec(sql, args![id, lease]).await.map(|_| ())
+/// Gives up the lease, so that other nodes can deliver the export.
+pub async fn release(logs: &Db, id: ExportId, owner: &str) -> Result<(), StoreError> {
+    let mut tx = logs.begin().await?;
+    LEASES.release(&mut tx, id, owner, Release::default()).await?;
+    tx.commit().await
 }
 
-/// Forgets what waits for an export whose organization may not export any more.
+/// Empties the queue of an export whose organization lost the entitlement.
 pub async fn discard_queue(logs: &Db, id: ExportId, why: &str) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
@@ -241,18 +248,17 @@ pub async fn discard_queue(logs: &Db, id: ExportId, why: &str) -> Result<(), Sto
     tx.commit().await
 }
 
-/// Ends every lease. Only for a store that no other node uses: what its last process held is free again.
+/// Ends every lease at start-up, when no other process works on the database.
 pub async fn release_all(logs: &Db) -> Result<(), StoreError> {
-    let sql = "UPDATE exports SET lease = NULL, leased_until = NULL WHERE leased_until IS NOT NULL";
-    logs.exec(sql, Vec::new()).await.map(|_| ())
+    LEASES.release_all(logs, None).await
 }
 
-/// Removes what is owed to exports that were deleted while rows for them were being written.
+/// Deletes queued items of exports that were deleted while rows for them were being written.
 pub async fn sweep(logs: &Db) -> Result<u64, StoreError> {
     logs.exec(
         "DELETE FROM export_queue WHERE (export_id, log_id) IN (SELECT q.export_id, q.log_id FROM export_queue q \
          WHERE NOT EXISTS (SELECT 1 FROM exports e WHERE e.id = q.export_id) LIMIT $1)",
-        args![SLICE],
+        args![SWEEP_ROWS],
     )
     .await
 }

@@ -1,6 +1,6 @@
-//! Many rows in few statements. On PostgreSQL each parameter is a list with the values of a column (`UNNEST`), so that one
-//! prepared statement serves any number of rows. On SQLite a statement is prepared for a few fixed numbers of rows, not
-//! for each length that a batch happens to have.
+//! Bulk inserts and conditions on lists of ids. On PostgreSQL each parameter is an array with the values of a column
+//! (`UNNEST`), so that one prepared statement serves any number of rows. On SQLite statements are prepared for a few fixed
+//! numbers of rows, so that the statement cache stays small.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -9,31 +9,30 @@ use crate::db::Dialect;
 use crate::row::{Arg, List};
 use crate::{StoreError, Tx};
 
-/// On SQLite. Largest first; the last must be 1.
+/// Rows per statement on SQLite, largest first. The last must be 1.
 const SIZES: [usize; 4] = [200, 25, 5, 1];
 
-/// Rows in one statement of PostgreSQL at most, so that no batch is held in memory twice as a whole.
-const MOST: usize = 1_000;
+/// Rows per statement on PostgreSQL, so that a batch is never in memory twice.
+const MAX_POSTGRES_ROWS: usize = 1_000;
 
-/// An INSERT of several rows.
+/// A prepared INSERT of many rows.
 pub(crate) struct Bulk {
     head: String,
     row: &'static str,
     tail: &'static str,
     sqlite: [String; SIZES.len()],
-    /// Made when the first row tells the kinds of its columns.
+    /// Built from the types of the first row.
     postgres: OnceLock<String>,
 }
 
 impl Bulk {
-    /// `head` ends before `VALUES`; `row` is one row of them with `?` for each parameter.
+    /// `head` ends before `VALUES`; `row` is one row with `?` for each parameter; `tail` follows the rows.
     pub(crate) fn new(head: &str, row: &'static str, tail: &'static str) -> Self {
-        let sqlite = SIZES.map(|size| of_values(head, row, tail, size));
+        let sqlite = SIZES.map(|size| values_sql(head, row, tail, size));
         Self { head: head.to_owned(), row, tail, sqlite, postgres: OnceLock::new() }
     }
 
-    /// Answers nothing: what was new is known before. Rows are made as they are needed, so that no batch is in memory
-    /// twice as a whole.
+    /// Inserts the rows. They are produced one by one, so that a batch is never in memory twice.
     pub(crate) async fn run(
         &'static self,
         tx: &mut Tx,
@@ -67,25 +66,25 @@ impl Bulk {
     ) -> Result<(), StoreError> {
         while let Some(first) = rows.next() {
             let mut lists: Vec<List> = first.iter().map(List::of_kind).collect();
-            for row in std::iter::once(first).chain(rows.by_ref().take(MOST - 1)) {
+            for row in std::iter::once(first).chain(rows.by_ref().take(MAX_POSTGRES_ROWS - 1)) {
                 for (list, arg) in lists.iter_mut().zip(row) {
                     list.push(arg)?;
                 }
             }
-            let sql = self.postgres.get_or_init(|| of_lists(&self.head, self.row, self.tail, &lists));
+            let sql = self.postgres.get_or_init(|| unnest_sql(&self.head, self.row, self.tail, &lists));
             tx.exec_lists(sql.as_str(), lists).await?;
         }
         Ok(())
     }
 }
 
-/// SQLite looks a numbered parameter up by going through all of them, which thousands do not bear; bare ones it counts.
-fn of_values(head: &str, row: &str, tail: &str, size: usize) -> String {
+/// SQLite resolves `$n` by linear search, which is slow with thousands of parameters; `?` is positional.
+fn values_sql(head: &str, row: &str, tail: &str, size: usize) -> String {
     let rows = vec![row; size].join(", ");
     format!("{head} VALUES {rows} {tail}")
 }
 
-fn of_lists(head: &str, row: &str, tail: &str, lists: &[List]) -> String {
+fn unnest_sql(head: &str, row: &str, tail: &str, lists: &[List]) -> String {
     let row = row.strip_prefix('(').and_then(|row| row.strip_suffix(')')).unwrap_or(row);
     let mut columns = String::new();
     for (number, piece) in row.split('?').enumerate() {
@@ -94,14 +93,14 @@ fn of_lists(head: &str, row: &str, tail: &str, lists: &[List]) -> String {
         }
         columns.push_str(piece);
     }
-    let given: Vec<String> =
+    let arrays: Vec<String> =
         (1..).zip(lists).map(|(number, list)| format!("CAST(${number} AS {})", list.type_name())).collect();
     let names: Vec<String> = (1..=lists.len()).map(|number| format!("c{number}")).collect();
-    let (given, names) = (given.join(", "), names.join(", "));
-    format!("{head} SELECT {columns} FROM UNNEST({given}) AS given({names}) {tail}")
+    let (arrays, names) = (arrays.join(", "), names.join(", "));
+    format!("{head} SELECT {columns} FROM UNNEST({arrays}) AS given({names}) {tail}")
 }
 
-/// The condition that a column is one of the numbers in a parameter made by `numbers`.
+/// The condition that a column is one of the ids in a parameter made by `id_list`.
 pub(crate) fn in_ids(dialect: Dialect, column: &str, parameter: usize) -> String {
     match dialect {
         Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each('[' || ${parameter} || ']'))"),
@@ -111,7 +110,7 @@ pub(crate) fn in_ids(dialect: Dialect, column: &str, parameter: usize) -> String
     }
 }
 
-/// Numbers as one parameter.
+/// Ids as one parameter.
 pub(crate) fn id_list(values: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();
     for value in values {
@@ -132,12 +131,12 @@ mod tests {
     fn rows_are_values_on_sqlite_and_lists_on_postgresql() {
         let (head, row, tail) = ("INSERT INTO t (a, b)", "(?, f(?))", "ON CONFLICT DO NOTHING");
         assert_eq!(
-            of_values(head, row, tail, 2),
+            values_sql(head, row, tail, 2),
             "INSERT INTO t (a, b) VALUES (?, f(?)), (?, f(?)) ON CONFLICT DO NOTHING"
         );
         let lists: Vec<List> = args![1_i64, "x"].iter().map(List::of_kind).collect();
         assert_eq!(
-            of_lists(head, row, tail, &lists),
+            unnest_sql(head, row, tail, &lists),
             "INSERT INTO t (a, b) SELECT c1, f(c2) FROM UNNEST(CAST($1 AS BIGINT[]), CAST($2 AS TEXT[])) \
              AS given(c1, c2) ON CONFLICT DO NOTHING"
         );

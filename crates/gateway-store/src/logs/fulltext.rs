@@ -1,6 +1,6 @@
-//! The index of words in bodies. Indexing a row costs more than storing it, so under load it is put off: rows are there
-//! at once, their words a little later. Every entry also holds a word that stands for the organization, so that a search
-//! never wades through the words of others.
+//! The full-text index of bodies. Indexing a row costs more than storing it, so under load it is deferred: rows are stored
+//! at once and indexed later. Every entry also contains a word for its organization, so that a search never reads the
+//! entries of others.
 
 use std::sync::LazyLock;
 
@@ -26,8 +26,7 @@ static POSTGRES: LazyLock<Bulk> = LazyLock::new(|| {
 static DEFERRED: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id)", "(?)", "ON CONFLICT DO NOTHING"));
 
-/// Indexes up to `limit` of the rows that were put off, newest first; answers how many. To be called until it answers
-/// less than it was asked for.
+/// Indexes up to `limit` deferred rows, newest first; returns how many. Call it until it returns less than `limit`.
 pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
     let mut tx = logs.begin().await?;
     let lock = if tx.dialect() == Dialect::Postgres { " FOR UPDATE SKIP LOCKED" } else { "" };
@@ -67,8 +66,8 @@ pub(super) async fn defer(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) 
     DEFERRED.run(tx, ids.map(|id| args![id])).await
 }
 
-/// The search for rows of the organization that hold all the words, in the database's own language. Words are letters
-/// and digits only, so nothing in them can be taken for an operator.
+/// The search expression for rows of the organization that contain all words. Words are letters and digits only, so they
+/// cannot contain operators.
 pub(super) fn search(dialect: Dialect, org: OrgId, words: &[String]) -> String {
     let all = words.iter().cloned().chain([org_word(org)]);
     match dialect {
@@ -86,7 +85,7 @@ fn index(dialect: Dialect) -> &'static Bulk {
 
 fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut words = body_terms(request, response, response_is_stream);
-    // A blank before the first word would stand for an empty one, which PostgreSQL refuses.
+    // A leading space would be an empty word, which PostgreSQL rejects.
     if !words.is_empty() {
         words.push(' ');
     }
@@ -94,7 +93,7 @@ fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) 
     words
 }
 
-/// No caller can type it: a search is cut into words first, and this one is longer than a word can be.
+/// A search cannot contain this word: it is longer than the maximum length of a search word.
 fn org_word(org: OrgId) -> String {
     format!("organization{0}{0}", org.0.simple())
 }

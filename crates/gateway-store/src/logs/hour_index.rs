@@ -1,5 +1,5 @@
-//! Which hours hold rows of a provider, model, key or status: the roll-ups know, so that a search for something rare does
-//! not read every row of the organization on its way there.
+//! Finds the hours that contain rows of a provider, model, key or status, from the roll-ups. A search for rare rows then
+//! reads only those hours instead of every row of the organization.
 
 use std::fmt::Write as _;
 
@@ -13,19 +13,19 @@ use super::rollup::Cube;
 use crate::row::{Arg, args};
 use crate::{Db, StoreError};
 
-/// How many hours are asked for at a time.
-const AT_ONCE: i64 = 64;
+/// Hours read by one query.
+const PAGE_HOURS: i64 = 64;
 
-/// The hours that may hold rows of a filter, newest first, a few at a time.
+/// Iterates over the hours that may contain rows of a filter, newest first.
 pub(super) struct HourIndex {
     sql: String,
     values: Vec<Arg>,
-    /// Hours before this one come next.
+    /// The next page has hours before this one.
     before: Timestamp,
 }
 
 impl HourIndex {
-    /// None when the roll-ups know nothing of what is asked for, or there is a quicker way.
+    /// None when the roll-ups do not have the filtered columns, or another index is more selective.
     pub(super) async fn new(
         logs: &Db,
         org: OrgId,
@@ -35,9 +35,10 @@ impl HourIndex {
         let LogFilter { provider, model, status, key_id, .. } = filter;
         let models = provider.is_some() || model.is_some();
         let keys = key_id.is_some();
-        let elsewhere = filter.session_id.is_some() || filter.user.is_some() || !filter.words.is_empty();
+        let has_better_index =
+            filter.session_id.is_some() || filter.user.is_some() || !filter.words.is_empty();
         let cube = match (models, keys) {
-            _ if elsewhere => return Ok(None),
+            _ if has_better_index => return Ok(None),
             (false, false) => return Ok(None),
             (true, false) => Cube::Models,
             (false, true) => Cube::Keys,
@@ -69,10 +70,10 @@ impl HourIndex {
         Ok(Some(Self { sql, values, before: end }))
     }
 
-    /// The next ranges of ids, newest first, each from its first id up to but not including its last; empty at the end.
+    /// The next ranges of ids, newest first, each with an exclusive end. Empty after the last one.
     pub(super) async fn next(&mut self, logs: &Db) -> Result<Vec<(i64, i64)>, StoreError> {
         let mut values = self.values.clone();
-        values.extend(args![self.before, AT_ONCE]);
+        values.extend(args![self.before, PAGE_HOURS]);
         let count = values.len();
         let sql = format!("{} AND u.at < ${} ORDER BY u.at DESC LIMIT ${count}", self.sql, count - 1);
         let mut ranges: Vec<(i64, i64)> = Vec::new();
@@ -81,7 +82,7 @@ impl HourIndex {
             self.before = at;
             let (first, end) = (first_log_id(at), first_log_id(at.plus(HOUR)));
             match ranges.last_mut() {
-                Some((begins, _)) if *begins == end => *begins = first,
+                Some((start, _)) if *start == end => *start = first,
                 _ => ranges.push((first, end)),
             }
         }

@@ -1,5 +1,5 @@
-//! Log rows: written in batches, read back one by one, in pages or added up, and removed when their time is over.
-//! They live in a part of the store of their own. A row's place in time is its id, everywhere.
+//! Log rows: written in batches, read one by one, in pages or as usage totals, and deleted after their retention. They are
+//! in a separate part of the store. The id of a row contains its time, so ranges of time are ranges of ids.
 
 pub(crate) mod bulk;
 mod fulltext;
@@ -12,6 +12,7 @@ mod sessions;
 mod spend;
 mod sweep;
 mod usage;
+mod usage_plan;
 mod write;
 
 pub use fulltext::index_pending;
@@ -20,6 +21,7 @@ pub use sessions::{Session, SessionFilter, find as find_session, list as list_se
 pub use spend::{DaySpend, SpendSnapshot};
 pub use sweep::sweep;
 pub use usage::{
-    ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, usage, usage_by_model_and_status, user_seen,
+    ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
+    user_seen,
 };
 pub use write::{MAX_INLINE_INDEXED, preview, write_batch};

@@ -1,6 +1,5 @@
-//! On PostgreSQL the tables of log rows are cut into days (UTC), so that old ones are dropped instead of deleted row by
-//! row. A day's partitions are made when its first row comes, whatever day that is: no row is without a place, and no
-//! default partition has to be searched.
+//! Daily partitions (UTC) of the log tables on PostgreSQL, so that old days are dropped instead of deleted row by row. The
+//! partitions of a day are created before its first row is inserted, so no default partition is needed.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +12,10 @@ use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
 const TABLES: [&str; 3] = ["log_rows", "log_bodies", "log_words"];
-/// A key of our own for PostgreSQL's advisory locks: making and dropping partitions.
+/// The key of the advisory lock for creating and dropping partitions.
 const LOCK: i64 = 0x6761_7465_7761_7902;
 
-/// A day, as milliseconds of its beginning.
+/// A day, as the timestamp of its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Day(pub i64);
 
@@ -41,7 +40,7 @@ impl Day {
     }
 }
 
-/// Makes the partitions that rows of these ids need.
+/// Creates the partitions that rows with these ids need.
 pub(super) async fn ensure(logs: &Db, ids: impl IntoIterator<Item = i64>) -> Result<(), StoreError> {
     let days: BTreeSet<Day> = ids.into_iter().map(|id| Day::of(log_id_time(id.max(0)))).collect();
     ensure_days(logs, days).await
@@ -54,17 +53,17 @@ pub(super) async fn ensure_days(logs: &Db, days: BTreeSet<Day>) -> Result<(), St
     for day in days {
         let probe = logs.opt(PROBE, args![partition("log_words", day)]).await?;
         if probe.is_none() {
-            make(logs, day).await?;
+            create(logs, day).await?;
         }
     }
     Ok(())
 }
 
-/// A query of the catalogue and not `to_regclass`, which remembers in a connection that a table was not there.
+/// Queries the catalogue, because a connection caches that `to_regclass` found no table.
 const PROBE: &str = "SELECT 1 AS one FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
     WHERE i.inhparent = to_regclass('log_words') AND c.relname = $1";
 
-/// Days that have partitions, oldest first.
+/// The days with partitions, oldest first.
 pub(super) async fn days(logs: &Db) -> Result<Vec<Day>, StoreError> {
     let rows = logs
         .all(
@@ -81,11 +80,11 @@ pub(super) async fn days(logs: &Db) -> Result<Vec<Day>, StoreError> {
     Ok(days)
 }
 
-/// Drops a day. Answers how many rows it had.
+/// Drops the partitions of a day; returns the number of rows in them.
 pub(super) async fn drop_day(logs: &Db, day: Day) -> Result<u64, StoreError> {
     let mut tx = logs.begin().await?;
     tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
-    // Whoever reads the table now goes first; when that takes long, the day is dropped another time.
+    // Does not wait long for readers of the table, because later queries queue behind the lock. The next sweep retries.
     tx.script("SET LOCAL lock_timeout = '2s'".into()).await?;
     let count = format!("SELECT COUNT(*) AS n FROM {}", partition("log_rows", day));
     let removed: i64 = match tx.opt(AssertSqlSafe(count), Vec::new()).await? {
@@ -104,26 +103,26 @@ pub(super) async fn drop_day(logs: &Db, day: Day) -> Result<u64, StoreError> {
     Ok(removed.max(0).cast_unsigned())
 }
 
-/// Is everything of this day older than the id?
+/// Whether all rows of the day are older than the id.
 pub(super) fn ends_before(day: Day, id: i64) -> bool {
     first_log_id(Timestamp(day.next().0)) <= id
 }
 
-async fn make(logs: &Db, day: Day) -> Result<(), StoreError> {
+async fn create(logs: &Db, day: Day) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     if tx.opt(PROBE, args![partition("log_words", day)]).await?.is_none() {
         for table in TABLES {
-            make_one(&mut tx, table, day).await?;
+            create_one(&mut tx, table, day).await?;
         }
     }
     tx.commit().await
 }
 
-/// A table on its own is attached afterwards: that does not hold up those who read or write the other days.
-async fn make_one(tx: &mut Tx, table: &str, day: Day) -> Result<(), StoreError> {
+/// Creates a separate table and attaches it, which does not block readers and writers of other days.
+async fn create_one(tx: &mut Tx, table: &str, day: Day) -> Result<(), StoreError> {
     let name = partition(table, day);
-    // Ids begin at LOG_EPOCH; the first partition takes what lies before.
+    // Ids begin at LOG_EPOCH. The first partition includes everything before.
     let from =
         if day.0 <= LOG_EPOCH { "MINVALUE".into() } else { first_log_id(Timestamp(day.0)).to_string() };
     let to = first_log_id(Timestamp(day.next().0));

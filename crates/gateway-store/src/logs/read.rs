@@ -1,6 +1,7 @@
-//! Log rows read back: one by its id, or many by what they have in common, newest first.
+//! Reads log rows: one by its id, or many by a filter, newest first.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::llm::ProviderFormat;
@@ -14,13 +15,13 @@ use sqlx::AssertSqlSafe;
 use super::bulk::{id_list, in_ids};
 use super::fulltext;
 use super::hour_index::HourIndex;
-use super::write::level_name;
+use super::write::{COLUMNS, level_name};
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError};
 
-/// A stored row. Its bodies are empty unless one row was asked for.
+/// A stored row. Lists leave its bodies empty.
 #[derive(Debug, Clone)]
 pub struct LogEntry {
     pub row: LogRow,
@@ -39,7 +40,7 @@ impl From<LogEntry> for LogDetail {
     }
 }
 
-/// Which rows are asked for; everything that is given must hold.
+/// Restricts a list of rows; all given conditions must hold.
 #[derive(Debug, Clone, Default)]
 pub struct LogFilter {
     pub provider: Option<String>,
@@ -52,16 +53,16 @@ pub struct LogFilter {
     pub session_id: Option<String>,
     pub user: Option<String>,
     pub from: Option<Timestamp>,
-    /// Up to, but not including.
+    /// Exclusive.
     pub to: Option<Timestamp>,
-    /// Words that all stand in the bodies, cut by `gateway_core::search_terms`.
+    /// Search words that the bodies must contain.
     pub words: Vec<String>,
     /// Only rows with a greater id.
     pub after_id: Option<i64>,
 }
 
 impl LogFilter {
-    /// Does a row that has just come fit as well? Its automatic session is not known to it.
+    /// Whether a row that is not stored yet matches. Its automatic session is not known yet.
     pub fn matches(&self, row: &LogRow) -> bool {
         let Self {
             provider,
@@ -77,17 +78,17 @@ impl LogFilter {
             words,
             after_id,
         } = self;
-        let fits = |wanted: &Option<String>, found: Option<&str>| {
+        let equals = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| Some(wanted) == found)
         };
-        fits(provider, Some(&row.provider))
-            && fits(model, row.model.as_deref())
+        equals(provider, Some(&row.provider))
+            && equals(model, row.model.as_deref())
             && level.is_none_or(|level| level == row.level)
             && status.is_none_or(|(low, high)| (low..=high).contains(&row.status))
             && source.is_none_or(|source| source == row.source)
             && key_id.is_none_or(|key| Some(key) == row.key_id)
-            && fits(session_id, row.session_id.as_deref())
-            && fits(user, row.user.as_deref())
+            && equals(session_id, row.session_id.as_deref())
+            && equals(user, row.user.as_deref())
             && from.is_none_or(|from| row.id >= first_log_id(from))
             && to.is_none_or(|to| row.id < first_log_id(to))
             && after_id.is_none_or(|after| row.id > after)
@@ -107,25 +108,29 @@ pub async fn list(
 ) -> Result<Paged<LogEntry>, StoreError> {
     let before = page.before.as_deref().and_then(|id| id.parse::<i64>().ok());
     let entries = match HourIndex::new(logs, org, filter, before).await? {
-        None => fetch(logs, org, filter, before, "DESC", page.fetch()).await?,
-        Some(hours) => fetch_by_hours(logs, org, filter, before, hours, page.fetch()).await?,
+        None => fetch(logs, org, &RowQuery { filter, before, order: "DESC", limit: page.fetch() }).await?,
+        Some(hours) => {
+            let query = RowQuery { filter, before, order: "DESC", limit: page.fetch() };
+            fetch_by_hours(logs, org, &query, hours).await?
+        }
     };
     Ok(page.cut(entries, |entry| entry.row.id.to_string()))
 }
 
-/// Oldest first, behind `after_id` of the filter: what a follower has not seen yet.
+/// The rows after the filter's `after_id`, oldest first, for live tails.
 pub async fn list_after(
     logs: &Db,
     org: OrgId,
     filter: &LogFilter,
     limit: i64,
 ) -> Result<Vec<LogEntry>, StoreError> {
-    fetch(logs, org, filter, None, "ASC", limit).await
+    fetch(logs, org, &RowQuery { filter, before: None, order: "ASC", limit }).await
 }
 
 /// One row with its bodies.
 pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<LogEntry>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.id = $2 AND r.org_id = $1");
+    let columns = SELECT_LIST.as_str();
+    let sql = format!("SELECT {columns} FROM log_rows r WHERE r.id = $2 AND r.org_id = $1");
     let Some(row) = logs.opt(AssertSqlSafe(sql), args![org, id]).await? else { return Ok(None) };
     let mut entry = read(&row)?;
     let bodies = logs.opt("SELECT request, response FROM log_bodies WHERE id = $1", args![id]).await?;
@@ -136,28 +141,29 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<LogEntry>, St
     Ok(Some(entry))
 }
 
-/// Rows by their ids, in order, as far as they are still there.
+/// The rows with these ids that still exist, ordered by id.
 pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
     let list = id_list(ids.iter().copied());
+    let columns = SELECT_LIST.as_str();
     let these = in_ids(logs.dialect(), "r.id", 2);
-    let sql = format!("SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1 AND {these} ORDER BY r.id");
+    let sql = format!("SELECT {columns} FROM log_rows r WHERE r.org_id = $1 AND {these} ORDER BY r.id");
     let found = logs.all(AssertSqlSafe(sql), args![org, list.as_str()]).await?;
     let mut rows = found.iter().map(|row| read(row).map(|entry| entry.row)).collect::<Result<Vec<_>, _>>()?;
     if bodies {
         let sql =
             format!("SELECT id, request, response FROM log_bodies WHERE {}", in_ids(logs.dialect(), "id", 1));
-        let mut kept = HashMap::new();
+        let mut stored = HashMap::new();
         for row in logs.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
-            kept.insert(row.get::<i64>("id")?, (row.get("request")?, row.get("response")?));
+            stored.insert(row.get::<i64>("id")?, (row.get("request")?, row.get("response")?));
         }
         for row in &mut rows {
-            (row.request, row.response) = kept.remove(&row.id).unwrap_or_default();
+            (row.request, row.response) = stored.remove(&row.id).unwrap_or_default();
         }
     }
     Ok(rows)
 }
 
-/// Which of these rows are there.
+/// The ids among these that exist.
 pub async fn existing_ids(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
     let sql =
         format!("SELECT r.id FROM log_rows r WHERE r.org_id = $1 AND {}", in_ids(logs.dialect(), "r.id", 2));
@@ -165,20 +171,27 @@ pub async fn existing_ids(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-const COLUMNS: &str = "r.id, r.org_id, r.request_id, r.created_at, r.level, r.source, r.provider, r.shape, r.model, \
-    r.method, r.path, r.status, r.error_code, r.stream, r.latency_ms, r.ttft_ms, r.prompt_tokens, r.completion_tokens, \
-    r.cached_tokens, r.cache_write_tokens, r.reasoning_tokens, r.audio_tokens, r.usage_estimated, r.cost, r.unpriced, \
-    r.cache, r.attempts, r.key_id, r.app_id, r.team_id, r.user_id, r.session_id, r.metadata, r.prompt, r.prompt_version, \
-    r.traceparent, r.request_stored, r.response_stored, r.response_is_stream, r.preview";
+static SELECT_LIST: LazyLock<String> =
+    LazyLock::new(|| COLUMNS.map(|column| format!("r.{column}")).join(", "));
+
+/// The next rows of a filter.
+#[derive(Clone, Copy)]
+struct RowQuery<'a> {
+    filter: &'a LogFilter,
+    /// Only rows with a smaller id.
+    before: Option<i64>,
+    /// `ASC` or `DESC`, by id.
+    order: &'static str,
+    limit: i64,
+}
 
 async fn fetch_by_hours(
     logs: &Db,
     org: OrgId,
-    filter: &LogFilter,
-    before: Option<i64>,
+    query: &RowQuery<'_>,
     mut hours: HourIndex,
-    limit: i64,
 ) -> Result<Vec<LogEntry>, StoreError> {
+    let RowQuery { filter, before, order, limit } = *query;
     let mut entries = Vec::new();
     loop {
         let ranges = hours.next(logs).await?;
@@ -193,19 +206,14 @@ async fn fetch_by_hours(
             let after = filter.after_id.map_or(first - 1, |after| after.max(first - 1));
             let within = LogFilter { after_id: Some(after), ..filter.clone() };
             let end = before.map_or(end, |before| before.min(end));
-            entries.extend(fetch(logs, org, &within, Some(end), "DESC", left).await?);
+            let part = RowQuery { filter: &within, before: Some(end), order, limit: left };
+            entries.extend(fetch(logs, org, &part).await?);
         }
     }
 }
 
-async fn fetch(
-    logs: &Db,
-    org: OrgId,
-    filter: &LogFilter,
-    before: Option<i64>,
-    direction: &str,
-    limit: i64,
-) -> Result<Vec<LogEntry>, StoreError> {
+async fn fetch(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEntry>, StoreError> {
+    let RowQuery { filter, before, order, limit } = *query;
     let LogFilter {
         provider,
         model,
@@ -221,12 +229,12 @@ async fn fetch(
         after_id,
     } = filter;
     let searching = !wanted.is_empty();
-    let (mut sql, mut values) = beginning(logs.dialect(), org, wanted);
+    let (mut sql, mut values) = select(logs.dialect(), org, wanted);
     let mut narrow = |condition: &str, value: Arg| {
         values.push(value);
         sql.push_str(&condition.replace('?', &format!("${}", values.len())));
     };
-    // Bounds on the id are told to the index of words as well, where that leads the search.
+    // On SQLite the full-text index drives the search, so the bounds on the id apply to it.
     let id = if searching && logs.dialect() == Dialect::Sqlite { "log_words.rowid" } else { "r.id" };
     let mut bound = |operator: &str, value: Option<i64>| {
         if let Some(value) = value {
@@ -254,20 +262,21 @@ async fn fetch(
         narrow(" AND r.status >= ?", i64::from(*low).into());
         narrow(" AND r.status <= ?", i64::from(*high).into());
     }
-    let in_trouble =
+    let is_failure =
         level.is_some_and(|level| level != LogLevel::Info) || status.is_some_and(|(low, _)| low >= 400);
-    let hint = if in_trouble { " AND (r.level <> 'info' OR r.status >= 400)" } else { "" };
-    narrow(&format!("{hint} ORDER BY {id} {direction} LIMIT ?"), limit.into());
+    let hint = if is_failure { " AND (r.level <> 'info' OR r.status >= 400)" } else { "" };
+    narrow(&format!("{hint} ORDER BY {id} {order} LIMIT ?"), limit.into());
     logs.all(AssertSqlSafe(sql), values).await?.iter().map(read).collect()
 }
 
-/// The statement as far as the organization and the words.
-fn beginning(dialect: Dialect, org: OrgId, wanted: &[String]) -> (String, Vec<Arg>) {
+/// The statement up to the conditions on organization and words.
+fn select(dialect: Dialect, org: OrgId, wanted: &[String]) -> (String, Vec<Arg>) {
+    let columns = SELECT_LIST.as_str();
     if wanted.is_empty() {
-        return (format!("SELECT {COLUMNS} FROM log_rows r WHERE r.org_id = $1"), args![org]);
+        return (format!("SELECT {columns} FROM log_rows r WHERE r.org_id = $1"), args![org]);
     }
     let join = match dialect {
-        // The index gives rows in order of id, so only as many are read as the page holds.
+        // The index returns rows in order of id, so only the rows of the page are read.
         Dialect::Sqlite => {
             "log_words CROSS JOIN log_rows r ON r.id = log_words.rowid WHERE log_words MATCH $2"
         }
@@ -275,7 +284,7 @@ fn beginning(dialect: Dialect, org: OrgId, wanted: &[String]) -> (String, Vec<Ar
             "log_rows r JOIN log_words w ON w.id = r.id WHERE w.words @@ CAST($2 AS TSQUERY)"
         }
     };
-    let sql = format!("SELECT {COLUMNS} FROM {join} AND r.org_id = $1");
+    let sql = format!("SELECT {columns} FROM {join} AND r.org_id = $1");
     (sql, args![org, fulltext::search(dialect, org, wanted)])
 }
 

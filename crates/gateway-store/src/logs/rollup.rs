@@ -1,6 +1,7 @@
-//! Roll-ups: what usage is read from, so that no dashboard ever scans rows. The same rows are added up several times
-//! over, each time telling other columns apart (a cube), by hour and by day; a question is answered from the smallest
-//! cube that can tell what it asks for.
+//! Roll-ups: usage totals by hour and by day, so that dashboards do not scan log rows.
+//!
+//! The same rows are added up in several cubes, each with its own set of dimensions. A query reads the smallest cube that
+//! has the columns it filters and groups by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -17,7 +18,7 @@ use super::write::clean;
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
 
-/// A choice of columns that are told apart.
+/// A set of dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Cube {
     /// Status.
@@ -48,7 +49,7 @@ impl Cube {
         self as i64
     }
 
-    /// Where its hours are kept.
+    /// The table of its hourly totals.
     pub(super) fn hours(self) -> Grain {
         if matches!(self, Self::Users | Self::UsersWhole) { Grain::UserHours } else { Grain::Hours }
     }
@@ -66,29 +67,29 @@ struct Dims {
     user: Option<String>,
     status: Option<i64>,
     prompt: Option<String>,
-    /// Only of spans that others sent in, and only in the cubes that spending is read from.
+    /// Set only for ingested spans, and only in the cubes that spending is read from.
     source: Option<&'static str>,
 }
 
 impl Dims {
     fn of(rows: &RollupKey<'_>, cube: Cube) -> Self {
-        let models = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
-        let keys = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
-        let users = matches!(cube, Cube::Users | Cube::UsersWhole);
+        let has_model = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
+        let has_key = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
+        let has_user = matches!(cube, Cube::Users | Cube::UsersWhole);
         let prompt = rows.prompt.filter(|_| cube == Cube::Prompts);
-        let apart = rows.is_outside && matches!(cube, Cube::All | Cube::Keys);
+        let separate = rows.is_ingested && matches!(cube, Cube::All | Cube::Keys);
         Self {
             cube,
             org: rows.org,
-            provider: models.then(|| clean(rows.provider)),
-            model: rows.model.filter(|_| models).map(clean),
-            key: rows.key.filter(|_| keys).map(|id| id.to_string()),
-            app: rows.app.filter(|_| keys).map(|id| id.to_string()),
-            team: rows.team.filter(|_| keys).map(|id| id.to_string()),
-            user: rows.user.filter(|_| users).map(clean),
-            status: (!users && prompt.is_none()).then(|| i64::from(rows.status)),
+            provider: has_model.then(|| clean(rows.provider)),
+            model: rows.model.filter(|_| has_model).map(clean),
+            key: rows.key.filter(|_| has_key).map(|id| id.to_string()),
+            app: rows.app.filter(|_| has_key).map(|id| id.to_string()),
+            team: rows.team.filter(|_| has_key).map(|id| id.to_string()),
+            user: rows.user.filter(|_| has_user).map(clean),
+            status: (!has_user && prompt.is_none()).then(|| i64::from(rows.status)),
             prompt: prompt.map(clean),
-            source: apart.then(|| LogSource::Otel.as_str()),
+            source: separate.then(|| LogSource::Otel.as_str()),
         }
     }
 
@@ -107,7 +108,7 @@ impl Dims {
             user.as_deref(),
             status.as_deref(),
         ];
-        // Ids of lines from before there were these columns stay what they were; no line has both.
+        // These columns were added later. Rows without them keep their old id; no row has both.
         columns.extend(prompt.as_deref().or(*source).map(Some));
         digest(&columns)
     }
@@ -118,8 +119,7 @@ impl Dims {
     }
 }
 
-/// Rows of one hour that no cube tells apart. A batch has few kinds of them, so that its rows are added up by kind
-/// before anything else is done with them.
+/// The dimensions of all cubes in one hour. A batch has few distinct keys, so its rows are added up by key first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RollupKey<'a> {
     hour: i64,
@@ -132,7 +132,7 @@ struct RollupKey<'a> {
     user: Option<&'a str>,
     prompt: Option<&'a str>,
     status: u16,
-    is_outside: bool,
+    is_ingested: bool,
 }
 
 impl<'a> RollupKey<'a> {
@@ -148,25 +148,25 @@ impl<'a> RollupKey<'a> {
             user: row.user.as_deref(),
             prompt: row.prompt.as_ref().map(|prompt| prompt.name.as_str()),
             status: row.status,
-            is_outside: row.source == LogSource::Otel,
+            is_ingested: row.source == LogSource::Otel,
         }
     }
 }
 
-/// Adds new rows to every roll-up that they belong to. The caller holds the lock that keeps others out.
+/// Adds new rows to all roll-ups. The caller holds the writers' lock.
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let mut kinds: HashMap<RollupKey<'_>, Totals, FxBuildHasher> = HashMap::default();
+    let mut by_key: HashMap<RollupKey<'_>, Totals, FxBuildHasher> = HashMap::default();
     for row in rows {
-        kinds.entry(RollupKey::of(row)).or_default().add_row(row);
+        by_key.entry(RollupKey::of(row)).or_default().add_row(row);
     }
     let mut dims: HashMap<Dims, i64, FxBuildHasher> = HashMap::default();
     let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
-    for (alike, totals) in &kinds {
-        for cube in Cube::of(alike) {
-            let id = *dims.entry(Dims::of(alike, cube)).or_insert_with_key(Dims::id);
+    for (key, totals) in &by_key {
+        for cube in Cube::of(key) {
+            let id = *dims.entry(Dims::of(key, cube)).or_insert_with_key(Dims::id);
             for (grain, length) in [(cube.hours(), HOUR), (Grain::Days, DAY)] {
                 let sums = grains.entry(grain).or_default();
-                sums.entry((alike.hour.div_euclid(length) * length, id)).or_default().add(totals);
+                sums.entry((key.hour.div_euclid(length) * length, id)).or_default().add(totals);
             }
         }
     }
@@ -182,7 +182,7 @@ pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError>
     DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id))).await
 }
 
-/// Sums by beginning of the stretch of time and by dims.
+/// Totals by start of the hour or day and by dimension id.
 type Sums = BTreeMap<(i64, i64), Totals>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,7 +202,7 @@ impl Grain {
     }
 }
 
-/// Adds to what is stored. Answers the dims of which something was.
+/// Adds the stored totals to the new ones and writes the sums. Returns the dimension ids that had stored totals.
 async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64>, StoreError> {
     let sql = format!(
         "SELECT dim_id, totals FROM {} WHERE at = $1 AND {}",

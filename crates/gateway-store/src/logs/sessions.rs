@@ -1,4 +1,4 @@
-//! Sessions: the requests that belong together, because the caller said so or because they follow each other closely.
+//! Sessions: requests with the same session id, or requests of the same caller that follow each other closely.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,31 +15,34 @@ use super::bulk::{Bulk, id_list, in_ids};
 use super::write::clean;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
-use crate::row::{Arg, Row, args, json as json_arg};
+use crate::row::{Arg, args, json as json_arg};
+use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 /// Requests of one caller at least this far apart belong to different sessions.
 const GAP: i64 = 30 * MINUTE;
-/// How many different providers or models a session names.
-const MOST_NAMES: usize = 50;
+/// Distinct providers or models that a session lists.
+const MAX_NAMES: usize = 50;
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Session {
-    pub org_id: OrgId,
-    pub id: String,
-    pub first_id: i64,
-    owner: Option<i64>,
-    pub user: Option<String>,
-    pub started_at: Timestamp,
-    pub last_seen_at: Timestamp,
-    pub requests: i64,
-    pub tokens: i64,
-    cost: i64,
-    priced: i64,
-    unpriced: i64,
-    pub errors: i64,
-    pub providers: Vec<String>,
-    pub models: Vec<String>,
+table! {
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Session in "log_sessions" {
+        pub org_id: OrgId [key],
+        pub id: String [key],
+        pub first_id: i64,
+        owner: Option<i64> [once],
+        pub user: Option<String> = "user_id",
+        pub started_at: Timestamp,
+        pub last_seen_at: Timestamp,
+        pub requests: i64,
+        pub tokens: i64,
+        cost: i64,
+        priced: i64,
+        unpriced: i64,
+        pub errors: i64,
+        pub providers: Vec<String> [json],
+        pub models: Vec<String> [json],
+    }
 }
 
 impl Session {
@@ -76,9 +79,9 @@ impl Session {
         self.priced += totals.priced;
         self.unpriced += totals.unpriced;
         self.errors += totals.errors;
-        note(&mut self.providers, &row.provider);
+        add_name(&mut self.providers, &row.provider);
         if let Some(model) = &row.model {
-            note(&mut self.models, model);
+            add_name(&mut self.models, model);
         }
         if self.user.is_none() {
             self.user = row.user.as_deref().map(clean);
@@ -94,37 +97,37 @@ impl Session {
     }
 }
 
-fn note(names: &mut Vec<String>, name: &str) {
-    if names.len() < MOST_NAMES && !names.iter().any(|known| known == name) {
+fn add_name(names: &mut Vec<String>, name: &str) {
+    if names.len() < MAX_NAMES && !names.iter().any(|known| known == name) {
         names.push(clean(name));
     }
 }
 
-/// Finds or begins the session of each row (which come in order of id) and adds the rows to it. What is looked at is in
-/// the store, so that a restart between two requests changes nothing.
+/// Finds or creates the session of each row and adds the row to it. The rows are ordered by id. Sessions are looked up in
+/// the database, so that a restart between two requests changes nothing.
 pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, StoreError> {
-    let mut known = Known::default();
-    known.fetch_named(tx, rows).await?;
-    known.fetch_automatic(tx, rows).await?;
+    let mut cache = SessionCache::default();
+    cache.fetch_named(tx, rows).await?;
+    cache.fetch_automatic(tx, rows).await?;
     let mut ids = Vec::with_capacity(rows.len());
     for row in rows {
         let at = match &row.session_id {
-            Some(id) => known.named(row, clean(id)),
-            None => known.automatic(row),
+            Some(id) => cache.named(row, clean(id)),
+            None => cache.automatic(row),
         };
-        known.sessions[at].add(row);
-        known.touched[at] = true;
-        ids.push(known.sessions[at].id.clone());
+        cache.sessions[at].add(row);
+        cache.touched[at] = true;
+        ids.push(cache.sessions[at].id.clone());
     }
-    let touched = known.sessions.iter().zip(&known.touched).filter(|(_, touched)| **touched);
+    let touched = cache.sessions.iter().zip(&cache.touched).filter(|(_, touched)| **touched);
     let touched: Vec<&Session> = touched.map(|(session, _)| session).collect();
-    WRITE.run(tx, touched.into_iter().map(columns)).await?;
+    UPSERT.run(tx, touched.into_iter().map(Session::values)).await?;
     Ok(ids)
 }
 
-/// The sessions that a batch may touch.
+/// The sessions that a batch may change.
 #[derive(Default)]
-struct Known {
+struct SessionCache {
     sessions: Vec<Session>,
     touched: Vec<bool>,
     by_id: HashMap<(OrgId, String), usize>,
@@ -132,12 +135,12 @@ struct Known {
     owners: Owners,
 }
 
-/// Whose rows a batch holds, each digested once.
+/// The owners of a batch's rows, each hashed once.
 #[derive(Default)]
 struct Owners(HashMap<(OrgId, Option<KeyId>, Option<String>), i64, FxBuildHasher>);
 
 impl Owners {
-    /// Whose requests follow each other: those of one key, or without key of one user; end users of a key count apart.
+    /// The owner of an automatic session: a key, or without key a user. Each end user of a key is a separate owner.
     fn of(&mut self, row: &LogRow) -> i64 {
         *self.0.entry((row.org_id, row.key_id, row.user.clone())).or_insert_with(|| {
             let (org, key) = (row.org_id.to_string(), row.key_id.map(|key| key.to_string()));
@@ -146,8 +149,8 @@ impl Owners {
     }
 }
 
-impl Known {
-    fn put(&mut self, session: Session) -> usize {
+impl SessionCache {
+    fn insert(&mut self, session: Session) -> usize {
         let at = self.sessions.len();
         let key = (session.org_id, session.id.clone());
         if let Some(there) = self.by_id.get(&key) {
@@ -165,18 +168,18 @@ impl Known {
     fn named(&mut self, row: &LogRow, id: String) -> usize {
         match self.by_id.get(&(row.org_id, id.clone())) {
             Some(at) => *at,
-            None => self.put(Session::begin(row, id, None)),
+            None => self.insert(Session::begin(row, id, None)),
         }
     }
 
-    /// The latest session of the same caller that is near enough, else a new one, named after its first row.
+    /// The latest session of the same owner within the gap, or a new one with the id of its first row.
     fn automatic(&mut self, row: &LogRow) -> usize {
         let owner = self.owners.of(row);
         let at = log_id_time(row.id);
         let near = self.by_owner.get(&owner).into_iter().flatten().filter(|s| self.sessions[**s].is_near(at));
         match near.max_by_key(|s| self.sessions[**s].first_id) {
             Some(at) => *at,
-            None => self.put(Session::begin(row, format!("auto-{}", row.id), Some(owner))),
+            None => self.insert(Session::begin(row, format!("auto-{}", row.id), Some(owner))),
         }
     }
 
@@ -194,40 +197,38 @@ impl Known {
             Dialect::Postgres => "json_array_elements(CAST($1 AS JSON)) AS w(value)",
         };
         let sql = format!(
-            "SELECT {COLUMNS} FROM {list} JOIN log_sessions s ON s.org_id = w.value ->> 0 AND s.id = w.value ->> 1"
+            "SELECT {} FROM {list} JOIN log_sessions s ON s.org_id = w.value ->> 0 AND s.id = w.value ->> 1",
+            Session::columns("s.")
         );
         for row in tx.all(AssertSqlSafe(sql), args![wanted.to_string()]).await? {
-            self.put(read(&row)?);
+            self.insert(Session::from_row(&row)?);
         }
         Ok(())
     }
 
     async fn fetch_automatic(&mut self, tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-        let nameless = || rows.iter().filter(|row| row.session_id.is_none());
-        let mut owners: Vec<i64> = nameless().map(|row| self.owners.of(row)).collect();
+        let automatic = || rows.iter().filter(|row| row.session_id.is_none());
+        let mut owners: Vec<i64> = automatic().map(|row| self.owners.of(row)).collect();
         owners.sort_unstable();
         owners.dedup();
-        let (Some(first), Some(last)) = (nameless().next(), nameless().next_back()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (automatic().next(), automatic().next_back()) else { return Ok(()) };
         let (from, to) = (log_id_time(first.id).plus(-GAP), log_id_time(last.id).plus(GAP));
         let sql = format!(
-            "SELECT {COLUMNS} FROM log_sessions s WHERE {} AND s.owner IS NOT NULL AND s.last_seen_at > $2 \
+            "SELECT {} FROM log_sessions s WHERE {} AND s.owner IS NOT NULL AND s.last_seen_at > $2 \
              AND s.started_at < $3",
+            Session::columns("s."),
             in_ids(tx.dialect(), "s.owner", 1)
         );
         for row in tx.all(AssertSqlSafe(sql), args![id_list(owners), from, to]).await? {
-            self.put(read(&row)?);
+            self.insert(Session::from_row(&row)?);
         }
         Ok(())
     }
 }
 
-const COLUMNS: &str = "s.org_id, s.id, s.first_id, s.owner, s.user_id, s.started_at, s.last_seen_at, s.requests, \
-    s.tokens, s.cost, s.priced, s.unpriced, s.errors, s.providers, s.models";
-
-static WRITE: LazyLock<Bulk> = LazyLock::new(|| {
+static UPSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO log_sessions (org_id, id, first_id, owner, user_id, started_at, last_seen_at, requests, tokens, \
-         cost, priced, unpriced, errors, providers, models)",
+        &format!("INSERT INTO log_sessions ({})", Session::columns("")),
         "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "ON CONFLICT (org_id, id) DO UPDATE SET first_id = excluded.first_id, user_id = excluded.user_id, \
          started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, requests = excluded.requests, \
@@ -236,64 +237,7 @@ static WRITE: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-fn columns(session: &Session) -> Vec<Arg> {
-    let Session {
-        org_id,
-        id,
-        first_id,
-        owner,
-        user,
-        started_at,
-        last_seen_at,
-        requests,
-        tokens,
-        cost,
-        priced,
-        unpriced,
-        errors,
-        providers,
-        models,
-    } = session;
-    args![
-        *org_id,
-        id,
-        *first_id,
-        *owner,
-        user.clone(),
-        *started_at,
-        *last_seen_at,
-        *requests,
-        *tokens,
-        *cost,
-        *priced,
-        *unpriced,
-        *errors,
-        json_arg(providers),
-        json_arg(models),
-    ]
-}
-
-fn read(row: &Row) -> Result<Session, StoreError> {
-    Ok(Session {
-        org_id: row.get("org_id")?,
-        id: row.get("id")?,
-        first_id: row.get("first_id")?,
-        owner: row.get("owner")?,
-        user: row.get("user_id")?,
-        started_at: row.get("started_at")?,
-        last_seen_at: row.get("last_seen_at")?,
-        requests: row.get("requests")?,
-        tokens: row.get("tokens")?,
-        cost: row.get("cost")?,
-        priced: row.get("priced")?,
-        unpriced: row.get("unpriced")?,
-        errors: row.get("errors")?,
-        providers: row.json("providers")?,
-        models: row.json("models")?,
-    })
-}
-
-/// Which sessions are asked for. A session is in a range of time when any part of it is.
+/// Restricts a list of sessions. A session is in a range of time when it overlaps it.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
     pub user: Option<String>,
@@ -302,7 +246,7 @@ pub struct SessionFilter {
     pub to: Option<Timestamp>,
 }
 
-/// Newest first, by their first request.
+/// Ordered by first request, newest first.
 pub async fn list(
     logs: &Db,
     org: OrgId,
@@ -314,7 +258,7 @@ pub async fn list(
         Dialect::Sqlite => "instr",
         Dialect::Postgres => "strpos",
     };
-    let mut sql = format!("SELECT {COLUMNS} FROM log_sessions s WHERE s.org_id = $1");
+    let mut sql = format!("SELECT {} FROM log_sessions s WHERE s.org_id = $1", Session::columns("s."));
     let mut values = args![org];
     let mut narrow = |condition: String, value: Arg| {
         values.push(value);
@@ -337,12 +281,11 @@ pub async fn list(
     }
     narrow(" ORDER BY s.first_id DESC LIMIT ?".into(), page.fetch().into());
     let rows = logs.all(AssertSqlSafe(sql), values).await?;
-    let sessions = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let sessions = table::read_all::<Session>(&rows)?;
     Ok(page.cut(sessions, |session| session.first_id.to_string()))
 }
 
 pub async fn find(logs: &Db, org: OrgId, id: &str) -> Result<Option<Session>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM log_sessions s WHERE s.org_id = $1 AND s.id = $2");
-    let row = logs.opt(AssertSqlSafe(sql), args![org, id]).await?;
-    row.as_ref().map(read).transpose()
+    let row = logs.opt(Session::select("org_id = $1 AND id = $2"), args![org, id]).await?;
+    table::read_opt(row.as_ref())
 }

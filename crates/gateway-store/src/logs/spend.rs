@@ -1,5 +1,5 @@
-//! What was spent through the gateway, by day and spender, as the roll-ups of the log say. Roll-ups are written in the
-//! transaction of their rows and count each row once. Spans received over OTLP are left out.
+//! Spending by day, key, application and team, read from the daily roll-ups. Ingested spans are calls that did not go
+//! through the gateway, so they are not included.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::db::Dialect;
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
 
-/// What one spender spent on one day, in units of 1e-12 USD.
+/// The spending of one spender on one day, in units of 1e-12 USD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DaySpend {
     pub day: Timestamp,

@@ -1,8 +1,9 @@
-//! Retention. Every organization keeps its rows for its own number of days, or else for the default; rows go with their
-//! bodies and words, sessions when their last request goes. On PostgreSQL a day that nobody keeps any longer is dropped
-//! as a whole, so an organization with the longest retention keeps up to a day more; all else is deleted in slices, each
-//! a short transaction of its own. Usage outlives rows: by the hour for 400 days (of users, as long as
-//! rows are kept at most), by the day for good.
+//! Retention of log rows, by default or by organization. Bodies and index entries are deleted with their rows, and a
+//! session with its last row.
+//!
+//! On PostgreSQL, days past the longest retention are dropped as partitions, so organizations with that retention keep up
+//! to a day more. Everything else is deleted in short transactions. Daily usage is kept for ever, hourly usage for 400
+//! days, and hourly usage of users as long as the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +19,14 @@ use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
 
-/// Rows per transaction, and transactions per call.
-const SLICE: i64 = 1_000;
-const MOST_SLICES: u32 = 200;
-const HOURS_KEPT_DAYS: u32 = 400;
+/// Rows per transaction.
+const SWEEP_ROWS: i64 = 1_000;
+/// Transactions per call.
+const MAX_TRANSACTIONS: u32 = 200;
+const HOURLY_RETENTION_DAYS: u32 = 400;
 
-/// Removes what is older than it may be; answers how many rows that were. A call ends after a bounded amount of work: it
-/// is to be called again soon when it answers more than nothing.
+/// Deletes rows past their retention; returns how many. The work of one call is bounded: call it again soon when it
+/// returns more than 0.
 pub async fn sweep(
     logs: &Db,
     now: Timestamp,
@@ -34,29 +36,29 @@ pub async fn sweep(
     let longest = overrides.iter().map(|(_, days)| *days).fold(default_days, u32::max);
     let mut removed = 0;
     if logs.dialect() == Dialect::Postgres {
-        let ahead = [Day::of(now), Day::of(now.plus(DAY))];
-        partitions::ensure_days(logs, BTreeSet::from(ahead)).await?;
+        let upcoming = [Day::of(now), Day::of(now.plus(DAY))];
+        partitions::ensure_days(logs, BTreeSet::from(upcoming)).await?;
         for day in partitions::days(logs).await? {
             if partitions::ends_before(day, cutoff(now, longest)) {
                 removed += partitions::drop_day(logs, day).await?;
             }
         }
     }
-    let mut slices = 0;
+    let mut transactions = 0;
     for (org, days) in organizations(logs, default_days, overrides).await? {
-        let by_day = logs.dialect() == Dialect::Postgres && days == longest;
-        while !by_day && slices < MOST_SLICES {
-            let gone = remove_slice(logs, org, cutoff(now, days)).await?;
-            if gone == 0 {
+        let by_partition = logs.dialect() == Dialect::Postgres && days == longest;
+        while !by_partition && transactions < MAX_TRANSACTIONS {
+            let deleted = delete_rows(logs, org, cutoff(now, days)).await?;
+            if deleted == 0 {
                 break;
             }
-            slices += 1;
-            removed += gone;
+            transactions += 1;
+            removed += deleted;
         }
-        forget_sessions(logs, org, cutoff(now, days), now.plus(-i64::from(days) * DAY)).await?;
+        delete_sessions(logs, org, cutoff(now, days), now.plus(-i64::from(days) * DAY)).await?;
     }
-    for (grain, days) in [(Grain::Hours, longest.max(HOURS_KEPT_DAYS)), (Grain::UserHours, longest)] {
-        forget_hours(logs, grain, now.plus(-i64::from(days) * DAY)).await?;
+    for (grain, days) in [(Grain::Hours, longest.max(HOURLY_RETENTION_DAYS)), (Grain::UserHours, longest)] {
+        delete_hours(logs, grain, now.plus(-i64::from(days) * DAY)).await?;
     }
     Ok(removed)
 }
@@ -65,7 +67,7 @@ fn cutoff(now: Timestamp, days: u32) -> i64 {
     first_log_id(now.plus(-i64::from(days) * DAY))
 }
 
-/// Every organization that ever had a row, with the days that it keeps them.
+/// Every organization that ever had a row, with its retention in days.
 async fn organizations(
     logs: &Db,
     default_days: u32,
@@ -79,25 +81,25 @@ async fn organizations(
     Ok(all)
 }
 
-async fn remove_slice(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreError> {
+async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreError> {
     let old = logs
         .all(
             "SELECT id FROM log_rows WHERE org_id = $1 AND id < $2 ORDER BY id LIMIT $3",
-            args![org, before, SLICE],
+            args![org, before, SWEEP_ROWS],
         )
         .await?;
     if old.is_empty() {
         return Ok(0);
     }
     let list = id_list(old.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?);
-    let words = match logs.dialect() {
+    let index_key = match logs.dialect() {
         Dialect::Sqlite => "rowid",
         Dialect::Postgres => "id",
     };
     let mut tx = logs.begin().await?;
     let mut removed = 0;
     for (table, column) in
-        [("log_unindexed", "id"), ("log_words", words), ("log_bodies", "id"), ("log_rows", "id")]
+        [("log_unindexed", "id"), ("log_words", index_key), ("log_bodies", "id"), ("log_rows", "id")]
     {
         let sql = format!("DELETE FROM {table} WHERE {}", in_ids(tx.dialect(), column, 1));
         removed = tx.exec(AssertSqlSafe(sql), args![list.as_str()]).await?;
@@ -106,7 +108,7 @@ async fn remove_slice(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreEr
     Ok(removed)
 }
 
-async fn forget_sessions(
+async fn delete_sessions(
     logs: &Db,
     org: OrgId,
     first_before: i64,
@@ -115,19 +117,19 @@ async fn forget_sessions(
     logs.exec(
         "DELETE FROM log_sessions WHERE org_id = $1 AND id IN (SELECT id FROM log_sessions \
          WHERE org_id = $1 AND first_id < $2 AND last_seen_at < $3 ORDER BY first_id LIMIT $4)",
-        args![org, first_before, seen_before, SLICE],
+        args![org, first_before, seen_before, SWEEP_ROWS],
     )
     .await
     .map(|_| ())
 }
 
-async fn forget_hours(logs: &Db, grain: Grain, before: Timestamp) -> Result<(), StoreError> {
+async fn delete_hours(logs: &Db, grain: Grain, before: Timestamp) -> Result<(), StoreError> {
     let table = grain.table();
     let sql = format!(
         "DELETE FROM {table} WHERE (dim_id, at) IN (SELECT dim_id, at FROM {table} WHERE at < $1 ORDER BY at LIMIT $2)"
     );
-    for _ in 0..MOST_SLICES {
-        if logs.exec(AssertSqlSafe(sql.clone()), args![before, SLICE]).await? == 0 {
+    for _ in 0..MAX_TRANSACTIONS {
+        if logs.exec(AssertSqlSafe(sql.clone()), args![before, SWEEP_ROWS]).await? == 0 {
             break;
         }
     }

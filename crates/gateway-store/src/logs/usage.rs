@@ -1,20 +1,21 @@
-//! Usage added up from the roll-ups. Whole days come from the days, what is left of them from the hours, and only the
-//! parts of an hour at either end from rows: those need the rows to be there still, everything else does not.
+//! Usage queries over the roll-ups. Whole days are read from daily roll-ups, whole hours from hourly ones. Only partial
+//! hours at the ends of the range are read from log rows, so only they depend on the retention of rows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::logs::{LOG_EPOCH, LOG_ID_LOW_BITS, first_log_id, log_id_time};
-use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
+use gateway_core::time::{DAY, Interval, Timestamp};
 use gateway_core::totals::{Latencies, Totals};
 use sqlx::AssertSqlSafe;
 
 use super::rollup::{Cube, Grain};
+use super::usage_plan::{UsageSource, smallest_cube, split_range};
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError};
 
-/// Which usage is asked for; everything that is given must hold.
+/// Restricts usage; all given conditions must hold.
 #[derive(Debug, Clone, Default)]
 pub struct UsageFilter {
     pub provider: Option<String>,
@@ -25,7 +26,7 @@ pub struct UsageFilter {
     pub user: Option<String>,
 }
 
-/// What usage is told apart by.
+/// The column that usage is grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageGroup {
     Provider,
@@ -35,7 +36,7 @@ pub enum UsageGroup {
     Team,
     User,
     Status,
-    /// Only requests that have one.
+    /// Includes only requests with a prompt.
     Prompt,
 }
 
@@ -54,7 +55,7 @@ impl UsageGroup {
     }
 }
 
-/// From, inclusive, and to, exclusive.
+/// From `from`, inclusive, to `to`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
     pub from: Timestamp,
@@ -62,49 +63,53 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// All that there is.
+    /// A range that contains every log row.
     pub fn all_time() -> Self {
         Self { from: Timestamp(LOG_EPOCH.div_euclid(DAY) * DAY), to: Timestamp(LOG_EPOCH + 30_000 * DAY) }
     }
 }
 
-/// The usage of one stretch of time and one group. Without interval the time is the beginning of the span.
+/// The usage of one bucket and one group. Without an interval there is one bucket, which starts with the range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Usage {
     pub start: Timestamp,
-    /// None: rows that have none of what they are told apart by.
+    /// None: rows without a value in the group's column.
     pub group: Option<String>,
     pub totals: Totals,
 }
 
-/// Usage in order of time and group; what has no rows is left out.
-pub async fn usage(
-    logs: &Db,
-    org: OrgId,
-    filter: &UsageFilter,
-    span: TimeRange,
-    interval: Option<Interval>,
-    group: Option<UsageGroup>,
-) -> Result<Vec<Usage>, StoreError> {
+/// What to add up and how to split it.
+#[derive(Debug, Clone, Copy)]
+pub struct UsageQuery<'a> {
+    pub filter: &'a UsageFilter,
+    pub range: TimeRange,
+    pub interval: Option<Interval>,
+    pub group: Option<UsageGroup>,
+}
+
+/// Usage ordered by time and group. Buckets without rows are left out.
+pub async fn usage(logs: &Db, org: OrgId, query: &UsageQuery<'_>) -> Result<Vec<Usage>, StoreError> {
+    let UsageQuery { filter, range, interval, group } = *query;
     let cube = smallest_cube(filter, group);
-    let bucket = |at: i64| interval.map_or(span.from.0, |interval| interval.start_of(Timestamp(at)).0);
+    let bucket = |at: i64| interval.map_or(range.from.0, |interval| interval.start_of(Timestamp(at)).0);
     let mut sums: HashMap<Option<String>, BTreeMap<i64, Totals>> = HashMap::new();
-    for (part, piece) in parts(span, interval, cube.hours()) {
-        let Part::Rolled(grain) = part else {
-            let (sql, values) = rows_statement(org, filter, piece, interval, group);
+    for (source, part) in split_range(range, interval, cube.hours()) {
+        let part = UsageQuery { range: part, ..*query };
+        let UsageSource::Rollup(grain) = source else {
+            let (sql, values) = rows_statement(org, &part);
             for row in logs.all(AssertSqlSafe(sql), values).await? {
                 let group = sums.entry(row.get("grp")?).or_default();
                 group.entry(bucket(row.get("at")?)).or_default().add(&row_totals(&row)?);
             }
             continue;
         };
-        let (sql, values) = rolled_statement(org, filter, piece, group, cube, grain);
+        let (sql, values) = rollup_statement(org, &part, cube, grain);
         for row in logs.all(AssertSqlSafe(sql), values).await? {
             let Some(packed) = row.get::<Option<String>>("packed")? else { continue };
             let group = sums.entry(row.get("grp")?).or_default();
             match interval {
                 None => {
-                    let totals = group.entry(span.from.0).or_default();
+                    let totals = group.entry(range.from.0).or_default();
                     for one in packed.split(';') {
                         totals.add_packed(one);
                     }
@@ -132,7 +137,7 @@ pub async fn usage(
     Ok(usage)
 }
 
-/// Usage of all time by provider, model and status: what metrics are made of.
+/// All-time usage by provider, model and status, for metrics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelUsage {
     pub provider: String,
@@ -166,7 +171,7 @@ pub async fn usage_by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<Mode
         .collect()
 }
 
-/// When a user was first and last seen. Beyond the time for which rows are kept, the first day is known, not the minute.
+/// When a user was first and last seen. Without log rows of that time, the first day is known but not the time of day.
 pub async fn user_seen(
     logs: &Db,
     org: OrgId,
@@ -197,66 +202,7 @@ pub async fn user_seen(
     Ok(Some((first, log_id_time(last))))
 }
 
-fn smallest_cube(filter: &UsageFilter, group: Option<UsageGroup>) -> Cube {
-    let UsageFilter { provider, model, key_id, app_id, team_id, user } = filter;
-    let models = provider.is_some()
-        || model.is_some()
-        || matches!(group, Some(UsageGroup::Provider | UsageGroup::Model));
-    let keys = key_id.is_some()
-        || app_id.is_some()
-        || team_id.is_some()
-        || matches!(group, Some(UsageGroup::Key | UsageGroup::App | UsageGroup::Team));
-    let users = user.is_some() || group == Some(UsageGroup::User);
-    if group == Some(UsageGroup::Prompt) {
-        return Cube::Prompts;
-    }
-    match (users, models, keys) {
-        (true, false, false) => Cube::Users,
-        (true, _, _) => Cube::UsersWhole,
-        (false, false, false) => Cube::All,
-        (false, true, false) => Cube::Models,
-        (false, false, true) => Cube::Keys,
-        (false, true, true) => Cube::Whole,
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Part {
-    Rows,
-    Rolled(Grain),
-}
-
-/// Cuts a span into the largest pieces that there are sums for.
-fn parts(span: TimeRange, interval: Option<Interval>, hours: Grain) -> Vec<(Part, TimeRange)> {
-    let (from, to) = (span.from.0, span.to.0);
-    let up =
-        |at: i64, unit: i64| at.div_euclid(unit) * unit + if at.rem_euclid(unit) == 0 { 0 } else { unit };
-    let down = |at: i64, unit: i64| at.div_euclid(unit) * unit;
-    let mut parts = Vec::new();
-    let mut push = |part: Part, from: i64, to: i64| {
-        if from < to {
-            parts.push((part, TimeRange { from: Timestamp(from), to: Timestamp(to) }));
-        }
-    };
-    let (first, last) = (up(from, HOUR), down(to, HOUR));
-    if interval == Some(Interval::Minute) || first >= last {
-        push(Part::Rows, from, to);
-        return parts;
-    }
-    push(Part::Rows, from, first);
-    let (first_day, last_day) = (up(first, DAY), down(last, DAY));
-    if interval == Some(Interval::Hour) || first_day >= last_day {
-        push(Part::Rolled(hours), first, last);
-    } else {
-        push(Part::Rolled(hours), first, first_day);
-        push(Part::Rolled(Grain::Days), first_day, last_day);
-        push(Part::Rolled(hours), last_day, last);
-    }
-    push(Part::Rows, last, to);
-    parts
-}
-
-/// Sums of rows; latencies come one by one. The conditions are those of `Totals::of`.
+/// Sums over log rows; latencies are returned one by one. The conditions must equal those of `Totals::of`.
 const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens, 0)) AS BIGINT) AS prompt_tokens, \
     CAST(SUM(COALESCE(u.completion_tokens, 0)) AS BIGINT) AS completion_tokens, \
     CAST(SUM(COALESCE(u.cost, 0)) AS BIGINT) AS cost, COUNT(u.cost) AS priced, \
@@ -282,17 +228,11 @@ fn row_totals(row: &Row) -> Result<Totals, StoreError> {
     })
 }
 
-/// One line for each of the dims, with all its stretches of time.
-fn rolled_statement(
-    org: OrgId,
-    filter: &UsageFilter,
-    span: TimeRange,
-    group: Option<UsageGroup>,
-    cube: Cube,
-    grain: Grain,
-) -> (String, Vec<Arg>) {
+/// Returns one row for each combination of dimensions, with all its totals packed into one text.
+fn rollup_statement(org: OrgId, query: &UsageQuery<'_>, cube: Cube, grain: Grain) -> (String, Vec<Arg>) {
+    let UsageQuery { filter, range, group, .. } = *query;
     let group = grouping("d", group);
-    let mut values = args![org, span.from, span.to];
+    let mut values = args![org, range.from, range.to];
     let conditions = conditions("d", filter, &mut values);
     let sql = format!(
         "SELECT {group} AS grp, (SELECT string_agg(u.totals, ';') FROM {} u \
@@ -304,15 +244,10 @@ fn rolled_statement(
     (sql, values)
 }
 
-fn rows_statement(
-    org: OrgId,
-    filter: &UsageFilter,
-    span: TimeRange,
-    interval: Option<Interval>,
-    group: Option<UsageGroup>,
-) -> (String, Vec<Arg>) {
+fn rows_statement(org: OrgId, query: &UsageQuery<'_>) -> (String, Vec<Arg>) {
+    let UsageQuery { filter, range, interval, group } = *query;
     let at = match interval {
-        None => format!("CAST({} AS BIGINT)", span.from.0),
+        None => format!("CAST({} AS BIGINT)", range.from.0),
         Some(interval) => {
             let (length, origin) = (interval.length(), interval.origin());
             let time = format!("(u.id >> {LOG_ID_LOW_BITS}) + {LOG_EPOCH}");
@@ -320,7 +255,7 @@ fn rows_statement(
         }
     };
     let grouping = grouping("u", group);
-    let mut values = args![org, first_log_id(span.from), first_log_id(span.to)];
+    let mut values = args![org, first_log_id(range.from), first_log_id(range.to)];
     let mut conditions = conditions("u", filter, &mut values);
     if group == Some(UsageGroup::Prompt) {
         conditions.push_str(" AND u.prompt IS NOT NULL");
@@ -353,49 +288,4 @@ fn conditions(table: &str, filter: &UsageFilter, values: &mut Vec<Arg>) -> Strin
         }
     }
     sql
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cut(from: &str, to: &str, interval: Option<Interval>) -> Vec<String> {
-        let span = TimeRange { from: from.parse().unwrap(), to: to.parse().unwrap() };
-        let parts = parts(span, interval, Grain::Hours);
-        assert_eq!(parts.first().map(|(_, part)| part.from), Some(span.from));
-        assert_eq!(parts.last().map(|(_, part)| part.to), Some(span.to));
-        assert!(parts.windows(2).all(|pair| pair[0].1.to == pair[1].1.from));
-        let name = |part: &Part| match part {
-            Part::Rows => "rows",
-            Part::Rolled(Grain::Hours | Grain::UserHours) => "hours",
-            Part::Rolled(Grain::Days) => "days",
-        };
-        parts.iter().map(|(part, span)| format!("{} from {}", name(part), span.from)).collect()
-    }
-
-    #[test]
-    fn a_span_is_cut_into_the_largest_pieces() {
-        assert_eq!(
-            cut("2026-11-01T10:20:00Z", "2026-11-05T02:30:00Z", None),
-            [
-                "rows from 2026-11-01T10:20:00.000Z",
-                "hours from 2026-11-01T11:00:00.000Z",
-                "days from 2026-11-02T00:00:00.000Z",
-                "hours from 2026-11-05T00:00:00.000Z",
-                "rows from 2026-11-05T02:00:00.000Z",
-            ]
-        );
-        assert_eq!(
-            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Week)),
-            ["days from 2026-11-01T00:00:00.000Z"]
-        );
-        assert_eq!(
-            cut("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z", Some(Interval::Hour)),
-            ["hours from 2026-11-01T00:00:00.000Z"]
-        );
-        assert_eq!(
-            cut("2026-11-01T10:10:00Z", "2026-11-01T10:50:00Z", None),
-            ["rows from 2026-11-01T10:10:00.000Z"]
-        );
-    }
 }

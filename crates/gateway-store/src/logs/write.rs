@@ -1,5 +1,5 @@
-//! A batch of log rows on its way in: rows, bodies, words, sessions and roll-ups in one transaction. A row is counted
-//! once, however often it is sent, because everything is made from those rows alone that were not there yet.
+//! Writes a batch of log rows: rows, bodies, full-text index, sessions and roll-ups in one transaction. Writing is
+//! idempotent by id: rows that are already stored are skipped everywhere.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -15,17 +15,17 @@ use crate::db::Dialect;
 use crate::row::{Arg, args, json};
 use crate::{Db, StoreError, Tx, exports};
 
-/// A key of our own for PostgreSQL's advisory locks. Nodes write one after the other: their batches meet in the same
-/// roll-ups anyway, and this way they can neither deadlock nor count a row twice.
+/// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
+/// run one at a time; that excludes deadlocks and rows that are counted twice.
 const LOCK: i64 = 0x6761_7465_7761_7903;
 
-const PREVIEW_CHARACTERS: usize = 200;
-/// Longer texts than any honest model or user name has are cut.
-const LONGEST_TEXT: usize = 1024;
-/// Up to this many rows at a time are searchable at once. More come only under load, when `index_pending` catches up.
+const MAX_PREVIEW_CHARS: usize = 200;
+/// Longer values, such as model or user names, are truncated.
+const MAX_TEXT_CHARS: usize = 1024;
+/// Batches up to this size are indexed at once. Larger ones occur only under load; `index_pending` indexes them later.
 pub const MAX_INLINE_INDEXED: usize = 128;
 
-/// Stores the rows that are not there yet; answers their ids.
+/// Stores the rows that are not stored yet; returns their ids.
 pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreError> {
     if rows.is_empty() {
         return Ok(Vec::new());
@@ -36,45 +36,85 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     }
     let rows = otel_ids::assign_ids(&mut tx, rows).await?;
-    let fresh = not_there_yet(&mut tx, &rows).await?;
-    if fresh.is_empty() {
+    let new = new_rows(&mut tx, &rows).await?;
+    if new.is_empty() {
         return Ok(Vec::new());
     }
-    let sessions = sessions::join(&mut tx, &fresh).await?;
-    ROWS.run(&mut tx, fresh.iter().zip(&sessions).map(|(row, session)| columns(row, session))).await?;
+    let sessions = sessions::join(&mut tx, &new).await?;
+    ROWS.run(&mut tx, new.iter().zip(&sessions).map(|(row, session)| values(row, session))).await?;
     let bodies: Vec<&LogRow> =
-        fresh.iter().copied().filter(|row| !row.request.is_empty() || !row.response.is_empty()).collect();
+        new.iter().copied().filter(|row| !row.request.is_empty() || !row.response.is_empty()).collect();
     BODIES
         .run(&mut tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()]))
         .await?;
-    if fresh.len() <= MAX_INLINE_INDEXED {
+    if new.len() <= MAX_INLINE_INDEXED {
         fulltext::insert(&mut tx, &bodies).await?;
     } else {
         fulltext::defer(&mut tx, bodies.iter().map(|row| row.id)).await?;
     }
-    rollup::add(&mut tx, &fresh).await?;
-    exports::enqueue(&mut tx, &fresh).await?;
+    rollup::add(&mut tx, &new).await?;
+    exports::enqueue(&mut tx, &new).await?;
     tx.commit().await?;
-    Ok(fresh.iter().map(|row| row.id).collect())
+    Ok(new.iter().map(|row| row.id).collect())
 }
 
-/// The rows that are new, each once, in order of id.
-async fn not_there_yet<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<&'a LogRow>, StoreError> {
+/// The rows that are not stored yet, without duplicates, ordered by id.
+async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<&'a LogRow>, StoreError> {
     let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
     let found = tx.all(AssertSqlSafe(sql), args![id_list(rows.iter().map(|row| row.id))]).await?;
     let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
-    let mut fresh: Vec<&LogRow> = rows.iter().filter(|row| known.insert(row.id)).collect();
-    fresh.sort_unstable_by_key(|row| row.id);
-    Ok(fresh)
+    let mut new: Vec<&LogRow> = rows.iter().filter(|row| known.insert(row.id)).collect();
+    new.sort_unstable_by_key(|row| row.id);
+    Ok(new)
 }
+
+/// The columns of a log row, in the order of `values`.
+pub(super) const COLUMNS: [&str; 40] = [
+    "id",
+    "org_id",
+    "request_id",
+    "created_at",
+    "level",
+    "source",
+    "provider",
+    "shape",
+    "model",
+    "method",
+    "path",
+    "status",
+    "error_code",
+    "stream",
+    "latency_ms",
+    "ttft_ms",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "audio_tokens",
+    "usage_estimated",
+    "cost",
+    "unpriced",
+    "cache",
+    "attempts",
+    "key_id",
+    "app_id",
+    "team_id",
+    "user_id",
+    "session_id",
+    "metadata",
+    "prompt",
+    "prompt_version",
+    "traceparent",
+    "request_stored",
+    "response_stored",
+    "response_is_stream",
+    "preview",
+];
 
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO log_rows (id, org_id, request_id, created_at, level, source, provider, shape, model, method, path, \
-         status, error_code, stream, latency_ms, ttft_ms, prompt_tokens, completion_tokens, cached_tokens, \
-         cache_write_tokens, reasoning_tokens, audio_tokens, usage_estimated, cost, unpriced, cache, attempts, key_id, \
-         app_id, team_id, user_id, session_id, metadata, prompt, prompt_version, traceparent, request_stored, \
-         response_stored, response_is_stream, preview)",
+        &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
         "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
@@ -83,7 +123,7 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
 static BODIES: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO log_bodies (id, request, response)", "(?,?,?)", ""));
 
-fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
+fn values(row: &LogRow, session: &str) -> Vec<Arg> {
     let LogRow {
         id,
         org_id,
@@ -166,18 +206,18 @@ fn columns(row: &LogRow, session: &str) -> Vec<Arg> {
     ]
 }
 
-/// The first characters of what the user said last.
+/// The beginning of the last user message.
 pub fn preview(request: &[u8]) -> Option<String> {
     let text = last_user_text(request)?;
-    Some(text.chars().take(PREVIEW_CHARACTERS).map(|c| if c == '\0' { ' ' } else { c }).collect())
+    Some(text.chars().take(MAX_PREVIEW_CHARS).map(|c| if c == '\0' { ' ' } else { c }).collect())
 }
 
-/// A text that either database takes: without NUL, and not endless.
+/// Replaces NUL characters, which PostgreSQL rejects, and truncates long texts.
 pub(super) fn clean(text: &str) -> String {
-    if text.len() <= LONGEST_TEXT && !text.contains('\0') {
+    if text.len() <= MAX_TEXT_CHARS && !text.contains('\0') {
         return text.to_owned();
     }
-    text.chars().take(LONGEST_TEXT).map(|c| if c == '\0' { ' ' } else { c }).collect()
+    text.chars().take(MAX_TEXT_CHARS).map(|c| if c == '\0' { ' ' } else { c }).collect()
 }
 
 pub(super) fn level_name(level: LogLevel) -> &'static str {

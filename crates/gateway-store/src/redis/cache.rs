@@ -1,7 +1,6 @@
-//! Cached answers in Redis. An entry's name begins with its organization; what is in it is sealed by the caller. Emptying
-//! a namespace costs one write however many entries it has: an entry remembers the generations of its organization and
-//! its namespace, and counts only as long as they are the current ones. What was emptied is also told to the other nodes,
-//! through a short stream that each of them reads.
+//! Cached responses in Redis, encrypted by the caller. An entry stores the generations of its organization and namespace
+//! and is valid only while both are current, so that a purge is one write however many entries it affects. Purges are
+//! also announced to the other nodes through a short stream.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -11,11 +10,11 @@ use gateway_core::ids::OrgId;
 
 use super::{CACHE_TIMEOUT, LIMIT_TIMEOUT, RedisClient, RedisError};
 
-/// Longer than any entry lives, so that no entry outlives the mark that ended it.
-const GENERATION_LIFE_S: u64 = 40 * 24 * 3600;
-const PURGES: &str = "gateway:cache:purges";
-/// As many as the stream remembers.
-const PURGES_KEPT: u64 = 1_000;
+/// Longer than the TTL of any entry, so that no entry outlives the generation that ended it.
+const GENERATION_TTL_S: u64 = 40 * 24 * 3600;
+const PURGE_STREAM: &str = "gateway:cache:purges";
+/// The length of the stream.
+const MAX_PURGES: u64 = 1_000;
 
 /// The generations under which an entry is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub struct CacheLookup {
     pub entry: Option<Vec<u8>>,
 }
 
-/// What was emptied.
+/// The part of a cache to purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurgeScope {
     All,
@@ -40,60 +39,63 @@ pub struct Purge {
     pub scope: PurgeScope,
 }
 
-/// Looks for an entry. `fresh` names the generation where none is yet.
+/// Looks up an entry. `fresh` becomes the generation where there is none yet.
 pub async fn get(
-    shared: &RedisClient,
+    redis: &RedisClient,
     org: OrgId,
     namespace: &str,
     key: CacheKey,
     fresh: &str,
 ) -> Result<CacheLookup, RedisError> {
     let (of_org, of_namespace) = (org_generation(org), namespace_generation(org, namespace));
-    let mut pipe = redis::pipe();
+    let mut pipe = ::redis::pipe();
     for name in [&of_org, &of_namespace] {
-        pipe.cmd("SET").arg(name).arg(fresh).arg("NX").arg("EX").arg(GENERATION_LIFE_S).ignore();
+        pipe.cmd("SET").arg(name).arg(fresh).arg("NX").arg("EX").arg(GENERATION_TTL_S).ignore();
     }
     pipe.cmd("MGET").arg(&of_org).arg(&of_namespace);
     pipe.cmd("HMGET").arg(entry_name(org, key)).arg("generation").arg("sealed");
-    type Answer = ((String, String), (Option<String>, Option<Vec<u8>>));
-    let ((org_now, namespace_now), (stored_in, sealed)): Answer = shared.ask(&pipe, CACHE_TIMEOUT).await?;
+    type Reply = ((String, String), (Option<String>, Option<Vec<u8>>));
+    let ((org_now, namespace_now), (stored_in, sealed)): Reply = redis.query(&pipe, CACHE_TIMEOUT).await?;
     let generation = Generation(format!("{org_now}/{namespace_now}"));
     let entry = sealed.filter(|_| stored_in.as_ref() == Some(&generation.0));
     Ok(CacheLookup { generation, entry })
 }
 
-/// Keeps an entry under the generation that `find` told, so that one computed before a purge does not come back after it.
-pub async fn put(
-    shared: &RedisClient,
-    org: OrgId,
-    key: CacheKey,
-    generation: &Generation,
-    sealed: &[u8],
-    life: Duration,
-) -> Result<(), RedisError> {
-    let name = entry_name(org, key);
-    let mut pipe = redis::pipe();
-    pipe.atomic();
-    pipe.cmd("HSET").arg(&name).arg("generation").arg(&generation.0).arg("sealed").arg(sealed).ignore();
-    pipe.cmd("PEXPIRE").arg(&name).arg(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)).ignore();
-    shared.ask(&pipe, LIMIT_TIMEOUT).await
+/// An encrypted entry.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheEntry<'a> {
+    pub key: CacheKey,
+    pub generation: &'a Generation,
+    pub sealed: &'a [u8],
+    pub ttl: Duration,
 }
 
-/// Empties an organization's cache or a part of it, and tells the other nodes. `node` is who says so.
-pub async fn purge(shared: &RedisClient, node: &str, purge: &Purge, fresh: &str) -> Result<(), RedisError> {
-    let org = purge.org;
-    let mut pipe = redis::pipe();
+/// Stores an entry under the generation that `get` returned, so that a response from before a purge stays invalid after it.
+pub async fn put(redis: &RedisClient, org: OrgId, entry: &CacheEntry<'_>) -> Result<(), RedisError> {
+    let CacheEntry { key, generation, sealed, ttl } = *entry;
+    let name = entry_name(org, key);
+    let mut pipe = ::redis::pipe();
     pipe.atomic();
-    let mut end = |name: String| {
-        pipe.cmd("SET").arg(name).arg(fresh).arg("EX").arg(GENERATION_LIFE_S).ignore();
+    pipe.cmd("HSET").arg(&name).arg("generation").arg(&generation.0).arg("sealed").arg(sealed).ignore();
+    pipe.cmd("PEXPIRE").arg(&name).arg(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)).ignore();
+    redis.query(&pipe, LIMIT_TIMEOUT).await
+}
+
+/// Purges an organization's cache or a part of it, and announces that to the other nodes. `node` is the sender.
+pub async fn purge(redis: &RedisClient, node: &str, purge: &Purge, fresh: &str) -> Result<(), RedisError> {
+    let org = purge.org;
+    let mut pipe = ::redis::pipe();
+    pipe.atomic();
+    let mut renew = |name: String| {
+        pipe.cmd("SET").arg(name).arg(fresh).arg("EX").arg(GENERATION_TTL_S).ignore();
     };
     let (kind, name) = match &purge.scope {
         PurgeScope::All => {
-            end(org_generation(org));
+            renew(org_generation(org));
             ("all", String::new())
         }
         PurgeScope::Namespace(namespace) => {
-            end(namespace_generation(org, namespace));
+            renew(namespace_generation(org, namespace));
             ("namespace", namespace.clone())
         }
         PurgeScope::Entry(key) => {
@@ -101,26 +103,26 @@ pub async fn purge(shared: &RedisClient, node: &str, purge: &Purge, fresh: &str)
             ("entry", key.to_string())
         }
     };
-    pipe.cmd("XADD").arg(PURGES).arg("MAXLEN").arg("~").arg(PURGES_KEPT).arg("*");
+    pipe.cmd("XADD").arg(PURGE_STREAM).arg("MAXLEN").arg("~").arg(MAX_PURGES).arg("*");
     for (field, value) in [("node", node), ("org", &org.to_string()), ("kind", kind), ("name", &name)] {
         pipe.arg(field).arg(value);
     }
     pipe.ignore();
-    shared.ask(&pipe, LIMIT_TIMEOUT).await
+    redis.query(&pipe, LIMIT_TIMEOUT).await
 }
 
-/// What other nodes emptied since `last`, which is moved on. Begin with `0`.
+/// The purges of other nodes since the stream position `last`, which is moved on. The first position is `0`.
 pub async fn purges_since(
-    shared: &RedisClient,
+    redis: &RedisClient,
     node: &str,
     last: &mut String,
 ) -> Result<Vec<Purge>, RedisError> {
-    let mut pipe = redis::pipe();
-    pipe.cmd("XREAD").arg("COUNT").arg(PURGES_KEPT).arg("STREAMS").arg(PURGES).arg(&*last);
+    let mut pipe = ::redis::pipe();
+    pipe.cmd("XREAD").arg("COUNT").arg(MAX_PURGES).arg("STREAMS").arg(PURGE_STREAM).arg(&*last);
     type Items = Vec<(String, Vec<String>)>;
-    let (answer,): (Option<Vec<(String, Items)>>,) = shared.ask(&pipe, LIMIT_TIMEOUT).await?;
+    let (reply,): (Option<Vec<(String, Items)>>,) = redis.query(&pipe, LIMIT_TIMEOUT).await?;
     let mut purges = Vec::new();
-    for (id, fields) in answer.into_iter().flatten().flat_map(|(_, items)| items) {
+    for (id, fields) in reply.into_iter().flatten().flat_map(|(_, items)| items) {
         *last = id;
         let value = |name: &str| {
             let (pairs, _) = fields.as_chunks::<2>();
@@ -133,7 +135,7 @@ pub async fn purges_since(
     Ok(purges)
 }
 
-/// A message that a later version wrote is passed over.
+/// Messages of newer versions are skipped.
 fn read_purge(org: Option<&str>, kind: Option<&str>, name: Option<&str>) -> Option<Purge> {
     let scope = match (kind?, name?) {
         ("all", _) => PurgeScope::All,

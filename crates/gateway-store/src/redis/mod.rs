@@ -1,6 +1,6 @@
-//! Redis, which several nodes may share. It only ever makes the service faster: nothing is lost when it is away, every
-//! question has a short limit, and while it is away nobody asks it. One task connects, looks after the connection and
-//! connects again, so that start-up and requests never wait for that.
+//! The optional Redis server that nodes share. The service works without it: every command has a short timeout, and
+//! commands fail at once while there is no connection. One task connects, checks the connection and reconnects, so that
+//! start-up and requests never wait for a connection.
 
 pub mod cache;
 pub mod limits;
@@ -13,65 +13,67 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline};
 use tokio::sync::Notify;
 
-/// A question that a request can do without: it is left out while Redis is slow.
+/// The timeout of optional commands, such as cache lookups. They are skipped while Redis is slow.
 pub const CACHE_TIMEOUT: Duration = Duration::from_millis(50);
-/// A question that has to be answered: who does not in this time is away.
+/// The timeout of required commands. When it expires, the connection counts as lost.
 pub const LIMIT_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedisError {
-    #[error("the address of Redis cannot be used: {0}")]
+    #[error("invalid Redis URL: {0}")]
     InvalidUrl(String),
-    #[error("Redis is away")]
+    #[error("Redis is not available")]
     Unavailable,
-    #[error("Redis refused: {0}")]
+    #[error("Redis rejected the command: {0}")]
     Rejected(String),
 }
 
 pub struct RedisClient {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,
-    /// An answer was late. Whether Redis is only slow is found out by `run`.
-    is_late: AtomicBool,
-    doubt: Notify,
-    /// When it was last connected again, after it had been lost.
-    came_back: Mutex<Option<Instant>>,
+    /// A reply timed out. The health check of `run` finds out whether Redis is only slow.
+    is_slow: AtomicBool,
+    check_requested: Notify,
+    /// When a lost connection was last re-established.
+    reconnected_at: Mutex<Option<Instant>>,
 }
 
 impl RedisClient {
-    /// Only reads the address; `run` connects.
+    /// Parses the URL; `run` connects.
     pub fn new(url: &str) -> Result<Self, RedisError> {
-        // The error never repeats the address, which may hold a password.
+        // The error must not contain the URL, which may have a password.
         let client = Client::open(url).map_err(|error| RedisError::InvalidUrl(error.kind_text()))?;
         Ok(Self {
             client,
             connection: Mutex::default(),
-            is_late: AtomicBool::default(),
-            doubt: Notify::new(),
-            came_back: Mutex::default(),
+            is_slow: AtomicBool::default(),
+            check_requested: Notify::new(),
+            reconnected_at: Mutex::default(),
         })
     }
 
-    /// Connects and stays connected, until it is dropped. `told` learns of every change. The connection lives on the
-    /// runtime that runs this, whoever uses it.
-    pub async fn run(&self, told: impl Fn(bool)) {
+    /// Connects and reconnects until dropped. Calls `on_change` whenever the connection is established or lost. The
+    /// connection runs on the runtime of this task.
+    pub async fn run(&self, on_change: impl Fn(bool)) {
         let mut was_lost = false;
         loop {
             if let Ok(connection) = self.connect().await {
                 if was_lost {
-                    *self.came_back.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                    *self.reconnected_at.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(Instant::now());
                 }
                 self.set(Some(connection));
-                told(true);
+                on_change(true);
                 while self.is_alive().await {
-                    self.is_late.store(false, Ordering::Relaxed);
-                    let _ = tokio::time::timeout(HEALTH_CHECK_INTERVAL, self.doubt.notified()).await;
+                    self.is_slow.store(false, Ordering::Relaxed);
+                    let _ =
+                        tokio::time::timeout(HEALTH_CHECK_INTERVAL, self.check_requested.notified()).await;
                 }
                 self.set(None);
                 was_lost = true;
-                told(false);
+                on_change(false);
             }
             tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
         }
@@ -81,17 +83,17 @@ impl RedisClient {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Was it lost and connected again in this time?
+    /// Whether a lost connection was re-established within the last `time`.
     pub fn reconnected_within(&self, time: Duration) -> bool {
-        let at = *self.came_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = *self.reconnected_at.lock().unwrap_or_else(PoisonError::into_inner);
         at.is_some_and(|at| at.elapsed() <= time)
     }
 
-    /// Does it answer?
-    pub async fn ping(&self, limit: Duration) -> bool {
+    /// Whether Redis replies within the timeout.
+    pub async fn ping(&self, timeout: Duration) -> bool {
         let mut ping = redis::pipe();
         ping.cmd("PING").ignore();
-        self.ask::<()>(&ping, limit).await.is_ok()
+        self.query::<()>(&ping, timeout).await.is_ok()
     }
 
     async fn is_alive(&self) -> bool {
@@ -114,24 +116,28 @@ impl RedisClient {
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = connection;
     }
 
-    /// Sends commands and waits for their answers. After a late one, quick questions are not even asked until Redis has
-    /// answered in time again, so that one slow answer does not become a queue of them.
-    async fn ask<T: FromRedisValue>(&self, commands: &Pipeline, limit: Duration) -> Result<T, RedisError> {
+    /// Sends commands and waits for the replies. After a timeout, optional commands fail at once until a health check
+    /// succeeds, so that slow replies do not queue up.
+    async fn query<T: FromRedisValue>(
+        &self,
+        commands: &Pipeline,
+        timeout: Duration,
+    ) -> Result<T, RedisError> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut connection = connection.ok_or(RedisError::Unavailable)?;
-        if limit < LIMIT_TIMEOUT && self.is_late.load(Ordering::Relaxed) {
+        if timeout < LIMIT_TIMEOUT && self.is_slow.load(Ordering::Relaxed) {
             return Err(RedisError::Unavailable);
         }
-        match tokio::time::timeout(limit, commands.query_async(&mut connection)).await {
-            Ok(Ok(answer)) => return Ok(answer),
+        match tokio::time::timeout(timeout, commands.query_async(&mut connection)).await {
+            Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(error)) if !error.is_io_error() && !error.is_timeout() => {
                 return Err(RedisError::Rejected(error.kind_text()));
             }
-            // Slow, perhaps; the connection is still good.
-            Err(_) if limit < LIMIT_TIMEOUT => self.is_late.store(true, Ordering::Relaxed),
+            // Redis may only be slow, so the connection is kept.
+            Err(_) if timeout < LIMIT_TIMEOUT => self.is_slow.store(true, Ordering::Relaxed),
             _ => self.set(None),
         }
-        self.doubt.notify_one();
+        self.check_requested.notify_one();
         Err(RedisError::Unavailable)
     }
 }
@@ -141,7 +147,7 @@ trait KindText {
 }
 
 impl KindText for redis::RedisError {
-    /// What kind of error it is, without what was sent or where.
+    /// The category of the error, without the command or the address.
     fn kind_text(&self) -> String {
         self.category().to_owned()
     }

@@ -1,5 +1,5 @@
-//! Skills of an organization: the row that names the current and the published version, and the texts of all versions.
-//! Whoever changes a skill, judges it or publishes it holds its row first (`hold`), then the rubric's.
+//! Skills of an organization: one row with the current and the published version, and the texts of all versions.
+//! Callers that change, judge or publish a skill lock its row first (`lock_for_update`), then the rubric's.
 
 mod evaluations;
 mod shelf;
@@ -18,6 +18,7 @@ use gateway_core::skills::SkillSource;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
+use self::versions::NewVersion;
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
@@ -26,7 +27,7 @@ use crate::{Db, StoreError, Tx};
 pub struct Skill {
     pub id: SkillId,
     pub org_id: OrgId,
-    /// The current version's text.
+    /// The text of the current version.
     pub source: SkillSource,
     pub content_hash: String,
     pub version: i64,
@@ -39,16 +40,16 @@ pub struct Skill {
     pub latest: Option<LatestEvaluation>,
 }
 
-/// Where an adopted skill came from, and what the shelf has there now.
+/// The origin of an adopted skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdoptedFrom {
     pub skill: SkillId,
     pub version: i64,
-    /// None: it was taken off the shelf.
+    /// The version that is published now; none when the origin is not on the shelf any more.
     pub now: Option<i64>,
 }
 
-/// The newest verdict.
+/// The newest evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatestEvaluation {
     pub score: f64,
@@ -57,16 +58,16 @@ pub struct LatestEvaluation {
     pub source: String,
 }
 
-/// What a list may be narrowed to.
+/// Restricts a list of skills.
 #[derive(Debug, Clone, Default)]
 pub struct SkillFilter {
     /// Public or private; none for both.
     pub public: Option<bool>,
-    /// A part of the name.
+    /// A substring of the name.
     pub name: Option<String>,
 }
 
-/// A skill that is about to be.
+/// A skill to insert.
 #[derive(Debug)]
 pub struct NewSkill<'a> {
     pub id: SkillId,
@@ -76,7 +77,7 @@ pub struct NewSkill<'a> {
     pub now: Timestamp,
 }
 
-/// Adds a skill with its first version. False when the organization has one of that name.
+/// Inserts a skill with its first version. False when the name is in use.
 pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool, StoreError> {
     let NewSkill { id, source, adopted, by, now } = new;
     let added = tx
@@ -87,18 +88,18 @@ pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool,
         )
         .await?;
     if added == 1 {
-        versions::insert(tx, *id, 1, source, by, *now).await?;
+        versions::insert(tx, *id, &NewVersion { version: 1, source, by, now: *now }).await?;
     }
     Ok(added == 1)
 }
 
-/// Holds the skill's row until the transaction ends, so that nothing that depends on its version can change meanwhile.
-/// False when it is not there.
+/// Locks the skill until the transaction ends, so that its version does not change meanwhile. False when it does not
+/// exist.
 pub async fn lock_for_update(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
     Ok(tx.exec("UPDATE skills SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
 }
 
-/// The skill, inside a transaction that holds it.
+/// Locks the skill until the transaction ends.
 pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<Option<Skill>, StoreError> {
     if !lock_for_update(tx, org, id).await? {
         return Ok(None);
@@ -134,7 +135,7 @@ pub async fn list(
     Ok(page.cut(skills, |skill| skill.id.to_string()))
 }
 
-/// The next version of a skill that the transaction holds. False when another skill has the new name.
+/// Inserts the next version of a locked skill. False when another skill has the new name.
 pub async fn update(
     tx: &mut Tx,
     skill: &Skill,
@@ -143,7 +144,7 @@ pub async fn update(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let version = skill.version + 1;
-    // Looked at before, because a violation would end the transaction; one that comes in between is told by it.
+    // Checked first, because a violation would abort the transaction. A concurrent insert still causes one.
     let taken = tx
         .opt(
             "SELECT 1 AS one FROM skills WHERE org_id = $1 AND name = $2 AND id <> $3",
@@ -158,11 +159,11 @@ pub async fn update(
         args![skill.id, &source.name, version, now],
     )
     .await?;
-    versions::insert(tx, skill.id, version, source, by, now).await?;
+    versions::insert(tx, skill.id, &NewVersion { version, source, by, now }).await?;
     Ok(true)
 }
 
-/// Puts a version on the shelf, or takes the skill off it. The gate has decided; the transaction holds the skill.
+/// Publishes a version of a locked skill, or unpublishes it. The caller has checked the gate.
 pub async fn set_published(
     tx: &mut Tx,
     id: SkillId,
@@ -180,7 +181,7 @@ pub async fn delete(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreE
     Ok(tx.exec("DELETE FROM skills WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
 }
 
-/// A pattern for LIKE that means this text, wherever it stands.
+/// A LIKE pattern that matches texts containing this one.
 fn containing(text: &str) -> String {
     let mut pattern = String::from("%");
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! The shelf: what organizations have published, as the published version's snapshot. The one place where a query
-//! crosses organizations on purpose; nothing of a version that is not published is in its answers.
+//! The shelf: the published versions of all organizations' skills. These are the only queries that cross organizations
+//! on purpose. They return nothing of versions that are not published.
 
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::SkillSource;
@@ -24,11 +24,11 @@ pub struct ShelfEntry {
     pub source_skill_id: Option<SkillId>,
     pub adoptions: i64,
     pub created_at: Timestamp,
-    /// When this version was made.
+    /// When this version was created.
     pub updated_at: Timestamp,
-    /// The newest verdict on this version.
+    /// The newest evaluation of this version.
     pub latest: Option<LatestEvaluation>,
-    place: i64,
+    sort_key: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum ShelfSort {
     Score,
 }
 
-/// Parts of the name and of the description.
+/// Substrings of the name and of the description.
 #[derive(Debug, Clone, Default)]
 pub struct ShelfFilter {
     pub name: Option<String>,
@@ -60,16 +60,16 @@ pub async fn list_shelf(
         sort,
         "WHERE ($1 IS NULL OR LOWER(name) LIKE LOWER($1) ESCAPE '\\') \
          AND ($2 IS NULL OR LOWER(description) LIKE LOWER($2) ESCAPE '\\') \
-         AND ($3 IS NULL OR place < $3 OR (place = $3 AND id < $4)) ORDER BY place DESC, id DESC LIMIT $5",
+         AND ($3 IS NULL OR sort_key < $3 OR (sort_key = $3 AND id < $4)) ORDER BY sort_key DESC, id DESC LIMIT $5",
     );
     let [name, description] = [&filter.name, &filter.description].map(|part| part.as_deref().map(containing));
-    let (place, id) = page.before_in_time();
-    let rows = db.all(AssertSqlSafe(sql), args![name, description, place, id, page.fetch()]).await?;
+    let (sort_key, id) = page.time_cursor();
+    let rows = db.all(AssertSqlSafe(sql), args![name, description, sort_key, id, page.fetch()]).await?;
     let found = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(page.cut(found, |skill| Page::in_time(Timestamp(skill.place), skill.id)))
+    Ok(page.cut(found, |skill| Page::encode_time_cursor(Timestamp(skill.sort_key), skill.id)))
 }
 
-/// Counts an adoption and answers what was adopted, held until the transaction ends; none when it is not on the shelf.
+/// Counts an adoption and locks the adopted skill until the transaction ends. None when it is not on the shelf.
 pub async fn record_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<ShelfEntry>, StoreError> {
     let counted = tx
         .exec(
@@ -85,10 +85,10 @@ pub async fn record_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<ShelfEnt
 }
 
 fn select(sort: ShelfSort, rest: &str) -> String {
-    let place = match sort {
+    let sort_key = match sort {
         ShelfSort::Recent => "s.published_at",
         ShelfSort::Adoptions => "s.adoptions",
-        // Unjudged ones come last. Only our own judge's score counts here: others' are the publisher's to give.
+        // Only the score of our own judge counts: publishers report the others themselves. Unjudged skills come last.
         ShelfSort::Score => {
             "CAST(COALESCE((SELECT i.overall_score FROM evaluations i WHERE i.id = (SELECT MAX(m.id) FROM evaluations m \
              WHERE m.skill_id = s.id AND m.skill_version = s.published_version AND m.source = 'internal')), -1) * 10000 \
@@ -97,7 +97,7 @@ fn select(sort: ShelfSort, rest: &str) -> String {
     };
     format!(
         "SELECT * FROM (SELECT s.id, s.org_id, o.slug AS publisher, s.published_version AS version, s.published_at, \
-         s.source_skill_id, s.adoptions, s.created_at, v.created_at AS updated_at, {place} AS place, \
+         s.source_skill_id, s.adoptions, s.created_at, v.created_at AS updated_at, {sort_key} AS sort_key, \
          v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, \
          e.overall_score, e.passed, e.skill_version, e.source FROM skills s \
          JOIN orgs o ON o.id = s.org_id \
@@ -121,6 +121,6 @@ fn read(row: &Row) -> Result<ShelfEntry, StoreError> {
         created_at: row.get("created_at")?,
         updated_at: row.get("updated_at")?,
         latest: read_latest(row)?,
-        place: row.get("place")?,
+        sort_key: row.get("sort_key")?,
     })
 }

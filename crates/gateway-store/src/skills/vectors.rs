@@ -1,11 +1,11 @@
-//! Embeddings of published versions, by which the judge finds what is alike.
+//! Embeddings of published versions, with which the judge finds similar skills.
 
 use gateway_core::ids::SkillId;
 
 use crate::row::{Row, args};
 use crate::{Db, StoreError};
 
-/// One entry of the shelf as a vector.
+/// The embedding of a shelf entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SkillVector {
     pub skill: SkillId,
@@ -13,7 +13,7 @@ pub struct SkillVector {
     pub numbers: Vec<f32>,
 }
 
-/// One entry of the shelf whose vector is yet to be made.
+/// A shelf entry without an embedding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnembeddedSkill {
     pub skill: SkillId,
@@ -30,7 +30,7 @@ pub async fn insert_vector(
     numbers: &[f32],
 ) -> Result<(), StoreError> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    // Selected, not just inserted, because the skill may be gone by now.
+    // INSERT from SELECT, because the skill may have been deleted meanwhile.
     db.exec(
         "INSERT INTO skill_vectors (skill_id, version, embedder, vector) \
          SELECT skill_id, version, $3, $4 FROM skill_versions WHERE skill_id = $1 AND version = $2 \
@@ -41,11 +41,11 @@ pub async fn insert_vector(
     .map(|_| ())
 }
 
-/// The shelf's vectors of one embedder, newest first, without those of one skill.
+/// The shelf's vectors of one embedding model, newest first, without those of one skill.
 pub async fn shelf_vectors(
     db: &Db,
     embedder: &str,
-    without: SkillId,
+    except: SkillId,
     limit: i64,
 ) -> Result<Vec<SkillVector>, StoreError> {
     let rows = db
@@ -53,7 +53,7 @@ pub async fn shelf_vectors(
             "SELECT s.id, s.published_version AS version, x.vector FROM skills s JOIN skill_vectors x \
              ON x.skill_id = s.id AND x.version = s.published_version AND x.embedder = $1 \
              WHERE s.published_version IS NOT NULL AND s.id <> $2 ORDER BY s.published_at DESC LIMIT $3",
-            args![embedder, without, limit],
+            args![embedder, except, limit],
         )
         .await?;
     let read = |row: &Row| {
@@ -65,7 +65,7 @@ pub async fn shelf_vectors(
     rows.iter().map(read).collect()
 }
 
-/// Entries of the shelf that have no vector of this embedder yet, newest first.
+/// Shelf entries without a vector of this embedding model, newest first.
 pub async fn shelf_missing_vectors(
     db: &Db,
     embedder: &str,

@@ -1,8 +1,9 @@
-//! The versions of skills: snapshots that never change.
+//! The versions of skills, which never change.
 
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::SkillSource;
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use super::read_source;
 use crate::page::{Page, Paged};
@@ -14,13 +15,13 @@ pub struct SkillVersion {
     pub version: i64,
     pub source: SkillSource,
     pub content_hash: String,
-    /// Our own judge has had its say.
+    /// Our own judge has evaluated it.
     pub judged: bool,
     pub created_at: Timestamp,
     pub created_by: String,
 }
 
-/// A version that nobody of ours has judged yet.
+/// A version that our own judge has not evaluated yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnjudgedVersion {
     pub org: OrgId,
@@ -28,14 +29,15 @@ pub struct UnjudgedVersion {
     pub version: i64,
 }
 
-pub(super) async fn insert(
-    tx: &mut Tx,
-    skill: SkillId,
-    version: i64,
-    source: &SkillSource,
-    by: &str,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub(super) struct NewVersion<'a> {
+    pub version: i64,
+    pub source: &'a SkillSource,
+    pub by: &'a str,
+    pub now: Timestamp,
+}
+
+pub(super) async fn insert(tx: &mut Tx, skill: SkillId, new: &NewVersion<'_>) -> Result<(), StoreError> {
+    let NewVersion { version, source, by, now } = *new;
     let SkillSource { name, headline, description, body, raw_source } = source;
     tx.exec(
         "INSERT INTO skill_versions (skill_id, version, name, headline, description, body, raw_source, content_hash, \
@@ -46,20 +48,17 @@ pub(super) async fn insert(
     .map(|_| ())
 }
 
+const SELECT: &str = "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
+    v.created_at, v.created_by FROM skill_versions v JOIN skills s ON s.id = v.skill_id";
+
 pub async fn find_version(
     db: &Db,
     org: OrgId,
     skill: SkillId,
     version: i64,
 ) -> Result<Option<SkillVersion>, StoreError> {
-    let row = db
-        .opt(
-            "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
-             v.created_at, v.created_by FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
-             WHERE s.org_id = $1 AND v.skill_id = $2 AND v.version = $3",
-            args![org, skill, version],
-        )
-        .await?;
+    let sql = format!("{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND v.version = $3");
+    let row = db.opt(AssertSqlSafe(sql), args![org, skill, version]).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -71,20 +70,17 @@ pub async fn list_versions(
     page: &Page,
 ) -> Result<Paged<SkillVersion>, StoreError> {
     let before = page.before.as_ref().map(|before| before.parse::<i64>().unwrap_or(0));
-    let rows = db
-        .all(
-            "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
-             v.created_at, v.created_by FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
-             WHERE s.org_id = $1 AND v.skill_id = $2 AND ($3 IS NULL OR v.version < $3) \
-             ORDER BY v.version DESC LIMIT $4",
-            args![org, skill, before, page.fetch()],
-        )
-        .await?;
+    let sql = format!(
+        "{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND ($3 IS NULL OR v.version < $3) \
+         ORDER BY v.version DESC LIMIT $4"
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![org, skill, before, page.fetch()]).await?;
     let versions = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(versions, |version| version.version.to_string()))
 }
 
-/// Versions without a verdict of ours for which no job of that name and key (`skill:version`) is there, newest first.
+/// Versions that our judge has not evaluated and that have no job of that name with the deduplication key
+/// `skill:version`, newest first.
 pub async fn unjudged_versions(db: &Db, job: &str, limit: i64) -> Result<Vec<UnjudgedVersion>, StoreError> {
     let rows = db
         .all(

@@ -120,7 +120,7 @@ async fn update(
     changed.team_id = change.team_id.unwrap_or(changed.team_id);
     changed.config = change.config.map_or(changed.config, Value::Object);
     check(&mut tx, &changed).await?;
-    apps::update(&mut tx, org, &changed).await?;
+    apps::update(&mut tx, &changed).await?;
     let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
     told.committed(&app);

@@ -182,7 +182,7 @@ async fn update(
     key.name = change.name.unwrap_or(key.name);
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
-    keys::update(&mut tx, org, &key).await?;
+    keys::update(&mut tx, &key).await?;
     let told = nodes::tell(&mut tx, Invalidation::Key(hash)).await?;
     tx.commit().await?;
     told.committed(&app);
@@ -204,7 +204,7 @@ async fn revoke(
     let (mut key, hash) = find_managed(&mut tx, &manager, id).await?;
     if key.revoked_at.is_none() {
         key.revoked_at = Some(app.services.clock.now());
-        keys::update(&mut tx, org, &key).await?;
+        keys::update(&mut tx, &key).await?;
         let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
@@ -251,7 +251,7 @@ async fn rotate(
     (new.key.scopes, new.key.role) = (old.scopes.clone(), old.role.min(manager.identity.role));
     let end = now.plus(overlap_hours * HOUR);
     old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
-    keys::update(&mut tx, org, &old).await?;
+    keys::update(&mut tx, &old).await?;
     keys::insert(&mut tx, &new.key, new.hash).await?;
     let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, new.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: new.key.id, overlap_hours };

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::time::Timestamp;
-use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup};
+use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup, UsageQuery};
 use gateway_store::names::{NamedResource, names_by_id};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,9 +63,9 @@ async fn summary(
         return Err(Problem::not_found());
     }
     let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
-    let mut models =
-        logs::usage(&app.services.logs, org, &filter, TimeRange::all_time(), None, Some(UsageGroup::Model))
-            .await?;
+    let group = Some(UsageGroup::Model);
+    let query = UsageQuery { filter: &filter, range: TimeRange::all_time(), interval: None, group };
+    let mut models = logs::usage(&app.services.logs, org, &query).await?;
     let mut all = gateway_core::totals::Totals::default();
     for usage in &models {
         all.add(&usage.totals);

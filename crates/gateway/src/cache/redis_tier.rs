@@ -9,7 +9,7 @@ use std::time::Duration;
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_store::redis::RedisClient;
-use gateway_store::redis::cache::{self, CacheLookup, Generation, Purge};
+use gateway_store::redis::cache::{self, CacheEntry, CacheLookup, Generation, Purge};
 use tokio::sync::{Mutex, mpsc};
 
 use super::entry::CacheEntry;
@@ -89,8 +89,9 @@ impl RedisTier {
             tokio::select! {
                 write = queued.recv() => {
                     let Some(QueuedWrite { org, key, generation, sealed, ttl }) = write else { return };
+                    let entry = CacheEntry { key, generation: &generation, sealed: &sealed, ttl };
                     // A failed write only costs a hit on another node.
-                    let _ = cache::put(&self.redis, org, key, &generation, &sealed, ttl).await;
+                    let _ = cache::put(&self.redis, org, &entry).await;
                 }
                 _ = interval.tick() => {
                     let purges = cache::purges_since(&self.redis, &self.node, &mut last).await;

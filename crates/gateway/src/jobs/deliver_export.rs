@@ -15,8 +15,8 @@ use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
 use gateway_core::time::{MINUTE, SECOND};
 use gateway_store::db::Dialect;
-use gateway_store::exports::{self, BatchResult, Export, ExportClaim, QueuedItem};
-use gateway_store::{StoreError, logs, orgs};
+use gateway_store::exports::{self, BatchResult, Export, ExportClaim, FailedBatch, QueuedItem};
+use gateway_store::{Lease, StoreError, logs, orgs};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -142,9 +142,8 @@ impl Node<'_> {
     /// Delivers up to `width` batches at once. Answers how many the next time, when more is waiting and can be sent now.
     async fn deliver(&self, id: ExportId, width: usize) -> Result<Option<usize>, StoreError> {
         let (app, now) = (self.app, self.app.services.clock.now());
-        let Some(turn) =
-            exports::claim(&app.services.logs_low_priority, id, self.lease, now, now.plus(LEASE)).await?
-        else {
+        let lease = Lease { owner: self.lease, now, until: now.plus(LEASE) };
+        let Some(turn) = exports::claim(&app.services.logs_low_priority, id, &lease).await? else {
             return Ok(None);
         };
         let Some(org) = orgs::find(&app.services.db, turn.export.org_id).await? else {
@@ -270,15 +269,9 @@ impl Node<'_> {
             if too_large { Duration::ZERO } else { retry_delay(tries + 1, sent.retry_after, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
         let retry_at = self.app.services.clock.now().after(delay);
-        exports::record_failure(
-            &self.app.services.logs_low_priority,
-            export.id,
-            self.lease,
-            &said(sent),
-            retry_at,
-            next_batch,
-        )
-        .await?;
+        let error = said(sent);
+        let failed = FailedBatch { error: &error, retry_at, next_batch };
+        exports::record_failure(&self.app.services.logs_low_priority, export.id, self.lease, failed).await?;
         Ok(too_large)
     }
 }

@@ -13,7 +13,7 @@ use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
 use gateway_core::webhooks::{DISABLE_AFTER, ResponseClass, classify, next_attempt};
 use gateway_store::deliveries::{self, AttemptResult, ClaimedDelivery, DeliveryAttempt, NextStep};
 use gateway_store::webhooks::{self, Webhook};
-use gateway_store::{StoreError, db::Dialect};
+use gateway_store::{Lease, StoreError, db::Dialect};
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinSet;
 
@@ -124,8 +124,8 @@ impl Node {
         let now = self.app.services.clock.now();
         let lease = self.app.services.ids.new_id::<uuid::Uuid>().to_string();
         let most = i64::try_from(room).unwrap_or(1);
-        let taken =
-            deliveries::claim(&self.app.services.db, webhook, most, &lease, now, now.plus(LEASE)).await?;
+        let wanted = Lease { owner: &lease, now, until: now.plus(LEASE) };
+        let taken = deliveries::claim(&self.app.services.db, webhook, most, &wanted).await?;
         for due in taken {
             self.busy.begin(org, webhook);
             let (app, lease) = (Arc::clone(&self.app), lease.clone());
@@ -182,7 +182,8 @@ async fn attempt(app: &App, due: &ClaimedDelivery, lease: &str) -> Result<(), St
 
 /// The keys to sign with: the present one, and the one before while it still counts.
 fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
-    let previous = webhook.previous.iter().filter(|(_, until)| now < *until).map(|(sealed, _)| sealed);
+    let previous =
+        webhook.previous_secret.iter().filter(|_| webhook.previous_until.is_some_and(|until| now < until));
     let place = encryption_context(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
     [&webhook.secret]
         .into_iter()
@@ -202,7 +203,7 @@ fn finished(
     sent: Sent,
 ) -> AttemptResult {
     let verdict = classify(sent.status);
-    let again = next_attempt(now, due.tries + 1, sent.retry_after, random());
+    let again = next_attempt(now, usize::try_from(due.tries).unwrap_or(0) + 1, sent.retry_after, random());
     let next = match (verdict, again) {
         (ResponseClass::Delivered, _) => NextStep::Delivered,
         (ResponseClass::Retry, Some(at)) => NextStep::RetryAt(at),

@@ -19,7 +19,7 @@ use gateway_core::ids::{JobId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
 use gateway_store::jobs::{self, ClaimedJob, NewJob};
-use gateway_store::{StoreError, Tx};
+use gateway_store::{Lease, StoreError, Tx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -227,7 +227,8 @@ async fn claim<J: Job>(app: &App) -> Result<Option<(ClaimedJob, String)>, StoreE
         return Ok(None);
     }
     let holder = app.services.ids.new_id::<JobId>().to_string();
-    let claimed = jobs::claim(&app.services.db, J::NAME, J::PER_ORG, &holder, now, now.plus(LEASE)).await?;
+    let lease = Lease { owner: &holder, now, until: now.plus(LEASE) };
+    let claimed = jobs::claim(&app.services.db, J::NAME, J::PER_ORG, &lease).await?;
     Ok(claimed.map(|claimed| (claimed, holder)))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use gateway_core::evaluators::{Evaluator, Subject, Verdict};
 use gateway_core::logs::LogRow;
-use gateway_store::evals::{self as store, ItemOutcome, NewEvalResult, Run, RunItem, RunStatus};
+use gateway_store::evals::{self as store, ItemOutcome, NewEvalResult, Run, RunEnd, RunItem, RunStatus};
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -80,15 +80,8 @@ impl Job for RunEval {
 
     async fn give_up(&self, context: &Context<'_>, why: &str) -> Result<(), StoreError> {
         let app = context.app;
-        store::finish_run(
-            &app.services.db,
-            context.org,
-            self.run,
-            RunStatus::Failed,
-            Some(why),
-            app.services.clock.now(),
-        )
-        .await
+        let end = RunEnd { status: RunStatus::Failed, error: Some(why), at: app.services.clock.now() };
+        store::finish_run(&app.services.db, context.org, self.run, end).await
     }
 }
 
@@ -127,7 +120,8 @@ async fn finish(context: &Context<'_>, id: i64) -> Result<(), StoreError> {
         Some(format!("none of {} items could be judged{why}", run.total))
     };
     let status = if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
-    store::finish_run(&app.services.db, org, id, status, error.as_deref(), app.services.clock.now()).await
+    let end = RunEnd { status, error: error.as_deref(), at: app.services.clock.now() };
+    store::finish_run(&app.services.db, org, id, end).await
 }
 
 /// What is needed for each item of a run.

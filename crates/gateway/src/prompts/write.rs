@@ -2,7 +2,7 @@
 
 use gateway_core::prompts::{MAX_CONTENT, Template, check_name};
 use gateway_store::StoreError;
-use gateway_store::prompts::{self as store, Prompt, PromptName};
+use gateway_store::prompts::{self as store, NewVersion, Prompt, PromptName};
 use http::StatusCode;
 
 use crate::app::App;
@@ -69,7 +69,8 @@ pub async fn add_version(
         problem.extra.insert("current_version".into(), current.into());
         return Err(problem);
     }
-    store::insert_version(&mut tx, id, version, &content, Some(&actor), now).await?;
+    let new = NewVersion { version, content: &content, created_by: Some(&actor), created_at: now };
+    store::insert_version(&mut tx, id, &new).await?;
     let (namespace, slug) = (name.namespace.to_owned(), name.slug.to_owned());
     let told = nodes::tell(&mut tx, Invalidation::PromptVersion { org, namespace, slug }).await?;
     tx.commit().await?;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use gateway::app::App;
 use gateway::jobs::{self, Context, Done, Failure, Job};
 use gateway_core::ids::{JobId, OrgId};
-use gateway_store::StoreError;
+use gateway_core::time::Timestamp;
 use gateway_store::jobs as store;
+use gateway_store::{Lease, StoreError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -126,6 +127,10 @@ async fn until_empty(app: &TestApp) {
     panic!("jobs are left after 10 s");
 }
 
+fn lease(owner: &str, now: Timestamp) -> Lease<'_> {
+    Lease { owner, now, until: now.plus(30_000) }
+}
+
 on_both!(a_job_runs_once_its_transaction_is_committed_and_not_before, |app| async move {
     let ada = app.signup("acme").await;
     work(&app.app);
@@ -190,9 +195,9 @@ on_both!(a_job_whose_holder_is_gone_is_taken_when_the_lease_ends, |app| async mo
     enqueue(&app.app, org(&ada), &job).await;
     let now = app.app.services.clock.now();
     let (db, name) = (&app.app.services.db, Probe::NAME);
-    let first = store::claim(db, name, 2, "gone", now, now.plus(30_000)).await.unwrap().unwrap();
+    let first = store::claim(db, name, 2, &lease("gone", now)).await.unwrap().unwrap();
     assert_eq!(first.attempts, 1);
-    assert_eq!(store::claim(db, name, 2, "other", now, now.plus(30_000)).await.unwrap(), None);
+    assert_eq!(store::claim(db, name, 2, &lease("other", now)).await.unwrap(), None);
     work(&app.app);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(trace(job.mark).begun, 0, "the lease is not over");
@@ -211,7 +216,8 @@ on_both!(of_many_who_claim_at_once_each_gets_another_job, |app| async move {
     let claims = (0..12).map(|number| {
         let db = app.app.services.db.clone();
         tokio::spawn(async move {
-            store::claim(&db, Probe::NAME, 100, &format!("h{number}"), now, now.plus(30_000)).await.unwrap()
+            let owner = format!("h{number}");
+            store::claim(&db, Probe::NAME, 100, &lease(&owner, now)).await.unwrap()
         })
     });
     let mut ids: Vec<JobId> = Vec::new();

@@ -121,6 +121,43 @@ async fn a_newer_database_that_was_only_added_to_is_served_and_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_migration_is_refused() {
+    for backend in Backend::BOTH {
+        let (config, data) = fresh(backend).await;
+        let (config, _data) = TestApp::start(config, data).await.stop().await;
+        let db = open(&config).await;
+        let edit =
+            "UPDATE schema_checksums SET checksum = 'other' WHERE part = 'schema_versions' AND version = 3";
+        assert_eq!(db.exec(edit, Vec::new()).await.unwrap(), 1);
+        let error = App::start(config, Clock::default()).await.err().unwrap().to_string();
+        assert!(error.contains("migration 3 (prompts) was edited"), "{error}");
+        db.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_from_before_checksums_opens_and_gets_them() {
+    for backend in Backend::BOTH {
+        let (config, data) = fresh(backend).await;
+        let app = TestApp::start(config, data).await;
+        let ada = app.signup("acme").await;
+        let (config, data) = app.stop().await;
+        let db = open(&config).await;
+        let recorded = || async {
+            let sql = "SELECT version FROM schema_checksums WHERE part = 'schema_versions'";
+            db.all(sql, Vec::new()).await.unwrap().len()
+        };
+        let all = usize::try_from(Part::State.version()).unwrap();
+        assert_eq!(recorded().await, all);
+        db.exec("DROP TABLE schema_checksums", Vec::new()).await.unwrap();
+        let app = TestApp::start(config, data).await;
+        app.get("/api/v1/keys").key(&ada.api_key).send().await.expect(200);
+        assert_eq!(recorded().await, all);
+        db.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_nodes_start_at_once_on_one_empty_database() {
     for backend in Backend::BOTH {
         for _ in 0..3 {

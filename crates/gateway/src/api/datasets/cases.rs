@@ -6,7 +6,7 @@ use axum::extract::State;
 use gateway_core::datasets::from_log::case_from_log;
 use gateway_core::datasets::{Case, CaseContent, check_capacity};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
-use gateway_store::datasets::{self, Dataset};
+use gateway_store::datasets::{self, Dataset, DatasetRef};
 use gateway_store::{Tx, logs};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -46,8 +46,9 @@ pub(super) async fn list_cases(
     PagedQuery { page, filter: params }: PagedQuery<CaseParams>,
 ) -> ApiResult<Json<CaseList>> {
     let page = page.page()?;
-    let of = edition(&app, caller.org.id, id, params.version).await?;
-    let found = datasets::list_cases(&app.services.db, caller.org.id, id, of, &page).await?;
+    let edition = edition(&app, caller.org.id, id, params.version).await?;
+    let dataset = DatasetRef { org: caller.org.id, id, edition };
+    let found = datasets::list_cases(&app.services.db, dataset, &page).await?;
     let (cases, next_cursor) = page::into_views(found);
     Ok(Json(CaseList { cases, next_cursor }))
 }

@@ -10,7 +10,7 @@ use gateway_core::accounts::check_name;
 use gateway_core::datasets::{MAX_DESCRIPTION, MAX_NOTE};
 use gateway_core::ids::{DatasetId, OrgId};
 use gateway_core::time::Timestamp;
-use gateway_store::datasets::{self, Dataset, DatasetVersion, Edition};
+use gateway_store::datasets::{self, Dataset, DatasetChanges, DatasetVersion, Edition};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -144,8 +144,8 @@ async fn update(
     check_texts(name.as_deref(), description.as_deref())?;
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let changed =
-        datasets::update(&mut tx, caller.org.id, id, name.as_deref(), description.as_deref(), now).await?;
+    let changes = DatasetChanges { name: name.as_deref(), description: description.as_deref(), now };
+    let changed = datasets::update(&mut tx, caller.org.id, id, changes).await?;
     tx.commit().await?;
     changed.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
 }

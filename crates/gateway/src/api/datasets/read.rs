@@ -12,7 +12,7 @@ use gateway_core::datasets::export::ExportFormat;
 use gateway_core::datasets::sample::{MAX_SAMPLE, MAX_SEED, Sampler};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_store::StoreError;
-use gateway_store::datasets::{self, Edition};
+use gateway_store::datasets::{self, DatasetRef, Edition};
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use schemars::JsonSchema;
@@ -39,8 +39,12 @@ struct CaseReader {
 }
 
 impl CaseReader {
+    fn dataset(&self) -> DatasetRef {
+        DatasetRef { org: self.org, id: self.id, edition: self.of }
+    }
+
     async fn ids(&self, after: Option<CaseId>) -> Result<Vec<CaseId>, StoreError> {
-        datasets::case_ids_after(&self.app.services.db, self.org, self.id, self.of, after, IDS_PER_PAGE).await
+        datasets::case_ids_after(&self.app.services.db, self.dataset(), after, IDS_PER_PAGE).await
     }
 
     /// Runs on the main runtime: response bodies are polled on workers, which must not use the database.
@@ -58,16 +62,16 @@ impl CaseReader {
     }
 
     async fn page(&self, after: Option<CaseId>) -> Result<Vec<Case>, StoreError> {
-        let Self { app, org, id, of } = self.clone();
+        let (app, dataset) = (Arc::clone(&self.app), self.dataset());
         self.on_main_runtime(async move {
-            datasets::cases_after(&app.services.db, org, id, of, after, CASES_PER_PAGE).await
+            datasets::cases_after(&app.services.db, dataset, after, CASES_PER_PAGE).await
         })
         .await
     }
 
     async fn by_id(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
-        let Self { app, org, id, of } = self.clone();
-        self.on_main_runtime(async move { datasets::cases_by_id(&app.services.db, org, id, of, &ids).await })
+        let (app, dataset) = (Arc::clone(&self.app), self.dataset());
+        self.on_main_runtime(async move { datasets::cases_by_id(&app.services.db, dataset, &ids).await })
             .await
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
 use gateway_core::totals::Totals;
-use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup};
+use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup, UsageQuery};
 use gateway_store::names::{NamedResource, names_by_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,7 +194,12 @@ async fn summary(
 ) -> ApiResult<Json<Summary>> {
     let filter = params.filter()?;
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
-    let found = logs::usage(&app.services.logs, caller.org.id, &filter, range.read, None, None).await?;
+    let found = logs::usage(
+        &app.services.logs,
+        caller.org.id,
+        &UsageQuery { filter: &filter, range: range.read, interval: None, group: None },
+    )
+    .await?;
     let totals = found.first().map(|usage| usage.totals.clone()).unwrap_or_default();
     Ok(Json(Summary { sums: (&totals).into(), from: range.requested.from, to: range.requested.to }))
 }
@@ -251,7 +256,12 @@ async fn timeseries(
         SeriesGroup::Model => UsageGroup::Model,
         SeriesGroup::Status => UsageGroup::Status,
     });
-    let found = logs::usage(&app.services.logs, caller.org.id, &filter, read, Some(interval), group).await?;
+    let found = logs::usage(
+        &app.services.logs,
+        caller.org.id,
+        &UsageQuery { filter: &filter, range: read, interval: Some(interval), group },
+    )
+    .await?;
     let mut by_start: HashMap<Timestamp, Vec<logs::Usage>> = HashMap::new();
     for usage in found {
         by_start.entry(usage.start).or_default().push(usage);
@@ -339,7 +349,12 @@ async fn breakdown(
         BreakdownGroup::User => (UsageGroup::User, Some(NamedResource::Members)),
         BreakdownGroup::Prompt => (UsageGroup::Prompt, None),
     };
-    let mut found = logs::usage(&app.services.logs, org, &filter, range.read, None, Some(group)).await?;
+    let mut found = logs::usage(
+        &app.services.logs,
+        org,
+        &UsageQuery { filter: &filter, range: range.read, interval: None, group: Some(group) },
+    )
+    .await?;
     found.sort_by(|a, b| {
         let weight = |usage: &logs::Usage| (usage.totals.cost, usage.totals.requests);
         weight(b).cmp(&weight(a)).then_with(|| a.group.cmp(&b.group))

@@ -83,7 +83,8 @@ impl From<Webhook> for WebhookView {
             org_id: _,
             url,
             secret: _,
-            previous: _,
+            previous_secret: _,
+            previous_until: _,
             events,
             active,
             failing_since,
@@ -123,7 +124,8 @@ async fn create(
         org_id: org,
         url: request.url,
         secret: sealed,
-        previous: None,
+        previous_secret: None,
+        previous_until: None,
         events,
         active: true,
         failing_since: None,
@@ -246,7 +248,8 @@ async fn rotate_secret(
     let (secret, sealed) = new_secret(&app, org, id)?;
     let until = (hours > 0).then(|| app.services.clock.now().plus(hours * HOUR));
     let old = std::mem::replace(&mut webhook.secret, sealed);
-    webhook.previous = until.map(|until| (old, until));
+    webhook.previous_secret = until.map(|_| old);
+    webhook.previous_until = until;
     webhooks::update(&mut tx, &webhook).await?;
     tx.commit().await?;
     Ok(Created(RotatedSecret { webhook: webhook.into(), secret, previous_secret_until: until }))

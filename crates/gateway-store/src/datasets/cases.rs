@@ -1,0 +1,181 @@
+//! The cases of datasets. A change of a case that belongs to a frozen version ends its state and begins a new one.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use gateway_core::datasets::{Case, CaseContent};
+use gateway_core::ids::CaseId;
+use gateway_core::time::Timestamp;
+use serde_json::value::RawValue;
+use sqlx::AssertSqlSafe;
+
+use super::{Dataset, DatasetRef};
+use crate::logs::bulk::Bulk;
+use crate::page::{Page, Paged};
+use crate::row::{Arg, Row, args};
+use crate::{Db, StoreError, Tx};
+
+/// Greater than every id. A bound that is always present lets the index find any page.
+const AFTER_ALL_IDS: &str = "z";
+
+const COLUMNS: &str = "c.id, c.input, c.expected, c.metadata, c.created_at, c.updated_at";
+
+static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::new(
+        "INSERT INTO dataset_cases (dataset_id, id, from_version, input, expected, metadata, created_at, updated_at)",
+        "(?,?,?,?,?,?,?,?)",
+        "",
+    )
+});
+
+/// Adds cases to the working copy of a locked dataset. The caller updates the count (`update_case_count`).
+pub async fn add_cases(
+    tx: &mut Tx,
+    locked: &Dataset,
+    cases: Vec<(CaseId, CaseContent)>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let rows: Vec<_> =
+        cases.into_iter().map(|(id, content)| state(locked, id, content, (now, now))).collect();
+    INSERT.run(tx, rows.into_iter()).await
+}
+
+/// Replaces the content of a case of the working copy. The dataset is locked, and `find_case` returned the case.
+pub async fn update_case(
+    tx: &mut Tx,
+    locked: &Dataset,
+    case: &Case,
+    content: &CaseContent,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let next = locked.current_version + 1;
+    let touched = tx
+        .exec(
+            "UPDATE dataset_cases SET input = $4, expected = $5, metadata = $6, updated_at = $7 \
+             WHERE dataset_id = $1 AND id = $2 AND from_version = $3 AND until_version IS NULL",
+            args![locked.id, case.id, next, &content.input, &content.expected, &content.metadata, now],
+        )
+        .await?;
+    if touched == 0 {
+        end_state(tx, locked, case.id).await?;
+        let row = state(locked, case.id, content.clone(), (case.created_at, now));
+        INSERT.run(tx, std::iter::once(row)).await?;
+    }
+    Ok(())
+}
+
+/// Removes a case from the working copy of a locked dataset. False when it does not exist.
+pub async fn remove_case(tx: &mut Tx, locked: &Dataset, id: CaseId) -> Result<bool, StoreError> {
+    let removed = tx
+        .exec(
+            "DELETE FROM dataset_cases WHERE dataset_id = $1 AND id = $2 AND from_version = $3",
+            args![locked.id, id, locked.current_version + 1],
+        )
+        .await?;
+    Ok(removed == 1 || end_state(tx, locked, id).await?)
+}
+
+async fn end_state(tx: &mut Tx, locked: &Dataset, id: CaseId) -> Result<bool, StoreError> {
+    let ended = tx
+        .exec(
+            "UPDATE dataset_cases SET until_version = $3 WHERE dataset_id = $1 AND id = $2 AND until_version IS NULL",
+            args![locked.id, id, locked.current_version + 1],
+        )
+        .await?;
+    Ok(ended == 1)
+}
+
+fn state(
+    locked: &Dataset,
+    id: CaseId,
+    content: CaseContent,
+    (created_at, updated_at): (Timestamp, Timestamp),
+) -> Vec<Arg> {
+    let CaseContent { input, expected, metadata } = content;
+    args![locked.id, id, locked.current_version + 1, input, expected, metadata, created_at, updated_at]
+}
+
+/// Updates the database's statistics after a bulk insert of cases.
+pub async fn analyze_cases(db: &Db) -> Result<(), StoreError> {
+    db.analyze("dataset_cases").await
+}
+
+/// A case of the working copy of a locked dataset.
+pub async fn find_case(tx: &mut Tx, locked: &Dataset, id: CaseId) -> Result<Option<Case>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM dataset_cases c WHERE c.dataset_id = $1 AND c.id = $2 AND c.until_version IS NULL"
+    );
+    let row = tx.opt(AssertSqlSafe(sql), args![locked.id, id]).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// Newest first.
+pub async fn list_cases(db: &Db, dataset: DatasetRef, page: &Page) -> Result<Paged<Case>, StoreError> {
+    let before = page.before.as_deref().unwrap_or(AFTER_ALL_IDS);
+    let sql = select(COLUMNS, dataset, "c.id < $3", "ORDER BY c.id DESC LIMIT $4");
+    let rows = db.all(sql, args![dataset.org, dataset.id, before, page.fetch()]).await?;
+    let cases = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(page.cut(cases, |case| case.id.to_string()))
+}
+
+/// The next cases after an id, oldest first, for callers that read all of them.
+pub async fn cases_after(
+    db: &Db,
+    dataset: DatasetRef,
+    after: Option<CaseId>,
+    limit: i64,
+) -> Result<Vec<Case>, StoreError> {
+    let sql = select(COLUMNS, dataset, "c.id > $3", "ORDER BY c.id LIMIT $4");
+    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    let rows = db.all(sql, args![dataset.org, dataset.id, after, limit]).await?;
+    rows.iter().map(read).collect()
+}
+
+/// Like `cases_after`, but returns only the ids.
+pub async fn case_ids_after(
+    db: &Db,
+    dataset: DatasetRef,
+    after: Option<CaseId>,
+    limit: i64,
+) -> Result<Vec<CaseId>, StoreError> {
+    let sql = select("c.id", dataset, "c.id > $3", "ORDER BY c.id LIMIT $4");
+    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    let rows = db.all(sql, args![dataset.org, dataset.id, after, limit]).await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// The cases with these ids, in the same order. Ids that are not in this edition are skipped.
+pub async fn cases_by_id(db: &Db, dataset: DatasetRef, ids: &[CaseId]) -> Result<Vec<Case>, StoreError> {
+    let parameters: Vec<String> = (3..ids.len() + 3).map(|number| format!("${number}")).collect();
+    let sql = select(COLUMNS, dataset, &format!("c.id IN ({})", parameters.join(", ")), "");
+    let mut values = args![dataset.org, dataset.id];
+    values.extend(ids.iter().copied().map(Arg::from));
+    let rows = db.all(sql, values).await?;
+    let cases = rows.iter().map(|row| read(row).map(|case| (case.id, case)));
+    let mut found = cases.collect::<Result<HashMap<_, _>, _>>()?;
+    Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+}
+
+fn select(columns: &str, dataset: DatasetRef, condition: &str, order: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!(
+        "SELECT {columns} FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \
+         WHERE d.org_id = $1 AND d.id = $2 AND {condition} AND {} {order}",
+        dataset.edition.condition()
+    ))
+}
+
+fn read(row: &Row) -> Result<Case, StoreError> {
+    Ok(Case {
+        id: row.get("id")?,
+        input: raw(row, "input")?,
+        expected: raw(row, "expected")?,
+        metadata: raw(row, "metadata")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+    })
+}
+
+fn raw(row: &Row, column: &'static str) -> Result<Box<RawValue>, StoreError> {
+    RawValue::from_string(row.get(column)?)
+        .map_err(|error| StoreError::Other(format!("column {column} cannot be read: {error}")))
+}
