@@ -9,7 +9,7 @@ use std::time::Duration;
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_store::redis::RedisClient;
-use gateway_store::redis::cache::{self, CacheEntry, CacheLookup, Generation, Purge};
+use gateway_store::redis::cache::{self, CacheLookup, Generation, Purge};
 use tokio::sync::{Mutex, mpsc};
 
 use super::entry::CacheEntry;
@@ -89,7 +89,7 @@ impl RedisTier {
             tokio::select! {
                 write = queued.recv() => {
                     let Some(QueuedWrite { org, key, generation, sealed, ttl }) = write else { return };
-                    let entry = CacheEntry { key, generation: &generation, sealed: &sealed, ttl };
+                    let entry = cache::CacheEntry { key, generation: &generation, sealed: &sealed, ttl };
                     // A failed write only costs a hit on another node.
                     let _ = cache::put(&self.redis, org, &entry).await;
                 }
