@@ -1,5 +1,5 @@
-//! The operator's private listener: the whole process's metrics as Prometheus text, health, and the probes that load
-//! balancers ask. It knows no tenants and needs no authentication, so it must not be reachable from outside.
+//! The operator's private listener: metrics of the process in Prometheus format, health, and probes for load balancers.
+//! It requires no authentication, so it must not be reachable from outside.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::health;
 use crate::metrics::ProcessState;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
     loop {
@@ -28,13 +29,13 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
             () = app.services.tasks.stopping() => return,
         };
         let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
         let service_app = Arc::clone(&app);
         let service = service_fn(move |request: Request<Incoming>| {
             let app = Arc::clone(&service_app);
-            async move { Ok::<_, Infallible>(answer(&app, request.uri().path()).await) }
+            async move { Ok::<_, Infallible>(respond(&app, request.uri().path()).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -49,15 +50,15 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
     }
 }
 
-async fn answer(app: &App, path: &str) -> Response {
+async fn respond(app: &App, path: &str) -> Response {
     match path {
         "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", metrics(app)),
         "/healthz" => {
-            let health = health::check(app).await;
+            let health = health::check(&app.services, &app.proxy).await;
             let status = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             text(status, "application/json", serde_json::to_string(&health).unwrap_or_default())
         }
-        // Ready means: can proxy. A node that is stopping finishes what it has and wants nothing new.
+        // A node that is stopping finishes its requests but must not get new ones.
         "/readyz" if app.services.tasks.is_stopping() => {
             text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".into())
         }

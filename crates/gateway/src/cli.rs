@@ -28,7 +28,7 @@ use crate::{admin, api, server, telemetry};
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// A TOML file with settings; the environment wins over it
+    /// A TOML file with settings; environment variables take precedence
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -39,11 +39,11 @@ pub struct Cli {
 enum Command {
     /// Run the service
     Serve,
-    /// Print the settings in force, secrets masked
+    /// Print the effective settings, with secrets masked
     Config,
-    /// Bring the database schema up to this version, then exit
+    /// Migrate the database schema to this version, then exit
     Migrate,
-    /// What only the operator may do
+    /// Commands for the operator
     Admin {
         #[command(subcommand)]
         command: AdminCommand,
@@ -65,7 +65,7 @@ enum AdminCommand {
     },
 }
 
-/// Exit codes: 0 done, 1 failed while running, 2 wrong usage or settings.
+/// Exit codes: 0 for success, 1 for a failure at run time, 2 for wrong usage or settings.
 const FAILED: u8 = 1;
 const MISCONFIGURED: u8 = 2;
 
@@ -109,23 +109,23 @@ pub fn run(cli: Cli) -> ExitCode {
 }
 
 fn execute(cli: Cli) -> Result<(), Failure> {
-    let begun = Instant::now();
+    let started = Instant::now();
     match cli.command {
-        Command::Version => say(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
-        Command::Openapi => say(api::openapi::yaml().trim_end()),
+        Command::Version => print_line(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
+        Command::Openapi => print_line(api::openapi::yaml().trim_end()),
         Command::Config => {
             let values = config::load_raw(cli.config.as_deref())?;
             Config::validate(&values)?;
-            say(config::masked_toml(&values).trim_end());
+            print_line(config::masked_toml(&values).trim_end());
         }
         Command::Serve => {
             let values = config::load_raw(cli.config.as_deref())?;
             let config = Config::validate(&values)?;
             telemetry::init(config.log_level);
             for name in &values.unknown_variables {
-                tracing::warn!(%name, "this variable looks like a setting but names none");
+                tracing::warn!(%name, "unknown setting in the environment; check the name of the variable");
             }
-            runtime()?.block_on(serve(config, begun))?;
+            runtime()?.block_on(serve(config, started))?;
         }
         Command::Migrate => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
@@ -136,7 +136,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
                 Ok::<_, Failure>(())
             })?;
             let (state, logs) = (Part::State.version(), Part::Logs.version());
-            say(&format!("the schema is up to date (state version {state}, logs version {logs})"));
+            print_line(&format!("the schema is up to date (state version {state}, logs version {logs})"));
         }
         Command::Admin { command: AdminCommand::SetPlan { slug, plan } } => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
@@ -144,13 +144,13 @@ fn execute(cli: Cli) -> Result<(), Failure> {
                 ConfigError(format!("unknown plan '{plan}': expected free, pro or enterprise"))
             })?;
             runtime()?.block_on(set_plan(&config, &slug, plan))?;
-            say(&format!("{slug} is on the {plan} plan now"));
+            print_line(&format!("{slug} is now on the {plan} plan"));
         }
     }
     Ok(())
 }
 
-async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
+async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::Other(error.to_string()))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::Other(error.to_string()))?;
     let listener = server::bind(config.listen).await?;
@@ -163,14 +163,14 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
         app.services.tasks.spawn(admin::serve(Arc::clone(&app), listener));
     }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
-    announce(&app, &format!("http://{address}"), begun.elapsed());
+    log_ready(&app, &format!("http://{address}"), started.elapsed());
     let serving = server::serve(Arc::clone(&app), listener);
     let stopper = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("stopping: finishing what is in flight");
+        tracing::info!("stopping: finishing the requests in progress");
         app.services.tasks.begin_stop();
     };
     tokio::join!(serving, stopper);
@@ -179,8 +179,8 @@ async fn serve(config: Config, begun: Instant) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says where the service is, where its data lies, and what to try first.
-fn announce(app: &App, url: &str, took: Duration) {
+/// Logs the addresses of the service and its data, and on a terminal prints a first command to try.
+fn log_ready(app: &App, url: &str, took: Duration) {
     let data = app.services.config.data_dir.display().to_string();
     let database = config::masked_database_url(&app.services.config);
     let ready_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -217,7 +217,7 @@ async fn open(config: &Config) -> Result<Db, Failure> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    // The 19 MiB that a password's hash took go back to the system when the thread ends that had them.
+    // Idle threads end soon, which returns the 19 MiB of a password hash to the system.
     tokio::runtime::Builder::new_multi_thread()
         .thread_keep_alive(Duration::from_secs(2))
         .enable_all()
@@ -225,19 +225,19 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))
 }
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn settings_help() -> String {
     use std::fmt::Write as _;
     let mut text = String::from(
-        "Settings (environment variables; the same names without GATEWAY_, in lower case, in the TOML file):\n",
+        "Settings (environment variables; in the TOML file the names are in lower case and without GATEWAY_):\n",
     );
     for setting in SETTINGS {
         let _ = writeln!(text, "  {:<34} {}", env_name(setting.key), setting.help);
     }
     text.push_str("  GATEWAY_PROVIDER_<NAME>_BASE_URL   base URL of a provider\n");
-    text.push_str("  GATEWAY_PROVIDER_<NAME>_API_KEY    the operator's credential for a provider\n");
+    text.push_str("  GATEWAY_PROVIDER_<NAME>_API_KEY    credential of the operator for a provider\n");
     text
 }

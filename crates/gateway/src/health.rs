@@ -1,4 +1,4 @@
-//! Is the service healthy? Asked by `/healthz`, by load balancers and by people.
+//! The health check behind `/healthz`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,10 +6,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::app::App;
+use crate::proxy::state::ProxyState;
+use crate::services::Services;
 
-/// A store that does not answer in this time is down.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A store that does not respond within this time counts as down.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, JsonSchema)]
 pub struct Health {
@@ -38,14 +39,14 @@ impl Health {
     }
 }
 
-pub async fn check(app: &App) -> Health {
-    let up = |up: bool| Component { status: if up { Status::Ok } else { Status::Down } };
-    let database = matches!(tokio::time::timeout(PATIENCE, app.services.db.ping()).await, Ok(Ok(())));
-    let spool = app.proxy.spool.is_healthy();
-    let mut components = BTreeMap::from([("database", up(database)), ("log_spool", up(spool))]);
-    // Shown, but not needed: without Redis each node goes on alone.
-    if let Some(shared) = &app.proxy.redis {
-        components.insert("redis", up(shared.ping(PATIENCE).await));
+pub async fn check(services: &Services, proxy: &ProxyState) -> Health {
+    let component = |is_up: bool| Component { status: if is_up { Status::Ok } else { Status::Down } };
+    let database = matches!(tokio::time::timeout(PING_TIMEOUT, services.db.ping()).await, Ok(Ok(())));
+    let spool = proxy.spool.is_healthy();
+    let mut components = BTreeMap::from([("database", component(database)), ("log_spool", component(spool))]);
+    // Reported but not required: without Redis each node continues on its own.
+    if let Some(redis) = &proxy.redis {
+        components.insert("redis", component(redis.ping(PING_TIMEOUT).await));
     }
     Health { status: if database && spool { Status::Ok } else { Status::Degraded }, components }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::app::App;
-use crate::auth::{self, Identity, Who};
+use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::Proxy;
 use crate::proxy::internal_request::resolve_provider;
@@ -35,9 +35,9 @@ pub async fn stream_model(
 }
 
 /// Checks whether the caller may use the model. For calls that are made later, by the organization.
-pub fn check_allowed(app: &App, identity: &Identity, provider: &str, model: &str) -> ApiResult<()> {
-    let target = resolve_provider(&app.proxy, identity, provider)?;
-    let Who::Key(key) = &identity.who else { return Ok(()) };
+pub fn check_allowed(identity: &Identity, provider: &str, model: &str) -> ApiResult<()> {
+    let target = resolve_provider(identity, provider)?;
+    let Principal::Key(key) = &identity.principal else { return Ok(()) };
     if key.scopes.allow(&target.name, Some(model)) {
         return Ok(());
     }
@@ -58,7 +58,7 @@ fn proxy(app: &App) -> Proxy<'_> {
 async fn count(app: &App, identity: &Identity, request: &InternalRequest) -> ApiResult<Identity> {
     let mut identity = identity.clone();
     if !request.is_counted {
-        auth::count(app, &mut identity).await?;
+        app.proxy.access.count_request(&mut identity).await?;
     }
     Ok(identity)
 }

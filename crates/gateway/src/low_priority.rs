@@ -1,5 +1,6 @@
-//! A runtime whose threads have the lowest scheduling priority, for work that no caller waits for, such as moving log rows
-//! into the store. Threads started by these threads, for example SQLite's connection threads, inherit the priority.
+//! A runtime whose threads have the lowest scheduling priority, for work that no caller waits for, such as moving log
+//! rows into the store. Threads started by these threads, for example SQLite's connection threads, inherit the
+//! priority.
 
 use tokio::runtime::{Builder, Handle, Runtime};
 

@@ -10,7 +10,6 @@ use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
-use gateway_store::db::Dialect;
 use gateway_store::{Tx, accounts, apps, events, members, orgs};
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -25,10 +24,9 @@ use super::members::hash_invite_token;
 use super::openapi::{Area, Operation, OperationInput};
 use super::response::{Created, Json};
 use crate::app::App;
-use crate::auth::limits::Attempt;
 use crate::auth::passwords::PasswordError;
-use crate::nodes;
 use crate::problem::{ApiResult, Problem};
+use crate::rate_limits::AttemptKind;
 
 pub fn area() -> Area {
     Area::new("accounts", "Signup, login, and setup without a user account.")
@@ -291,7 +289,7 @@ async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> ApiResult
 
 /// An endpoint with limited attempts, as a type.
 trait LimitedEndpoint: Send + Sync {
-    const ATTEMPT: Attempt;
+    const ATTEMPT: AttemptKind;
 }
 
 struct Signup;
@@ -299,15 +297,15 @@ struct Login;
 struct Setup;
 
 impl LimitedEndpoint for Signup {
-    const ATTEMPT: Attempt = Attempt::Signup;
+    const ATTEMPT: AttemptKind = AttemptKind::Signup;
 }
 
 impl LimitedEndpoint for Login {
-    const ATTEMPT: Attempt = Attempt::Login;
+    const ATTEMPT: AttemptKind = AttemptKind::Login;
 }
 
 impl LimitedEndpoint for Setup {
-    const ATTEMPT: Attempt = Attempt::Setup;
+    const ATTEMPT: AttemptKind = AttemptKind::Setup;
 }
 
 /// Rejects an address with too many attempts. It counts before the body is read, so that every request counts.
@@ -318,17 +316,15 @@ impl<E: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<E> {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
-        let now = app.services.clock.now();
-        let limit = app.services.config.auth_attempts;
-        let mut verdict = app.attempts.count(E::ATTEMPT, address, limit, now);
-        if verdict.allowed && app.services.db.dialect() == Dialect::Postgres {
-            let all = nodes::limits::attempts(app, E::ATTEMPT, address, limit, now).await;
-            verdict = all.unwrap_or(verdict);
-        }
+        let verdict = app.rate_limiter.count_attempt(E::ATTEMPT, address).await;
         if verdict.allowed {
             Ok(Self(PhantomData))
         } else {
-            Err(Problem::rate_limited(verdict, now, "too many attempts from this address; try again later"))
+            Err(Problem::rate_limited(
+                verdict,
+                app.services.clock.now(),
+                "too many attempts from this address; try again later",
+            ))
         }
     }
 }

@@ -16,7 +16,7 @@ use super::extract::{Body, PathParam, QueryParams, double_option};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const MAX_DESCRIPTION: usize = 4_000;
@@ -121,9 +121,9 @@ async fn update(
     changed.config = change.config.map_or(changed.config, Value::Object);
     check(&mut tx, &changed).await?;
     apps::update(&mut tx, &changed).await?;
-    let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(changed.into()))
 }
 
@@ -140,9 +140,9 @@ async fn delete(
     }
     let event = Event::AppDelete(facts(&deleted, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
-    let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 

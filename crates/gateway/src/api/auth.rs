@@ -14,8 +14,8 @@ use super::openapi::Area;
 use super::response::Json;
 use crate::app::App;
 use crate::auth::tokens::{Claims, LIFETIME};
-use crate::auth::{Identity, Who};
-use crate::nodes::{self, Invalidation};
+use crate::auth::{Identity, Principal};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -85,9 +85,9 @@ async fn list_orgs(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Js
 
 /// All organizations of a user, or the one that a key belongs to.
 pub(super) async fn visible_orgs(app: &App, identity: &Identity) -> ApiResult<Vec<(orgs::Org, Role)>> {
-    match &identity.who {
-        Who::User { id, .. } => Ok(orgs::list_by_user(&app.services.db, *id).await?),
-        Who::Key(_) | Who::Org => {
+    match &identity.principal {
+        Principal::User { id, .. } => Ok(orgs::list_by_user(&app.services.db, *id).await?),
+        Principal::Key(_) | Principal::Org => {
             let org = orgs::find(&app.services.db, identity.org.id).await?;
             Ok(org.map(|org| (org, identity.role)).into_iter().collect())
         }
@@ -127,9 +127,9 @@ struct LogoutResponse {
 async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
     let mut tx = app.services.db.begin().await?;
     accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
-    let told = nodes::tell(&mut tx, Invalidation::Token(person.token)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Token(person.token)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(LogoutResponse { revoked: true }))
 }
 

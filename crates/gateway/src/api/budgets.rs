@@ -18,7 +18,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::budgets::OrgBudgets;
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 /// Every proxied request checks all budgets of its organization.
@@ -161,9 +161,9 @@ async fn create(
         created_at: now,
     };
     store::insert(&mut tx, org, &budget).await?;
-    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), budget.id).map(Created)
 }
@@ -210,9 +210,9 @@ async fn update(
     if scope_changed {
         store::set_keys(&mut tx, &budget).await?;
     }
-    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), id).map(Json)
 }
@@ -227,9 +227,9 @@ async fn delete(
     if !store::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 

@@ -11,7 +11,7 @@ use super::extract::QueryParams;
 use super::openapi::Area;
 use super::response::Json;
 use crate::cache::{CacheStats, NamespaceStats};
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::Invalidation;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -74,7 +74,7 @@ async fn purge(
     };
     let entries = app.proxy.cache.purge(org, scope).await;
     // After the purge of the shared cache, from which another node could load an entry again.
-    nodes::say(&app, change).await?;
+    app.cluster.publish(change).await?;
     Ok(Json(Purged { deleted: true, entries }))
 }
 

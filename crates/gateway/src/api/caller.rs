@@ -18,7 +18,7 @@ use serde_json::json;
 use super::extract::path_param;
 use super::openapi::{Operation, OperationInput};
 use crate::app::App;
-use crate::auth::{Identity, KEY_HEADER, Who};
+use crate::auth::{Identity, KEY_HEADER, Principal};
 use crate::problem::{ApiResult, Problem};
 
 /// The application, as handlers take it.
@@ -144,9 +144,9 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionUser {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let identity = identity(parts)?;
-        match identity.who {
-            Who::User { id, token, expires_at } => Ok(Self { id, token, expires_at, identity }),
-            Who::Key(_) | Who::Org => {
+        match identity.principal {
+            Principal::User { id, token, expires_at } => Ok(Self { id, token, expires_at, identity }),
+            Principal::Key(_) | Principal::Org => {
                 Err(Problem::forbidden("this operation requires a session token, not an API key"))
             }
         }
@@ -199,7 +199,7 @@ impl<S: Send + Sync> FromRequestParts<S> for KeyManager {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let identity = identity(parts)?;
         require_role(Role::Member, &identity)?;
-        if let Who::Key(key) = &identity.who
+        if let Principal::Key(key) = &identity.principal
             && !key.scopes.is_all()
         {
             return Err(Problem::forbidden("a key with restricted scopes cannot manage keys"));
@@ -235,7 +235,7 @@ pub(super) fn require_role(role: Role, identity: &Identity) -> ApiResult<()> {
 
 /// The error for a path that names another organization than the token. Only a member of it learns that it exists.
 async fn other_org_problem(app: &App, identity: &Identity, org: OrgId) -> ApiResult<Problem> {
-    let Who::User { id, .. } = identity.who else { return Ok(Problem::not_found()) };
+    let Principal::User { id, .. } = identity.principal else { return Ok(Problem::not_found()) };
     Ok(match accounts::role_of(&app.services.db, org, id).await? {
         Some(_) => Problem::forbidden(
             "the token is for another organization; get a token for this one with POST /auth/switch-org",

@@ -22,7 +22,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::outgoing::batch;
 use crate::problem::{ApiResult, Problem};
 use crate::vault::encryption_context;
@@ -200,9 +200,9 @@ async fn update(
     export.revision += 1;
     export.updated_at = now;
     exports::update(&mut tx, &export).await.map_err(name_taken)?;
-    let told = nodes::tell(&mut tx, Invalidation::Exports).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     stored(&app, org, id).await.map(Json)
 }
 
@@ -215,9 +215,9 @@ async fn delete(
     if !exports::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Invalidation::Exports).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 

@@ -18,7 +18,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Json};
 use crate::app::App;
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
@@ -183,9 +183,9 @@ async fn update(
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, &key).await?;
-    let told = nodes::tell(&mut tx, Invalidation::Key(hash)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(key.into()))
 }
 
@@ -208,9 +208,9 @@ async fn revoke(
         let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
-    let told = nodes::tell(&mut tx, Invalidation::Key(hash)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(Revoked { revoked: true }))
 }
 
@@ -256,13 +256,13 @@ async fn rotate(
     let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, new.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: new.key.id, overlap_hours };
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
-    let mut told = vec![nodes::tell(&mut tx, Invalidation::Key(hash)).await?];
+    let mut pending = vec![invalidation::record(&mut tx, Invalidation::Key(hash)).await?];
     if has_budget {
-        told.push(nodes::tell(&mut tx, Invalidation::Org(org)).await?);
+        pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
     }
     tx.commit().await?;
-    for told in told {
-        told.committed(&app);
+    for pending in pending {
+        pending.apply(&app.cluster);
     }
     Ok(Created(Rotated {
         key: (&new.key).into(),

@@ -17,8 +17,8 @@ use super::extract::{Body, PathParam, QueryParams};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
-use crate::auth::{Identity, Who};
-use crate::nodes::{self, Invalidation};
+use crate::auth::{Identity, Principal};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const INVITE_LIFETIME: i64 = 7 * DAY;
@@ -146,13 +146,15 @@ async fn add(
         members::insert_invite(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
         Added::Invited { invitation: invite.into(), invite_token }
     };
-    let told = match &added {
-        Added::Member(member) => Some(nodes::tell(&mut tx, Invalidation::Member(org, member.user_id)).await?),
+    let pending = match &added {
+        Added::Member(member) => {
+            Some(invalidation::record(&mut tx, Invalidation::Member(org, member.user_id)).await?)
+        }
         Added::Invited { .. } => None,
     };
     tx.commit().await?;
-    if let Some(told) = told {
-        told.committed(&app);
+    if let Some(pending) = pending {
+        pending.apply(&app.cluster);
     }
     Ok(Created(added))
 }
@@ -180,9 +182,9 @@ async fn change_role(
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
-    let told = nodes::tell(&mut tx, Invalidation::Member(org, user)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Member(org, user)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(member.into()))
 }
 
@@ -191,7 +193,7 @@ async fn remove(
     caller: InOrg<Viewer>,
     PathParam(user): PathParam<UserId>,
 ) -> ApiResult<Json<Deleted>> {
-    let is_self = matches!(caller.who, Who::User { id, .. } if id == user);
+    let is_self = matches!(caller.principal, Principal::User { id, .. } if id == user);
     if !is_self {
         caller::require_role(Role::Admin, &caller)?;
     }
@@ -205,9 +207,9 @@ async fn remove(
     members::remove(&mut tx, org, user).await?;
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
-    let told = nodes::tell(&mut tx, Invalidation::Member(org, user)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Member(org, user)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 

@@ -17,9 +17,9 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::auth::Who;
+use crate::auth::Principal;
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::PlanChanges;
-use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -88,9 +88,9 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<OrgList>> {
     let page = params.page()?;
-    let found = match &caller.who {
-        Who::User { id, .. } => orgs::page_by_user(&app.services.db, *id, &page).await?,
-        Who::Key(_) | Who::Org => {
+    let found = match &caller.principal {
+        Principal::User { id, .. } => orgs::page_by_user(&app.services.db, *id, &page).await?,
+        Principal::Key(_) | Principal::Org => {
             orgs::page_of_single_org(&app.services.db, caller.org.id, caller.role, &page).await?
         }
     };
@@ -147,9 +147,9 @@ async fn update(
         change.settings.as_ref().map(|change| apply_settings(current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
-    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json((updated, caller.role).into()))
 }
 
@@ -170,9 +170,9 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Invalidation::OrgAll(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::OrgAll(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     app.proxy.cache.purge(org, PurgeScope::All).await;
     // Exports are in the log database. If this fails, their next delivery finds that the organization is gone.
     if let Err(error) = delete_exports(&app, org).await {
@@ -184,8 +184,8 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
 async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {
     let mut tx = app.services.logs.begin().await?;
     exports::delete_by_org(&mut tx, org).await?;
-    let told = nodes::tell(&mut tx, Invalidation::Exports).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
     tx.commit().await?;
-    told.committed(app);
+    pending.apply(&app.cluster);
     Ok(())
 }

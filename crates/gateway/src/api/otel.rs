@@ -22,7 +22,7 @@ use super::caller::{AppState, Caller, Member};
 use super::extract::read_body;
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use crate::app::App;
-use crate::auth::{Identity, Who};
+use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -199,10 +199,10 @@ fn sender<'a>(app: &'a App, caller: &Identity) -> IngestContext<'a> {
     let now = app.services.clock.now();
     let kept_days = caller.org.settings.log_retention_days.unwrap_or(app.services.config.log_retention_days);
     let keeps_bodies = app.services.config.log_bodies && caller.org.settings.log_bodies;
-    let (key_id, app_id, team_id, user) = match &caller.who {
-        Who::Key(key) => (Some(key.id), key.app_id, key.team_id, None),
-        Who::User { id, .. } => (None, None, None, Some(id.to_string())),
-        Who::Org => (None, None, None, None),
+    let (key_id, app_id, team_id, user) = match &caller.principal {
+        Principal::Key(key) => (Some(key.id), key.app_id, key.team_id, None),
+        Principal::User { id, .. } => (None, None, None, Some(id.to_string())),
+        Principal::Org => (None, None, None, None),
     };
     IngestContext {
         org: caller.org.id,

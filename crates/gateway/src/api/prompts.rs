@@ -17,10 +17,9 @@ use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryP
 use super::openapi::{Area, Operation, OperationInput};
 use super::page;
 use super::response::{Created, Deleted, Json};
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::prompts::unrendered;
-use crate::prompts::write::{add_prompt, add_version, check_content};
+use crate::prompts::{check_content, render_problem};
 
 pub fn area() -> Area {
     Area::new("prompts", "Prompt templates with immutable versions.")
@@ -145,7 +144,7 @@ async fn create(
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;
     check_content(&content)?;
     let name = PromptName { namespace: &namespace, slug: &slug };
-    add_prompt(&app, &caller, name, content).await?.try_into().map(Created)
+    app.proxy.prompts.create(&caller, name, content).await?.try_into().map(Created)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -230,7 +229,8 @@ async fn update(
         return Err(Problem::field("expected_version", "must be a whole number of at least 1"));
     }
     check_content(&change.content)?;
-    let added = add_version(&app, &caller, path.name(), change.content, change.expected_version).await?;
+    let added =
+        app.proxy.prompts.add_version(&caller, path.name(), change.content, change.expected_version).await?;
     added.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
@@ -240,9 +240,9 @@ async fn delete(State(app): AppState, caller: Caller<Member>, path: PromptPath) 
         return Err(Problem::not_found());
     }
     let (org, PromptPath { namespace, slug }) = (caller.org.id, path);
-    let told = nodes::tell(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 
@@ -294,8 +294,8 @@ async fn render(
 ) -> ApiResult<Json<Rendered>> {
     let PromptPath { namespace, slug } = path;
     let reference = PromptReference { namespace, slug, version: params.checked()? };
-    let known = crate::prompts::find(&app.services, &app.proxy.prompts, caller.org.id, &reference).await?;
+    let known = app.proxy.prompts.find(caller.org.id, &reference).await?;
     let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;
-    let rendered = template.render(&variables).map_err(|error| unrendered("variables", error))?;
+    let rendered = template.render(&variables).map_err(|error| render_problem("variables", error))?;
     Ok(Json(Rendered { rendered, unused: template.unused(&variables) }))
 }

@@ -20,7 +20,7 @@ pub fn area() -> Area {
 }
 
 async fn health(State(app): AppState) -> HealthResponse {
-    HealthResponse(health::check(&app).await)
+    HealthResponse(health::check(&app.services, &app.proxy).await)
 }
 
 struct HealthResponse(Health);

@@ -16,7 +16,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 const MAX_MEMBERS: usize = 1_000;
@@ -131,9 +131,9 @@ async fn delete(
         return Err(Problem::not_found());
     }
     // Cached keys contain the team of their application.
-    let told = nodes::tell(&mut tx, Invalidation::OrgKeys(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 

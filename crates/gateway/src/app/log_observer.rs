@@ -38,8 +38,8 @@ impl LogObserver {
         }
     }
 
-    /// Samples rows while the spool still has them, so that a crash skips none. Rows behind do not wait for an error that
-    /// a retry cannot cure.
+    /// Samples rows while the spool still has them, so that a crash skips none. Rows behind do not wait for an error
+    /// that a retry cannot cure.
     async fn sample(&self, rows: &[LogRow]) -> Result<(), StoreError> {
         match live::sample(&self.0, rows).await {
             Err(error @ StoreError::Unavailable(_)) => Err(error),

@@ -1,4 +1,5 @@
-//! Argon2id, off the async threads and bounded: at most one hash per core at a time, and a short queue.
+//! Password hashing with Argon2id, on blocking threads and bounded: at most one hash per core at a time, and a short
+//! queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,12 +9,12 @@ use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 
-/// Callers that may wait for a core; more are told to come back.
-const QUEUE: usize = 256;
+/// Callers that may wait for a core; more are rejected.
+const MAX_QUEUED: usize = 256;
 
-/// Verified against when the email is unknown, so that both answers take the same time. The hash of nobody's
-/// password, with the parameters that new hashes have.
-const DECOY: &str =
+/// Verified if the email is unknown, so that both cases take the same time. It has the parameters of new hashes and
+/// matches no password.
+const DECOY_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$c2FsdC1vZi1ub2JvZHk$6IxKLHqC4E6T0LTwLbZ2G3gSyWsyFbTjbT0mYxV2rCk";
 
 #[derive(Clone)]
@@ -24,9 +25,9 @@ pub struct Passwords {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    #[error("too many passwords are being checked at the moment")]
+    #[error("too many password checks are in progress")]
     Busy,
-    #[error("hashing failed")]
+    #[error("password hashing failed")]
     Failed,
 }
 
@@ -43,17 +44,17 @@ impl Passwords {
     }
 
     pub async fn hash(&self, password: SecretString) -> Result<String, PasswordError> {
-        self.off_thread(move || hash_now(password.expose_secret())).await?
+        self.run_blocking(move || hash_now(password.expose_secret())).await?
     }
 
-    /// `stored` is None for an unknown email: the same work is done, and the answer is no.
+    /// `stored` is `None` for an unknown email: the same work is done, and the result is false.
     pub async fn verify(
         &self,
         password: SecretString,
         stored: Option<String>,
     ) -> Result<bool, PasswordError> {
-        self.off_thread(move || {
-            let hash = stored.as_deref().unwrap_or(DECOY);
+        self.run_blocking(move || {
+            let hash = stored.as_deref().unwrap_or(DECOY_HASH);
             let matches = PasswordHash::new(hash).is_ok_and(|hash| {
                 Argon2::default().verify_password(password.expose_secret().as_bytes(), &hash).is_ok()
             });
@@ -62,11 +63,11 @@ impl Passwords {
         .await
     }
 
-    async fn off_thread<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
-        let _place = Place::take(&self.waiting)?;
+        let _slot = QueueSlot::take(&self.waiting)?;
         let _core = self.cores.acquire().await.map_err(|_| PasswordError::Failed)?;
         tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Failed)
     }
@@ -78,12 +79,12 @@ fn hash_now(password: &str) -> Result<String, PasswordError> {
     Ok(hash.to_string())
 }
 
-/// A place in the queue, given back also when the caller goes away.
-struct Place<'a>(&'a AtomicUsize);
+/// A slot in the queue, released on drop.
+struct QueueSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
+impl<'a> QueueSlot<'a> {
     fn take(waiting: &'a AtomicUsize) -> Result<Self, PasswordError> {
-        if waiting.fetch_add(1, Ordering::Relaxed) >= QUEUE {
+        if waiting.fetch_add(1, Ordering::Relaxed) >= MAX_QUEUED {
             waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(PasswordError::Busy);
         }
@@ -91,7 +92,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_decoy_costs_as_much_as_a_real_hash() {
-        let (real, decoy) = (hash_now("x").unwrap(), PasswordHash::new(DECOY).unwrap());
+        let (real, decoy) = (hash_now("x").unwrap(), PasswordHash::new(DECOY_HASH).unwrap());
         let real = PasswordHash::new(&real).unwrap();
         assert_eq!((real.algorithm, real.version), (decoy.algorithm, decoy.version));
         assert_eq!(real.params.to_string(), decoy.params.to_string());

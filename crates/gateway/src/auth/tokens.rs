@@ -1,4 +1,5 @@
-//! Session tokens: JWT, HS256, a fixed life of 24 hours, checked against the app's clock without any leeway.
+//! Session tokens: JWT with HS256 and a fixed lifetime of 24 hours, checked against the application's clock without
+//! leeway.
 
 use gateway_core::access::Role;
 use gateway_core::ids::{OrgId, TokenId, UserId};
@@ -35,7 +36,7 @@ impl Tokens {
     pub fn new(secret: &SecretString) -> Self {
         let bytes = secret.expose_secret().as_bytes();
         let mut validation = Validation::new(Algorithm::HS256);
-        // The library would ask the system's clock; expiry is checked below, by ours.
+        // The library would use the system clock; `read` checks the expiry against ours.
         validation.validate_exp = false;
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
@@ -46,12 +47,12 @@ impl Tokens {
         }
     }
 
-    /// A signed token, or None when signing itself fails.
+    /// Signs a token. Returns `None` if signing fails.
     pub fn issue(&self, claims: &Claims) -> Option<String> {
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &self.encoding).ok()
     }
 
-    /// Was this token signed here, whether or not it still holds?
+    /// True if this service signed the token, even if it has expired.
     pub fn is_ours(&self, token: &str) -> bool {
         self.read(token, Timestamp(0)).is_some()
     }
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_until_its_last_second_and_not_one_longer() {
+    fn a_token_is_valid_until_its_last_second() {
         let tokens = Tokens::new(&"x".repeat(32).into());
         let token = tokens.issue(&claims(100)).unwrap();
         assert!(tokens.read(&token, Timestamp(99_999)).is_some());
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_another_key_or_algorithm_is_refused() {
+    fn a_token_of_another_key_or_algorithm_is_rejected() {
         let tokens = Tokens::new(&"x".repeat(32).into());
         let foreign = Tokens::new(&"y".repeat(32).into()).issue(&claims(100)).unwrap();
         assert!(tokens.read(&foreign, Timestamp(0)).is_none());

@@ -1,5 +1,7 @@
 //! A cached response and its serialized form for the shared cache.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use gateway_core::llm::usage::Usage;
 use gateway_core::time::Timestamp;
@@ -56,6 +58,11 @@ impl CacheEntry {
     /// The value of the `Age` header.
     pub fn age_seconds(&self, now: Timestamp) -> u64 {
         u64::try_from((now.0 - self.stored_at.0) / 1_000).unwrap_or(0)
+    }
+
+    pub fn ttl(&self) -> Duration {
+        let ttl = self.expires_at.0.saturating_sub(self.stored_at.0);
+        Duration::from_millis(u64::try_from(ttl).unwrap_or(0))
     }
 
     pub fn is_expired(&self, now: Timestamp) -> bool {

@@ -90,7 +90,7 @@ impl CacheFill {
         let is_stored = self.cache.insert(&self.tenant, new);
         if is_stored && let (Some(redis_tier), Some(generation)) = (&self.cache.redis_tier, &self.generation)
         {
-            redis_tier.put(self.org, key, generation.clone(), &entry, self.ttl);
+            redis_tier.put(self.org, key, generation.clone(), &entry);
         }
         self.resolve(CacheHit { entry, key, kind: HitKind::Coalesced }).entry
     }

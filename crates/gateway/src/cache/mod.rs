@@ -3,8 +3,8 @@
 //! when two requests are the same are in `gateway_core::cache`.
 //!
 //! `Cache::lookup` returns a `CacheHit`, or a `CacheFill`. The owner of a fill makes the call and reports its result
-//! with `complete` or `fail`; dropping it, for example when the client disconnects, hands the call to a waiting request.
-//! A semantic request calls `CacheFill::find_similar` before it makes the call.
+//! with `complete` or `fail`; dropping it, for example when the client disconnects, hands the call to a waiting
+//! request. A semantic request calls `CacheFill::find_similar` before it makes the call.
 
 mod entry;
 mod fill;

@@ -61,7 +61,7 @@ impl RedisTier {
     }
 
     /// Queues a write. If the queue is full, the entry stays on this node only.
-    pub fn put(&self, org: OrgId, key: CacheKey, generation: Generation, entry: &CacheEntry, ttl: Duration) {
+    pub fn put(&self, org: OrgId, key: CacheKey, generation: Generation, entry: &CacheEntry) {
         if !self.redis.is_up() {
             return;
         }
@@ -69,7 +69,7 @@ impl RedisTier {
         let sealed =
             entry.encode().and_then(|bytes| self.vault.seal_bytes(&encryption_context(org, key), bytes).ok());
         if let Some(sealed) = sealed {
-            slot.send(QueuedWrite { org, key, generation, sealed, ttl });
+            slot.send(QueuedWrite { org, key, generation, sealed, ttl: entry.ttl() });
         }
     }
 

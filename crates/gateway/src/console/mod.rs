@@ -1,5 +1,6 @@
-//! Serves the built web console under `/console`. The files contain no data, so they need no authentication; the console
-//! loads its data from the public API. Every path below `/console` that is not a file returns the HTML document.
+//! Serves the built web console under `/console`. The files contain no data, so they need no authentication; the
+//! console loads its data from the public API. Every path below `/console` that is not a file returns the HTML
+//! document.
 
 mod files;
 mod list_files;
@@ -108,7 +109,8 @@ fn redirect_home(uri: &Uri) -> ApiResult<Response> {
     Ok(response)
 }
 
-/// An open page may request a file of an earlier build. Returning the HTML document would make the script fail to parse.
+/// An open page may request a file of an earlier build. Returning the HTML document would make the script fail to
+/// parse.
 fn file_not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "not_found", "this version of the console has no such file")
 }

@@ -60,7 +60,7 @@ pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult
     if provider == BUILTIN && matches!(evaluator.method, Method::Embedding(_)) {
         return Ok(());
     }
-    internal_call::check_allowed(app, identity, provider, model).map_err(|mut problem| {
+    internal_call::check_allowed(identity, provider, model).map_err(|mut problem| {
         if problem.message.starts_with("provider: ") {
             problem.message = format!("config.{}", problem.message).into();
         }

@@ -7,7 +7,8 @@ use gateway_core::time::Timestamp;
 
 const COUNT_BITS: u32 = LOG_ID_LOW_BITS - LOG_ID_NODE_BITS;
 
-/// Generates ids that ascend on this node. When a millisecond has no number left, the sequence borrows from the next one.
+/// Generates ids that ascend on this node. When a millisecond has no number left, the sequence borrows from the next
+/// one.
 pub struct IdSequence {
     node: AtomicI64,
     /// Milliseconds and count, without the node.

@@ -13,7 +13,6 @@ use serde_json::{Map, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Context, Done, Failure, Job};
-use crate::auth;
 use crate::evals::{self, NoVerdict};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,7 +52,7 @@ impl Job for JudgeLive {
 async fn judge(context: &Context<'_>, rows: &Rows) -> Result<Done, Failure> {
     let (app, org) = (context.app, context.org);
     let Some(eval) = store::find(&app.services.db, org, rows.eval).await? else { return Ok(Done::Finished) };
-    let Some(identity) = auth::for_org(app, org).await? else { return Ok(Done::Finished) };
+    let Some(identity) = app.proxy.access.org_identity(org).await? else { return Ok(Done::Finished) };
     if !eval.enabled || eval.sample_rate <= 0.0 {
         return Ok(Done::Finished);
     }

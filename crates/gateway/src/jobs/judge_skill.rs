@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, Done, Failure, Job, Queued, enqueue_within};
 use crate::app::App;
-use crate::auth::{self, Identity};
+use crate::auth::Identity;
 
 /// How often the scheduler looks for versions that nobody has judged.
 const LOOK: Duration = Duration::from_secs(2);
@@ -126,7 +126,7 @@ impl Job for JudgeSkill {
     async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
         let Context { app, org } = context;
         let Some((version, rubric)) = self.load(app, *org).await? else { return Ok(Done::Finished) };
-        let Some(identity) = auth::for_org(app, *org).await? else { return Ok(Done::Finished) };
+        let Some(identity) = app.proxy.access.org_identity(*org).await? else { return Ok(Done::Finished) };
         let judged = judge(app, &identity, self, &version, &rubric.rubric).await?;
         if self.record(app, *org, &version, &rubric, judged).await? {
             Ok(Done::Finished)

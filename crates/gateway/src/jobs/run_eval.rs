@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Context, Done, Failure, Job};
-use crate::auth::{self, Identity};
+use crate::auth::Identity;
 use crate::evals::target::{self, Case, Target};
 use crate::evals::{self, NoVerdict};
 
@@ -44,7 +44,7 @@ impl Job for RunEval {
         else {
             return Ok(Done::Finished);
         };
-        let Some(identity) = auth::for_org(app, org).await? else { return Ok(Done::Finished) };
+        let Some(identity) = app.proxy.access.org_identity(org).await? else { return Ok(Done::Finished) };
         let work = match Work::new(context, &run, identity) {
             Ok(work) => work,
             Err(why) => {

@@ -6,17 +6,17 @@ use http::{Method, StatusCode};
 
 use super::context::RequestContext;
 use super::plan::{Plan, RouteTarget};
-use crate::auth::{Identity, Who};
+use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 
 /// Returns true if the key's scopes name models. Then a request without a definite model is rejected.
 pub fn restricts_models(identity: &Identity) -> bool {
-    matches!(&identity.who, Who::Key(key) if key.scopes.names_models())
+    matches!(&identity.principal, Principal::Key(key) if key.scopes.names_models())
 }
 
 /// Every target of the route must be within the scopes of the key.
 pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<()> {
-    let Who::Key(key) = &context.identity.who else { return Ok(()) };
+    let Principal::Key(key) = &context.identity.principal else { return Ok(()) };
     let lists_models = plan.directives.operation == Operation::Models
         && matches!(context.head.method, Method::GET | Method::HEAD);
     for target in &plan.targets {

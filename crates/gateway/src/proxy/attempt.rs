@@ -9,8 +9,8 @@ use http::request::Parts;
 use secrecy::SecretString;
 
 use super::plan::{Adaptation, Plan, RouteTarget};
-use super::target::{Credential, Target};
 use super::translate::Translation;
+use crate::targets::{Credential, Target};
 
 pub struct Attempt<'a> {
     pub plan: &'a Plan<'a>,

@@ -9,11 +9,11 @@ use http::request::Parts;
 use super::Worker;
 use super::plan::RouteTarget;
 use super::state::ProxyState;
-use super::target::{self, Target};
 use super::target_health::TargetKey;
 use crate::auth::Identity;
 use crate::problem::ApiResult;
 use crate::services::Services;
+use crate::targets::Target;
 
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
@@ -32,12 +32,12 @@ impl<'a> RequestContext<'a> {
 
     /// The provider of this name, as the caller's organization sees it.
     pub fn find_provider(&self, name: &str) -> Option<&'a Arc<Target>> {
-        target::find(&self.state.providers, self.identity, name)
+        self.identity.org.providers.find(name)
     }
 
     /// The provider of this name. `header` named it.
     pub fn resolve_provider(&self, header: &str, name: &str) -> ApiResult<Arc<Target>> {
-        target::resolve(&self.state.providers, self.identity, header, name)
+        self.identity.org.providers.resolve(header, name)
     }
 
     /// The target as the health of the caller's organization knows it.

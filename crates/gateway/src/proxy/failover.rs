@@ -172,7 +172,7 @@ impl<'a> AttemptLoop<'_, 'a> {
     }
 
     fn choose_credential(&self, attempt: &Attempt<'_>, failed: &[usize]) -> Option<usize> {
-        attempt.provider().choose(self.seed, self.context.now().0, failed)
+        attempt.provider().choose_credential(self.seed, self.context.now().0, failed)
     }
 
     /// Another stored credential that can be used now.
@@ -196,7 +196,7 @@ impl<'a> AttemptLoop<'_, 'a> {
         health.record_success(key, now, record.attempt_elapsed(), has_fallbacks);
         if attempt.usage_chunk == UsageChunk::Refused {
             // The next stream is sent without the option from the start.
-            attempt.provider().refuses_usage.store(true, Ordering::Relaxed);
+            attempt.provider().rejects_usage_option.store(true, Ordering::Relaxed);
         }
         if has_fallbacks
             && self.plan.directives.strategy == RouteStrategy::Fastest
@@ -222,7 +222,7 @@ impl<'a> AttemptLoop<'_, 'a> {
             && let Some(credential) = attempt.stored_credential()
             && !self.uses_callers_credential(attempt)
         {
-            credential.rest(now.0 + i64::try_from(cooldown.as_millis()).unwrap_or(i64::MAX));
+            credential.block_until(now.0 + i64::try_from(cooldown.as_millis()).unwrap_or(i64::MAX));
         }
     }
 }

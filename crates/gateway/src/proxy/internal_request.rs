@@ -17,11 +17,10 @@ use tokio::sync::oneshot;
 use super::context::RequestContext;
 use super::inbound::Inbound;
 use super::origin::{CallOrigin, CallSummary};
-use super::state::ProxyState;
-use super::target::{self, Target};
 use super::{Proxy, run};
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
+use crate::targets::Target;
 
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
@@ -86,7 +85,7 @@ impl Proxy<'_> {
         stream: bool,
     ) -> ApiResult<StreamingResponse> {
         let Self { services, state, worker } = self;
-        resolve_provider(state, identity, &request.provider)?;
+        resolve_provider(identity, &request.provider)?;
         if stream {
             request.body.insert("stream".into(), true.into());
         }
@@ -112,8 +111,8 @@ impl Proxy<'_> {
 }
 
 /// The provider of an internal request.
-pub fn resolve_provider(state: &ProxyState, identity: &Identity, provider: &str) -> ApiResult<Arc<Target>> {
-    let target = target::resolve(&state.providers, identity, "provider", provider)?;
+pub fn resolve_provider(identity: &Identity, provider: &str) -> ApiResult<Arc<Target>> {
+    let target = identity.org.providers.resolve("provider", provider)?;
     if target.kind.chat_path.contains("{project}") {
         let why =
             format!("{provider} cannot be called from here: its paths contain a project and a location");

@@ -28,7 +28,6 @@ mod response_body;
 mod response_format;
 mod sandbox;
 pub mod state;
-pub mod target;
 pub mod target_health;
 mod translate;
 pub mod upstream;
@@ -47,7 +46,7 @@ use serde_json::json;
 use crate::auth::Identity;
 use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem, rate_headers};
-use crate::prompts;
+use crate::prompts::PromptDirective;
 use crate::services::Services;
 use attempt::Attempt;
 use cache_stage::{CacheLookup, CacheRecorder, FillGuard};
@@ -164,12 +163,12 @@ async fn prepare_payload(
     inbound: Inbound,
     record: &mut Record,
 ) -> ApiResult<Payload> {
-    let prompt = prompts::asked(&context.head.headers)?;
+    let prompt = PromptDirective::from_headers(&context.head.headers)?;
     let payload = inbound.into_payload(prompt.is_some() || plan.needs_whole_body(), record).await?;
     let (Some(prompt), Some(body)) = (prompt, payload.buffered()) else { return Ok(payload) };
-    let RequestContext { services, state, identity, .. } = context;
-    let known = prompts::find(services, &state.prompts, identity.org.id, &prompt.prompt).await?;
-    let (prompted, used) = prompt.apply(known.as_deref(), plan.directives.operation, body)?;
+    let RequestContext { state, identity, .. } = context;
+    let operation = plan.directives.operation;
+    let (prompted, used) = state.prompts.apply(identity.org.id, &prompt, operation, body).await?;
     record.set_prompt(used, prompted.len().saturating_sub(body.len()));
     Ok(Payload::Buffered(prompted))
 }

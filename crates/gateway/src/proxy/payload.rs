@@ -75,7 +75,7 @@ fn edited(attempt: &Attempt<'_>, body: Bytes) -> Bytes {
 pub fn requests_usage(plan: &Plan<'_>, target: &RouteTarget) -> bool {
     plan.provider_streams()
         && target.provider.kind.supports_include_usage
-        && !target.provider.refuses_usage.load(Ordering::Relaxed)
+        && !target.provider.rejects_usage_option.load(Ordering::Relaxed)
         && matches!(plan.directives.operation, Operation::Chat | Operation::Completions)
         && !plan.facts.include_usage
 }

@@ -16,10 +16,10 @@ use super::facts::RequestFacts;
 use super::headers::PROVIDER;
 use super::payload::requests_usage;
 use super::provider_auth::signs_body;
-use super::target::Target;
 use super::translate;
-use crate::auth::{Identity, Who};
+use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
+use crate::targets::Target;
 
 const FALLBACK: &str = "x-gateway-fallback";
 const AUTO: &str = "auto";
@@ -164,10 +164,10 @@ impl<'a> Plan<'a> {
     /// Seeds the choice of targets and credentials. Requests of a session share it, so that they use the same account
     /// and its prompt cache. Responses that can be referred to later (`previous_response_id`) share it per key.
     pub fn seed(&self, identity: &Identity, log_id: i64) -> u64 {
-        let caller = || match &identity.who {
-            Who::Key(key) => key.id.0.as_u128(),
-            Who::User { id, .. } => id.0.as_u128(),
-            Who::Org => 0,
+        let caller = || match &identity.principal {
+            Principal::Key(key) => key.id.0.as_u128(),
+            Principal::User { id, .. } => id.0.as_u128(),
+            Principal::Org => 0,
         };
         let hash = |text: &str| text.bytes().fold(0, |hash, byte| splitmix64(hash ^ u64::from(byte)));
         let low_half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);

@@ -8,9 +8,9 @@ use super::clients::Clients;
 use super::exchange::{ExchangeError, exchange};
 use super::outbound_body::OutboundBody;
 use super::provider_auth::{add_credential, sign, signs_with};
-use super::target::{Credential, Target};
 use super::upstream::{AttemptError, ERROR_BODY_TIMEOUT, server_error};
 use crate::services::Services;
+use crate::targets::{Credential, Target};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 

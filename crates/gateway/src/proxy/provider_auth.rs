@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::outbound_body::OutboundBody;
-use super::target::Target;
+use crate::targets::Target;
 
 pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub const API_KEY: HeaderName = HeaderName::from_static("api-key");

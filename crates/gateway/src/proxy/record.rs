@@ -28,7 +28,7 @@ use super::response_format::FallbackIds;
 use super::state::ProxyState;
 use super::target_health::TargetKey;
 use super::upstream::AttemptError;
-use crate::auth::{OrgFacts, Who};
+use crate::auth::{CachedOrg, Principal};
 use crate::budgets::Reservation;
 use crate::cache::CacheEntry;
 use crate::services::Services;
@@ -55,8 +55,8 @@ pub struct Record {
 }
 
 struct RecordedCaller {
-    org: Arc<OrgFacts>,
-    who: Who,
+    org: Arc<CachedOrg>,
+    principal: Principal,
     user: Option<String>,
     session: Option<String>,
     metadata: Map<String, Value>,
@@ -135,11 +135,11 @@ impl Record {
             origin,
             caller: RecordedCaller {
                 org: Arc::clone(&identity.org),
-                who: identity.who.clone(),
+                principal: identity.principal.clone(),
                 // A member is the end user of its own calls.
-                user: user.or_else(|| match &identity.who {
-                    Who::User { id, .. } => Some(id.to_string()),
-                    Who::Key(_) | Who::Org => None,
+                user: user.or_else(|| match &identity.principal {
+                    Principal::User { id, .. } => Some(id.to_string()),
+                    Principal::Key(_) | Principal::Org => None,
                 }),
                 session: directives.session.clone(),
                 metadata: directives.metadata.clone(),

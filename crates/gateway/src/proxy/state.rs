@@ -8,7 +8,6 @@ use gateway_store::redis::RedisClient;
 use tokio::sync::broadcast;
 
 use super::Worker;
-use super::target::Operators;
 use super::target_health::TargetHealth;
 use crate::auth::Access;
 use crate::auth::tokens::Tokens;
@@ -17,12 +16,13 @@ use crate::cache::Cache;
 use crate::log::spool::Spool;
 use crate::metrics::Metrics;
 use crate::prompts::Prompts;
+use crate::targets::OperatorProviders;
 
 pub struct ProxyState {
-    pub access: Access,
+    pub access: Arc<Access>,
     pub budgets: Budgets,
     /// The built-in providers as the operator configured them.
-    pub providers: Operators,
+    pub providers: Arc<OperatorProviders>,
     /// For calls to providers that are not made by a worker thread.
     pub worker: Worker,
     pub prices: PriceTable,
@@ -34,7 +34,7 @@ pub struct ProxyState {
     pub metrics: Metrics,
     pub prompts: Arc<Prompts>,
     /// Session tokens, which are never sent to a provider.
-    pub tokens: Tokens,
+    pub tokens: Arc<Tokens>,
     /// Publishes each row that the log writer has stored.
     pub tail: broadcast::Sender<Arc<LogRow>>,
 }

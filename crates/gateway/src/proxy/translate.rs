@@ -13,8 +13,8 @@ use http::StatusCode;
 use super::directives::Directives;
 use super::plan::{Plan, RouteTarget};
 use super::response_format::FallbackIds;
-use super::target::Target;
 use crate::problem::{ApiResult, Problem};
+use crate::targets::Target;
 
 /// How the request of an attempt was translated.
 pub struct Translation {

@@ -1,7 +1,5 @@
 //! The one way in which the gateway itself calls models.
 
-use std::sync::Arc;
-
 use gateway::auth::{self, Identity};
 use gateway::internal_call::{
     Endpoint, InternalRequest, ModelResponse, call_model, check_allowed, log_id_of, stream_model,
@@ -29,7 +27,7 @@ fn chat(model: &str) -> Value {
 
 async fn the_org(gateway: &Proxied) -> Identity {
     let org = gateway.ada.org_id.parse().unwrap();
-    auth::for_org(&gateway.app.app, org).await.unwrap().unwrap()
+    gateway.app.app.proxy.access.org_identity(org).await.unwrap().unwrap()
 }
 
 fn text(answer: &ModelResponse) -> Value {
@@ -105,7 +103,7 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
         ("bedrock", BEDROCK, "/model/m/converse"),
         ("cohere", COHERE, "/v2/chat"),
     ] {
-        assert!(check_allowed(&gateway.app.app, &org, provider, "m").is_ok());
+        assert!(check_allowed(&org, provider, "m").is_ok());
         gateway.upstream.push(Reply::json(200, reply));
         let answer =
             call_model(&gateway.app.app, &org, internal_request(provider, &chat("m"))).await.unwrap();
@@ -155,7 +153,7 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     assert!(unknown.0 == 400 && unknown.2.starts_with("provider: unknown provider 'nowhere'"), "{unknown:?}");
     let nowhere = refused(internal_request("vertex", &chat("m"))).await;
     assert!(nowhere.0 == 400 && nowhere.2.starts_with("provider: vertex cannot be called"), "{nowhere:?}");
-    assert_eq!(check_allowed(app, &org, "vertex", "m").unwrap_err().status, 400);
+    assert_eq!(check_allowed(&org, "vertex", "m").unwrap_err().status, 400);
     let twice =
         refused(InternalRequest { endpoint: Endpoint::Embeddings, ..internal_request("groq", &chat("m")) })
             .await;
@@ -165,9 +163,9 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let key = gateway.key(&["provider:sandbox", "model:sandbox-small"]).await;
     let headers =
         http::HeaderMap::from_iter([(http::HeaderName::from_static(auth::KEY_HEADER), key.parse().unwrap())]);
-    let scoped = auth::authenticate(&Arc::clone(app), &headers).await.ok().unwrap();
-    assert!(check_allowed(app, &scoped, "sandbox", "sandbox-small").is_ok());
-    assert_eq!(check_allowed(app, &scoped, "sandbox", "sandbox-large").unwrap_err().code, "scope_denied");
+    let scoped = app.proxy.access.authenticate(&headers).await.ok().unwrap();
+    assert!(check_allowed(&scoped, "sandbox", "sandbox-small").is_ok());
+    assert_eq!(check_allowed(&scoped, "sandbox", "sandbox-large").unwrap_err().code, "scope_denied");
     let denied = call_model(
         app,
         &scoped,

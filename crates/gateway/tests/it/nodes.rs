@@ -166,7 +166,7 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
         .env("GATEWAY_TOKEN_SECRET", TOKEN_SECRET)
         .env("GATEWAY_MASTER_KEY", MASTER_KEY));
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("31 nodes use this database already"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("31 nodes already uses this database"), "{}", refused.stderr);
     // A number that is given back is free at once.
     node_ids::release(&db, taken[0], "somebody else").await.unwrap();
     assert_eq!(node_ids::claim(&db, "a third").await.unwrap(), Some(taken[0]));

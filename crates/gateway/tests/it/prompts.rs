@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use gateway::problem::Problem;
-use gateway::prompts::{Asked, asked, find};
+use gateway::prompts::PromptDirective;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::logs::PromptVersionRef;
@@ -306,18 +306,22 @@ on_both!(viewers_read_and_render_and_members_write, |app| async move {
     app.get(PROMPTS).send().await.expect_error(401, "unauthorized");
 });
 
-fn header(prompt: &str, variables: &str) -> Asked {
+fn header(prompt: &str, variables: &str) -> PromptDirective {
     let mut headers = HeaderMap::new();
     headers.insert("x-gateway-prompt", HeaderValue::from_str(prompt).unwrap());
     headers.insert("x-gateway-prompt-variables", HeaderValue::from_str(variables).unwrap());
-    asked(&headers).unwrap().unwrap()
+    PromptDirective::from_headers(&headers).unwrap().unwrap()
 }
 
-async fn put_into(app: &TestApp, org: &str, asked: &Asked) -> Result<(Value, PromptVersionRef), Problem> {
+async fn put_into(
+    app: &TestApp,
+    org: &str,
+    asked: &PromptDirective,
+) -> Result<(Value, PromptVersionRef), Problem> {
     let org: OrgId = org.parse().unwrap();
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
-    let known = find(&app.app.services, &app.app.proxy.prompts, org, &asked.prompt).await?;
-    let (body, used) = asked.apply(known.as_deref(), Operation::Chat, body.as_bytes())?;
+    let prompts = &app.app.proxy.prompts;
+    let (body, used) = prompts.apply(org, asked, Operation::Chat, body.as_bytes()).await?;
     Ok((serde_json::from_slice(&body).unwrap(), used))
 }
 
@@ -387,10 +391,10 @@ on_both!(a_template_is_saved_as_a_new_prompt_or_as_its_next_version, |app| async
     let ada = app.signup("acme").await;
     let mut headers = HeaderMap::new();
     headers.insert("x-gateway-key", HeaderValue::from_str(&ada.api_key).unwrap());
-    let Ok(identity) = gateway::auth::authenticate(&app.app, &headers).await else { panic!("a good key") };
+    let Ok(identity) = app.app.proxy.access.authenticate(&headers).await else { panic!("a good key") };
     let save = async |slug: &str, content: &str| {
         let name = PromptName { namespace: "saved", slug };
-        gateway::prompts::write::save(&app.app, &identity, name, content.into()).await
+        app.app.proxy.prompts.save(&identity, name, content.into()).await
     };
     assert_eq!(save("run", "one").await.unwrap().version, 1);
     assert_eq!(save("run", "two").await.unwrap().version, 2);

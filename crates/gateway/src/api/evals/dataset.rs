@@ -110,7 +110,7 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
     if model.trim().is_empty() {
         return Err(Problem::field("target.model", "must not be empty"));
     }
-    internal_call::check_allowed(app, caller, &provider, &model).map_err(|mut problem| {
+    internal_call::check_allowed(caller, &provider, &model).map_err(|mut problem| {
         if problem.message.starts_with("provider: ") {
             problem.message = format!("target.{}", problem.message).into();
         }

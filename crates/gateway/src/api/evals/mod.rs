@@ -21,8 +21,8 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Identity;
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::evals as judging;
-use crate::nodes::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use view::{EvalView, ResultView};
 
@@ -133,9 +133,9 @@ async fn create(
     };
     let mut tx = app.services.db.begin().await?;
     evals::insert(&mut tx, &eval).await?;
-    let told = nodes::tell(&mut tx, Invalidation::LiveEvals).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Created(eval.into()))
 }
 
@@ -242,9 +242,9 @@ async fn update(
         ..eval
     };
     evals::update(&mut tx, &eval).await?;
-    let told = nodes::tell(&mut tx, Invalidation::LiveEvals).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(eval.into()))
 }
 
@@ -257,9 +257,9 @@ async fn delete(
     if !evals::delete(&mut tx, caller.org.id, id).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Invalidation::LiveEvals).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 

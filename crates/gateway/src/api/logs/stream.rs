@@ -27,7 +27,6 @@ use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::api::response::EventStream;
 use crate::app::App;
-use crate::auth;
 use crate::problem::{ApiResult, Problem};
 
 /// Interval of comments that keep the connection alive.
@@ -144,7 +143,7 @@ impl Follower {
             return true;
         }
         self.next_credential_check = Instant::now() + CREDENTIAL_CHECK_INTERVAL;
-        auth::still_good(&self.app, &self.credentials.0).await
+        self.app.proxy.access.revalidate(&self.credentials.0).await
     }
 
     fn push_live(&mut self, row: &LogRow) {

@@ -184,7 +184,7 @@ async fn run(
     let RunRequest { provider, model, messages, prompt, params, stream } = request;
     let target = RunTarget::checked("", provider, model, params)?;
     let conversation = prompt::conversation(&app, &caller, messages, prompt).await?;
-    runs::check(&app, &caller, &target)?;
+    runs::check(&caller, &target)?;
     let run = ModelRun {
         id: app.services.ids.new_id(),
         comparison: None,

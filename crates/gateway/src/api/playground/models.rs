@@ -14,7 +14,7 @@ use crate::api::caller::{AppState, Caller, Viewer};
 use crate::api::response::Json;
 use crate::app::App;
 use crate::problem::ApiResult;
-use crate::proxy::target::Target;
+use crate::targets::Target;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PlaygroundProviderList")]
@@ -49,9 +49,9 @@ pub(super) async fn providers(State(app): AppState, caller: Caller<Viewer>) -> A
     let stored: BTreeMap<&str, &Provider> =
         stored.iter().map(|provider| (provider.name.as_str(), provider)).collect();
     let built_in = all().iter().filter_map(|kind| app.proxy.providers.get(kind.name));
-    let built_in = built_in.filter(|target| !caller.org.providers.contains_key(&target.name));
+    let built_in = built_in.filter(|target| !caller.org.providers.own().contains_key(&target.name));
     let mut views: Vec<ProviderView> = built_in
-        .chain(caller.org.providers.values())
+        .chain(caller.org.providers.own().values())
         .map(|target| view(&app, target, stored.get(target.name.as_str()).copied()))
         .collect();
     views.sort_by(|a, b| a.name.cmp(&b.name));

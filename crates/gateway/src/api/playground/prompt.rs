@@ -19,7 +19,7 @@ use crate::api::response::Json;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
-use crate::prompts::{unrendered, write};
+use crate::prompts::{check_content, render_problem};
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PlaygroundPrompt")]
@@ -57,7 +57,7 @@ pub(super) async fn conversation(
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
     let rendered = template
         .render(&prompt.variables.unwrap_or_default())
-        .map_err(|error| unrendered("prompt.variables", error))?;
+        .map_err(|error| render_problem("prompt.variables", error))?;
     let message = |role: &str| json!({"role": role, "content": rendered});
     let messages = match messages {
         None => vec![message("user")],
@@ -107,9 +107,9 @@ pub(super) async fn save_version(
             template_of(run.ok_or_else(|| Problem::field("run_id", "no such run of the caller"))?)
         }
     };
-    write::check_content(&content)?;
+    check_content(&content)?;
     let name = PromptName { namespace: &namespace, slug: &slug };
-    Ok(Json(write::save(&app, &caller, name, content).await?.try_into()?))
+    Ok(Json(app.proxy.prompts.save(&caller, name, content).await?.try_into()?))
 }
 
 /// The template of the run, or the texts of its system and user messages.

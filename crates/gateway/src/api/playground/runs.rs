@@ -47,8 +47,8 @@ impl RunTarget {
 }
 
 /// Checks the target before the call, so that a streamed run can fail with a plain error.
-pub(super) fn check(app: &App, caller: &Identity, target: &RunTarget) -> ApiResult<()> {
-    internal_call::check_allowed(app, caller, &target.provider, &target.model)
+pub(super) fn check(caller: &Identity, target: &RunTarget) -> ApiResult<()> {
+    internal_call::check_allowed(caller, &target.provider, &target.model)
 }
 
 pub(super) struct ModelRun {

@@ -20,7 +20,7 @@ use crate::api::openapi::Area;
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
-use crate::nodes::{self, Invalidation};
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::probe::probe;
 use crate::vault::encryption_context;
@@ -174,9 +174,9 @@ async fn create(
     providers::insert(&mut tx, caller.org.id, &provider)
         .await
         .map_err(Problem::on_duplicate("a provider with this name already exists; update it with PUT"))?;
-    let told = nodes::tell(&mut tx, Invalidation::Org(caller.org.id)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(caller.org.id)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Created(provider.into()))
 }
 
@@ -208,9 +208,9 @@ async fn update(
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
-    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Json(provider.into()))
 }
 
@@ -224,9 +224,9 @@ async fn delete(
     if !providers::delete(&mut tx, org, &name).await? {
         return Err(Problem::not_found());
     }
-    let told = nodes::tell(&mut tx, Invalidation::Org(org)).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     tx.commit().await?;
-    told.committed(&app);
+    pending.apply(&app.cluster);
     Ok(Deleted::yes())
 }
 
@@ -244,7 +244,7 @@ async fn test(
     caller: InOrg<Admin>,
     PathParam(ProviderName(name)): PathParam<ProviderName>,
 ) -> ApiResult<Json<ProviderTest>> {
-    let target = caller.org.providers.get(&name).or_else(|| app.proxy.providers.get(name.as_str()));
+    let target = caller.org.providers.find(&name);
     let target = target.ok_or_else(Problem::not_found)?;
     let began = std::time::Instant::now();
     let probed = probe(&app.services, &app.proxy.worker.clients, target).await;

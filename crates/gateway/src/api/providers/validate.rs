@@ -7,7 +7,7 @@ use gateway_store::providers::ApiKey;
 
 use super::NewApiKey;
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::target::Base;
+use crate::targets::BaseUrl;
 
 const MAX_HEADERS: usize = 32;
 const MAX_MODELS: usize = 1_000;
@@ -56,7 +56,7 @@ pub(super) fn checked_base_url(text: &str) -> ApiResult<String> {
         && url.fragment().is_none()
         && text.len() <= 2_000;
     let text = url.as_str().trim_end_matches('/');
-    if plain && Base::parse(text).is_some() { Ok(text.to_owned()) } else { Err(invalid()) }
+    if plain && BaseUrl::parse(text).is_some() { Ok(text.to_owned()) } else { Err(invalid()) }
 }
 
 pub(super) fn check_models(models: &[String]) -> ApiResult<()> {

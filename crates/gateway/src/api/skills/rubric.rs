@@ -15,7 +15,7 @@ use super::{Reader, Writer, coded};
 use crate::api::caller::AppState;
 use crate::api::extract::{Body, PathParam};
 use crate::api::response::Json;
-use crate::auth::{Identity, Who};
+use crate::auth::{Identity, Principal};
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
 
@@ -103,7 +103,7 @@ fn invalid(field: &str, why: &str) -> Problem {
 
 /// The judge calls models on behalf of the organization, so a key cannot choose a model outside its scopes.
 fn check_scopes(caller: &Identity, before: &Rubric, after: &Rubric) -> ApiResult<()> {
-    let Who::Key(key) = &caller.who else { return Ok(()) };
+    let Principal::Key(key) = &caller.principal else { return Ok(()) };
     let chosen = |rubric: &Rubric| {
         [
             (rubric.judge_provider.clone(), rubric.judge_model.clone()),

@@ -8,8 +8,8 @@ use http::StatusCode;
 
 use super::{millis_since, truncated};
 use crate::proxy::plan::RouteTarget;
-use crate::proxy::target::Target;
 use crate::proxy::upstream::AttemptError;
+use crate::targets::Target;
 
 pub(super) struct AttemptLog {
     /// The provider and model of the latest attempt; before the first one, those of the first target.

@@ -8,7 +8,7 @@ use gateway_core::pricing;
 use rust_decimal::Decimal;
 
 use super::{CacheStatus, Record, millis_since, truncated};
-use crate::auth::Who;
+use crate::auth::Principal;
 
 impl Record {
     pub(super) fn row(&mut self, status: u16, error_code: Option<String>, reading: &MeterReading) -> LogRow {
@@ -17,9 +17,9 @@ impl Record {
             if is_hit { (self.response.usage.take(), false) } else { self.usage(reading) };
         let (cost_usd, unpriced) =
             if is_hit { (Some(Decimal::ZERO), false) } else { self.cost(reading, usage.as_ref()) };
-        let (key_id, app_id, team_id) = match &self.caller.who {
-            Who::Key(key) => (Some(key.id), key.app_id, key.team_id),
-            Who::User { .. } | Who::Org => (None, None, None),
+        let (key_id, app_id, team_id) = match &self.caller.principal {
+            Principal::Key(key) => (Some(key.id), key.app_id, key.team_id),
+            Principal::User { .. } | Principal::Org => (None, None, None),
         };
         let (request, request_stored) = self.copies.take_request();
         let (response, response_stored) = self.copies.take_response();

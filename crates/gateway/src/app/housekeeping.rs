@@ -1,0 +1,70 @@
+//! Periodic work: the last use of keys, expired cache entries and counters, and the connection to Redis.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::ids::OrgId;
+use gateway_core::time::{MINUTE, Timestamp};
+use gateway_store::db::Dialect;
+use gateway_store::{accounts, orgs};
+
+use super::App;
+use crate::services::Services;
+
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
+
+pub async fn housekeeping(app: Arc<App>) {
+    let Services { clock, db, tasks, .. } = &*app.services;
+    let mut last_sweep = clock.now();
+    let mut seen = HashMap::new();
+    loop {
+        let is_last = tokio::time::timeout(HOUSEKEEPING_INTERVAL, tasks.drained()).await.is_ok();
+        app.proxy.access.record_last_uses().await;
+        if is_last {
+            return;
+        }
+        let now = clock.now();
+        if db.dialect() == Dialect::Sqlite {
+            invalidate_changed(&app, &mut seen, now).await;
+        }
+        if now.0 - last_sweep.0 >= MINUTE {
+            last_sweep = now;
+            app.rate_limiter.sweep(now);
+            app.proxy.cache.sweep(now);
+            if let Err(error) = accounts::sweep_tokens(db, now).await {
+                tracing::debug!(%error, "cannot remove expired token revocations");
+            }
+        }
+    }
+}
+
+/// Keeps the connection to Redis open, and the cache tier that depends on it running.
+pub async fn maintain_redis(app: Arc<App>) {
+    let Some(redis) = app.proxy.redis.clone() else { return };
+    let log_change = |up| {
+        if up {
+            tracing::info!("connected to Redis");
+        } else {
+            tracing::warn!("Redis is unreachable; limits and cache continue without it");
+        }
+    };
+    tokio::select! {
+        () = redis.run(log_change) => {}
+        () = app.proxy.cache.run() => {}
+        () = app.services.tasks.drained() => {}
+    }
+}
+
+/// Invalidates organizations that another process changed, for example `gateway admin set-plan`. SQLite has no
+/// notifications, so this polls. The range overlaps the previous one because a change becomes visible only at its commit.
+async fn invalidate_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
+    let Ok(changed) = orgs::changed_since(&app.services.db, now.plus(-MINUTE)).await else { return };
+    for (org, at) in &changed {
+        if seen.get(org) != Some(at) {
+            app.proxy.access.invalidate_all_of(*org);
+            app.proxy.prompts.invalidate_all_of(*org);
+        }
+    }
+    *seen = changed.into_iter().collect();
+}

@@ -1,0 +1,50 @@
+//! Applies cache invalidations to the components that have caches.
+
+use gateway_core::cache::CacheKey;
+use gateway_store::redis::cache::{Purge, PurgeScope};
+
+use super::App;
+use crate::cluster::invalidation::{Invalidation, InvalidationHandler};
+
+impl InvalidationHandler for App {
+    fn invalidate(&self, invalidation: &Invalidation) {
+        let (access, prompts, cache) = (&self.proxy.access, &self.proxy.prompts, &self.proxy.cache);
+        match invalidation {
+            Invalidation::Key(hash) => access.invalidate_key(*hash),
+            Invalidation::OrgKeys(org) => access.invalidate_keys_of(*org),
+            Invalidation::Org(org) => access.invalidate_org(*org),
+            Invalidation::OrgAll(org) => {
+                access.invalidate_all_of(*org);
+                prompts.invalidate_all_of(*org);
+                cache.purge_local(&Purge { org: *org, scope: PurgeScope::All });
+            }
+            Invalidation::Member(org, user) => access.invalidate_member(*org, *user),
+            Invalidation::Token(token) => access.invalidate_token(*token),
+            Invalidation::PromptVersion { org, namespace, slug } => {
+                prompts.invalidate_latest(*org, namespace, slug);
+            }
+            Invalidation::Prompt { org, namespace, slug } => prompts.invalidate(*org, namespace, slug),
+            Invalidation::BudgetLeases(org) => self.proxy.budgets.recall(*org),
+            Invalidation::LiveEvals => self.live_evals.invalidate(),
+            Invalidation::Exports => {
+                self.export_changes.send_replace(());
+            }
+            // The cluster applies it itself.
+            Invalidation::Nodes => {}
+            Invalidation::CacheEntries { org, namespace, entry } => {
+                let scope = match (namespace, entry.as_deref().map(CacheKey::parse)) {
+                    (_, Some(Some(key))) => PurgeScope::Entry(key),
+                    (Some(namespace), None) => PurgeScope::Namespace(namespace.clone()),
+                    _ => PurgeScope::All,
+                };
+                cache.purge_local(&Purge { org: *org, scope });
+            }
+        }
+    }
+
+    fn invalidate_all(&self) {
+        self.proxy.access.invalidate_all();
+        self.proxy.prompts.invalidate_all();
+        self.live_evals.invalidate();
+    }
+}

@@ -1,0 +1,196 @@
+//! Start of the application: opens the databases, creates the components and starts the background tasks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gateway_store::Db;
+use gateway_store::db::Dialect;
+use gateway_store::redis::RedisClient;
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, watch};
+
+use super::App;
+use super::housekeeping::{housekeeping, maintain_redis};
+use super::log_observer::LogObserver;
+use crate::auth::Access;
+use crate::auth::passwords::Passwords;
+use crate::auth::tokens::Tokens;
+use crate::budgets::{Budgets, Peers};
+use crate::cache::{Cache, RedisTier};
+use crate::clock::Clock;
+use crate::cluster::invalidation::InvalidationHandler;
+use crate::cluster::{Cluster, Membership};
+use crate::config::{Config, ConfigError, load_prices};
+use crate::evals::live::LiveEvals;
+use crate::ids::Ids;
+use crate::jobs::{self, Bells};
+use crate::log;
+use crate::log::spool::Spool;
+use crate::log::writer::LogWriter;
+use crate::low_priority::LowPriorityRuntime;
+use crate::metrics::Metrics;
+use crate::prompts::Prompts;
+use crate::proxy::Worker;
+use crate::proxy::clients::Clients;
+use crate::proxy::state::ProxyState;
+use crate::proxy::target_health::TargetHealth;
+use crate::rate_limits::RateLimiter;
+use crate::services::{Services, StartError, create_data_dir, migrate_all, open_low_priority};
+use crate::targets::operator_providers;
+use crate::tasks::Tasks;
+use crate::vault::Vault;
+
+/// How many rows a subscriber of the live tail may lag behind before it has to read from the store.
+const TAIL_ROWS: usize = 1024;
+const INVALID_MASTER_KEY: &str = "the master key is invalid: GATEWAY_MASTER_KEY must be 64 hex digits";
+
+impl App {
+    /// Opens and migrates the database, and starts the background tasks.
+    pub async fn start(config: Config, clock: Clock) -> Result<Arc<Self>, StartError> {
+        create_data_dir(&config)?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|_| StartError::Crypto("cannot read the OS random source"))?;
+        let (services, membership) = open_services(config, clock, u64::from_le_bytes(random)).await?;
+        let cluster = Arc::new(Cluster::new(Arc::clone(&services), membership));
+        let redis = open_redis(&services.config)?;
+        let rate_limiter =
+            Arc::new(RateLimiter::new(Arc::clone(&services), Arc::clone(&cluster), redis.clone()));
+        let proxy = Arc::new(proxy_state(&services, &cluster, &rate_limiter, redis)?);
+        let app = Arc::new(Self {
+            services,
+            proxy,
+            cluster,
+            rate_limiter,
+            passwords: Passwords::new(),
+            live_evals: LiveEvals::default(),
+            bells: Bells::default(),
+            export_changes: watch::Sender::new(()),
+        });
+        let handler: Arc<dyn InvalidationHandler> = app.clone();
+        app.cluster.set_handler(Arc::downgrade(&handler));
+        start_tasks(&app).await?;
+        Ok(app)
+    }
+}
+
+/// Claims the node number before anything is written with it.
+async fn open_services(
+    config: Config,
+    clock: Clock,
+    process: u64,
+) -> Result<(Arc<Services>, Membership), StartError> {
+    let db = Db::open(config.database_url.expose_secret()).await?;
+    let logs = migrate_all(&db, clock.now()).await?;
+    let low_priority = LowPriorityRuntime::start().map_err(StartError::Thread)?;
+    let logs_low_priority = open_low_priority(&low_priority, &logs).await?;
+    let membership = Membership::claim(&db, process).await?;
+    let services = Services {
+        vault: Vault::new(&config.master_key).ok_or(StartError::Crypto(INVALID_MASTER_KEY))?,
+        ids: Ids::new(clock.clone(), process, membership.node),
+        tasks: Tasks::new(Handle::current(), low_priority),
+        started: Instant::now(),
+        config,
+        clock,
+        db,
+        logs,
+        logs_low_priority,
+    };
+    Ok((Arc::new(services), membership))
+}
+
+fn proxy_state(
+    services: &Arc<Services>,
+    cluster: &Arc<Cluster>,
+    rate_limiter: &Arc<RateLimiter>,
+    redis: Option<Arc<RedisClient>>,
+) -> Result<ProxyState, StartError> {
+    let config = &services.config;
+    // The last lane is for rows that no worker thread writes.
+    let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes)
+        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+    let budgets = Budgets::new(Arc::clone(services), cluster.clone());
+    let providers = Arc::new(operator_providers(&config.providers));
+    let tokens = Arc::new(Tokens::new(&config.token_secret));
+    let access = Access::new(
+        Arc::clone(services),
+        Arc::clone(&tokens),
+        Arc::clone(rate_limiter),
+        budgets.clone(),
+        Arc::clone(&providers),
+    );
+    Ok(ProxyState {
+        access: Arc::new(access),
+        budgets,
+        providers,
+        worker: Worker { lane: config.workers, clients: Clients::new() },
+        prices: load_prices(config.prices_file.as_deref())?,
+        health: TargetHealth::default(),
+        cache: open_cache(services, redis.as_ref(), cluster.node_name())?,
+        redis,
+        spool: Arc::new(spool),
+        metrics: Metrics::new(config.workers + 1),
+        prompts: Arc::new(Prompts::new(Arc::clone(services), Arc::clone(cluster))),
+        tokens,
+        tail: broadcast::Sender::new(TAIL_ROWS),
+    })
+}
+
+async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
+    let tasks = &app.services.tasks;
+    if app.services.db.dialect() == Dialect::Postgres {
+        tasks.spawn(Arc::clone(&app.cluster).run());
+        tasks.spawn(Arc::clone(&app.rate_limiter).run());
+    }
+    tasks.spawn(housekeeping(Arc::clone(app)));
+    let writer = LogWriter {
+        services: Arc::clone(&app.services),
+        spool: Arc::clone(&app.proxy.spool),
+        observer: Arc::new(LogObserver(Arc::clone(app))),
+    };
+    tasks.spawn_low_priority(writer.run());
+    let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));
+    tasks.spawn_low_priority(log_maintenance);
+    tasks.spawn(app.proxy.budgets.clone().run());
+    if app.proxy.redis.is_some() {
+        tasks.spawn(maintain_redis(Arc::clone(app)));
+    }
+    jobs::start(app).await?;
+    Ok(())
+}
+
+fn open_redis(config: &Config) -> Result<Option<Arc<RedisClient>>, StartError> {
+    let open = |url: &SecretString| RedisClient::new(url.expose_secret()).map(Arc::new);
+    config
+        .redis_url
+        .as_ref()
+        .map(open)
+        .transpose()
+        .map_err(|error| StartError::Config(ConfigError(format!("bad value for GATEWAY_REDIS_URL: {error}"))))
+}
+
+fn open_cache(
+    services: &Services,
+    redis: Option<&Arc<RedisClient>>,
+    node_name: &str,
+) -> Result<Arc<Cache>, StartError> {
+    let Services { config, clock, .. } = services;
+    let redis_tier = redis
+        .map(|redis| {
+            let vault =
+                Vault::derived(&config.master_key, "cache").ok_or(StartError::Crypto(INVALID_MASTER_KEY))?;
+            Ok::<_, StartError>(RedisTier::new(Arc::clone(redis), vault, node_name.to_owned()))
+        })
+        .transpose()?;
+    Ok(Arc::new(Cache::new(config.cache_bytes, clock.clone(), redis_tier)))
+}
+
+impl Peers for Cluster {
+    fn node_name(&self) -> &str {
+        Cluster::node_name(self)
+    }
+
+    fn alive(&self) -> u64 {
+        self.live_nodes()
+    }
+}

@@ -1,0 +1,247 @@
+//! The authenticator: checks credentials against cached keys, organizations, memberships and token revocations.
+
+use std::sync::{Arc, PoisonError};
+
+use gateway_core::access::Role;
+use gateway_core::accounts::{KeyHash, hash_key};
+use gateway_core::ids::{KeyId, OrgId, TokenId, UserId};
+use gateway_core::time::Timestamp;
+use gateway_store::{StoreError, accounts, keys, orgs, providers};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use super::cached::{CachedKey, CachedOrg, EvictedUses};
+use super::tokens::{Claims, Tokens};
+use super::{Denied, Identity, KEY_HEADER, Principal};
+use crate::budgets::Budgets;
+use crate::loading_cache::LoadingCache;
+use crate::problem::{ApiResult, Problem};
+use crate::rate_limits::RateLimiter;
+use crate::services::Services;
+use crate::targets::{OperatorProviders, OrgProviders};
+
+pub struct Access {
+    services: Arc<Services>,
+    tokens: Arc<Tokens>,
+    rate_limiter: Arc<RateLimiter>,
+    budgets: Budgets,
+    operator_providers: Arc<OperatorProviders>,
+    keys: LoadingCache<KeyHash, CachedKey>,
+    orgs: LoadingCache<OrgId, CachedOrg>,
+    members: LoadingCache<(OrgId, UserId), Role>,
+    revocations: LoadingCache<TokenId, bool>,
+    evicted_uses: EvictedUses,
+}
+
+impl Access {
+    pub fn new(
+        services: Arc<Services>,
+        tokens: Arc<Tokens>,
+        rate_limiter: Arc<RateLimiter>,
+        budgets: Budgets,
+        operator_providers: Arc<OperatorProviders>,
+    ) -> Self {
+        Self {
+            services,
+            tokens,
+            rate_limiter,
+            budgets,
+            operator_providers,
+            keys: LoadingCache::default(),
+            orgs: LoadingCache::default(),
+            members: LoadingCache::default(),
+            revocations: LoadingCache::default(),
+            evicted_uses: EvictedUses::default(),
+        }
+    }
+
+    /// Identifies the caller. A key takes precedence over a token, and an invalid key is never excused by a valid token.
+    /// Does not count against the rate limit.
+    pub async fn authenticate(self: &Arc<Self>, headers: &HeaderMap) -> Result<Identity, Denied> {
+        if let Some(identity) = self.authenticate_cached(headers) {
+            return Ok(identity);
+        }
+        // Only the main runtime uses the database.
+        let (access, headers) = (Arc::clone(self), headers.clone());
+        let identified =
+            self.services.tasks.runtime.spawn(async move { access.authenticate_loading(&headers).await });
+        identified.await.map_err(|_| Denied::Unavailable)?
+    }
+
+    /// True if the headers still authenticate. While the database is unreachable, an earlier authentication stays valid.
+    pub async fn revalidate(self: &Arc<Self>, headers: &HeaderMap) -> bool {
+        matches!(self.authenticate(headers).await, Ok(_) | Err(Denied::Unavailable))
+    }
+
+    /// Counts a request against the rate limit of the caller's plan.
+    pub async fn count_request(&self, identity: &mut Identity) -> ApiResult<()> {
+        let limit = self.services.config.rate_limits.of(identity.org.plan);
+        if limit == 0 {
+            return Ok(());
+        }
+        let status = match &identity.principal {
+            Principal::Key(key) => self.rate_limiter.count(key.id.0, &key.counter, limit).await,
+            Principal::User { id, .. } => {
+                self.rate_limiter.count(id.0, &self.rate_limiter.counter(id.0), limit).await
+            }
+            Principal::Org => {
+                let id = identity.org.id.0;
+                self.rate_limiter.count(id, &self.rate_limiter.counter(id), limit).await
+            }
+        };
+        identity.rate = Some(status);
+        if status.allowed {
+            return Ok(());
+        }
+        let message = "too many requests in this minute; see Retry-After";
+        Err(Problem::rate_limited(status, self.services.clock.now(), message))
+    }
+
+    /// The identity of the organization itself; `None` if it does not exist.
+    pub async fn org_identity(&self, org: OrgId) -> Result<Option<Identity>, StoreError> {
+        let org = self.org(org).await?;
+        Ok(org.map(|org| Identity { org, role: Role::Member, principal: Principal::Org, rate: None }))
+    }
+
+    pub fn invalidate_key(&self, hash: KeyHash) {
+        self.keys.invalidate(&hash);
+    }
+
+    pub fn invalidate_org(&self, org: OrgId) {
+        self.orgs.invalidate(&org);
+    }
+
+    pub fn invalidate_member(&self, org: OrgId, user: UserId) {
+        self.members.invalidate(&(org, user));
+    }
+
+    pub fn invalidate_token(&self, token: TokenId) {
+        self.revocations.invalidate(&token);
+    }
+
+    /// Invalidates an organization with all its keys and memberships.
+    pub fn invalidate_all_of(&self, org: OrgId) {
+        self.orgs.invalidate(&org);
+        self.invalidate_keys_of(org);
+        self.members.invalidate_if(|(of, _), _| *of == org);
+    }
+
+    pub fn invalidate_keys_of(&self, org: OrgId) {
+        self.keys.invalidate_if(|_, key| key.org_id == org);
+    }
+
+    pub fn invalidate_all(&self) {
+        self.orgs.invalidate_all();
+        self.keys.invalidate_all();
+        self.members.invalidate_all();
+        self.revocations.invalidate_all();
+    }
+
+    /// Records in the database when keys were last used.
+    pub async fn record_last_uses(&self) {
+        let mut uses = self.take_last_uses();
+        if uses.is_empty() {
+            return;
+        }
+        // Rows are locked in a fixed order, so that two nodes cannot deadlock.
+        uses.sort_by_key(|(id, _)| *id);
+        if let Err(error) = keys::touch(&self.services.db, &uses).await {
+            tracing::debug!(%error, "cannot record the last use of keys");
+        }
+    }
+
+    fn take_last_uses(&self) -> Vec<(KeyId, Timestamp)> {
+        let mut uses = std::mem::take(&mut *self.evicted_uses.lock().unwrap_or_else(PoisonError::into_inner));
+        self.keys.for_each(|_, key| uses.extend(key.take_last_use()));
+        uses
+    }
+
+    /// Authenticates a key that is cached together with its organization, without waiting.
+    fn authenticate_cached(&self, headers: &HeaderMap) -> Option<Identity> {
+        let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;
+        let key = self.keys.peek(&hash)?;
+        let org = self.orgs.peek(&key.org_id)?;
+        self.authorize_key(key, org).ok()
+    }
+
+    async fn authenticate_loading(&self, headers: &HeaderMap) -> Result<Identity, Denied> {
+        if let Some(value) = headers.get(KEY_HEADER) {
+            let raw = value.to_str().map_err(|_| Denied::Invalid)?;
+            return self.authenticate_key(raw.trim()).await;
+        }
+        let value = headers.get(AUTHORIZATION).ok_or(Denied::Missing)?;
+        let text = value.to_str().map_err(|_| Denied::Invalid)?;
+        let (scheme, token) = text.split_once(' ').ok_or(Denied::Invalid)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Denied::Invalid);
+        }
+        self.authenticate_token(token.trim()).await
+    }
+
+    async fn authenticate_key(&self, raw: &str) -> Result<Identity, Denied> {
+        let hash = hash_key(raw).ok_or(Denied::Invalid)?;
+        let key = self.key(hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        let org = self.org(key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        self.authorize_key(key, org)
+    }
+
+    fn authorize_key(&self, key: Arc<CachedKey>, org: Arc<CachedOrg>) -> Result<Identity, Denied> {
+        let now = self.services.clock.now();
+        if key.expires_at.is_some_and(|end| now >= end) {
+            return Err(Denied::Invalid);
+        }
+        key.mark_used(now);
+        // Never an owner, and never more than the creator of the key.
+        let role = key.role.min(if key.scopes.is_all() { Role::Admin } else { Role::Member });
+        Ok(Identity { org, role, principal: Principal::Key(key), rate: None })
+    }
+
+    async fn authenticate_token(&self, token: &str) -> Result<Identity, Denied> {
+        let db = &self.services.db;
+        let claims = self.tokens.read(token, self.services.clock.now()).ok_or(Denied::Invalid)?;
+        let Claims { sub, org, jti, .. } = claims;
+        let is_revoked =
+            self.revocations.get(&jti, || async { accounts::token_is_revoked(db, jti).await.map(Some) });
+        if is_revoked.await.map_err(unavailable)?.is_some_and(|is_revoked| *is_revoked) {
+            return Err(Denied::Invalid);
+        }
+        let member = (org, sub);
+        let role = self.members.get(&member, || accounts::role_of(db, org, sub));
+        let role = *role.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        let org = self.org(org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        let principal = Principal::User { id: sub, token: jti, expires_at: claims.expires_at() };
+        Ok(Identity { org, role, principal, rate: None })
+    }
+
+    async fn org(&self, id: OrgId) -> Result<Option<Arc<CachedOrg>>, StoreError> {
+        let Services { db, vault, .. } = &*self.services;
+        self.orgs
+            .get(&id, || async {
+                let Some(org) = orgs::find(db, id).await? else { return Ok(None) };
+                let stored = providers::list(db, id).await?;
+                let providers = OrgProviders::new(vault, &self.operator_providers, id, &stored);
+                let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
+                let budgets = self.budgets.load(id).await?;
+                Ok(Some(CachedOrg { id, slug, name, plan, settings, providers, budgets }))
+            })
+            .await
+    }
+
+    async fn key(&self, hash: KeyHash) -> Result<Option<Arc<CachedKey>>, StoreError> {
+        self.keys
+            .get(&hash, || async {
+                let found = keys::find_access(&self.services.db, hash).await?;
+                Ok(found.filter(|access| access.key.revoked_at.is_none()).map(|access| {
+                    let counter = self.rate_limiter.counter(access.key.id.0);
+                    CachedKey::new(access, counter, &self.evicted_uses)
+                }))
+            })
+            .await
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
+fn unavailable(error: StoreError) -> Denied {
+    tracing::warn!(%error, "cannot check a credential");
+    Denied::Unavailable
+}

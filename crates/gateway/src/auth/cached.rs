@@ -1,0 +1,79 @@
+//! The cached facts about API keys and organizations.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gateway_core::access::{Plan, Role};
+use gateway_core::accounts::OrgSettings;
+use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
+use gateway_core::scopes::Scopes;
+use gateway_core::time::Timestamp;
+use gateway_store::keys::KeyAccess;
+
+use crate::budgets::OrgBudgets;
+use crate::rate_limits::WindowCounter;
+use crate::targets::OrgProviders;
+
+pub struct CachedOrg {
+    pub id: OrgId,
+    pub slug: String,
+    pub name: String,
+    pub plan: Plan,
+    pub settings: OrgSettings,
+    pub providers: OrgProviders,
+    /// `None` if the organization has no budgets.
+    pub budgets: Option<Arc<OrgBudgets>>,
+}
+
+pub struct CachedKey {
+    pub id: KeyId,
+    pub org_id: OrgId,
+    pub app_id: Option<AppId>,
+    pub team_id: Option<TeamId>,
+    pub scopes: Scopes,
+    pub role: Role,
+    pub expires_at: Option<Timestamp>,
+    pub(super) counter: Arc<WindowCounter>,
+    /// The time of the last use that is not recorded yet, in milliseconds; 0 if there is none.
+    last_used: AtomicI64,
+    evicted_uses: EvictedUses,
+}
+
+/// Uses of keys that are no longer cached, to be recorded.
+pub(super) type EvictedUses = Arc<Mutex<Vec<(KeyId, Timestamp)>>>;
+
+impl CachedKey {
+    pub(super) fn new(access: KeyAccess, counter: Arc<WindowCounter>, evicted_uses: &EvictedUses) -> Self {
+        Self {
+            id: access.key.id,
+            org_id: access.key.org_id,
+            app_id: access.key.app_id,
+            team_id: access.team_id,
+            scopes: access.key.scopes,
+            role: access.key.role,
+            expires_at: access.key.expires_at,
+            counter,
+            last_used: 0.into(),
+            evicted_uses: Arc::clone(evicted_uses),
+        }
+    }
+
+    pub(super) fn mark_used(&self, now: Timestamp) {
+        self.last_used.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Returns the last use if it was not taken before.
+    pub(super) fn take_last_use(&self) -> Option<(KeyId, Timestamp)> {
+        let at = self.last_used.swap(0, Ordering::Relaxed);
+        (at != 0).then_some((self.id, Timestamp(at)))
+    }
+}
+
+/// The last use of a key that is invalidated right afterwards, for example because it was revoked, is still recorded.
+impl Drop for CachedKey {
+    fn drop(&mut self) {
+        if let Some(last_use) = self.take_last_use() {
+            self.evicted_uses.lock().unwrap_or_else(PoisonError::into_inner).push(last_use);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The path of every request: request id, authentication, rate limit, then the console, the proxy or the management API.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+use http::header::{CONNECTION, LOCATION};
+use http::{HeaderValue, Method, Request, StatusCode, Version};
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+use tower::ServiceExt as _;
+use tracing::Instrument as _;
+
+use super::client::{REQUEST_ID, client_address, given_request_id};
+use super::errors::{denied_problem, render_problem, route_not_found};
+use super::worker::Handlers;
+use crate::auth::Identity;
+use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
+use crate::proxy::headers::PROVIDER;
+use crate::proxy::{Proxy, Worker};
+use crate::{api, console};
+
+/// Everything that the requests of one worker thread use.
+pub struct Dispatcher {
+    pub handlers: Handlers,
+    pub worker: Worker,
+}
+
+/// A request with the facts that every stage needs.
+struct Received {
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    request_id: HeaderValue,
+    is_proxied: bool,
+}
+
+pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request<Incoming>) -> Response {
+    let Handlers { app, api, .. } = &dispatcher.handlers;
+    let request_id = given_request_id(request.headers()).unwrap_or_else(|| app.services.ids.new_request_id());
+    let is_http1 = request.version() <= Version::HTTP_11;
+    let path = request.uri().path();
+    let is_own_path = api.has_route(path) || console::is_console_path(path);
+    let is_proxied = request.headers().contains_key(PROVIDER) && !is_own_path;
+    let format = if is_proxied { ErrorFormat::Both } else { api::error_format_of(path) };
+    let received = Received { request, peer, request_id: request_id.clone(), is_proxied };
+    // Boxed, because the future of a proxied request is large and would be moved with every future around it.
+    let routed = Box::pin(route(dispatcher, received));
+    let mut response = match catch_panic(&request_id, routed).await {
+        Ok(response) => render_problem(response, format),
+        Err(problem) => problem.render(format),
+    };
+    if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
+        response.headers_mut().insert(REQUEST_ID, request_id);
+    }
+    if is_http1 && app.services.tasks.is_stopping() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Response> {
+    let Dispatcher { handlers: Handlers { app, api, console }, worker } = dispatcher;
+    let access = &app.proxy.access;
+    let request = &received.request;
+    let path = request.uri().path();
+    if console::is_console_path(path) {
+        return console.respond(request.method(), request.uri(), request.headers());
+    }
+    let is_home = path == "/" && matches!(*request.method(), Method::GET | Method::HEAD);
+    let mut identity = if is_home || api::is_public(path, app.services.config.public_docs) {
+        None
+    } else {
+        Some(access.authenticate(request.headers()).await.map_err(denied_problem)?)
+    };
+    if let Some(identity) = identity.as_mut().filter(|_| received.is_proxied) {
+        let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
+        let counted = async {
+            access.count_request(identity).await?;
+            Ok(&*identity)
+        };
+        return proxy.forward(counted, &received.request_id, received.request).await;
+    }
+    if let Some(identity) = &mut identity {
+        access.count_request(identity).await?;
+    }
+    if is_home {
+        return Ok(redirect(console::HOME));
+    }
+    let mut response = if api.has_route(path) {
+        manage(&dispatcher.handlers, identity.as_ref(), received).await?
+    } else {
+        route_not_found(path).into_response()
+    };
+    if let Some(rate) = identity.as_ref().and_then(|identity| identity.rate.as_ref()) {
+        response.headers_mut().extend(rate_headers(rate));
+    }
+    Ok(response)
+}
+
+/// Runs a management request on the main runtime, because it may wait for the database.
+async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Received) -> ApiResult<Response> {
+    let Received { request, peer, request_id, .. } = received;
+    let services = &handlers.app.services;
+    let mut request = request.map(Body::new);
+    let address = client_address(peer.ip(), request.headers(), &services.config.trusted_proxies);
+    request.extensions_mut().insert(address);
+    if let Some(identity) = identity {
+        request.extensions_mut().insert(identity.clone());
+    }
+    let handled = handlers.api.router.clone().oneshot(request).instrument(span(&request_id));
+    // A change continues if its client disconnects: the steps after the commit, such as the invalidation of a revoked
+    // key, must not be skipped.
+    let (sender, receiver) = oneshot::channel();
+    services.tasks.spawn(async move { drop(sender.send(handled.await)) });
+    match receiver.await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(never)) => match never {},
+        Err(_) => Err(panicked(&request_id)),
+    }
+}
+
+/// Turns a panic into an error of its own request.
+async fn catch_panic(
+    request_id: &HeaderValue,
+    work: impl Future<Output = ApiResult<Response>>,
+) -> ApiResult<Response> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(panicked(request_id)))
+}
+
+fn panicked(request_id: &HeaderValue) -> Problem {
+    let _span = span(request_id).entered();
+    Problem::internal("a handler panicked")
+}
+
+/// Adds the request id to log messages, at every log level.
+fn span(request_id: &HeaderValue) -> tracing::Span {
+    tracing::error_span!("request", id = %request_id.to_str().unwrap_or_default())
+}
+
+fn redirect(location: &'static str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static(location));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_is_logged_with_its_request_id() {
+        #[derive(Clone, Default)]
+        struct Output(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Output {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let output = Output::default();
+        let writer = output.clone();
+        let log = tracing_subscriber::fmt().json().with_max_level(tracing::Level::ERROR);
+        let log = log.with_writer(move || writer.clone()).finish();
+        let result = tracing::subscriber::with_default(log, || {
+            let id = HeaderValue::from_static("the-failing-request");
+            catch_panic(&id, async { panic!("on purpose") }).now_or_never().unwrap()
+        });
+        assert_eq!(result.unwrap_err().status, StatusCode::INTERNAL_SERVER_ERROR);
+        let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("panicked") && text.contains("the-failing-request"), "{text}");
+    }
+}
