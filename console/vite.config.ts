@@ -1,7 +1,7 @@
 import tailwindcss from '@tailwindcss/vite'
 import { defineConfig } from 'vitest/config'
 
-// While developing, `GATEWAY_URL` is where a gateway listens; the built console is served by the gateway itself.
+// In development, requests are proxied to `GATEWAY_URL`; in production the gateway serves the built console.
 const gateway = process.env['GATEWAY_URL'] ?? 'http://127.0.0.1:8080'
 
 export default defineConfig({
@@ -17,10 +17,10 @@ export default defineConfig({
     manifest: true,
     rolldownOptions: {
       output: {
-        // Icons that several pages share would be a file each, and a request each.
+        // Without grouping, each shared icon would be a separate chunk and request.
         codeSplitting: { groups: [{ name: 'icons', test: /lucide-react/, minShareCount: 2 }] },
       },
-      // Libraries mark files for server rendering, which is not done here.
+      // Ignore "use client" directives; the console has no server rendering.
       onLog: (level, log, handle) => log.code === 'MODULE_LEVEL_DIRECTIVE' || handle(level, log),
     },
   },

@@ -31,7 +31,7 @@ test('a person signs up, signs out and signs in again', async () => {
   page.clean({ allow: /401/ })
 })
 
-test('an organization that exists is named at the form', async () => {
+test('a duplicate organization slug is reported at the form', async () => {
   await signUp(shared.gateway, { slug: 'taken' })
   const page = await openPage(shared.browser, shared.gateway, { path: '/signup' })
   await page.getByLabel('Organization').fill('taken')
@@ -112,7 +112,7 @@ test('signing out in one tab signs out the others', async () => {
   assert.equal(refused.status, 401, 'the token is revoked on the server')
 })
 
-test('a session that ended asks over the page and keeps what was there', async () => {
+test('an expired session opens the sign-in dialog and keeps the page state', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
   await page.getByRole('heading', { name: 'Account' }).waitFor()

@@ -47,7 +47,7 @@ test('a dataset is made, a case is written by hand, changed and deleted', async 
   page.clean()
 })
 
-test('a file is looked at first, its columns are named, and every bad row is told', async () => {
+test('a file is previewed, its columns are mapped, and every invalid row is reported', async () => {
   const person = await signUp(shared.gateway)
   const { id } = await create(person)
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/datasets/${id}` })
@@ -72,7 +72,7 @@ test('a file is looked at first, its columns are named, and every bad row is tol
   page.clean({ allow: /422/ })
 })
 
-test('a large file shows how far it is, and the grid scrolls through all of it', async () => {
+test('a large upload shows progress, and the grid scrolls through all cases', async () => {
   const person = await signUp(shared.gateway)
   const { id } = await create(person)
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/datasets/${id}` })
@@ -137,7 +137,7 @@ test('versions are frozen and compared, and a sample can be drawn again', async 
   page.clean()
 })
 
-test('a viewer sees cases but cannot change them, and an unknown dataset is told', async () => {
+test('a viewer sees cases but cannot change them, and an unknown dataset shows an error', async () => {
   const owner = await signUp(shared.gateway)
   const { id } = await create(owner)
   await addCases(owner, id, [{ input: 'only to look at' }])

@@ -5,7 +5,7 @@ import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from '.
 const shared = setUp()
 const define = (person, config = { value: 'good' }) => call(shared.gateway, person.token, 'POST', '/api/v1/evals', { name: 'Greets', type: 'static', evaluator: 'contains', config })
 
-/** Runs an eval over a dataset and waits until it has ended. */
+/** Runs an eval over a dataset and waits for it to finish. */
 async function runOn(person, datasetId, evalId, target) {
   const run = await call(shared.gateway, person.token, 'POST', `/api/v1/datasets/${datasetId}/eval`, { eval_id: evalId, ...(target && { target }) })
   return waitFor('the run', async () => {
@@ -33,7 +33,7 @@ test('an eval is tried on logged requests before it is saved, and then run', asy
   await dialog.getByRole('button', { name: 'Try on the last 20 requests' }).click()
   await dialog.getByText('66.7% of 3 requests passed').waitFor()
   await inspect(page, 'eval-new')
-  assert.equal((await call(shared.gateway, person.token, 'GET', '/api/v1/evals')).evals.length, 0, 'a try leaves nothing behind')
+  assert.equal((await call(shared.gateway, person.token, 'GET', '/api/v1/evals')).evals.length, 0, 'a trial run is deleted afterwards')
   await dialog.getByRole('button', { name: 'Create eval' }).click()
   await page.getByRole('heading', { name: 'Greets' }).waitFor()
   await page.getByRole('button', { name: 'Run on requests' }).click()
@@ -110,7 +110,7 @@ test('a run shows its progress and can be cancelled', async () => {
   page.clean()
 })
 
-test('a viewer sees verdicts but starts nothing; what is not there is told', async () => {
+test('a viewer sees verdicts but cannot start runs; a missing eval shows an error', async () => {
   const owner = await signUp(shared.gateway)
   const { id } = await define(owner)
   const viewer = await joinAs(shared.gateway, owner, 'viewer')

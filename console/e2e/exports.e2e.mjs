@@ -23,7 +23,7 @@ test('an export is added, sends rows, is paused, tested and deleted', async () =
   const card = page.getByRole('listitem', { name: 'Rows to the sink' })
   await card.waitFor()
   await chat(shared.gateway, person.key)
-  const batch = await waitFor('the rows', () => sink.seen.find((one) => one.url === '/rows' && one.body.includes('trace.batch')))
+  const batch = await waitFor('the rows', () => sink.requests.find((one) => one.url === '/rows' && one.body.includes('trace.batch')))
   assert.equal(batch.headers['x-tenant'], 'acme')
   await waitFor('the count', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/exports')).exports[0].status.delivered === 1)
   await page.reload()
@@ -48,7 +48,7 @@ test('an export is added, sends rows, is paused, tested and deleted', async () =
   page.clean()
 })
 
-test('what went wrong last is told as it was said, and a viewer can only look', async () => {
+test('the last error is shown verbatim, and a viewer has read-only access', async () => {
   const owner = await signUp(shared.gateway, { plan: 'enterprise' })
   sink.status = 503
   sink.body = 'try later'

@@ -1,6 +1,6 @@
 /**
- * The browser tests' tools: a real gateway on a free port with data of its own, a real Chromium, a page that notices
- * everything that goes wrong in it. Tests are plain `node:test` files named `*.e2e.mjs`.
+ * Test harness for the browser tests: starts a gateway on a free port with its own data directory, and a Chromium page
+ * that records every error. Tests are `node:test` files named `*.e2e.mjs`.
  */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -23,7 +23,7 @@ function findBinary() {
   return found
 }
 
-/** Starts a gateway of its own and waits until it is ready. */
+/** Starts a gateway process and waits until it is ready. */
 export async function startGateway(env = {}) {
   const data = mkdtempSync(join(tmpdir(), 'gateway-e2e-'))
   const child = spawn(findBinary(), ['serve'], {
@@ -43,41 +43,41 @@ export async function startGateway(env = {}) {
     }
     child.stdout.on('data', read)
     child.stderr.on('data', read)
-    child.on('exit', (code) => fail(new Error(`the gateway ended with ${code}:\n${output}`)))
+    child.on('exit', (code) => fail(new Error(`the gateway exited with ${code}:\n${output}`)))
   })
   const stop = async () => {
-    const gone = new Promise((done) => child.once('exit', done))
+    const exited = new Promise((done) => child.once('exit', done))
     child.kill('SIGTERM')
-    await gone
+    await exited
     rmSync(data, { recursive: true, force: true })
   }
   return { url, stop, output: () => output }
 }
 
-let people = 0
+let userCount = 0
 
-/** A new organization with its owner, made through the API. */
+/** Creates an organization and its owner through the API. */
 export async function signUp(gateway, { plan, slug } = {}) {
-  const number = ++people
+  const number = ++userCount
   const email = `person${number}@example.com`
   const password = 'correct horse battery'
-  const made = await call(gateway, null, 'POST', '/api/v1/signup', { email, password, org_slug: slug ?? `org-${number}`, org_name: slug ?? `Organization ${number}` })
-  const person = { email, password, token: made.token, key: made.api_key, org: made.org, userId: made.user.id }
-  if (plan) await call(gateway, person.token, 'PUT', `/api/v1/orgs/${made.org.id}`, { plan })
+  const created = await call(gateway, null, 'POST', '/api/v1/signup', { email, password, org_slug: slug ?? `org-${number}`, org_name: slug ?? `Organization ${number}` })
+  const person = { email, password, token: created.token, key: created.api_key, org: created.org, userId: created.user.id }
+  if (plan) await call(gateway, person.token, 'PUT', `/api/v1/orgs/${created.org.id}`, { plan })
   return person
 }
 
-/** Another person in the same organization, with this role. */
+/** Adds another member with this role to the organization. */
 export async function joinAs(gateway, owner, role) {
-  const number = ++people
+  const number = ++userCount
   const email = `person${number}@example.com`
   const password = 'correct horse battery'
   const invitation = await call(gateway, owner.token, 'POST', `/api/v1/orgs/${owner.org.id}/members`, { email, role })
-  const made = await call(gateway, null, 'POST', '/api/v1/signup', { email, password, invite_token: invitation.invite_token })
-  return { email, password, token: made.token, org: owner.org, userId: made.user.id }
+  const created = await call(gateway, null, 'POST', '/api/v1/signup', { email, password, invite_token: invitation.invite_token })
+  return { email, password, token: created.token, org: owner.org, userId: created.user.id }
 }
 
-/** A call of the management API; fails on anything but success. */
+/** Calls the management API; fails on a non-success status. */
 export async function call(gateway, token, method, path, body) {
   const response = await fetch(gateway.url + path, {
     method,
@@ -85,11 +85,11 @@ export async function call(gateway, token, method, path, body) {
     body: body && JSON.stringify(body),
   })
   const text = await response.text()
-  assert.ok(response.ok, `${method} ${path} answered ${response.status}: ${text}`)
+  assert.ok(response.ok, `${method} ${path} returned ${response.status}: ${text}`)
   return text && JSON.parse(text)
 }
 
-/** One proxied chat completion to the sandbox provider. */
+/** Sends one chat completion to the sandbox provider through the proxy. */
 export async function chat(gateway, key, { text = 'Hello!', model = 'sandbox-small', headers = {}, body = {} } = {}) {
   const response = await fetch(`${gateway.url}/v1/chat/completions`, {
     method: 'POST',
@@ -100,15 +100,15 @@ export async function chat(gateway, key, { text = 'Hello!', model = 'sandbox-sma
   return { status: response.status, logId: Number(response.headers.get('x-gateway-log-id')) }
 }
 
-/** Many rows at once, by the way that traces of other tools come in; two a second, back from now. */
+/** Ingests many log rows through the OTLP endpoint, two per second backwards from now. */
 export async function fillLogs(gateway, key, count) {
   const text = (name, stringValue) => ({ key: name, value: { stringValue } })
   const batch = 2000
-  const began = Date.now()
+  const startedAt = Date.now()
   for (let done = 0; done < count; done += batch) {
     const spans = Array.from({ length: Math.min(batch, count - done) }, (_, at) => {
       const number = done + at
-      const start = (began - number * 500) * 1e6
+      const start = (startedAt - number * 500) * 1e6
       return {
         traceId: number.toString(16).padStart(32, '1'),
         spanId: number.toString(16).padStart(16, '1'),
@@ -125,8 +125,8 @@ export async function fillLogs(gateway, key, count) {
 }
 
 /**
- * A provider of our own on loopback that answers like OpenAI and reports usage, so that there are prices and costs:
- * `startGateway(provider.env)`. A user text of `fail` gets a 500.
+ * Starts a stub provider on loopback that responds like OpenAI and reports usage, so that costs are computed:
+ * `startGateway(provider.env)`. The user text `fail` returns a 500.
  */
 export async function startProvider() {
   const server = createServer((request, response) => {
@@ -134,16 +134,16 @@ export async function startProvider() {
     request.on('data', (chunk) => chunks.push(chunk))
     request.on('end', () => {
       const body = JSON.parse(Buffer.concat(chunks).toString() || '{}')
-      const said = body.messages?.at(-1)?.content ?? ''
+      const userText = body.messages?.at(-1)?.content ?? ''
       response.setHeader('Content-Type', 'application/json')
-      if (said === 'fail') {
+      if (userText === 'fail') {
         response.statusCode = 500
         response.end(JSON.stringify({ error: { message: 'the model is having a bad day', type: 'server_error' } }))
         return
       }
-      const words = `You said ${said.length} characters.`
-      const usage = { prompt_tokens: 1000 + said.length, completion_tokens: 400, total_tokens: 1400 + said.length, prompt_tokens_details: { cached_tokens: 200 }, completion_tokens_details: { reasoning_tokens: 100 } }
-      response.end(JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion', created: 1, model: body.model, choices: [{ index: 0, message: { role: 'assistant', content: words }, finish_reason: 'stop' }], usage }))
+      const reply = `You said ${userText.length} characters.`
+      const usage = { prompt_tokens: 1000 + userText.length, completion_tokens: 400, total_tokens: 1400 + userText.length, prompt_tokens_details: { cached_tokens: 200 }, completion_tokens_details: { reasoning_tokens: 100 } }
+      response.end(JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion', created: 1, model: body.model, choices: [{ index: 0, message: { role: 'assistant', content: reply }, finish_reason: 'stop' }], usage }))
     })
   })
   await new Promise((done) => server.listen(0, '127.0.0.1', done))
@@ -172,16 +172,16 @@ export function launch() {
 }
 
 /**
- * A page, signed in as `person` when given. It remembers every violation of the content security policy, every error
- * in the console and every request that left the gateway; `clean()` fails on any.
+ * Opens a page, signed in as `person` if given. It records content security policy violations, console errors and
+ * requests to other origins; `clean()` fails on any of them.
  */
 export async function openPage(browser, gateway, { person, size = 'wide', theme = 'light', path = '/', prefs = {} } = {}) {
   const context = await browser.newContext({ viewport: WIDTHS[size], colorScheme: theme, permissions: ['clipboard-read', 'clipboard-write'], baseURL: gateway.url, timezoneId: 'UTC', locale: 'en-US' })
   const problems = []
   await context.addInitScript(
-    ([session, wanted]) => {
+    ([session, initialPrefs]) => {
       if (session && !localStorage.getItem('console.session')) localStorage.setItem('console.session', session)
-      if (!localStorage.getItem('console.prefs')) localStorage.setItem('console.prefs', wanted)
+      if (!localStorage.getItem('console.prefs')) localStorage.setItem('console.prefs', initialPrefs)
       document.addEventListener('securitypolicyviolation', (event) => console.error(`csp: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`))
     },
     [person ? JSON.stringify({ token: person.token, email: person.email }) : null, JSON.stringify(prefs)],
@@ -202,7 +202,7 @@ export async function openPage(browser, gateway, { person, size = 'wide', theme 
   return page
 }
 
-/** Axe in both themes, and screenshots at both widths and in both themes, kept under artefacts/. */
+/** Runs axe and takes screenshots at both widths and in both themes; they are written to artefacts/. */
 export async function inspect(page, name) {
   mkdirSync(artefacts, { recursive: true })
   const before = page.viewportSize()
@@ -222,7 +222,7 @@ export async function inspect(page, name) {
 }
 
 export async function expectAccessible(page, name) {
-  // Injected by the test protocol, not by the page: the policy of the page stays as it is.
+  // Injected through the DevTools protocol, so the page's content security policy does not block it.
   if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axeSource)
   const { violations } = await page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] }))
   const found = violations.map((violation) => `${violation.impact}: ${violation.id}: ${violation.nodes.map((node) => `${node.html.slice(0, 160)} ${node.any[0]?.message ?? ''}`).join('\n    ')}`)
@@ -230,8 +230,8 @@ export async function expectAccessible(page, name) {
 }
 
 /**
- * Before and after all tests of a file: a gateway and a browser; then `prepare` makes what its tests share. With
- * `env: 'provider'` there is a provider with prices too.
+ * Starts a gateway and a browser before the tests of a file and stops them afterwards; `prepare` creates shared data.
+ * With `env: 'provider'` it also starts the stub provider.
  */
 export function setUp(env, prepare) {
   const shared = { gateway: null, browser: null, provider: null }

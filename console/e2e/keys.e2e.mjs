@@ -73,7 +73,7 @@ test('a key is rotated with an overlap, and at once', async () => {
   page.clean()
 })
 
-test('a key is revoked after a look at what used it', async () => {
+test('a key is revoked after showing its recent use', async () => {
   const person = await signUp(shared.gateway)
   const made = await call(shared.gateway, person.token, 'POST', '/api/v1/keys', { name: 'doomed' })
   await chat(shared.gateway, made.raw_key)
@@ -110,7 +110,7 @@ test('a key is renamed and given to an app', async () => {
   page.clean()
 })
 
-test('what a role may not do is shown, cannot be used, and says why', async () => {
+test('actions that need another role are visible but disabled, with the reason', async () => {
   const owner = await signUp(shared.gateway)
   await call(shared.gateway, owner.token, 'POST', '/api/v1/keys', { name: 'owners-key' })
   const viewer = await joinAs(shared.gateway, owner, 'viewer')

@@ -17,7 +17,7 @@ test('before the first request the page says how to send one', async () => {
   page.clean()
 })
 
-test('rows come by themselves, wait while paused, and are filtered', async () => {
+test('rows are streamed live, are pending while paused, and are filtered', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs' })
   await page.getByText('Live', { exact: true }).waitFor()
   await chat(shared.gateway, person.key, { text: 'The first live row', headers: { 'X-Gateway-User': 'ada' } })
@@ -41,7 +41,7 @@ test('rows come by themselves, wait while paused, and are filtered', async () =>
   await chat(shared.gateway, person.key, { text: 'Of nobody' })
   await chat(shared.gateway, person.key, { text: 'Of ada again', headers: { 'X-Gateway-User': 'ada' } })
   await page.getByText('Of ada again').waitFor()
-  assert.equal(await page.getByText('Of nobody').count(), 0, 'a row that does not match stays away')
+  assert.equal(await page.getByText('Of nobody').count(), 0, 'a row that does not match is not added')
 
   await page.getByRole('button', { name: 'Remove filter User' }).click()
   await page.getByText('Of nobody').waitFor()
@@ -53,7 +53,7 @@ test('rows come by themselves, wait while paused, and are filtered', async () =>
   page.clean()
 })
 
-test('words in bodies are found, and new rows with them arrive', async () => {
+test('full-text search finds rows, and new matching rows are added', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs' })
   await chat(shared.gateway, person.key, { text: 'A zebra crossed the road' })
   await page.getByText('A zebra crossed the road').waitFor()
@@ -71,7 +71,7 @@ test('words in bodies are found, and new rows with them arrive', async () => {
 })
 
 test('the drawer: conversation, timing with a fallback, cost, evals, details, raw; all by keyboard', async () => {
-  // Nobody listens where a local vLLM would be.
+  // No server listens on the default vLLM port.
   const sent = await chat(shared.gateway, person.key, {
     text: 'Does the fallback work?',
     headers: { 'X-Gateway-Provider': 'vllm', 'X-Gateway-Fallback': 'sandbox/sandbox-large', 'X-Gateway-Retry': '1', 'X-Gateway-Session': 'drawer', 'X-Gateway-Metadata': '{"feature":"drawer"}' },
@@ -89,7 +89,7 @@ test('the drawer: conversation, timing with a fallback, cost, evals, details, ra
   await page.keyboard.press('2')
   await drawer.getByRole('img', { name: /^Attempts over time/ }).waitFor()
   const attempts = drawer.getByRole('region', { name: 'Attempts' }).getByRole('row')
-  assert.equal(await attempts.count(), 4, 'the header, a try, a retry and the fallback')
+  assert.equal(await attempts.count(), 4, 'the header, the first attempt, a retry and the fallback')
   await inspect(page, 'log-timing')
 
   await page.keyboard.press('3')
@@ -127,7 +127,7 @@ test('the drawer: conversation, timing with a fallback, cost, evals, details, ra
   page.clean()
 })
 
-test('a streamed answer is shown folded, and a body that was not kept says why', async () => {
+test('a streamed response is shown aggregated, and a missing body is explained', async () => {
   const streamed = await chat(shared.gateway, person.key, { text: 'Stream it', body: { stream: true } })
   const bare = await chat(shared.gateway, person.key, { text: 'Keep nothing', headers: { 'X-Gateway-Log': 'metadata' } })
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/logs?log=${streamed.logId}` })
@@ -142,7 +142,7 @@ test('a streamed answer is shown folded, and a body that was not kept says why',
   page.clean({ allow: /404/ })
 })
 
-test('what a model wrote is never markup', async () => {
+test('model output is never rendered as HTML', async () => {
   const nasty = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>[click](javascript:alert(1)) ![pixel](https://example.com/pixel.png)'
   const sent = await chat(shared.gateway, person.key, { text: nasty })
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/logs?log=${sent.logId}` })
@@ -187,7 +187,7 @@ test('seven tabs are live, over one stream', async () => {
   for (const tab of tabs.slice(1)) await tab.getByText('The next tab took over').waitFor()
 })
 
-test('a stream that breaks off is taken up again without a hole', async () => {
+test('a broken stream is resumed without missing rows', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs' })
   await page.getByText('Live', { exact: true }).waitFor()
   await page.context().setOffline(true)
@@ -223,7 +223,7 @@ test('without the plan the tab of verdicts says what it would show, and an owner
   page.clean()
 })
 
-test('an old tab after an upgrade starts anew instead of breaking', async () => {
+test('an old tab reloads after an upgrade', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
   await page.getByRole('heading', { name: 'Account' }).waitFor()
   let gone = true

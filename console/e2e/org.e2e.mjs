@@ -4,7 +4,7 @@ import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from '.
 
 const shared = setUp('provider')
 
-test('somebody is invited, joins, is given a role and removed', async () => {
+test('a user is invited, joins, gets a role and is removed', async () => {
   const owner = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person: owner, path: '/org/members' })
   await page.getByRole('button', { name: 'Invite' }).click()
@@ -77,7 +77,7 @@ test('teams and apps are made, changed and deleted', async () => {
   page.clean()
 })
 
-test('a budget is set, shows what was spent, and refuses when it is', async () => {
+test('a budget is set, shows the spend, and rejects requests when exhausted', async () => {
   const owner = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person: owner, path: '/org/budgets' })
   await page.getByRole('button', { name: 'Set budget' }).click()
@@ -157,7 +157,7 @@ test('an organization is deleted by its name, and its owner goes on in another o
 })
 
 for (const role of ['viewer', 'member', 'admin']) {
-  test(`the role ${role} is offered what it may do, and told why not the rest`, async () => {
+  test(`the role ${role} can use its permitted actions and sees why others are disabled`, async () => {
     const owner = await signUp(shared.gateway)
     await call(shared.gateway, owner.token, 'POST', `/api/v1/orgs/${owner.org.id}/teams`, { name: 'Search' })
     await call(shared.gateway, owner.token, 'POST', `/api/v1/orgs/${owner.org.id}/budgets`, { scope: 'org', period: 'daily', soft_limit_usd: 1 })

@@ -17,7 +17,7 @@ const shared = setUp('provider', async ({ gateway }) => {
   member = await signUp(gateway)
 })
 
-test('before the first request there is a way to it instead of flat charts', async () => {
+test('before the first request the overview links to onboarding instead of empty charts', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person: member })
   await page.getByRole('heading', { name: 'Send your first request' }).waitFor()
   await inspect(page, 'overview-empty')
@@ -45,7 +45,7 @@ test('figures, charts and tables; a bucket leads to its requests, an error to it
   page.clean()
 })
 
-test('a range goes along from page to page and is in the address', async () => {
+test('the range is kept in the URL across pages', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person })
   await page.getByRole('button', { name: /Time range/ }).click()
   await inspect(page, 'date-range')
@@ -58,7 +58,7 @@ test('a range goes along from page to page and is in the address', async () => {
   page.clean()
 })
 
-test('what fails says so with its id, and is tried again', async () => {
+test('a failed query shows its request id and can be retried', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
   let broken = true
   await page.route('**/api/v1/usage/timeseries*', (route) => (broken ? route.fulfill({ status: 422, contentType: 'application/json', headers: { 'x-request-id': 'req-123' }, body: '{"code":"validation_error","message":"it does not add up"}' }) : route.continue()))
@@ -72,7 +72,7 @@ test('what fails says so with its id, and is tried again', async () => {
   page.clean({ allow: /422/ })
 })
 
-test('too many requests: it waits as long as it was told, then goes on by itself', async () => {
+test('a 429 is retried automatically after Retry-After', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
   let busy = true
   await page.route('**/api/v1/usage/timeseries*', (route) => (busy ? route.fulfill({ status: 429, contentType: 'application/json', headers: { 'retry-after': '2' }, body: '{"code":"rate_limited","message":"slow down"}' }) : route.continue()))
@@ -102,12 +102,12 @@ test('the first page is usable soon', async () => {
     await page.getByRole('slider', { name: 'Requests' }).waitFor()
     took.push(Date.now() - began)
   }
-  // Below a second on two quiet cores with a debug build; the limit leaves room for a machine that is busy otherwise.
+  // Takes less than a second on two idle cores with a debug build; the limit allows for a busy machine.
   console.log(`first page with data: ${took.join(', ')} ms`)
   assert.ok(Math.min(...took) < 2500, `took ${took} ms`)
 })
 
-test('a component that is not well is shown', async () => {
+test('an unhealthy component is shown', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
   await page.route('**/healthz', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: '{"status":"degraded","components":{"database":{"status":"ok"},"log_spool":{"status":"down"}}}' }))
   await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview' }).click()

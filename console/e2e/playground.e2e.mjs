@@ -5,7 +5,7 @@ import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from '.
 
 const shared = setUp()
 
-/** A model that says a word whenever it is told to, so that a test can look in the middle of an answer. */
+/** A stub model that streams one chunk per call of the test, so that a test can inspect a partial output. */
 const slow = { answers: [], closed: 0 }
 const upstream = createServer((request, response) => {
   request.resume()
@@ -28,7 +28,7 @@ async function withSlowModel() {
   return person
 }
 
-test('an answer arrives word by word, and can be stopped', async () => {
+test('output is streamed and can be stopped', async () => {
   const person = await withSlowModel()
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })
   await page.getByText('The answer will stand here.').waitFor()
@@ -101,7 +101,7 @@ test('several models side by side: one fails and does not disturb the others; hi
   page.clean()
 })
 
-test('a logged request and a prompt are opened here, and the words are kept as a version', async () => {
+test('a logged request and a prompt can be opened, and the messages saved as a version', async () => {
   const person = await signUp(shared.gateway)
   const { logId } = await chat(shared.gateway, person.key, { text: 'From the logs' })
   await call(shared.gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'greeting', content: 'Greet {{customer}}.' })
@@ -123,7 +123,7 @@ test('a logged request and a prompt are opened here, and the words are kept as a
   page.clean()
 })
 
-test('messages are moved by keyboard, columns have settings of their own, and ten are the most', async () => {
+test('messages are moved by keyboard, columns override parameters, and the maximum is ten columns', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })
   await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('first')
@@ -143,7 +143,7 @@ test('messages are moved by keyboard, columns have settings of their own, and te
   page.clean()
 })
 
-test('a viewer may look but not run, and is told so', async () => {
+test('a viewer cannot run and sees the reason', async () => {
   const owner = await signUp(shared.gateway)
   const viewer = await joinAs(shared.gateway, owner, 'viewer')
   const page = await openPage(shared.browser, shared.gateway, { person: viewer, path: '/playground' })

@@ -72,7 +72,7 @@ test('a change is reviewed before it is saved, versions are compared, and an old
   page.clean()
 })
 
-test('when somebody else was faster, the choice is theirs, mine, or both', async () => {
+test('on a conflict the user can take theirs, mine, or both', async () => {
   const person = await signUp(shared.gateway)
   await make(person)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/prompts/support/greeting' })
@@ -131,7 +131,7 @@ test('a draft outlives a session that ended, and a prompt is deleted only by typ
   page.clean({ allow: /401|404/ })
 })
 
-test('a viewer reads and sees why nothing can be changed; what is not there is told', async () => {
+test('a viewer has read-only access with the reason; a missing prompt shows an error', async () => {
   const owner = await signUp(shared.gateway)
   await make(owner)
   const viewer = await joinAs(shared.gateway, owner, 'viewer')

@@ -25,7 +25,7 @@ test('a credential is stored, tested, replaced and removed, and never shown', as
   await card.getByRole('button', { name: 'Test openai' }).click()
   await card.getByText(/failed/).waitFor()
   await card.getByText('401', { exact: true }).waitFor()
-  assert.equal(sink.seen.at(-1).headers.authorization, 'Bearer sk-wrong-secret')
+  assert.equal(sink.requests.at(-1).headers.authorization, 'Bearer sk-wrong-secret')
   await inspect(page, 'provider-failed')
 
   sink.status = 200
@@ -39,7 +39,7 @@ test('a credential is stored, tested, replaced and removed, and never shown', as
   await edit.waitFor({ state: 'detached' })
   await card.getByRole('button', { name: 'Test openai' }).click()
   await card.getByText(/works/).waitFor()
-  assert.equal(sink.seen.at(-1).headers.authorization, 'Bearer sk-right-secret')
+  assert.equal(sink.requests.at(-1).headers.authorization, 'Bearer sk-right-secret')
   assert.ok(!(await page.content()).includes('sk-right-secret'))
 
   await card.getByRole('button', { name: 'Actions for openai' }).click()
@@ -49,7 +49,7 @@ test('a credential is stored, tested, replaced and removed, and never shown', as
   page.clean()
 })
 
-test('a custom provider is added with several credentials, and a mistake is told at its field', async () => {
+test('a custom provider is added with several credentials, and an error is shown at its field', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/providers' })
   await page.getByRole('button', { name: 'Add custom provider' }).click()

@@ -3,7 +3,7 @@ import test from 'node:test'
 import { call, chat, fillLogs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 
 const ROWS = 100_000
-/** Two rows a second: all of them are within a day. */
+/** At two rows per second, all rows are within one day. */
 const LOADED = 5_000
 let person
 const shared = setUp({}, async ({ gateway }) => {
@@ -34,7 +34,7 @@ test(`${ROWS} rows scroll smoothly, and only those in sight exist`, async () => 
   assert.ok((await grid.getByRole('row').count()) < 120, 'rows out of sight are not in the document')
   const at = (share) => frames[Math.floor(frames.length * share)]
   console.log(`scrolling ${loaded} of ${ROWS} rows: ${frames.length} frames, median ${at(0.5).toFixed(1)} ms, 95th ${at(0.95).toFixed(1)} ms, worst ${frames.at(-1).toFixed(1)} ms`)
-  // A quiet machine is far below; this one may be busy, and draws without a graphics card.
+  // An idle machine is far below the limit; a busy one without a GPU may not be.
   assert.ok(at(0.5) < 120, `the median frame took ${at(0.5)} ms`)
 
   await chat(shared.gateway, person.key, { text: 'A row that must not move what is read' })
@@ -44,7 +44,7 @@ test(`${ROWS} rows scroll smoothly, and only those in sight exist`, async () => 
   page.clean()
 })
 
-test('dragging over the volume takes that range', async () => {
+test('dragging over the volume chart selects the range', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs' })
   const bar = page.getByRole('img', { name: /^Volume/ })
   await page.getByRole('grid', { name: 'Requests' }).waitFor()

@@ -13,7 +13,7 @@ const shared = setUp('provider', async ({ gateway }) => {
   await chat(gateway, person.key, { model: 'gpt-4o', headers, body: { messages } })
   const next = [...messages, { role: 'assistant', content: 'You said 22 characters.' }, { role: 'user', content: 'With mountains, please.' }]
   await chat(gateway, person.key, { model: 'gpt-4o-mini', headers, body: { messages: next } })
-  // Nobody listens where a local vLLM would be.
+  // No server listens on the default vLLM port.
   await chat(gateway, person.key, { model: 'gpt-4o', text: 'And trains?', headers: { ...headers, 'X-Gateway-Provider': 'vllm', 'X-Gateway-Fallback': 'openai/gpt-4o' } })
   await chat(gateway, person.key, { model: 'gpt-4o', text: 'fail', headers })
   await chat(gateway, person.key, { text: 'Somebody else', headers: { 'X-Gateway-User': 'grace' } })
@@ -34,11 +34,11 @@ test('sessions are listed and filtered by user', async () => {
   page.clean()
 })
 
-test('a session reads as one conversation, without what was said before', async () => {
+test('a session is shown as one conversation without repeated history', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions/holiday' })
   await page.getByText('With mountains, please.').waitFor()
   await waitFor('all turns', async () => (await page.getByText('And trains?').count()) === 1)
-  assert.equal(await page.getByText('I want to see the sea.').count(), 1, 'said once, shown once')
+  assert.equal(await page.getByText('I want to see the sea.').count(), 1, 'repeated history is shown once')
   await page.getByRole('region', { name: 'User ada' }).getByText('All requests').waitFor()
   await inspect(page, 'session-conversation')
   page.clean()

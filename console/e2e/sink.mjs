@@ -1,10 +1,10 @@
-/** Somebody else's server: keeps what it is sent and answers as it is told. */
+/** A stub receiver for webhooks and exports: records requests and returns a configurable response. */
 import { createServer } from 'node:http'
 import { after, before } from 'node:test'
 
-/** Before and after all tests of a file. `status` is what it answers; a function gets the request. */
+/** Starts the stub before the tests of a file and stops it afterwards. `status` and `body` set its response. */
 export function setUpSink() {
-  const sink = { url: '', status: 200, body: '{"ok":true}', seen: [] }
+  const sink = { url: '', status: 200, body: '{"ok":true}', requests: [] }
   let server
   before(async () => {
     server = createServer((request, response) => {
@@ -12,7 +12,7 @@ export function setUpSink() {
       request.on('data', (chunk) => chunks.push(chunk))
       request.on('end', () => {
         const body = Buffer.concat(chunks)
-        sink.seen.push({ method: request.method, url: request.url, headers: request.headers, body })
+        sink.requests.push({ method: request.method, url: request.url, headers: request.headers, body })
         response.writeHead(sink.status, { 'Content-Type': 'application/json' }).end(sink.body)
       })
     })

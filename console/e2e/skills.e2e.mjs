@@ -45,7 +45,7 @@ const judged = (person, id) =>
   waitFor('the verdict', async () => (await call(shared.gateway, person.token, 'GET', `/api/v1/skills/${id}`)).latest_evaluation)
 const text = (page) => page.getByRole('textbox', { name: 'SKILL.md' })
 
-/** Replaces what is in the editor as a person would who has the text elsewhere. */
+/** Replaces the editor content as a paste does. */
 async function paste(page, source) {
   await page.evaluate((words) => navigator.clipboard.writeText(words), source)
   await text(page).focus()

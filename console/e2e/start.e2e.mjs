@@ -7,7 +7,7 @@ import { inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
 const shared = setUp()
 const run = promisify(execFile)
 
-async function signUpByHand(page, slug) {
+async function signUpThroughForm(page, slug) {
   await page.getByLabel('Organization').fill(slug)
   await page.getByLabel('Email').fill(`${slug}@example.com`)
   await page.getByLabel('Password', { exact: true }).fill('correct horse battery')
@@ -17,7 +17,7 @@ async function signUpByHand(page, slug) {
 
 test('from sign-up to the first request on the screen, with the curl that was copied', async () => {
   const page = await openPage(shared.browser, shared.gateway, { path: '/signup' })
-  await signUpByHand(page, 'first-run')
+  await signUpThroughForm(page, 'first-run')
   const secret = await page.locator('[data-secret]').innerText()
   assert.match(secret, /^sk-gateway-[0-9a-f]{64}$/)
   await page.getByText('Waiting…').waitFor()
@@ -50,7 +50,7 @@ test('from sign-up to the first request on the screen, with the curl that was co
 
 test('with the keyboard alone', async () => {
   const page = await openPage(shared.browser, shared.gateway, { path: '/signup' })
-  // The first field takes the focus by itself, once the page is there.
+  // The first field has autofocus.
   await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
   const fields = ['Keys only', 'keys-only', 'keys@example.com', 'correct horse battery']
   for (const [at, value] of fields.entries()) {
@@ -75,13 +75,13 @@ test('with the keyboard alone', async () => {
 
 test('without a terminal the console sends the request itself', async () => {
   const page = await openPage(shared.browser, shared.gateway, { path: '/signup' })
-  await signUpByHand(page, 'from-here')
+  await signUpThroughForm(page, 'from-here')
   await page.getByRole('button', { name: 'Send it from here' }).click()
   await page.getByRole('dialog', { name: /^Request \d+/ }).waitFor()
   page.clean()
 })
 
-test('after a minute of silence likely causes are named', async () => {
+test('after a minute without a request likely causes are listed', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { path: '/login' })
   await page.clock.install()

@@ -40,7 +40,7 @@ test('a webhook is added, its failed delivery is read and sent again', async () 
   await page.getByRole('link', { name: `${sink.url}/hook` }).click()
   await page.getByRole('heading', { name: 'Nothing was sent yet' }).waitFor()
 
-  // A receiver that is told to go away for good is switched off by the gateway.
+  // A 410 response makes the gateway disable the webhook.
   sink.status = 410
   sink.body = 'gone for good'
   await call(shared.gateway, person.token, 'POST', '/api/v1/keys', { name: 'tells' })
@@ -67,7 +67,7 @@ test('a webhook is added, its failed delivery is read and sent again', async () 
   await drawer.getByRole('tab', { name: /Attempts 2/ }).click()
   await drawer.getByText('thanks').waitFor()
 
-  const { headers, body } = sink.seen.at(-1)
+  const { headers, body } = sink.requests.at(-1)
   const signed = createHmac('sha256', Buffer.from(secret.slice(6), 'base64')).update(`${headers['webhook-id']}.${headers['webhook-timestamp']}.`).update(body)
   assert.ok(headers['webhook-signature'].split(' ').includes(`v1,${signed.digest('base64')}`), 'the secret that was shown is the one that signs')
   await page.keyboard.press('Escape')

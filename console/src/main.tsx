@@ -7,7 +7,7 @@ import { queryClient } from './api/query'
 import './app.css'
 import { router } from './router'
 
-// Scroll locking under dialogs writes a <style>; the content security policy lets it pass with this nonce only.
+// Scroll locking of dialogs injects a <style>, which the content security policy allows only with this nonce.
 const nonce = document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.nonce
 if (nonce) setNonce(nonce)
 
@@ -22,7 +22,7 @@ if (root) {
   )
 }
 
-// After an upgrade of the gateway an old tab asks for files that are gone: it starts anew, once.
+// After a gateway upgrade an old tab requests chunks that no longer exist: reload once.
 window.addEventListener('vite:preloadError', (event) => {
   const last = Number(localStorage.getItem('console.reloaded') ?? 0)
   if (Date.now() - last < 30_000) return

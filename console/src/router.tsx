@@ -1,4 +1,4 @@
-/** All routes. Each area keeps its own list in `pages/<area>.tsx`. */
+/** All routes. Each area defines its own list in `pages/<area>.tsx`. */
 import { createRouter } from '@tanstack/react-router'
 import { parseSearch, stringifySearch } from './lib/search'
 import { accountRoutes, authRoutes } from './pages/auth'
@@ -7,7 +7,7 @@ import { connectRoutes } from './pages/connect'
 import { observeRoutes } from './pages/observe'
 import { orgRoutes } from './pages/org'
 import { rootRoute, shellRoute } from './routes'
-import { Broken } from './shell/Broken'
+import { ErrorPage } from './shell/ErrorPage'
 
 const tree = rootRoute.addChildren([...authRoutes, shellRoute.addChildren([...accountRoutes, ...observeRoutes, ...buildRoutes, ...connectRoutes, ...orgRoutes])])
 
@@ -17,7 +17,7 @@ export const router = createRouter({
   parseSearch,
   stringifySearch,
   defaultPreload: 'intent',
-  defaultErrorComponent: Broken,
+  defaultErrorComponent: ErrorPage,
   scrollRestoration: true,
 })
 

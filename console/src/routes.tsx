@@ -1,7 +1,7 @@
-/** The two roots that every page hangs from: pages without a session, and pages inside the shell. */
+/** The root route of public pages and the layout route of signed-in pages. */
 import { createRootRoute, createRoute, lazyRouteComponent, Outlet, redirect, retainSearchParams } from '@tanstack/react-router'
 import { getSession } from './api/session'
-import { readRange, type RangeSearch } from './lib/range'
+import { parseRange, type RangeSearch } from './lib/range'
 import { NotFound } from './shell/NotFound'
 
 export const rootRoute = createRootRoute({ component: Outlet, notFoundComponent: NotFound })
@@ -11,8 +11,8 @@ export const shellRoute = createRoute({
   id: 'shell',
   component: lazyRouteComponent(() => import('./shell/Shell'), 'Shell'),
   notFoundComponent: NotFound,
-  validateSearch: (search: Record<string, unknown>): RangeSearch => readRange(search),
-  // The time range goes along from page to page.
+  validateSearch: (search: Record<string, unknown>): RangeSearch => parseRange(search),
+  // Keep the time range when navigating between pages.
   search: { middlewares: [retainSearchParams(['range', 'from', 'to'])] },
   beforeLoad: ({ location }) => {
     if (getSession()) return

@@ -1,33 +1,33 @@
-/** Signing in and out, and moving between organizations. */
-import { client, take, type Schemas } from './client'
-import { keepFirstKey } from './firstKey'
+/** Sign-in, sign-up, sign-out and switching of organizations. */
+import { client, unwrap, type Schemas } from './client'
+import { setFirstKey } from './firstKey'
 import { endSession, getSession, startSession } from './session'
 
-/** Signs in; when `orgId` is given and the person still belongs to it, into that organization. */
+/** Signs in, and switches to `orgId` if given and the user is still a member. */
 export async function signIn(email: string, password: string, orgId?: string): Promise<void> {
-  const login = await take(client.POST('/api/v1/login', { body: { email, password } }))
+  const login = await unwrap(client.POST('/api/v1/login', { body: { email, password } }))
   startSession(login.token, login.user.email)
   if (orgId && orgId !== login.org.id && login.orgs.some((org) => org.id === orgId)) await switchOrg(orgId)
 }
 
 export async function signUp(body: Schemas['SignupRequest']): Promise<void> {
-  const made = await take(client.POST('/api/v1/signup', { body }))
-  startSession(made.token, made.user.email)
-  if (made.api_key) keepFirstKey(made.api_key)
+  const created = await unwrap(client.POST('/api/v1/signup', { body }))
+  startSession(created.token, created.user.email)
+  if (created.api_key) setFirstKey(created.api_key)
 }
 
 export async function switchOrg(orgId: string): Promise<void> {
   const email = getSession()?.email ?? ''
-  const switched = await take(client.POST('/api/v1/auth/switch-org', { body: { org_id: orgId } }))
+  const switched = await unwrap(client.POST('/api/v1/auth/switch-org', { body: { org_id: orgId } }))
   startSession(switched.token, email)
 }
 
 export async function createOrg(name: string): Promise<void> {
-  const org = await take(client.POST('/api/v1/orgs', { body: { name } }))
+  const org = await unwrap(client.POST('/api/v1/orgs', { body: { name } }))
   await switchOrg(org.id)
 }
 
-/** The token is revoked on the server too; when that cannot be reached it is at least forgotten here. */
+/** Revokes the token on the server. If the server is unreachable, the local session is removed anyway. */
 export async function signOut(): Promise<void> {
   await client.POST('/api/v1/auth/logout').catch(() => undefined)
   endSession()

@@ -1,24 +1,24 @@
-/** The one way to the API: types from the OpenAPI document, the token on every request, one error type. */
+/** Typed API client: types come from the OpenAPI document, every request carries the token, failures are `ApiError`. */
 import createFetchClient, { type Middleware } from 'openapi-fetch'
 import createQueryClient from 'openapi-react-query'
 import { ApiError, OFFLINE, errorFrom } from './error'
 import type { components, paths } from './schema'
-import { getSession, sessionRefused } from './session'
+import { getSession, notifySessionExpired } from './session'
 
 export type Schemas = components['schemas']
 
-const PUBLIC = new Set(['/api/v1/login', '/api/v1/signup', '/api/v1/setup'])
+const PUBLIC_PATHS = new Set(['/api/v1/login', '/api/v1/signup', '/api/v1/setup'])
 
 const middleware: Middleware = {
   onRequest({ request, schemaPath }) {
     for (const [name, value] of Object.entries(authHeaders())) {
-      if (!PUBLIC.has(schemaPath)) request.headers.set(name, value)
+      if (!PUBLIC_PATHS.has(schemaPath)) request.headers.set(name, value)
     }
     return request
   },
   async onResponse({ response, schemaPath }) {
     if (response.ok) return
-    if (response.status === 401 && !PUBLIC.has(schemaPath)) sessionRefused()
+    if (response.status === 401 && !PUBLIC_PATHS.has(schemaPath)) notifySessionExpired()
     throw await errorFrom(response)
   },
   onError({ error }) {
@@ -30,17 +30,17 @@ const middleware: Middleware = {
 export const client = createFetchClient<paths>({ baseUrl: globalThis.location?.origin ?? '' })
 client.use(middleware)
 
-/** Hooks: `api.useQuery('get', '/api/v1/logs', …)`. Failures are always `ApiError`s. */
+/** React hooks: `api.useQuery('get', '/api/v1/logs', …)`. Errors are always of type `ApiError`. */
 export const api = createQueryClient(client)
 
-/** For what the typed client cannot carry: event streams, files. */
+/** Authorization header for requests outside the typed client: event streams and file uploads. */
 export function authHeaders(): Record<string, string> {
   const token = getSession()?.token
   return token ? { Authorization: `Bearer ${token}` } : {}
 }
 
-/** The body of an answer, for calls outside of hooks; the middleware has thrown already when it failed. */
-export async function take<T>(call: Promise<{ data?: T }>): Promise<T> {
+/** Returns the response body of a call made outside hooks. The middleware has already thrown on an error status. */
+export async function unwrap<T>(call: Promise<{ data?: T }>): Promise<T> {
   const { data } = await call
   if (data === undefined) throw new ApiError(OFFLINE, { code: 'unexpected', message: 'The answer was empty' })
   return data

@@ -1,13 +1,13 @@
-/** What a call can fail with. The API has two error shapes; here they are one. */
+/** Error of an API call. Normalizes the two error formats of the API. */
 export class ApiError extends Error {
   readonly status: number
   readonly code: string
   readonly requestId: string | null
-  /** Seconds until it is worth another try, when the server said so. */
+  /** Seconds to wait before a retry, from the `Retry-After` header. */
   readonly retryAfter: number | null
-  /** Messages by the field that they are about. */
+  /** Error messages by field name. */
   readonly fields: Record<string, string>
-  /** Whatever else the body carried: rows of an import, a line and a column, missing variables. */
+  /** The whole error body, e.g. invalid import rows, line and column, or missing variables. */
   readonly details: Record<string, unknown>
 
   constructor(status: number, body: Record<string, unknown>, headers?: Headers) {
@@ -17,14 +17,14 @@ export class ApiError extends Error {
     this.status = status
     this.code = firstString(body['code'], body['error_code']) ?? 'unknown'
     this.requestId = headers?.get('x-request-id') ?? null
-    const wait = Number(headers?.get('retry-after') ?? Number.NaN)
-    this.retryAfter = Number.isFinite(wait) ? wait : null
-    this.fields = fieldsOf(text)
+    const seconds = Number(headers?.get('retry-after') ?? Number.NaN)
+    this.retryAfter = Number.isFinite(seconds) ? seconds : null
+    this.fields = parseFieldErrors(text)
     this.details = body
   }
 }
 
-/** The server could not be reached at all. */
+/** Status of an error without a response: the server is unreachable. */
 export const OFFLINE = 0
 
 export async function errorFrom(response: Response): Promise<ApiError> {
@@ -49,8 +49,8 @@ function firstString(...candidates: unknown[]): string | null {
   return candidates.find((candidate): candidate is string => typeof candidate === 'string' && candidate !== '') ?? null
 }
 
-/** The server names the field first: `email: must be an email address`. */
-function fieldsOf(message: string): Record<string, string> {
+/** The server prefixes a message with the field name: `email: must be an email address`. */
+function parseFieldErrors(message: string): Record<string, string> {
   const match = /^([a-z_][\w.[\]]*): (.+)$/s.exec(message)
   return match?.[1] && match[2] ? { [match[1]]: match[2] } : {}
 }

@@ -1,10 +1,10 @@
-/** The raw key of the first run. It lives in memory only and is gone after a reload, as it should be. */
+/** The raw API key created at sign-up. It is kept in memory only, so a reload discards it. */
 import { useSyncExternalStore } from 'react'
 
 let key: string | null = null
 const listeners = new Set<() => void>()
 
-export function keepFirstKey(raw: string | null): void {
+export function setFirstKey(raw: string | null): void {
   key = raw
   for (const listener of listeners) listener()
 }

@@ -1,11 +1,11 @@
-/** What the signed-in person may do: asked once, then kept fresh. */
+/** The signed-in user, with role, plan and entitlements. */
 import { api, type Schemas } from './client'
 import { useSession } from './session'
 
 export type Role = Schemas['Role']
 export type Entitlement = Schemas['Entitlement']
 
-const RANK: Record<Role, number> = { viewer: 0, member: 1, admin: 2, owner: 3 }
+const ROLE_RANK: Record<Role, number> = { viewer: 0, member: 1, admin: 2, owner: 3 }
 
 export interface Me {
   userId: string
@@ -15,10 +15,10 @@ export interface Me {
   orgs: Schemas['OrgWithRole'][]
   role: Role
   plan: Schemas['Plan'] | undefined
-  /** False until the plan is known: nothing is offered and then taken away. */
-  known: boolean
-  may(role: Role): boolean
-  has(entitlement: Entitlement): boolean
+  /** False until the plan is loaded, so that the UI does not offer a feature and then withdraw it. */
+  isLoaded: boolean
+  hasRole(role: Role): boolean
+  hasEntitlement(entitlement: Entitlement): boolean
 }
 
 export function useMe(): Me {
@@ -26,7 +26,7 @@ export function useMe(): Me {
   const enabled = session !== null
   const entitlements = api.useQuery('get', '/api/v1/auth/entitlements', {}, { enabled, staleTime: 60_000 })
   const orgs = api.useQuery('get', '/api/v1/auth/orgs', {}, { enabled, staleTime: 60_000 })
-  const role = entitlements.data?.role ?? roleOf(session?.role)
+  const role = entitlements.data?.role ?? parseRole(session?.role)
   const list = orgs.data?.orgs ?? []
   return {
     userId: session?.userId ?? '',
@@ -36,12 +36,12 @@ export function useMe(): Me {
     orgs: list,
     role,
     plan: entitlements.data?.plan,
-    known: entitlements.data !== undefined,
-    may: (needed) => RANK[role] >= RANK[needed],
-    has: (entitlement) => entitlements.data?.entitlements.includes(entitlement) ?? false,
+    isLoaded: entitlements.data !== undefined,
+    hasRole: (required) => ROLE_RANK[role] >= ROLE_RANK[required],
+    hasEntitlement: (entitlement) => entitlements.data?.entitlements.includes(entitlement) ?? false,
   }
 }
 
-function roleOf(claim: string | undefined): Role {
+function parseRole(claim: string | undefined): Role {
   return claim === 'owner' || claim === 'admin' || claim === 'member' ? claim : 'viewer'
 }

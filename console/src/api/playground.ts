@@ -1,25 +1,25 @@
-/** Models asked from the playground: one stream of events for all of them, told apart by their index. */
-import { eventsOf } from '@/lib/sse'
+/** Playground runs as server-sent events. One stream carries all models; events are distinguished by index. */
+import { readEvents } from '@/lib/sse'
 import { authHeaders, type Schemas } from './client'
 import { ApiError, errorFrom, isRecord, OFFLINE } from './error'
-import { sessionRefused } from './session'
+import { notifySessionExpired } from './session'
 
-export type PlayEvent =
+export type PlaygroundEvent =
   | { kind: 'start'; index: number }
   | { kind: 'delta'; index: number; content: string }
   | { kind: 'done'; index: number; run: Schemas['PlaygroundRun'] }
-  | { kind: 'error'; index: number; failure: Failure }
+  | { kind: 'error'; index: number; failure: RunFailure }
 
-export interface Failure {
+export interface RunFailure {
   code: string
   message: string
   logId: number | null
 }
 
-type Ask = { path: 'run'; body: Schemas['PlaygroundRunRequest'] } | { path: 'compare'; body: Schemas['CompareRequest'] }
+type PlaygroundRequest = { path: 'run'; body: Schemas['PlaygroundRunRequest'] } | { path: 'compare'; body: Schemas['CompareRequest'] }
 
-/** Asks and tells what comes until the last answer is complete, or until it is aborted. */
-export async function* play({ path, body }: Ask, signal: AbortSignal): AsyncGenerator<PlayEvent> {
+/** Starts the runs and yields their events until all are complete or the signal aborts. */
+export async function* streamRuns({ path, body }: PlaygroundRequest, signal: AbortSignal): AsyncGenerator<PlaygroundEvent> {
   const response = await fetch(`/api/v1/playground/${path}`, {
     method: 'POST',
     headers: { ...authHeaders(), 'Content-Type': 'application/json', Accept: 'text/event-stream' },
@@ -29,15 +29,15 @@ export async function* play({ path, body }: Ask, signal: AbortSignal): AsyncGene
     if (signal.aborted) throw failure
     throw new ApiError(OFFLINE, { code: 'offline', message: 'The gateway cannot be reached' })
   })
-  if (response.status === 401) sessionRefused()
+  if (response.status === 401) notifySessionExpired()
   if (!response.ok) throw await errorFrom(response)
-  for await (const { event, data } of eventsOf(response)) {
-    const read = eventOf(event, JSON.parse(data) as unknown)
-    if (read) yield read
+  for await (const { event, data } of readEvents(response)) {
+    const parsed = parseEvent(event, JSON.parse(data) as unknown)
+    if (parsed) yield parsed
   }
 }
 
-function eventOf(name: string, data: unknown): PlayEvent | null {
+function parseEvent(name: string, data: unknown): PlaygroundEvent | null {
   if (!isRecord(data) || typeof data['index'] !== 'number') return null
   const index = data['index']
   switch (name) {
@@ -48,18 +48,18 @@ function eventOf(name: string, data: unknown): PlayEvent | null {
     case 'done':
       return { kind: 'done', index, run: data as Schemas['PlaygroundRun'] & Record<string, unknown> }
     case 'error':
-      return { kind: 'error', index, failure: failureOf(data['error'], data['log_id']) }
+      return { kind: 'error', index, failure: parseFailure(data['error'], data['log_id']) }
     default:
       return null
   }
 }
 
-/** What is known of a model that gave no answer. */
-export function failureOf(error: unknown, logId: unknown): Failure {
-  const told = isRecord(error) ? error : {}
+/** Parses the error of a failed run. */
+export function parseFailure(error: unknown, logId: unknown): RunFailure {
+  const fields = isRecord(error) ? error : {}
   return {
-    code: typeof told['code'] === 'string' ? told['code'] : 'unknown',
-    message: typeof told['message'] === 'string' ? told['message'] : 'The model gave no answer',
+    code: typeof fields['code'] === 'string' ? fields['code'] : 'unknown',
+    message: typeof fields['message'] === 'string' ? fields['message'] : 'The model gave no answer',
     logId: typeof logId === 'number' ? logId : null,
   }
 }

@@ -4,7 +4,7 @@ const encoded = btoa(JSON.stringify({ sub: 'user', org: 'org', role: 'member', e
 const STORED = JSON.stringify({ token: `head.${encoded}.sign`, email: 'ada@example.com' })
 
 let store: Map<string, string>
-let tell: (key: string | null) => void
+let dispatchStorage: (key: string | null) => void
 
 beforeEach(() => {
   store = new Map([['console.session', STORED]])
@@ -15,38 +15,38 @@ beforeEach(() => {
     removeItem: (key: string) => store.delete(key),
   })
   vi.stubGlobal('addEventListener', (type: string, listener: (event: { key: string | null }) => void) => {
-    if (type === 'storage') tell = (key) => listener({ key })
+    if (type === 'storage') dispatchStorage = (key) => listener({ key })
   })
 })
 afterEach(() => vi.unstubAllGlobals())
 
-test('a tab follows another one that signs out', async () => {
+test('a sign-out in another tab ends the session', async () => {
   const { getSession, subscribe } = await import('./session')
-  const heard = vi.fn()
-  subscribe(heard)
+  const listener = vi.fn()
+  subscribe(listener)
   expect(getSession()?.email).toBe('ada@example.com')
   store.delete('console.session')
-  tell('console.session')
+  dispatchStorage('console.session')
   expect(getSession()).toBeNull()
-  expect(heard).toHaveBeenCalledOnce()
+  expect(listener).toHaveBeenCalledOnce()
 })
 
-test('a tab follows another one that signs in, and one that clears the store', async () => {
+test('a sign-in or a cleared localStorage in another tab is applied', async () => {
   store.clear()
   const { getSession } = await import('./session')
   expect(getSession()).toBeNull()
   store.set('console.session', STORED)
-  tell('console.session')
+  dispatchStorage('console.session')
   expect(getSession()?.orgId).toBe('org')
   store.clear()
-  tell(null)
+  dispatchStorage(null)
   expect(getSession()).toBeNull()
 })
 
-test('a change of something else in the store changes nothing', async () => {
+test('changes of other localStorage keys are ignored', async () => {
   const { getSession } = await import('./session')
   const before = getSession()
   store.clear()
-  tell('console.prefs')
+  dispatchStorage('console.prefs')
   expect(getSession()).toBe(before)
 })

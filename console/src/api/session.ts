@@ -1,6 +1,6 @@
 /**
- * Who is signed in. The token lives in localStorage, so that a new tab does not ask again, and every tab hears of a
- * change at once. Nothing else that is secret is ever stored.
+ * The session. The token is stored in localStorage so that all tabs share it, and changes propagate to other tabs at
+ * once. No other secret is stored.
  */
 import { useSyncExternalStore } from 'react'
 import { isRecord } from './error'
@@ -12,21 +12,21 @@ export interface Session {
   userId: string
   email: string
   orgId: string
-  /** As the token says it; what holds is what `/auth/entitlements` says. */
+  /** Role claim of the token. `/auth/entitlements` is authoritative. */
   role: string
 }
 
-const KEY = 'console.session'
-/** Drafts and the like are kept under names that begin so, see `lib/remembered`. */
-export const KEPT = 'console.kept.'
+const SESSION_KEY = 'console.session'
+/** Prefix of the localStorage keys of drafts, see `lib/usePersistentState`. Sign-out removes them. */
+export const DRAFT_KEY_PREFIX = 'console.kept.'
 const listeners = new Set<() => void>()
-const endListeners = new Set<() => void>()
+const expiryListeners = new Set<() => void>()
 let current: Session | null = load()
 
-// Another tab signed in or out. Only this event promises that the store already shows here what that tab wrote: a
-// message through a BroadcastChannel may overtake the change that it tells of, and the old session would be kept.
+// Another tab signed in or out. The storage event guarantees that localStorage already shows the other tab's write;
+// a BroadcastChannel message may arrive before the write is visible, and this tab would keep the old session.
 globalThis.addEventListener?.('storage', (event) => {
-  if (event.key === KEY || event.key === null) adopt(load())
+  if (event.key === SESSION_KEY || event.key === null) setCurrent(load())
 })
 
 export function getSession(): Session | null {
@@ -42,53 +42,53 @@ export function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener)
 }
 
-/** Keeps the session that a token stands for. The email is not in the token. */
+/** Stores the session of a token. The token does not contain the email. */
 export function startSession(token: string, email: string): void {
-  const claims = claimsOf(token)
+  const claims = decodeClaims(token)
   if (!claims) throw new Error('the server sent a token that cannot be read')
   const session = { ...claims, token, email }
-  localStorage.setItem(KEY, JSON.stringify(session))
-  adopt(session)
+  localStorage.setItem(SESSION_KEY, JSON.stringify(session))
+  setCurrent(session)
 }
 
 export function endSession(): void {
-  localStorage.removeItem(KEY)
+  localStorage.removeItem(SESSION_KEY)
   for (const name of Object.keys(localStorage)) {
-    if (name.startsWith(KEPT)) localStorage.removeItem(name)
+    if (name.startsWith(DRAFT_KEY_PREFIX)) localStorage.removeItem(name)
   }
-  adopt(null)
+  setCurrent(null)
 }
 
-/** Called when the server no longer takes the token, or soon will not. */
-export function onSessionRefused(listener: () => void): () => void {
-  endListeners.add(listener)
-  return () => endListeners.delete(listener)
+/** Registers a listener for tokens that the server rejects. */
+export function onSessionExpired(listener: () => void): () => void {
+  expiryListeners.add(listener)
+  return () => expiryListeners.delete(listener)
 }
 
-export function sessionRefused(): void {
-  for (const listener of endListeners) listener()
+export function notifySessionExpired(): void {
+  for (const listener of expiryListeners) listener()
 }
 
-function adopt(session: Session | null): void {
+function setCurrent(session: Session | null): void {
   current = session
   for (const listener of listeners) listener()
 }
 
 function load(): Session | null {
   try {
-    const value: unknown = JSON.parse(localStorage.getItem(KEY) ?? 'null')
+    const value: unknown = JSON.parse(localStorage.getItem(SESSION_KEY) ?? 'null')
     if (!isRecord(value) || typeof value['token'] !== 'string' || typeof value['email'] !== 'string') return null
-    const claims = claimsOf(value['token'])
+    const claims = decodeClaims(value['token'])
     return claims && { ...claims, token: value['token'], email: value['email'] }
   } catch {
     return null
   }
 }
 
-function claimsOf(token: string): Omit<Session, 'token' | 'email'> | null {
-  const middle = token.split('.')[1]
-  if (!middle) return null
-  const claims: unknown = JSON.parse(atob(middle.replace(/-/g, '+').replace(/_/g, '/')))
+function decodeClaims(token: string): Omit<Session, 'token' | 'email'> | null {
+  const payload = token.split('.')[1]
+  if (!payload) return null
+  const claims: unknown = JSON.parse(atob(payload.replace(/-/g, '+').replace(/_/g, '/')))
   if (!isRecord(claims)) return null
   const { sub, org, role, exp } = claims
   if (typeof sub !== 'string' || typeof org !== 'string' || typeof exp !== 'number') return null

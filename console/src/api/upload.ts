@@ -1,15 +1,15 @@
-/** A file on its way to the server, with news of how far it is: `fetch` cannot tell that, so this is the older way. */
+/** File upload with progress. Uses XMLHttpRequest because `fetch` does not report upload progress. */
 import { authHeaders } from './client'
 import { ApiError, isRecord, OFFLINE } from './error'
-import { sessionRefused } from './session'
+import { notifySessionExpired } from './session'
 
 interface Upload {
   path: string
   type: string
   body: Blob | string
   signal: AbortSignal
-  /** The share that was sent, from 0 to 1. */
-  onProgress(share: number): void
+  /** Called with the uploaded fraction, from 0 to 1. */
+  onProgress(fraction: number): void
 }
 
 export function upload({ path, type, body, signal, onProgress }: Upload): Promise<Record<string, unknown>> {
@@ -22,17 +22,17 @@ export function upload({ path, type, body, signal, onProgress }: Upload): Promis
     request.onerror = () => reject(new ApiError(OFFLINE, { code: 'offline', message: 'The gateway cannot be reached' }))
     request.onabort = () => reject(new DOMException('Stopped', 'AbortError'))
     request.onload = () => {
-      const answer = read(request.responseText)
-      if (request.status === 401) sessionRefused()
-      if (request.status >= 200 && request.status < 300) resolve(answer)
-      else reject(new ApiError(request.status, answer, headersOf(request)))
+      const response = parseBody(request.responseText)
+      if (request.status === 401) notifySessionExpired()
+      if (request.status >= 200 && request.status < 300) resolve(response)
+      else reject(new ApiError(request.status, response, readHeaders(request)))
     }
     signal.addEventListener('abort', () => request.abort())
     request.send(body)
   })
 }
 
-function read(text: string): Record<string, unknown> {
+function parseBody(text: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(text)
     return isRecord(value) ? value : {}
@@ -41,7 +41,7 @@ function read(text: string): Record<string, unknown> {
   }
 }
 
-function headersOf(request: XMLHttpRequest): Headers {
+function readHeaders(request: XMLHttpRequest): Headers {
   const headers = new Headers()
   for (const name of ['x-request-id', 'retry-after']) {
     const value = request.getResponseHeader(name)

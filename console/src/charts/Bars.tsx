@@ -1,11 +1,11 @@
-/** A share of a whole as a bar; its number must stand beside it. */
+/** Bar of a fraction. The caller displays the number next to it. */
 import type { ReactNode } from 'react'
 
 interface Props {
   /** Between 0 and 1. */
   share: number
   color?: string | undefined
-  /** Where a limit lies, between 0 and 1. */
+  /** Position of a limit mark, between 0 and 1. */
   mark?: number | undefined
 }
 

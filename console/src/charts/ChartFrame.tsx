@@ -1,4 +1,4 @@
-/** What every chart has around it: a title, the value beside it, a legend, and the same numbers as a table. */
+/** Frame of a chart: title, current value, legend, and the data as a table. */
 import { Table2, ChartColumn } from 'lucide-react'
 import { type ReactNode, useId, useState } from 'react'
 
@@ -10,10 +10,10 @@ export interface LegendItem {
 
 interface Props {
   title: string
-  /** Beside the title: the total, or what the pointer is on. */
+  /** Value next to the title: the total or the hovered value. */
   value?: ReactNode
   legend?: LegendItem[]
-  /** Header and rows of the table form. */
+  /** The data as a table. */
   table: { header: string[]; rows: string[][] }
   children: ReactNode
 }

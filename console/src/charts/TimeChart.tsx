@@ -1,34 +1,34 @@
 /**
- * Something over time: stacked bars or lines. The pointer or the arrow keys move a crosshair, whose values stand beside the
- * title; a click or Enter picks the bucket, dragging picks a range. What is missing is a gap, not a zero.
+ * Time series chart: stacked bars or lines. Pointer or arrow keys move a crosshair whose values are shown next to the
+ * title. A click or Enter selects the bucket, dragging selects a range. Missing values are gaps, not zeros.
  */
 import { type KeyboardEvent, type PointerEvent, type ReactNode, useState } from 'react'
-import { NONE, time, type Zone } from '../lib/format'
+import { NO_VALUE, time, type Zone } from '../lib/format'
 import { ChartFrame } from './ChartFrame'
-import { linePath, niceTicks, tickStyle, timeTicks } from './scale'
+import { linePath, niceTicks, tickTimeStyle, timeTicks } from './scale'
 import { useWidth } from './useWidth'
 
 export interface TimeSeries {
   name: string
   color: string
-  /** One for each bucket. */
+  /** One value per bucket. */
   values: (number | null)[]
 }
 
 export interface TimeChartProps {
   title: string
   kind: 'bars' | 'lines'
-  /** When each bucket begins, in milliseconds. */
+  /** Bucket start times in milliseconds. */
   starts: number[]
-  /** How long a bucket is, in milliseconds. */
+  /** Bucket length in milliseconds. */
   step: number
-  /** Bars are stacked in this order, the first at the bottom. */
+  /** Stacking order, from the bottom. */
   series: TimeSeries[]
   format: (value: number) => string
   zone: Zone
-  /** Beside the title while nothing is pointed at. */
+  /** Shown next to the title while nothing is hovered. */
   summary?: ReactNode
-  /** Lines across the whole chart: limits. */
+  /** Horizontal limit lines. */
   marks?: { name: string; value: number; color: string }[]
   onPick?: (from: number, to: number) => void
   onRange?: (from: number, to: number) => void
@@ -54,8 +54,8 @@ export function TimeChart(props: TimeChartProps): ReactNode {
   const x = (index: number): number => left + (index + 0.5) * slot
   const y = (value: number): number => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top)
   const offset = zone === 'utc' ? 0 : -new Date(starts[0] ?? 0).getTimezoneOffset() * 60_000
-  const style = tickStyle(starts)
-  const words = (index: number): string =>
+  const style = tickTimeStyle(starts)
+  const bucketSummary = (index: number): string =>
     `${bucketName(starts[index], step, zone)}: ${series.map((one) => `${one.name} ${shown(one.values[index], format)}`).join(', ')}`
   const bucketAt = (event: PointerEvent<SVGSVGElement>): number => {
     const box = event.currentTarget.getBoundingClientRect()
@@ -81,7 +81,7 @@ export function TimeChart(props: TimeChartProps): ReactNode {
   return (
     <ChartFrame
       title={title}
-      value={at === null ? summary : words(at)}
+      value={at === null ? summary : bucketSummary(at)}
       legend={series.length > 1 || marks.length > 0 ? [...series, ...marks].map(({ name, color }) => ({ name, color })) : []}
       table={{
         header: ['Time', ...series.map((one) => one.name)],
@@ -99,7 +99,7 @@ export function TimeChart(props: TimeChartProps): ReactNode {
           aria-valuemin={0}
           aria-valuemax={Math.max(0, count - 1)}
           aria-valuenow={at ?? 0}
-          aria-valuetext={at === null ? 'Arrow keys move through time' : words(at)}
+          aria-valuetext={at === null ? 'Arrow keys move through time' : bucketSummary(at)}
           onKeyDown={onKeyDown}
           onBlur={() => setAt(null)}
           onPointerMove={(event) => count > 0 && setAt(bucketAt(event))}
@@ -166,24 +166,24 @@ function Lines({ series, x, y }: { series: TimeSeries[]; x: (index: number) => n
   ))
 }
 
-/** A value between two gaps makes no line, and would not be seen. */
+/** An isolated value between two gaps needs a dot to be visible. */
 function isAlone(values: readonly (number | null)[], index: number): boolean {
   return (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null
 }
 
-/** Labels at either end must not stick out. */
+/** Keeps the first and last label inside the chart. */
 function anchorOf(x: number, left: number, width: number): 'start' | 'middle' | 'end' {
   if (x - left < 18) return 'start'
   return width - x < 18 ? 'end' : 'middle'
 }
 
 function bucketName(start: number | undefined, step: number, zone: Zone): string {
-  if (start === undefined) return NONE
+  if (start === undefined) return NO_VALUE
   return step >= 86_400_000 ? time(start, zone, 'date') : `${time(start, zone, 'day')} ${time(start, zone, 'minute')}`
 }
 
 function shown(value: number | null | undefined, format: (value: number) => string): string {
-  return value == null ? NONE : format(value)
+  return value == null ? NO_VALUE : format(value)
 }
 
 function sum(values: (number | null)[]): number {

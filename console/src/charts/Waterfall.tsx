@@ -1,4 +1,4 @@
-/** Where the time of a request went: one bar for each attempt, hatched gaps between them, and a tick where words began. */
+/** Waterfall of a request: one bar per attempt, hatched waits between them, and a tick at the first token. */
 import { type ReactNode, useId } from 'react'
 import { duration } from '../lib/format'
 import { ERROR_COLOR, OTHER_COLOR, colorOf } from './colors'
@@ -7,11 +7,11 @@ import { useWidth } from './useWidth'
 
 export interface Span {
   label: string
-  /** The same name has the same colour everywhere; null is nobody's colour. */
+  /** Name that determines the color; null for a neutral color. */
   colorName: string | null
   startMs: number
   lengthMs: number
-  /** Since the request began. */
+  /** Milliseconds since the start of the request. */
   firstTokenMs?: number | null
   failed: boolean
   note?: string
@@ -31,7 +31,7 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
   const [ref, width] = useWidth<HTMLDivElement>(480)
   const pattern = useId()
   const left = width < NARROW ? 0 : Math.min(190, width * 0.36)
-  // In a narrow place each name stands above its bar.
+  // On narrow screens each name is above its bar.
   const row = left === 0 ? ROW + 16 : ROW
   const height = spans.length * row + AXIS
   const ticks = niceTicks(Math.max(1, totalMs), width < NARROW ? 2 : 4)
@@ -39,7 +39,7 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
   const x = (ms: number): number => left + (ms / end) * (width - left - 1)
   return (
     <div ref={ref} style={{ height }}>
-      <svg width={width} height={height} role="img" aria-label={`${label}: ${spans.map(wordsOf).join('; ')}`} className="block">
+      <svg width={width} height={height} role="img" aria-label={`${label}: ${spans.map(describeSpans).join('; ')}`} className="block">
         <defs>
           <pattern id={pattern} width={6} height={6} patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
             <line y2={6} className="stroke-line-strong" strokeWidth={1.5} />
@@ -60,7 +60,7 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
           return (
             <g key={`${span.label} ${span.startMs}`}>
               <text x={0} y={left === 0 ? index * row + 12 : top + 11} className="fill-fg font-mono text-xs">
-                {clipped(span.label, left === 0 ? width : left - 10)}
+                {truncate(span.label, left === 0 ? width : left - 10)}
               </text>
               {gapFrom < span.startMs && <rect x={x(gapFrom)} width={x(span.startMs) - x(gapFrom)} y={top} height={14} fill={`url(#${pattern})`} />}
               <rect x={x(span.startMs)} width={Math.max(2, x(span.startMs + span.lengthMs) - x(span.startMs))} y={top} height={14} fill={fillOf(span)} opacity={span.firstTokenMs == null ? 1 : 0.55} />
@@ -87,12 +87,12 @@ function isInside(span: Span, outer: Span): boolean {
   return span.startMs < outer.startMs + outer.lengthMs
 }
 
-function wordsOf(span: Span): string {
+function describeSpans(span: Span): string {
   return `${span.label}, from ${duration(span.startMs)} for ${duration(span.lengthMs)}${span.failed ? ', failed' : ''}${span.note ? `, ${span.note}` : ''}`
 }
 
-/** Text in a drawing does not shorten itself. */
-export function clipped(text: string, width: number): string {
-  const most = Math.max(4, Math.floor(width / 7.3))
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text
+/** Truncates a label, because SVG text has no ellipsis. */
+export function truncate(text: string, width: number): string {
+  const maxChars = Math.max(4, Math.floor(width / 7.3))
+  return text.length > maxChars ? `${text.slice(0, maxChars - 1)}…` : text
 }

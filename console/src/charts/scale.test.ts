@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { corner, linePath, niceTicks, tickStyle, timeTicks } from './scale'
+import { polygonVertex, linePath, niceTicks, tickTimeStyle, timeTicks } from './scale'
 
 it('covers the largest value with round steps', () => {
   expect(niceTicks(100)).toEqual([0, 25, 50, 75, 100])
@@ -18,11 +18,11 @@ it('labels round times only, and not more than fit', () => {
   const hours = Array.from({ length: 24 }, (_, at) => start + at * 3.6e6)
   expect(timeTicks(hours, 6)).toEqual([0, 6, 12, 18])
   expect(timeTicks(hours, 6, 3.6e6)).toEqual([5, 11, 17, 23])
-  expect(tickStyle(hours)).toBe('minute')
+  expect(tickTimeStyle(hours)).toBe('minute')
   const weeks = Array.from({ length: 13 }, (_, at) => start + at * 6.048e8)
   expect(timeTicks(weeks, 4).length).toBeLessThanOrEqual(5)
   expect(timeTicks(weeks, 4).length).toBeGreaterThan(0)
-  expect(tickStyle(weeks)).toBe('day')
+  expect(tickTimeStyle(weeks)).toBe('day')
   expect(timeTicks([], 6)).toEqual([])
 })
 
@@ -32,6 +32,6 @@ it('leaves gaps where there is no value', () => {
 })
 
 it('puts the first corner on top', () => {
-  const { x, y } = corner(0, 5, 10)
+  const { x, y } = polygonVertex(0, 5, 10)
   expect([Math.round(x), Math.round(y)]).toEqual([0, -10])
 })

@@ -1,6 +1,6 @@
 import { type RefObject, useLayoutEffect, useRef, useState } from 'react'
 
-/** How wide an element is, so that a drawing has crisp lines and text of one size at any width. */
+/** Observes the width of an element, so that an SVG can be drawn in pixels without scaling. */
 export function useWidth<T extends HTMLElement>(initial: number): [RefObject<T | null>, number] {
   const ref = useRef<T>(null)
   const [width, setWidth] = useState(initial)

@@ -1,9 +1,9 @@
-/** Will it hold? */
+/** Budget periods and spend projection. */
 import type { components } from '@/api/schema'
 
 type Budget = components['schemas']['Budget']
 
-/** When the period began; months are as long as they are. All in UTC. */
+/** Start of the current period, in UTC. */
 export function periodStart(budget: Pick<Budget, 'period' | 'resets_at'>): number {
   const end = new Date(budget.resets_at)
   if (budget.period === 'daily') return end.getTime() - 86_400_000
@@ -11,10 +11,10 @@ export function periodStart(budget: Pick<Budget, 'period' | 'resets_at'>): numbe
   return Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, end.getUTCDate())
 }
 
-/** What will have been spent by the end, if it goes on as it did so far; null while it is too early to tell. */
-export function projected(budget: Pick<Budget, 'period' | 'resets_at' | 'spent_usd'>, now: number): number | null {
+/** Linear projection of the spend at the end of the period; null when less than 2% of it has elapsed. */
+export function projectSpend(budget: Pick<Budget, 'period' | 'resets_at' | 'spent_usd'>, now: number): number | null {
   const start = periodStart(budget)
   const length = Date.parse(budget.resets_at) - start
-  const passed = (now - start) / length
-  return passed < 0.02 || passed > 1 ? null : budget.spent_usd / passed
+  const elapsed = (now - start) / length
+  return elapsed < 0.02 || elapsed > 1 ? null : budget.spent_usd / elapsed
 }

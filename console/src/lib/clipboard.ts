@@ -1,4 +1,4 @@
-/** Puts text into the clipboard; on an insecure origin (plain http on another machine) by the old way. */
+/** Copies text to the clipboard. Falls back to `execCommand` on insecure origins (plain http on another host). */
 export async function copyText(value: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(value)

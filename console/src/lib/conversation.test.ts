@@ -1,6 +1,6 @@
-/** The fixtures are the recorded bodies that the gateway's own translation is tested with. */
+/** Uses the recorded bodies of the gateway's translation tests. */
 import { describe, expect, it } from 'vitest'
-import { type Part, plainText, readAnswer, requestMessages } from './conversation'
+import { type Part, plainText, parseResponse, parseRequest } from './conversation'
 
 const FIXTURES = import.meta.glob<string>('../../../crates/gateway-core/fixtures/*/*', { query: '?raw', import: 'default', eager: true })
 const FORMATS = ['openai', 'openai-responses', 'anthropic', 'gemini']
@@ -20,13 +20,13 @@ function json(format: string, name: string): unknown {
 }
 
 function parts(format: string, name: string): Part[] {
-  const messages = name.includes('request') ? requestMessages(json(format, name)) : readAnswer(json(format, name))?.messages
+  const messages = name.includes('request') ? parseRequest(json(format, name)) : parseResponse(json(format, name))?.messages
   return (messages ?? []).flatMap((message) => message.parts)
 }
 
-/** Signatures and ids of a stream may differ from those of a plain answer; what was said may not. */
-function said(body: unknown): unknown {
-  return readAnswer(body)?.messages.map(({ role, parts: list }) => ({
+/** Drops signatures and ids, which differ between streamed and plain responses. */
+function comparable(body: unknown): unknown {
+  return parseResponse(body)?.messages.map(({ role, parts: list }) => ({
     role,
     parts: list.map((part) => (part.kind === 'tool_call' ? { name: part.name, arguments: part.arguments } : part)),
   }))
@@ -35,31 +35,31 @@ function said(body: unknown): unknown {
 describe.each(FORMATS)('%s', (format) => {
   const files = filesOf(format)
 
-  it('reads every recorded request without leaving anything unread', () => {
+  it('parses every recorded request completely', () => {
     for (const name of files.filter((file) => file.endsWith('.request.json'))) {
-      const messages = requestMessages(json(format, name))
+      const messages = parseRequest(json(format, name))
       expect(messages, name).not.toBeNull()
       const unread = messages?.flatMap((message) => message.parts).filter((part) => part.kind === 'other')
       expect(unread, name).toEqual([])
     }
   })
 
-  it('reads a stream as it reads the same answer in one piece', () => {
+  it('parses a stream like the equivalent non-streaming response', () => {
     const streams = files.filter((file) => file.endsWith('.stream.txt'))
     expect(streams.length).toBeGreaterThan(4)
     for (const name of streams) {
       const plain = name.replace('.stream.txt', '.response.json')
       if (!files.includes(plain) || /error/.test(name)) continue
-      expect(said(raw(format, name)), name).toEqual(said(json(format, plain)))
+      expect(comparable(raw(format, name)), name).toEqual(comparable(json(format, plain)))
     }
   })
 
-  it('shows what came of a stream that was cut off anywhere', () => {
+  it('returns the content received before a stream was truncated', () => {
     const stream = raw(format, 'text.stream.txt')
-    const whole = readAnswer(stream)?.messages.map(plainText).join('') ?? ''
+    const whole = parseResponse(stream)?.messages.map(plainText).join('') ?? ''
     expect(whole).not.toBe('')
     for (let end = 0; end < stream.length; end += 37) {
-      const text = readAnswer(stream.slice(0, end))?.messages.map(plainText).join('') ?? ''
+      const text = parseResponse(stream.slice(0, end))?.messages.map(plainText).join('') ?? ''
       expect(whole.startsWith(text), `cut at ${end}: ${text}`).toBe(true)
     }
   })
@@ -72,47 +72,47 @@ describe.each(FORMATS)('%s', (format) => {
     expect(JSON.stringify(results)).toMatch(/\b18\b/)
   })
 
-  it('keeps thoughts apart from the answer', () => {
-    const answer = parts(format, 'thinking.response.json')
-    const texts = answer.flatMap((part) => (part.kind === 'text' ? [part.text] : []))
+  it('separates reasoning from output', () => {
+    const response = parts(format, 'thinking.response.json')
+    const texts = response.flatMap((part) => (part.kind === 'text' ? [part.text] : []))
     expect(texts).toHaveLength(1)
     expect(texts[0]).toMatch(/^391/)
-    expect(answer.some((part) => part.kind === 'reasoning')).toBe(true)
+    expect(response.some((part) => part.kind === 'reasoning')).toBe(true)
   })
 
   it('puts the system text first', () => {
-    const messages = requestMessages(json(format, 'system.request.json')) ?? []
+    const messages = parseRequest(json(format, 'system.request.json')) ?? []
     expect(messages[0]?.role).toBe('system')
     expect(messages.some((message) => message.role === 'user')).toBe(true)
   })
 
-  it('turns inline pictures into data URLs, and leaves addresses as they are', () => {
+  it('converts inline images to data URLs and keeps remote URLs', () => {
     const inline = parts(format, 'image_inline.request.json').filter((part) => part.kind === 'image')
     expect(inline[0]?.url).toMatch(/^data:image\/png;base64,/)
     const linked = parts(format, 'image.request.json').filter((part) => part.kind === 'image' || part.kind === 'file')
     expect(linked.length).toBeGreaterThan(0)
   })
 
-  it('says what the provider said when it failed', () => {
+  it('returns the error message of the provider', () => {
     const { body } = json(format, 'error.response.json') as { body: { error: { message: string } } }
-    expect(readAnswer(body)?.error).toBe(body.error.message)
-    expect(readAnswer(raw(format, 'error.stream.txt'))?.error).toBeTruthy()
+    expect(parseResponse(body)?.error).toBe(body.error.message)
+    expect(parseResponse(raw(format, 'error.stream.txt'))?.error).toBeTruthy()
   })
 })
 
-it('tells why an answer ended', () => {
-  const finishes = FORMATS.map((format) => readAnswer(json(format, 'length.response.json'))?.finish)
+it('returns the finish reason', () => {
+  const finishes = FORMATS.map((format) => parseResponse(json(format, 'length.response.json'))?.finishReason)
   expect(finishes).toEqual(['length', 'max_output_tokens', 'max_tokens', 'MAX_TOKENS'])
 })
 
-it('takes nothing for a conversation that is none', () => {
+it('returns null for a body without a conversation', () => {
   for (const body of [null, 7, 'plain text', { input: ['a'], encoding_format: 'float' }, { data: [] }, {}]) {
-    expect(requestMessages(body)).toBeNull()
-    expect(readAnswer(body)).toBeNull()
+    expect(parseRequest(body)).toBeNull()
+    expect(parseResponse(body)).toBeNull()
   }
 })
 
-it('keeps what it does not know', () => {
-  const [message] = requestMessages({ messages: [{ role: 'user', content: [{ type: 'hologram', size: 3 }] }] }) ?? []
+it('keeps unknown blocks', () => {
+  const [message] = parseRequest({ messages: [{ role: 'user', content: [{ type: 'hologram', size: 3 }] }] }) ?? []
   expect(message?.parts).toEqual([{ kind: 'other', value: { type: 'hologram', size: 3 } }])
 })

@@ -1,14 +1,13 @@
-/** Tables as CSV, out and in (RFC 4180). */
+/** CSV writer and parser (RFC 4180). */
 
 export type Cell = string | number | boolean | null | undefined
 
-/** A header line and a line for each row. */
 export function toCsv(header: readonly string[], rows: readonly (readonly Cell[])[]): string {
-  return [header, ...rows].map((row) => row.map(written).join(',')).join('\r\n') + '\r\n'
+  return [header, ...rows].map((row) => row.map(escapeCell).join(',')).join('\r\n') + '\r\n'
 }
 
-/** Text that a spreadsheet would take for a formula is kept from being one. */
-function written(cell: Cell): string {
+/** Quotes a cell and prefixes text that a spreadsheet would run as a formula (CSV injection). */
+function escapeCell(cell: Cell): string {
   if (cell == null) return ''
   const text = typeof cell === 'string' && /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : String(cell)
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
@@ -16,24 +15,24 @@ function written(cell: Cell): string {
 
 export interface Table {
   header: string[]
-  /** Each with the line on which it begins, counted from 1. */
+  /** `line` is the 1-based line on which the row starts. */
   rows: { line: number; cells: string[] }[]
 }
 
-/** Reads a table whose first line names the columns. Quotes may hold commas, line breaks and doubled quotes. */
+/** Parses CSV with a header line. Quoted cells may contain commas, line breaks and doubled quotes. */
 export function parseCsv(text: string): Table {
   const rows: Table['rows'] = []
   let cells: string[] = []
   let cell = ''
   let quoted = false
   let line = 1
-  let began = 1
+  let rowStart = 1
   const endRow = (): void => {
     cells.push(cell)
-    if (cells.length > 1 || cells[0] !== '') rows.push({ line: began, cells })
+    if (cells.length > 1 || cells[0] !== '') rows.push({ line: rowStart, cells })
     cells = []
     cell = ''
-    began = line
+    rowStart = line
   }
   const input = text.startsWith('\uFEFF') ? text.slice(1) : text
   for (let at = 0; at < input.length; at++) {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { type DiffRow, diffRows, diffStats, foldSame, unifiedRows } from './diff'
+import { type DiffRow, diffRows, diffStats, collapseUnchanged, unifiedRows } from './diff'
 
 const side = (row: DiffRow, name: 'left' | 'right'): string | null => row[name]?.pieces.map((piece) => piece.text).join('') ?? null
 
@@ -20,7 +20,7 @@ it('loses no line of either text', () => {
   expect(rows.map((row) => side(row, 'right')).filter((text) => text !== null).join('\n')).toBe(after)
 })
 
-it('shows in one column what went before what came', () => {
+it('the unified view has removed lines before added ones', () => {
   const rows = unifiedRows(diffRows('a\nb\nsame\n', 'c\nd\nsame\n'))
   expect(rows.map((row) => `${row.kind} ${side(row, 'left') ?? side(row, 'right') ?? ''}`)).toEqual([
     'removed a',
@@ -31,12 +31,12 @@ it('shows in one column what went before what came', () => {
   ])
 })
 
-it('leaves out what stayed the same, but for a few lines around each change', () => {
+it('collapses unchanged lines except for the context of each change', () => {
   const lines = Array.from({ length: 20 }, (_, at) => `line ${at}`)
   const rows = diffRows(lines.join('\n'), lines.with(10, 'other').join('\n'))
-  const folded = foldSame(rows, 2)
+  const folded = collapseUnchanged(rows, 2)
   expect(folded[0]).toEqual({ kind: 'hidden', count: 8 })
   expect(folded.at(-1)).toEqual({ kind: 'hidden', count: 7 })
   expect(folded).toHaveLength(7)
-  expect(foldSame(diffRows('a', 'a'))).toEqual([{ kind: 'hidden', count: 1 }])
+  expect(collapseUnchanged(diffRows('a', 'a'))).toEqual([{ kind: 'hidden', count: 1 }])
 })

@@ -1,19 +1,19 @@
-/** Two texts side by side: lines that stayed, went and came, and inside changed lines the words that did. */
+/** Line diff of two texts, with a word diff inside changed lines. */
 import { diffLines, diffWordsWithSpace } from 'diff'
 
 export interface Piece {
   text: string
-  /** Not in the other text. */
+  /** True if the other text does not contain this piece. */
   changed: boolean
 }
 
 export interface Side {
-  /** Counted from 1. */
+  /** 1-based. */
   number: number
   pieces: Piece[]
 }
 
-/** A row of the split view. Same on both sides, on one side only, or changed from one to the other. */
+/** One row of the split view. */
 export interface DiffRow {
   kind: 'same' | 'removed' | 'added' | 'changed'
   left: Side | null
@@ -33,49 +33,49 @@ export function diffRows(before: string, after: string): DiffRow[] {
   for (let at = 0; at < parts.length; at++) {
     const part = parts[at]
     if (!part) continue
-    const lines = linesOf(part.value)
+    const lines = splitLines(part.value)
     if (!part.added && !part.removed) {
-      for (const text of lines) rows.push({ kind: 'same', left: plain(left++, text), right: plain(right++, text) })
+      for (const text of lines) rows.push({ kind: 'same', left: unchangedSide(left++, text), right: unchangedSide(right++, text) })
       continue
     }
     const other = parts[at + 1]
     if (part.removed && other?.added) {
-      const came = linesOf(other.value)
-      for (let line = 0; line < Math.max(lines.length, came.length); line++) {
-        const was = lines[line]
-        const is = came[line]
-        if (was !== undefined && is !== undefined) rows.push(changedRow(left++, was, right++, is))
-        else if (was !== undefined) rows.push({ kind: 'removed', left: whole(left++, was), right: null })
-        else if (is !== undefined) rows.push({ kind: 'added', left: null, right: whole(right++, is) })
+      const added = splitLines(other.value)
+      for (let line = 0; line < Math.max(lines.length, added.length); line++) {
+        const oldLine = lines[line]
+        const newLine = added[line]
+        if (oldLine !== undefined && newLine !== undefined) rows.push(changedRow(left++, oldLine, right++, newLine))
+        else if (oldLine !== undefined) rows.push({ kind: 'removed', left: changedSide(left++, oldLine), right: null })
+        else if (newLine !== undefined) rows.push({ kind: 'added', left: null, right: changedSide(right++, newLine) })
       }
       at += 1
     } else if (part.removed) {
-      for (const text of lines) rows.push({ kind: 'removed', left: whole(left++, text), right: null })
+      for (const text of lines) rows.push({ kind: 'removed', left: changedSide(left++, text), right: null })
     } else {
-      for (const text of lines) rows.push({ kind: 'added', left: null, right: whole(right++, text) })
+      for (const text of lines) rows.push({ kind: 'added', left: null, right: changedSide(right++, text) })
     }
   }
   return rows
 }
 
-/** The rows of the unified view: within each block of changes first what went, then what came. */
+/** Rows of the unified view: removed lines before added lines within each block of changes. */
 export function unifiedRows(rows: readonly DiffRow[]): DiffRow[] {
   const result: DiffRow[] = []
-  let came: DiffRow[] = []
+  let added: DiffRow[] = []
   for (const row of rows) {
     if (row.kind === 'same') {
-      result.push(...came, row)
-      came = []
+      result.push(...added, row)
+      added = []
       continue
     }
     if (row.left) result.push({ kind: 'removed', left: row.left, right: null })
-    if (row.right) came.push({ kind: 'added', left: null, right: row.right })
+    if (row.right) added.push({ kind: 'added', left: null, right: row.right })
   }
-  return [...result, ...came]
+  return [...result, ...added]
 }
 
-/** Long stretches that stayed the same are left out, but for `context` rows around each change. */
-export function foldSame(rows: readonly DiffRow[], context = 3): (DiffRow | { kind: 'hidden'; count: number })[] {
+/** Collapses unchanged rows except for `context` rows around each change. */
+export function collapseUnchanged(rows: readonly DiffRow[], context = 3): (DiffRow | { kind: 'hidden'; count: number })[] {
   const shown = new Set<number>()
   rows.forEach((row, at) => {
     if (row.kind === 'same') return
@@ -83,7 +83,7 @@ export function foldSame(rows: readonly DiffRow[], context = 3): (DiffRow | { ki
   })
   const result: (DiffRow | { kind: 'hidden'; count: number })[] = []
   let hidden = 0
-  const close = (): void => {
+  const flushHidden = (): void => {
     if (hidden > 0) result.push({ kind: 'hidden', count: hidden })
     hidden = 0
   }
@@ -92,10 +92,10 @@ export function foldSame(rows: readonly DiffRow[], context = 3): (DiffRow | { ki
       hidden += 1
       return
     }
-    close()
+    flushHidden()
     result.push(row)
   })
-  close()
+  flushHidden()
   return result
 }
 
@@ -107,8 +107,8 @@ export function diffStats(rows: readonly DiffRow[]): DiffStats {
   }
 }
 
-function changedRow(left: number, was: string, right: number, is: string): DiffRow {
-  const words = diffWordsWithSpace(was, is)
+function changedRow(left: number, oldLine: string, right: number, newLine: string): DiffRow {
+  const words = diffWordsWithSpace(oldLine, newLine)
   const side = (number: number, other: 'added' | 'removed', mine: 'added' | 'removed'): Side => ({
     number,
     pieces: words.filter((word) => !word[other]).map((word) => ({ text: word.value, changed: word[mine] === true })),
@@ -116,15 +116,15 @@ function changedRow(left: number, was: string, right: number, is: string): DiffR
   return { kind: 'changed', left: side(left, 'added', 'removed'), right: side(right, 'removed', 'added') }
 }
 
-function plain(number: number, text: string): Side {
+function unchangedSide(number: number, text: string): Side {
   return { number, pieces: [{ text, changed: false }] }
 }
 
-function whole(number: number, text: string): Side {
+function changedSide(number: number, text: string): Side {
   return { number, pieces: [{ text, changed: true }] }
 }
 
-function linesOf(text: string): string[] {
+function splitLines(text: string): string[] {
   const lines = text.split('\n')
   if (lines.at(-1) === '') lines.pop()
   return lines

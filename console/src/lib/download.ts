@@ -1,4 +1,4 @@
-/** Hands a text to the browser as a file. */
+/** Starts a browser download of `content`. */
 export function download(name: string, type: string, content: string): void {
   const url = URL.createObjectURL(new Blob([content], { type }))
   const link = document.createElement('a')

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ago, bytes, compact, duration, money, percent, plural, time, whole } from './format'
+import { ago, bytes, compact, duration, money, percent, plural, time, integer } from './format'
 
 it('shortens numbers', () => {
   const cases: [number | null, string][] = [
@@ -17,10 +17,10 @@ it('shortens numbers', () => {
     [2.5e9, '2.5 B'],
   ]
   for (const [value, text] of cases) expect(compact(value), String(value)).toBe(text)
-  expect(whole(1_234_567)).toBe('1,234,567')
+  expect(integer(1_234_567)).toBe('1,234,567')
 })
 
-it('shows small amounts of money with two digits that mean something', () => {
+it('formats small amounts with two significant digits', () => {
   const cases: [number | null, string][] = [
     [null, '–'],
     [0, '$0'],
@@ -37,7 +37,7 @@ it('shows small amounts of money with two digits that mean something', () => {
   for (const [value, text] of cases) expect(money(value), String(value)).toBe(text)
 })
 
-it('tells durations in the unit that fits', () => {
+it('formats durations with a fitting unit', () => {
   const cases: [number | null, string][] = [
     [null, '–'],
     [0, '0 ms'],
@@ -54,13 +54,13 @@ it('tells durations in the unit that fits', () => {
   for (const [value, text] of cases) expect(duration(value), String(value)).toBe(text)
 })
 
-it('tells shares, sizes and counts', () => {
+it('formats fractions, sizes and counts', () => {
   expect([0, 0.0004, 0.123, 1, Number.NaN].map(percent)).toEqual(['0%', '<0.1%', '12.3%', '100%', '–'])
   expect([18, 1_536, 262_144, 5 * 2 ** 40].map(bytes)).toEqual(['18 B', '1.5 KiB', '256 KiB', '5120 GiB'])
   expect([plural(1, 'key'), plural(3, 'key'), plural(2, 'entry', 'entries')]).toEqual(['1 key', '3 keys', '2 entries'])
 })
 
-it('tells time in the zone that was chosen, and names it where nothing may be left open', () => {
+it('formats time in the chosen zone and names the zone in full style', () => {
   const at = '2026-11-15T14:03:21.042Z'
   expect(time(at, 'utc', 'time')).toBe('14:03:21')
   expect(time(at, 'utc', 'short')).toBe('15 Nov 2026, 14:03')
@@ -69,7 +69,7 @@ it('tells time in the zone that was chosen, and names it where nothing may be le
   expect(time('nonsense', 'utc')).toBe('–')
 })
 
-it('tells how long ago something was', () => {
+it('formats relative time', () => {
   const now = Date.parse('2026-11-15T12:00:00Z')
   const back = (seconds: number): string => ago(now - seconds * 1000, now)
   expect([3, 45, 300, 7_200, 86_400 * 3].map(back)).toEqual(['just now', '45 s ago', '5 min ago', '2 h ago', '3 d ago'])

@@ -1,10 +1,10 @@
-/** Numbers, money and time as people read them. What is not known is a dash, never a zero. */
+/** Formats numbers, money and time for display. Unknown values are shown as a dash, never as zero. */
 
 export type Zone = 'local' | 'utc'
 
-export const NONE = '–'
+export const NO_VALUE = '–'
 
-const WHOLE = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 })
+const INTEGER_FORMAT = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 })
 const UNITS: [number, string][] = [
   [1e12, 'T'],
   [1e9, 'B'],
@@ -14,8 +14,8 @@ const UNITS: [number, string][] = [
 
 /** `842`, `1.2 k`, `34 M`. */
 export function compact(value: number | null | undefined): string {
-  if (value == null) return NONE
-  // What would be rounded up to a thousand belongs to the next unit.
+  if (value == null) return NO_VALUE
+  // Values that would round up to 1000 use the next unit.
   const unit = UNITS.find(([size]) => Math.abs(value) >= size * 0.99995)
   if (!unit) return Number.isInteger(value) ? String(value) : value.toFixed(1)
   const scaled = value / unit[0]
@@ -23,13 +23,13 @@ export function compact(value: number | null | undefined): string {
 }
 
 /** `12,345`. */
-export function whole(value: number | null | undefined): string {
-  return value == null ? NONE : WHOLE.format(value)
+export function integer(value: number | null | undefined): string {
+  return value == null ? NO_VALUE : INTEGER_FORMAT.format(value)
 }
 
-/** `$1,234.50`, `$0.042`, `$0.0000035`: two digits that mean something, however small the amount. */
+/** `$1,234.50`, `$0.042`, `$0.0000035`: at least two significant digits. */
 export function money(usd: number | null | undefined): string {
-  if (usd == null) return NONE
+  if (usd == null) return NO_VALUE
   const size = Math.abs(usd)
   if (size === 0) return '$0'
   const sign = usd < 0 ? '−' : ''
@@ -41,33 +41,33 @@ export function money(usd: number | null | undefined): string {
 
 /** `0.4 ms`, `842 ms`, `1.24 s`, `3 min 4 s`, `2 h 5 min`, `3 d 4 h`. */
 export function duration(ms: number | null | undefined): string {
-  if (ms == null) return NONE
+  if (ms == null) return NO_VALUE
   if (ms < 10 && !Number.isInteger(ms)) return `${ms.toFixed(1)} ms`
   if (ms < 999.5) return `${Math.round(ms)} ms`
   if (ms < 9_995) return `${(ms / 1000).toFixed(2)} s`
   if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`
   const seconds = Math.round(ms / 1000)
-  if (seconds < 3_600) return pair(seconds, 60, 'min', 1, 's')
-  if (seconds < 86_400) return pair(seconds, 3_600, 'h', 60, 'min')
-  return pair(seconds, 86_400, 'd', 3_600, 'h')
+  if (seconds < 3_600) return twoUnits(seconds, 60, 'min', 1, 's')
+  if (seconds < 86_400) return twoUnits(seconds, 3_600, 'h', 60, 'min')
+  return twoUnits(seconds, 86_400, 'd', 3_600, 'h')
 }
 
-function pair(seconds: number, big: number, bigName: string, small: number, smallName: string): string {
+function twoUnits(seconds: number, big: number, bigName: string, small: number, smallName: string): string {
   const rest = Math.floor((seconds % big) / small)
   return `${Math.floor(seconds / big)} ${bigName}${rest > 0 ? ` ${rest} ${smallName}` : ''}`
 }
 
-/** `12.3%` of a share between 0 and 1. */
-export function percent(share: number | null | undefined): string {
-  if (share == null || Number.isNaN(share)) return NONE
-  const value = share * 100
+/** `12.3%` for a fraction between 0 and 1. */
+export function percent(fraction: number | null | undefined): string {
+  if (fraction == null || Number.isNaN(fraction)) return NO_VALUE
+  const value = fraction * 100
   if (value > 0 && value < 0.1) return '<0.1%'
   return `${value.toFixed(1).replace(/\.0$/, '')}%`
 }
 
 /** `18 B`, `1.5 KiB`. */
 export function bytes(size: number | null | undefined): string {
-  if (size == null) return NONE
+  if (size == null) return NO_VALUE
   if (size < 1024) return `${size} B`
   const power = Math.min(3, Math.floor(Math.log2(size) / 10))
   return `${(size / 1024 ** power).toFixed(1).replace(/\.0$/, '')} ${['B', 'KiB', 'MiB', 'GiB'][power]}`
@@ -75,7 +75,7 @@ export function bytes(size: number | null | undefined): string {
 
 /** `1 key`, `3 keys`, `2 entries`. */
 export function plural(count: number, one: string, many = `${one}s`): string {
-  return `${whole(count)} ${count === 1 ? one : many}`
+  return `${integer(count)} ${count === 1 ? one : many}`
 }
 
 const STYLES = {
@@ -89,7 +89,7 @@ const STYLES = {
   date: { day: 'numeric', month: 'short', year: 'numeric' },
   /** 15 Nov 2026, 14:03 */
   short: { day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit' },
-  /** 15 Nov 2026, 14:03:21.042 GMT+1: for tooltips, where nothing may be left open */
+  /** 15 Nov 2026, 14:03:21.042 GMT+1, for tooltips */
   full: {
     day: 'numeric',
     month: 'short',
@@ -106,11 +106,11 @@ export type TimeStyle = keyof typeof STYLES
 
 const formatters = new Map<string, Intl.DateTimeFormat>()
 
-/** A point in time in the zone that the person chose. */
+/** Formats a timestamp in the user's time zone. */
 export function time(at: string | number | Date | null | undefined, zone: Zone, style: TimeStyle = 'short'): string {
-  if (at == null) return NONE
+  if (at == null) return NO_VALUE
   const date = new Date(at)
-  if (Number.isNaN(date.getTime())) return NONE
+  if (Number.isNaN(date.getTime())) return NO_VALUE
   const name = `${zone} ${style}`
   let formatter = formatters.get(name)
   if (!formatter) {
@@ -121,12 +121,12 @@ export function time(at: string | number | Date | null | undefined, zone: Zone, 
   return formatter.format(date)
 }
 
-/** `UTC`, or the name of this browser's zone. */
+/** `UTC`, or the name of the browser's time zone. */
 export function zoneName(zone: Zone): string {
   return zone === 'utc' ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone
 }
 
-/** For pages with charts: where days begin, in words. */
+/** Note for pages with charts: the time zone of labels and of day boundaries. */
 export function zoneNote(zone: Zone): string {
   const name = zoneName(zone)
   return name === 'UTC' ? 'All times are UTC' : `Times are shown in ${name}; days begin at midnight UTC`
@@ -134,14 +134,14 @@ export function zoneNote(zone: Zone): string {
 
 /** `just now`, `5 min ago`, `in 3 h`. */
 export function ago(at: string | number | Date | null | undefined, now: number): string {
-  if (at == null) return NONE
+  if (at == null) return NO_VALUE
   const distance = now - new Date(at).getTime()
   if (Math.abs(distance) < 10_000) return 'just now'
-  const text = rough(Math.abs(distance) / 1000)
+  const text = approximate(Math.abs(distance) / 1000)
   return distance > 0 ? `${text} ago` : `in ${text}`
 }
 
-function rough(seconds: number): string {
+function approximate(seconds: number): string {
   if (seconds < 59.5) return `${Math.round(seconds)} s`
   if (seconds < 3_570) return `${Math.round(seconds / 60)} min`
   if (seconds < 84_600) return `${Math.round(seconds / 3_600)} h`

@@ -1,51 +1,51 @@
 /**
- * A look at a SKILL.md while it is written. The server reads the YAML for real when it is saved; this names at once what
- * it would refuse in any case: no frontmatter, no name, a name or a description out of bounds.
+ * Quick validation of a SKILL.md in the editor: missing frontmatter, and missing or invalid name and description. The
+ * server parses the YAML on save.
  */
 
 export interface SourceProblem {
-  /** Counted from 1. */
+  /** 1-based. */
   line: number
   message: string
 }
 
-const NAME = /^[a-z0-9]+(-[a-z0-9]+)*$/
-const NAME_LENGTH = 64
-const DESCRIPTION_LENGTH = 1024
+const NAME_PATTERN = /^[a-z0-9]+(-[a-z0-9]+)*$/
+const MAX_NAME_LENGTH = 64
+const MAX_DESCRIPTION_LENGTH = 1024
 
-export function checkSource(source: string): SourceProblem[] {
+export function validateSkillSource(source: string): SourceProblem[] {
   const lines = source.replace(/^\uFEFF/, '').split('\n')
   if (lines[0]?.trimEnd() !== '---') return [{ line: 1, message: 'must begin with a line of ---' }]
   const end = lines.findIndex((line, at) => at > 0 && line.trimEnd() === '---')
   if (end < 0) return [{ line: 1, message: 'the frontmatter is never closed with another line of ---' }]
   const header = lines.slice(1, end)
   const problems: SourceProblem[] = []
-  const name = valueOf(header, 'name')
+  const name = readKey(header, 'name')
   if (!name || name.value === '') problems.push({ line: name?.line ?? 1, message: 'name: is needed' })
-  else if (!NAME.test(name.value) || name.value.length > NAME_LENGTH) problems.push({ line: name.line, message: 'name: must be kebab-case, 1 to 64 lowercase letters and digits, words joined by single hyphens' })
-  const description = valueOf(header, 'description')
+  else if (!NAME_PATTERN.test(name.value) || name.value.length > MAX_NAME_LENGTH) problems.push({ line: name.line, message: 'name: must be kebab-case, 1 to 64 lowercase letters and digits, words joined by single hyphens' })
+  const description = readKey(header, 'description')
   if (!description || description.value === '') problems.push({ line: description?.line ?? 1, message: 'description: is needed' })
-  else if (description.value.length > DESCRIPTION_LENGTH) problems.push({ line: description.line, message: `description: has ${description.value.length} characters, ${DESCRIPTION_LENGTH} are the most` })
+  else if (description.value.length > MAX_DESCRIPTION_LENGTH) problems.push({ line: description.line, message: `description: has ${description.value.length} characters, ${MAX_DESCRIPTION_LENGTH} are the most` })
   const tab = header.findIndex((line) => /^\s*\t/.test(line))
   if (tab >= 0) problems.push({ line: tab + 2, message: 'YAML is indented with spaces, not with tabs' })
   if (lines.slice(end + 1).every((line) => line.trim() === '')) problems.push({ line: end + 1, message: 'the instructions below the frontmatter are missing' })
   return problems
 }
 
-/** A key at the top of the frontmatter, with the indented lines that go on below it. */
-function valueOf(header: readonly string[], key: string): { line: number; value: string } | null {
+/** Reads a top-level key, including indented continuation lines. */
+function readKey(header: readonly string[], key: string): { line: number; value: string } | null {
   const at = header.findIndex((line) => line.startsWith(`${key}:`))
   if (at < 0) return null
   const first = (header[at] ?? '').slice(key.length + 1).trim()
   const below: string[] = []
   for (let next = at + 1; next < header.length && /^\s+\S/.test(header[next] ?? ''); next++) below.push((header[next] ?? '').trim())
   const folded = /^[|>][+-]?$/.test(first)
-  const written = folded ? below.join(' ') : [first, ...below].join(' ')
-  return { line: at + 2, value: written.trim().replace(/^(["'])([\s\S]*)\1$/, '$2') }
+  const raw = folded ? below.join(' ') : [first, ...below].join(' ')
+  return { line: at + 2, value: raw.trim().replace(/^(["'])([\s\S]*)\1$/, '$2') }
 }
 
-/** The line in the text that a message of the server means: it counts within the YAML, below the first fence. */
-export function lineOf(message: string): number | null {
+/** Converts the line number of a server message, which counts from the start of the YAML, to a line of the file. */
+export function sourceLineOf(message: string): number | null {
   const found = /line (\d+)/.exec(message)
   return found ? Number(found[1]) + 1 : null
 }

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { headersOf } from './headers'
+import { parseHeaders } from './headers'
 
 it('reads a header from each line', () => {
-  expect(headersOf('Authorization: Bearer a:b\n\n X-Team : search \nnonsense')).toEqual({ Authorization: 'Bearer a:b', 'X-Team': 'search' })
+  expect(parseHeaders('Authorization: Bearer a:b\n\n X-Team : search \nnonsense')).toEqual({ Authorization: 'Bearer a:b', 'X-Team': 'search' })
 })

@@ -1,34 +1,34 @@
 import { expect, test } from 'vitest'
-import { formatOf, guessMapping, isPlain, loadFile, mapRows } from './importFile'
+import { detectFormat, guessMapping, needsNoMapping, loadFile, mapRows } from './importFile'
 
-test('a format is told by the name, else by the text', () => {
-  expect(formatOf('a.jsonl', '')).toBe('ndjson')
-  expect(formatOf('a.txt', ' [')).toBe('json')
-  expect(formatOf('a', '{"input":1}')).toBe('ndjson')
-  expect(formatOf('a', 'input,expected')).toBe('csv')
+test('the format is detected from the file name, else from the content', () => {
+  expect(detectFormat('a.jsonl', '')).toBe('ndjson')
+  expect(detectFormat('a.txt', ' [')).toBe('json')
+  expect(detectFormat('a', '{"input":1}')).toBe('ndjson')
+  expect(detectFormat('a', 'input,expected')).toBe('csv')
 })
 
-test('rows that are wrong already are named with their line', () => {
-  expect(loadFile('input,expected\na,b\nc\n', 'csv').bad).toEqual([{ line: 3, message: 'has 1 cells, the header has 2' }])
-  expect(loadFile('{"input":1}\n\nnonsense\n5', 'ndjson').bad).toEqual([
+test('invalid rows are reported with their line', () => {
+  expect(loadFile('input,expected\na,b\nc\n', 'csv').invalid).toEqual([{ line: 3, message: 'has 1 cells, the header has 2' }])
+  expect(loadFile('{"input":1}\n\nnonsense\n5', 'ndjson').invalid).toEqual([
     { line: 3, message: 'is no JSON' },
     { line: 4, message: 'must be an object with an input' },
   ])
-  expect(loadFile('{"a":1}', 'json').bad).toHaveLength(1)
+  expect(loadFile('{"a":1}', 'json').invalid).toHaveLength(1)
 })
 
-test('columns of other names are mapped, the rest becomes metadata', () => {
+test('columns are mapped and all others become metadata', () => {
   const file = loadFile('question,answer,topic\nq1,a1,x\nq2,,y', 'csv')
   const mapping = guessMapping(file.columns)
   expect(mapping).toEqual({ input: 'question', expected: 'answer' })
-  expect(isPlain(file, mapping)).toBe(false)
+  expect(needsNoMapping(file, mapping)).toBe(false)
   expect(mapRows(file, mapping).split('\n').map((line) => JSON.parse(line) as unknown)).toEqual([
     { input: 'q1', expected: 'a1', metadata: { topic: 'x' } },
     { input: 'q2', metadata: { topic: 'y' } },
   ])
 })
 
-test('a file with the known names goes as it is', () => {
+test('a file with the expected column names needs no mapping', () => {
   const file = loadFile('[{"input": 1, "expected": 2}]', 'json')
-  expect(isPlain(file, guessMapping(file.columns))).toBe(true)
+  expect(needsNoMapping(file, guessMapping(file.columns))).toBe(true)
 })

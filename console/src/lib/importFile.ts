@@ -1,6 +1,6 @@
 /**
- * Files of test cases, looked at before they are sent: their rows, their columns, and what is wrong already. What counts
- * is what the server says; this only saves people a round trip and lets them say which column is which.
+ * Parses files of test cases before upload, to preview rows, map columns and report errors early. The server validates
+ * the upload again.
  */
 import { isRecord } from '../api/error'
 import { parseCsv } from './csv'
@@ -8,14 +8,14 @@ import { parseCsv } from './csv'
 export type FileFormat = 'csv' | 'json' | 'ndjson'
 export const FILE_TYPES: Record<FileFormat, string> = { csv: 'text/csv', json: 'application/json', ndjson: 'application/x-ndjson' }
 
-export interface BadRow {
+export interface InvalidRow {
   line: number
   message: string
 }
 
 export interface FileRow {
   line: number
-  /** By column. */
+  /** Values by column name. */
   cells: Record<string, unknown>
 }
 
@@ -23,16 +23,16 @@ export interface LoadedFile {
   format: FileFormat
   columns: string[]
   rows: FileRow[]
-  bad: BadRow[]
+  invalid: InvalidRow[]
 }
 
-/** Which column becomes what; columns that are not named go into the metadata. */
-export interface Mapping {
+/** Maps columns to case fields; all other columns become metadata. */
+export interface ColumnMapping {
   input: string
   expected: string
 }
 
-export function formatOf(name: string, text: string): FileFormat {
+export function detectFormat(name: string, text: string): FileFormat {
   if (/\.csv$/i.test(name)) return 'csv'
   if (/\.(ndjson|jsonl)$/i.test(name)) return 'ndjson'
   if (/\.json$/i.test(name)) return 'json'
@@ -48,50 +48,50 @@ export function loadFile(text: string, format: FileFormat): LoadedFile {
 
 function fromCsv(text: string): LoadedFile {
   const { header, rows } = parseCsv(text)
-  const bad = rows.filter((row) => row.cells.length !== header.length).map((row) => ({ line: row.line, message: `has ${row.cells.length} cells, the header has ${header.length}` }))
-  return { format: 'csv', columns: header, bad, rows: rows.map((row) => ({ line: row.line, cells: Object.fromEntries(header.map((name, at) => [name, row.cells[at] ?? ''])) })) }
+  const invalid = rows.filter((row) => row.cells.length !== header.length).map((row) => ({ line: row.line, message: `has ${row.cells.length} cells, the header has ${header.length}` }))
+  return { format: 'csv', columns: header, invalid, rows: rows.map((row) => ({ line: row.line, cells: Object.fromEntries(header.map((name, at) => [name, row.cells[at] ?? ''])) })) }
 }
 
 function fromLines(text: string): LoadedFile {
   const rows: FileRow[] = []
-  const bad: BadRow[] = []
+  const invalid: InvalidRow[] = []
   text.split(/\r?\n/).forEach((written, at) => {
     if (written.trim() === '') return
     const line = at + 1
     try {
-      take({ line, value: JSON.parse(written) as unknown }, rows, bad)
+      addRow({ line, value: JSON.parse(written) as unknown }, rows, invalid)
     } catch {
-      bad.push({ line, message: 'is no JSON' })
+      invalid.push({ line, message: 'is no JSON' })
     }
   })
-  return { format: 'ndjson', columns: columnsOf(rows), rows, bad }
+  return { format: 'ndjson', columns: collectColumns(rows), rows, invalid }
 }
 
 function fromJson(text: string): LoadedFile {
   const rows: FileRow[] = []
-  const bad: BadRow[] = []
+  const invalid: InvalidRow[] = []
   try {
-    const whole: unknown = JSON.parse(text)
-    const cases = Array.isArray(whole) ? whole : isRecord(whole) && Array.isArray(whole['cases']) ? whole['cases'] : null
-    if (!cases) bad.push({ line: 1, message: 'must be an array of cases, or {"cases": […]}' })
-    cases?.forEach((value: unknown, at) => take({ line: at + 1, value }, rows, bad))
+    const document: unknown = JSON.parse(text)
+    const cases = Array.isArray(document) ? document : isRecord(document) && Array.isArray(document['cases']) ? document['cases'] : null
+    if (!cases) invalid.push({ line: 1, message: 'must be an array of cases, or {"cases": […]}' })
+    cases?.forEach((value: unknown, at) => addRow({ line: at + 1, value }, rows, invalid))
   } catch (error) {
-    bad.push({ line: 1, message: error instanceof Error ? error.message : 'is no JSON' })
+    invalid.push({ line: 1, message: error instanceof Error ? error.message : 'is no JSON' })
   }
-  return { format: 'json', columns: columnsOf(rows), rows, bad }
+  return { format: 'json', columns: collectColumns(rows), rows, invalid }
 }
 
-function take({ line, value }: { line: number; value: unknown }, rows: FileRow[], bad: BadRow[]): void {
+function addRow({ line, value }: { line: number; value: unknown }, rows: FileRow[], invalid: InvalidRow[]): void {
   if (isRecord(value)) rows.push({ line, cells: value })
-  else bad.push({ line, message: 'must be an object with an input' })
+  else invalid.push({ line, message: 'must be an object with an input' })
 }
 
-function columnsOf(rows: readonly FileRow[]): string[] {
+function collectColumns(rows: readonly FileRow[]): string[] {
   return [...new Set(rows.slice(0, 200).flatMap((row) => Object.keys(row.cells)))]
 }
 
-/** What the columns are called suggests what they are. */
-export function guessMapping(columns: readonly string[]): Mapping {
+/** Guesses the mapping from common column names. */
+export function guessMapping(columns: readonly string[]): ColumnMapping {
   const find = (...names: string[]) => names.flatMap((name) => columns.filter((column) => column.toLowerCase() === name))[0]
   return {
     input: find('input', 'question', 'prompt', 'query', 'text') ?? columns[0] ?? '',
@@ -99,16 +99,16 @@ export function guessMapping(columns: readonly string[]): Mapping {
   }
 }
 
-/** The file is sent as it is where its columns have the names that the server knows. */
-export function isPlain(file: LoadedFile, mapping: Mapping): boolean {
+/** True if the columns already have the names that the server expects, so the file is uploaded unchanged. */
+export function needsNoMapping(file: LoadedFile, mapping: ColumnMapping): boolean {
   return mapping.input === 'input' && (mapping.expected === 'expected' || (mapping.expected === '' && !file.columns.includes('expected')))
 }
 
-/** Rows as lines of JSON, under the names that the server knows. A line of the result is a row of the file. */
-export function mapRows(file: LoadedFile, mapping: Mapping): string {
+/** Converts rows to NDJSON with the field names that the server expects, one line per row. */
+export function mapRows(file: LoadedFile, mapping: ColumnMapping): string {
   return file.rows
     .map(({ cells }) => {
-      const { [mapping.input]: input, metadata, ...rest } = file.format === 'csv' ? mapValues(cells) : cells
+      const { [mapping.input]: input, metadata, ...rest } = file.format === 'csv' ? parseCells(cells) : cells
       const expected = mapping.expected === '' ? undefined : rest[mapping.expected]
       if (mapping.expected !== '') delete rest[mapping.expected]
       const more = isRecord(metadata) ? { ...metadata, ...rest } : rest
@@ -117,12 +117,12 @@ export function mapRows(file: LoadedFile, mapping: Mapping): string {
     .join('\n')
 }
 
-/** As the server reads a table: a cell that is a JSON object or array is one, any other is a text. */
-function mapValues(cells: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(cells).map(([name, cell]) => [name, typeof cell === 'string' && /^\s*[[{]/.test(cell) ? parsed(cell) : cell]))
+/** Same rule as the server: a cell with a JSON object or array is parsed, any other cell is text. */
+function parseCells(cells: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(cells).map(([name, cell]) => [name, typeof cell === 'string' && /^\s*[[{]/.test(cell) ? parseCell(cell) : cell]))
 }
 
-function parsed(cell: string): unknown {
+function parseCell(cell: string): unknown {
   try {
     return JSON.parse(cell)
   } catch {

@@ -3,7 +3,7 @@ import { isUsable, keyState } from './keyState'
 
 const now = Date.parse('2026-11-15T12:00:00Z')
 
-it('tells where a key stands', () => {
+it('returns the state of a key', () => {
   const state = (expires_at: string | null, revoked_at: string | null): string => keyState({ expires_at, revoked_at }, now)
   expect(state(null, null)).toBe('active')
   expect(state('2026-11-16T12:00:00Z', null)).toBe('rotating')

@@ -1,4 +1,4 @@
-/** Where a key stands in its life. */
+/** Lifecycle state of an API key. */
 
 export type KeyState = 'active' | 'rotating' | 'expired' | 'revoked'
 
@@ -13,7 +13,6 @@ export function keyState({ expires_at: expires, revoked_at: revoked }: Dates, no
   return Date.parse(expires) <= now ? 'expired' : 'rotating'
 }
 
-/** Keys that still open something. */
 export function isUsable(key: Dates, now: number): boolean {
   const state = keyState(key, now)
   return state === 'active' || state === 'rotating'

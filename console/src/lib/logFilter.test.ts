@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
-import { matches } from './logFilter'
+import { matchesFilter } from './logFilter'
 
-type Row = Parameters<typeof matches>[0]
+type Row = Parameters<typeof matchesFilter>[0]
 const row = { status: 502, provider: 'openai', model: 'gpt-4o', level: 'error', source: 'proxy', key_id: 'k', session_id: 's', user: 'u' } as Row
 
-test('a filter without conditions takes every row', () => {
-  expect(matches(row, {})).toBe(true)
+test('a filter without conditions matches every row', () => {
+  expect(matchesFilter(row, {})).toBe(true)
 })
 
 test.each([
@@ -19,5 +19,5 @@ test.each([
   [{ session_id: 's', key_id: 'k', level: 'error', source: 'proxy' } as const, true],
   [{ source: 'api' } as const, false],
 ])('%j is judged as the server judges it', (filter, expected) => {
-  expect(matches(row, filter)).toBe(expected)
+  expect(matchesFilter(row, filter)).toBe(expected)
 })

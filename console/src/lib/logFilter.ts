@@ -1,4 +1,4 @@
-/** Which rows are meant. */
+/** Client-side log filter. */
 import type { components } from '@/api/schema'
 
 type LogRow = components['schemas']['LogRow']
@@ -14,8 +14,8 @@ export interface LogFilter {
   user?: string
 }
 
-/** The same rule as the server's: a status is a number or a class. */
-export function matches(row: LogRow, filter: LogFilter): boolean {
+/** Same rule as the server: a status is a number or a class such as `5xx`. */
+export function matchesFilter(row: LogRow, filter: LogFilter): boolean {
   const status = filter.status && (/^\dxx$/.test(filter.status) ? String(row.status).startsWith(filter.status.slice(0, 1)) : row.status === Number(filter.status))
   return (
     status !== false &&

@@ -3,11 +3,11 @@ import { mergeNewestFirst } from './merge'
 
 const rows = (...ids: number[]) => ids.map((id) => ({ id }))
 
-test('rows are put in order and doubles are dropped', () => {
+test('rows are sorted and duplicates are dropped', () => {
   expect(mergeNewestFirst(rows(9, 7, 4), rows(8, 7, 5, 1))).toEqual(rows(9, 8, 7, 5, 4, 1))
 })
 
-test('an empty side costs nothing', () => {
+test('an empty list returns the other one', () => {
   const list = rows(2, 1)
   expect(mergeNewestFirst([], list)).toBe(list)
   expect(mergeNewestFirst(list, [])).toBe(list)

@@ -1,4 +1,4 @@
-/** Two lists, each newest first, as one; what is in both is there once, as the first list has it. */
+/** Merges two lists sorted newest first. For duplicate ids the row of the first list wins. */
 export function mergeNewestFirst<Row extends { id: number }>(first: readonly Row[], second: readonly Row[]): readonly Row[] {
   if (first.length === 0) return second
   if (second.length === 0) return first

@@ -1,4 +1,4 @@
-/** What a person likes, kept in this browser. */
+/** User preferences, stored in localStorage. */
 import { useSyncExternalStore } from 'react'
 
 import type { Zone } from './format'
@@ -11,20 +11,20 @@ export interface Prefs {
   density: Density
   nav: 'open' | 'closed'
   drawerWidth: number
-  /** Of the logs. */
+  /** Hidden columns of the logs table. */
   hiddenColumns: readonly string[]
 }
 
 export const ROW_HEIGHT: Record<Density, number> = { comfortable: 36, compact: 30, dense: 26 }
 
-const KEY = 'console.prefs'
+const PREFS_KEY = 'console.prefs'
 const DEFAULTS: Prefs = { theme: 'system', zone: 'local', density: 'compact', nav: 'open', drawerWidth: 560, hiddenColumns: [] }
 const listeners = new Set<() => void>()
 let prefs: Prefs = load()
 
-// Another tab of the same browser changed something.
+// Preferences changed in another tab.
 globalThis.addEventListener?.('storage', (event) => {
-  if (event.key === KEY) adopt(load())
+  if (event.key === PREFS_KEY) applyPrefs(load())
 })
 
 export function usePrefs(): Prefs {
@@ -39,8 +39,8 @@ export function usePrefs(): Prefs {
 
 export function setPrefs(change: Partial<Prefs>): void {
   const next = { ...prefs, ...change }
-  localStorage.setItem(KEY, JSON.stringify(next))
-  adopt(next)
+  localStorage.setItem(PREFS_KEY, JSON.stringify(next))
+  applyPrefs(next)
 }
 
 export function cycleTheme(): void {
@@ -48,7 +48,7 @@ export function cycleTheme(): void {
   setPrefs({ theme: order[(order.indexOf(prefs.theme) + 1) % order.length] ?? 'system' })
 }
 
-function adopt(next: Prefs): void {
+function applyPrefs(next: Prefs): void {
   prefs = next
   document.documentElement.dataset['theme'] = next.theme
   for (const listener of listeners) listener()
@@ -56,7 +56,7 @@ function adopt(next: Prefs): void {
 
 function load(): Prefs {
   try {
-    return { ...DEFAULTS, ...(JSON.parse(localStorage.getItem(KEY) ?? '{}') as Partial<Prefs>) }
+    return { ...DEFAULTS, ...(JSON.parse(localStorage.getItem(PREFS_KEY) ?? '{}') as Partial<Prefs>) }
   } catch {
     return DEFAULTS
   }

@@ -1,18 +1,18 @@
 import { expect, test } from 'vitest'
-import { intervalFor, previousRange, readRange, resolveRange } from './range'
+import { intervalFor, previousRange, parseRange, resolveRange } from './range'
 
 const NOW = Date.parse('2026-11-15T10:07:13Z')
 
-test('a span ends at the next full step, so that asking again is the same question', () => {
+test('a span ends at the next full step, so that its query key is stable', () => {
   const range = resolveRange({ range: '24h' }, NOW)
   expect(range).toEqual({ from: '2026-11-14T10:10:00.000Z', to: '2026-11-15T10:10:00.000Z', interval: 'hour', span: '24h' })
   expect(resolveRange({ range: '24h' }, NOW + 60_000)).toEqual(range)
 })
 
-test('two instants win over a span, and nonsense is left out', () => {
-  expect(readRange({ from: '2026-11-01', to: '2026-11-02T00:00:00Z', range: '7d' })).toEqual({ from: '2026-11-01T00:00:00.000Z', to: '2026-11-02T00:00:00.000Z' })
-  expect(readRange({ from: '2026-11-02', to: '2026-11-01', range: '7d' })).toEqual({ range: '7d' })
-  expect(readRange({ range: 'ever', from: 'x' })).toEqual({})
+test('two instants win over a span, and invalid values are dropped', () => {
+  expect(parseRange({ from: '2026-11-01', to: '2026-11-02T00:00:00Z', range: '7d' })).toEqual({ from: '2026-11-01T00:00:00.000Z', to: '2026-11-02T00:00:00.000Z' })
+  expect(parseRange({ from: '2026-11-02', to: '2026-11-01', range: '7d' })).toEqual({ range: '7d' })
+  expect(parseRange({ range: 'ever', from: 'x' })).toEqual({})
 })
 
 test('the period before is as long and ends where this one begins', () => {

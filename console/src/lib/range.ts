@@ -1,13 +1,13 @@
 /**
- * The time range of the whole console: a span up to now (`?range=24h`) or two instants (`?from=…&to=…`). It stays in the
- * URL from page to page.
+ * The time range of the console: a span until now (`?range=24h`) or two instants (`?from=…&to=…`). Navigation keeps it in
+ * the URL.
  */
 import { instant, oneOf, type RawSearch } from './search'
 
 export const SPANS = ['1h', '6h', '24h', '7d', '30d', '90d'] as const
 export type Span = (typeof SPANS)[number]
 
-const MS: Record<Span, number> = { '1h': 3.6e6, '6h': 2.16e7, '24h': 8.64e7, '7d': 6.048e8, '30d': 2.592e9, '90d': 7.776e9 }
+const SPAN_MS: Record<Span, number> = { '1h': 3.6e6, '6h': 2.16e7, '24h': 8.64e7, '7d': 6.048e8, '30d': 2.592e9, '90d': 7.776e9 }
 export const SPAN_NAMES: Record<Span, string> = {
   '1h': 'Last hour',
   '6h': 'Last 6 hours',
@@ -28,11 +28,11 @@ export interface Range {
   from: string
   to: string
   interval: 'minute' | 'hour' | 'day' | 'week'
-  /** The span it was made of, or null for two fixed instants. */
+  /** The relative span, or null for an absolute range. */
   span: Span | null
 }
 
-export function readRange(search: RawSearch): RangeSearch {
+export function parseRange(search: RawSearch): RangeSearch {
   const from = instant(search['from'])
   const to = instant(search['to'])
   if (from && to && from < to) return { from, to }
@@ -41,8 +41,8 @@ export function readRange(search: RawSearch): RangeSearch {
 }
 
 /**
- * The instants that a search stands for. A span ends at the next full step after `now`, so that asking again within the
- * same step is the same question, and what was answered can be kept.
+ * Resolves search parameters to instants. The end of a span is rounded up to the next step after `now`, so that queries
+ * within one step have the same cache key.
  */
 export function resolveRange(search: RangeSearch, now: number): Range {
   if (search.from && search.to) {
@@ -50,27 +50,27 @@ export function resolveRange(search: RangeSearch, now: number): Range {
     return { from: search.from, to: search.to, interval: intervalFor(length), span: null }
   }
   const span = search.range ?? DEFAULT_SPAN
-  const step = MS[span] <= MS['6h'] ? 60_000 : 300_000
+  const step = SPAN_MS[span] <= SPAN_MS['6h'] ? 60_000 : 300_000
   const end = Math.ceil((now + 1) / step) * step
   return {
-    from: new Date(end - MS[span]).toISOString(),
+    from: new Date(end - SPAN_MS[span]).toISOString(),
     to: new Date(end).toISOString(),
-    interval: intervalFor(MS[span]),
+    interval: intervalFor(SPAN_MS[span]),
     span,
   }
 }
 
-/** The range of the same length just before. */
+/** The preceding range of equal length. */
 export function previousRange(range: Range): { from: string; to: string } {
   const from = Date.parse(range.from)
   return { from: new Date(from - (Date.parse(range.to) - from)).toISOString(), to: range.from }
 }
 
-/** The finest steps that make at most about a hundred and twenty of them. */
+/** The finest interval that yields at most about 120 buckets. */
 export function intervalFor(length: number): Range['interval'] {
-  if (length <= 2 * MS['1h']) return 'minute'
-  if (length <= 5 * MS['24h']) return 'hour'
-  if (length <= 180 * MS['24h']) return 'day'
+  if (length <= 2 * SPAN_MS['1h']) return 'minute'
+  if (length <= 5 * SPAN_MS['24h']) return 'hour'
+  if (length <= 180 * SPAN_MS['24h']) return 'day'
   return 'week'
 }
 

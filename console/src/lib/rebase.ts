@@ -1,7 +1,7 @@
-/** A change of a text made again on another text. */
+/** Three-way merge of texts. */
 import { applyPatch, structuredPatch } from 'diff'
 
-/** What `mine` changed in `base`, done to `theirs`; null where both changed the same lines. */
+/** Applies the changes from `base` to `mine` on top of `theirs`; null on a conflict. */
 export function rebase(base: string, mine: string, theirs: string): string | null {
   const result = applyPatch(theirs, structuredPatch('', '', base, mine, '', '', { context: 1 }))
   return result === false ? null : result

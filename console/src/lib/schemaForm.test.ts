@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { fieldsOf, readTyped, writeTyped } from './schemaForm'
+import { fieldsOf, parseFormValues, toFormValues } from './schemaForm'
 
 const CONTAINS = {
   type: 'object',
@@ -27,15 +27,15 @@ test('fields are read from a schema with references', () => {
   expect(fieldsOf(CONTAINS)[2]?.choices).toEqual(['any', 'all'])
 })
 
-test('what was typed becomes a config and back', () => {
+test('form values round-trip through the config', () => {
   const fields = fieldsOf(CONTAINS)
   const typed = { values: 'a\nb', mode: 'all', case_sensitive: 'false', threshold: '0.5', schema: '{"a":1}' }
-  const { value, problems } = readTyped(fields, typed)
+  const { value, problems } = parseFormValues(fields, typed)
   expect(problems).toEqual({})
   expect(value).toEqual({ values: ['a', 'b'], mode: 'all', case_sensitive: false, threshold: 0.5, schema: { a: 1 } })
-  expect(readTyped(fields, writeTyped(fields, value)).value).toEqual(value)
+  expect(parseFormValues(fields, toFormValues(fields, value)).value).toEqual(value)
 })
 
-test('what is missing or wrong is named', () => {
-  expect(readTyped(fieldsOf(CONTAINS), { schema: '{' }).problems).toEqual({ threshold: 'is needed', schema: 'must be JSON' })
+test('missing and invalid fields are reported', () => {
+  expect(parseFormValues(fieldsOf(CONTAINS), { schema: '{' }).problems).toEqual({ threshold: 'is needed', schema: 'must be JSON' })
 })

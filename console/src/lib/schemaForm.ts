@@ -1,4 +1,4 @@
-/** A JSON Schema of an object as a form: which fields there are, and what was typed as the value that they stand for. */
+/** Renders a JSON Schema object as form fields and converts form values to JSON and back. */
 import { isRecord } from '../api/error'
 
 export type FieldKind = 'text' | 'long' | 'number' | 'boolean' | 'choice' | 'list' | 'json' | 'literal'
@@ -8,16 +8,16 @@ export interface SchemaField {
   kind: FieldKind
   required: boolean
   description: string | null
-  /** What holds when nothing is typed. */
-  fallback: unknown
+  /** Used when the field is empty. */
+  defaultValue: unknown
   choices: string[]
   min: number | null
   max: number | null
-  whole: boolean
+  integer: boolean
 }
 
-/** As typed, by field. */
-export type Typed = Record<string, string>
+/** Raw input text by field name. */
+export type FormValues = Record<string, string>
 
 type Schema = Record<string, unknown>
 
@@ -25,23 +25,23 @@ export function fieldsOf(schema: unknown): SchemaField[] {
   if (!isRecord(schema) || !isRecord(schema['properties'])) return []
   const required = Array.isArray(schema['required']) ? schema['required'] : []
   return Object.entries(schema['properties']).map(([name, raw]) => {
-    const property = resolve(isRecord(raw) ? raw : {}, schema)
+    const property = resolveSchema(isRecord(raw) ? raw : {}, schema)
     return {
       name,
-      kind: kindOf(name, property, schema),
+      kind: fieldKind(name, property, schema),
       required: required.includes(name),
       description: typeof property['description'] === 'string' ? property['description'] : null,
-      fallback: property['default'],
+      defaultValue: property['default'],
       choices: Array.isArray(property['enum']) ? property['enum'].map(String) : [],
       min: typeof property['minimum'] === 'number' ? property['minimum'] : null,
       max: typeof property['maximum'] === 'number' ? property['maximum'] : null,
-      whole: typesOf(property).includes('integer'),
+      integer: schemaTypes(property).includes('integer'),
     }
   })
 }
 
-/** References lead to definitions beside the schema; a choice between something and nothing is the something. */
-function resolve(property: Schema, root: Schema): Schema {
+/** Resolves `$ref` and unwraps nullable types (`anyOf` of one type and null). */
+function resolveSchema(property: Schema, root: Schema): Schema {
   const reference = property['$ref']
   if (typeof reference === 'string' && isRecord(root['$defs'])) {
     const target = root['$defs'][reference.replace('#/$defs/', '')]
@@ -49,32 +49,32 @@ function resolve(property: Schema, root: Schema): Schema {
   }
   const options = Array.isArray(property['anyOf']) ? property['anyOf'].filter(isRecord).filter((option) => option['type'] !== 'null') : []
   const [only] = options
-  return only && options.length === 1 ? { ...resolve(only, root), ...(property['description'] ? { description: property['description'] } : {}) } : property
+  return only && options.length === 1 ? { ...resolveSchema(only, root), ...(property['description'] ? { description: property['description'] } : {}) } : property
 }
 
-function typesOf(property: Schema): unknown[] {
+function schemaTypes(property: Schema): unknown[] {
   return Array.isArray(property['type']) ? property['type'] : [property['type']]
 }
 
-const LONG = new Set(['criteria', 'reference'])
+const MULTILINE_FIELDS = new Set(['criteria', 'reference'])
 
-function kindOf(name: string, property: Schema, root: Schema): FieldKind {
+function fieldKind(name: string, property: Schema, root: Schema): FieldKind {
   if (Array.isArray(property['enum'])) return 'choice'
   if (Array.isArray(property['anyOf'])) return 'literal'
-  const types = typesOf(property)
+  const types = schemaTypes(property)
   if (types.includes('boolean')) return 'boolean'
   if (types.includes('integer') || types.includes('number')) return 'number'
-  if (types.includes('array')) return isRecord(property['items']) && kindOf('', resolve(property['items'], root), root) !== 'json' ? 'list' : 'json'
-  if (types.includes('string')) return LONG.has(name) ? 'long' : 'text'
+  if (types.includes('array')) return isRecord(property['items']) && fieldKind('', resolveSchema(property['items'], root), root) !== 'json' ? 'list' : 'json'
+  if (types.includes('string')) return MULTILINE_FIELDS.has(name) ? 'long' : 'text'
   return 'json'
 }
 
-/** What to send, or which field is wrong. Fields that were left empty are left out. */
-export function readTyped(fields: readonly SchemaField[], typed: Typed): { value: Record<string, unknown>; problems: Record<string, string> } {
+/** Converts form values to JSON, with error messages by field. Empty fields are omitted. */
+export function parseFormValues(fields: readonly SchemaField[], values: FormValues): { value: Record<string, unknown>; problems: Record<string, string> } {
   const value: Record<string, unknown> = {}
   const problems: Record<string, string> = {}
   for (const field of fields) {
-    const text = typed[field.name] ?? ''
+    const text = values[field.name] ?? ''
     if (text.trim() === '') {
       if (field.required) problems[field.name] = 'is needed'
       continue
@@ -96,13 +96,13 @@ export function readTyped(fields: readonly SchemaField[], typed: Typed): { value
   return { value, problems }
 }
 
-/** A config that is there, as it would have been typed. */
-export function writeTyped(fields: readonly SchemaField[], config: unknown): Typed {
+/** Converts an existing config to form values. */
+export function toFormValues(fields: readonly SchemaField[], config: unknown): FormValues {
   const given = isRecord(config) ? config : {}
-  return Object.fromEntries(fields.flatMap((field) => (given[field.name] == null ? [] : [[field.name, written(field.kind, given[field.name])]])))
+  return Object.fromEntries(fields.flatMap((field) => (given[field.name] == null ? [] : [[field.name, formatValue(field.kind, given[field.name])]])))
 }
 
-function written(kind: FieldKind, value: unknown): string {
+function formatValue(kind: FieldKind, value: unknown): string {
   if (kind === 'list' && Array.isArray(value)) return value.map(String).join('\n')
   if (kind === 'json') return JSON.stringify(value, null, 2)
   return typeof value === 'string' ? value : JSON.stringify(value)

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest'
-import { allows, callable, choiceOf, problemOf, scopesOf } from './scope'
+import { allows, callableModels, parseScopes, validateScopes, formatScopes } from './scope'
 
 const OFFERS = [
   { name: 'openai', models: [{ id: 'gpt-4o' }, { id: 'gpt-4o-mini' }, { id: 'o3' }] },
   { name: 'azure-openai', models: [{ id: 'gpt-4o' }] },
 ]
 
-it('takes providers for alternatives, models too, and wants one of each where both are named', () => {
+it('providers are alternatives, so are models, and both kinds must match if both are given', () => {
   expect(allows(['*'], 'any', 'thing')).toBe(true)
   expect(allows(['provider:openai', 'provider:groq'], 'groq', 'x')).toBe(true)
   expect(allows(['provider:openai'], 'groq', 'x')).toBe(false)
@@ -19,24 +19,24 @@ it('takes providers for alternatives, models too, and wants one of each where bo
 })
 
 it('lists the models that a key can call', () => {
-  expect(callable(['model:gpt-4o*'], OFFERS)).toHaveLength(3)
-  expect(callable(['provider:azure-openai', 'model:gpt-4o*'], OFFERS)).toEqual([{ provider: 'azure-openai', model: 'gpt-4o' }])
-  expect(callable(['*'], OFFERS)).toHaveLength(4)
+  expect(callableModels(['model:gpt-4o*'], OFFERS)).toHaveLength(3)
+  expect(callableModels(['provider:azure-openai', 'model:gpt-4o*'], OFFERS)).toEqual([{ provider: 'azure-openai', model: 'gpt-4o' }])
+  expect(callableModels(['*'], OFFERS)).toHaveLength(4)
 })
 
 it('goes from scopes to the form and back', () => {
   const scopes = ['provider:openai', 'model:gpt-4o*', 'model:meta:llama']
-  expect(choiceOf(scopes)).toEqual({ providers: ['openai'], models: ['gpt-4o*', 'meta:llama'] })
-  expect(scopesOf(choiceOf(scopes))).toEqual(scopes)
-  expect(scopesOf({ providers: [], models: [] })).toEqual(['*'])
+  expect(parseScopes(scopes)).toEqual({ providers: ['openai'], models: ['gpt-4o*', 'meta:llama'] })
+  expect(formatScopes(parseScopes(scopes))).toEqual(scopes)
+  expect(formatScopes({ providers: [], models: [] })).toEqual(['*'])
 })
 
-it('says what is wrong before the server has to', () => {
-  expect(problemOf(['*'])).toBeNull()
-  expect(problemOf(['provider:openai', 'model:a/b:c'])).toBeNull()
-  expect(problemOf([])).toMatch(/at least one/)
-  expect(problemOf(['model:'])).toMatch(/no provider or model/)
-  expect(problemOf(['model:two words'])).toMatch(/two words/)
-  expect(problemOf([`model:${'x'.repeat(201)}`])).toMatch(/200/)
-  expect(problemOf(Array.from({ length: 101 }, (_, at) => `model:m${at}`))).toMatch(/100/)
+it('reports invalid scopes', () => {
+  expect(validateScopes(['*'])).toBeNull()
+  expect(validateScopes(['provider:openai', 'model:a/b:c'])).toBeNull()
+  expect(validateScopes([])).toMatch(/at least one/)
+  expect(validateScopes(['model:'])).toMatch(/no provider or model/)
+  expect(validateScopes(['model:two words'])).toMatch(/two words/)
+  expect(validateScopes([`model:${'x'.repeat(201)}`])).toMatch(/200/)
+  expect(validateScopes(Array.from({ length: 101 }, (_, at) => `model:m${at}`))).toMatch(/100/)
 })

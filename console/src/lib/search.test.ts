@@ -1,17 +1,17 @@
 import { expect, test } from 'vitest'
 import { instant, integer, oneOf, parseSearch, stringifySearch, text } from './search'
 
-test('what is written into the address is read back, as plain text', () => {
+test('search parameters round-trip as plain text', () => {
   const search = { log: 371382241935872, q: 'déjà vu & more', user: '42' }
   expect(stringifySearch(search)).toBe('?log=371382241935872&q=d%C3%A9j%C3%A0+vu+%26+more&user=42')
   expect(parseSearch(stringifySearch(search))).toEqual({ log: '371382241935872', q: 'déjà vu & more', user: '42' })
 })
 
-test('what is not there leaves no trace', () => {
+test('empty values are omitted', () => {
   expect(stringifySearch({ a: undefined, b: null, c: '' })).toBe('')
 })
 
-test('readers take what makes sense and leave out the rest', () => {
+test('parsers drop invalid values', () => {
   expect(integer('371382241935872')).toBe(371382241935872)
   expect(integer('1.5')).toBeUndefined()
   expect(integer('')).toBeUndefined()

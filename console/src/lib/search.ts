@@ -1,6 +1,6 @@
 /**
- * Search parameters are plain text in the URL (`?status=5xx&log=123`), never JSON: people read, share and type them.
- * Each route turns them into what it needs with these readers; what makes no sense is left out rather than refused.
+ * Search parameters are plain text in the URL (`?status=5xx&log=123`), not JSON, so that users can read, share and type
+ * them. Routes parse them with these functions; invalid values are dropped.
  */
 export type RawSearch = Record<string, unknown>
 

@@ -6,13 +6,13 @@ type Bucket = components['schemas']['Bucket']
 const bucket = (groups: Record<string, number>): Bucket =>
   ({ start: '2026-11-15T00:00:00Z', groups: Object.entries(groups).map(([key, requests]) => ({ key, requests })) }) as unknown as Bucket
 
-test('the biggest groups are named and the rest is one', () => {
+test('the largest groups are series and the rest is summed as other', () => {
   const series = topSeries([bucket({ a: 9, b: 8, c: 7, d: 6, e: 5, f: 2, g: 1 }), bucket({ a: 1, g: 4 })], (sums) => sums.requests)
   expect(series.map((one) => one.name)).toEqual(['a', 'b', 'c', 'd', 'e', OTHER])
   expect(series.at(-1)?.values).toEqual([3, 4])
 })
 
-test('a single small group needs no "other", and groups of nothing are left out', () => {
+test('a single remaining group is not summed as other, and empty groups are skipped', () => {
   expect(topSeries([bucket({ a: 3, b: 2, c: 0 })], (sums) => sums.requests).map((one) => one.name)).toEqual(['a', 'b'])
 })
 
@@ -21,7 +21,7 @@ test('colours of named series are all different', () => {
   expect(new Set(colors).size).toBe(5)
 })
 
-test('failures are on top', () => {
+test('errors are the topmost series', () => {
   const series = statusSeries([bucket({ 200: 5, 404: 2, 502: 1, 499: 1 })])
   expect(series.map((one) => [one.name, one.values[0]])).toEqual([['ok', 5], ['4xx', 3], ['5xx', 1]])
 })

@@ -12,7 +12,7 @@ it('shows the key masked and copies it whole', () => {
   }
 })
 
-it('leaves a place for a key that is not known', () => {
+it('uses a placeholder for an unknown key', () => {
   const [first] = requestSnippets({ origin: 'http://x', key: null, provider: 'sandbox', model: 'm' })
   expect(first?.copy()).toContain('X-Gateway-Key: YOUR_KEY')
 })

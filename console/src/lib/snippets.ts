@@ -1,43 +1,43 @@
-/** A first request in several languages, with the address and key that make it work as it is. */
+/** Ready-to-run request snippets in several languages, with base URL and key filled in. */
 
 export interface RequestSnippet {
   name: string
-  /** As it is shown: the key is masked. */
+  /** Displayed code, with the key masked. */
   code: string
-  /** As it is copied. */
+  /** Returns the code with the real key. */
   copy: () => string
 }
 
 export interface SnippetChoice {
   origin: string
-  /** The raw key, or null where it is not known any more. */
+  /** The raw key, or null if it is no longer in memory. */
   key: string | null
   provider: string
   model: string
 }
 
-/** `sk-gateway-1a2b3c4d…`: enough to tell which key it is. */
+/** `sk-gateway-1a2b3c4d…`: the prefix that identifies the key. */
 export function maskKey(key: string): string {
   return `${key.slice(0, 19)}…`
 }
 
 export function requestSnippets(choice: SnippetChoice): RequestSnippet[] {
   return [
-    { name: 'curl', write: curl },
-    { name: 'Python', write: python },
-    { name: 'TypeScript', write: typescript },
-  ].map(({ name, write }) => ({
+    { name: 'curl', render: curl },
+    { name: 'Python', render: python },
+    { name: 'TypeScript', render: typescript },
+  ].map(({ name, render }) => ({
     name,
-    code: write({ ...choice, key: choice.key === null ? 'YOUR_KEY' : maskKey(choice.key) }),
-    copy: () => write({ ...choice, key: choice.key ?? 'YOUR_KEY' }),
+    code: render({ ...choice, key: choice.key === null ? 'YOUR_KEY' : maskKey(choice.key) }),
+    copy: () => render({ ...choice, key: choice.key ?? 'YOUR_KEY' }),
   }))
 }
 
-interface Filled extends SnippetChoice {
+interface FilledChoice extends SnippetChoice {
   key: string
 }
 
-function curl({ origin, key, provider, model }: Filled): string {
+function curl({ origin, key, provider, model }: FilledChoice): string {
   return `curl ${origin}/v1/chat/completions \\
   -H "X-Gateway-Key: ${key}" \\
   -H "X-Gateway-Provider: ${provider}" \\
@@ -45,7 +45,7 @@ function curl({ origin, key, provider, model }: Filled): string {
   -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello!"}]}'`
 }
 
-function python({ origin, key, provider, model }: Filled): string {
+function python({ origin, key, provider, model }: FilledChoice): string {
   return `from openai import OpenAI
 
 client = OpenAI(
@@ -60,7 +60,7 @@ answer = client.chat.completions.create(
 print(answer.choices[0].message.content)`
 }
 
-function typescript({ origin, key, provider, model }: Filled): string {
+function typescript({ origin, key, provider, model }: FilledChoice): string {
   return `import OpenAI from 'openai'
 
 const client = new OpenAI({
@@ -75,7 +75,7 @@ const answer = await client.chat.completions.create({
 console.log(answer.choices[0].message.content)`
 }
 
-/** A call of the management API, for those who would rather script what a page does. */
+/** curl snippet for a management API call. */
 export function apiSnippet(origin: string, path: string, body: unknown): string {
   return `curl ${origin}/api/v1${path} \\
   -H "X-Gateway-Key: YOUR_KEY" \\

@@ -1,6 +1,6 @@
 /**
- * Server-sent events over `fetch`, which unlike EventSource can send the token in a header. `eventsOf` reads one stream;
- * `follow` keeps one open for as long as it is wanted and goes on behind the last id after a break.
+ * Server-sent events over `fetch`, which unlike EventSource can send the token in a header. `readEvents` reads one
+ * response; `followStream` reconnects and resumes after the last event id.
  */
 import { ApiError, errorFrom } from '../api/error'
 
@@ -10,61 +10,61 @@ export interface ServerEvent {
   id: string
 }
 
-export type LinkState =
+export type ConnectionState =
   | { kind: 'connecting' }
   | { kind: 'open' }
-  /** Broken; tried again by itself. */
+  /** Disconnected; a retry is scheduled. */
   | { kind: 'waiting'; failures: number; error: ApiError | null }
-  /** The server said no, and would say it again. */
+  /** Rejected with a non-retryable error. */
   | { kind: 'refused'; error: ApiError }
 
-export interface Following {
+export interface StreamOptions {
   url: string
   headers: () => Record<string, string>
-  /** Behind which event to go on; empty for the present. */
+  /** Id to resume after; empty to start with new events. */
   lastId: () => string
   signal: AbortSignal
   onEvent: (event: ServerEvent) => void
-  onState: (state: LinkState) => void
+  onState: (state: ConnectionState) => void
 }
 
-const FIRST_WAIT_MS = 1_000
-const LONGEST_WAIT_MS = 30_000
+const BASE_DELAY_MS = 1_000
+const MAX_DELAY_MS = 30_000
 
-/** Follows a stream until it is aborted or refused. */
-export async function follow(following: Following): Promise<void> {
-  const { signal, onEvent, onState } = following
+/** Reads the stream and reconnects with backoff until it is aborted or rejected. */
+export async function followStream(options: StreamOptions): Promise<void> {
+  const { signal, onEvent, onState } = options
   let failures = 0
   while (!signal.aborted) {
     onState({ kind: 'connecting' })
     let error: ApiError | null = null
     try {
-      const response = await open(following)
+      const response = await connect(options)
       failures = 0
       onState({ kind: 'open' })
-      for await (const event of eventsOf(response)) {
+      for await (const event of readEvents(response)) {
         if (signal.aborted) return
         onEvent(event)
       }
-    } catch (thrown) {
-      error = thrown instanceof ApiError ? thrown : null
+    } catch (failure) {
+      error = failure instanceof ApiError ? failure : null
     }
     if (signal.aborted) return
-    if (error && !isWorthAnotherTry(error.status)) {
+    if (error && !isRetryable(error.status)) {
       onState({ kind: 'refused', error })
       return
     }
     failures += 1
     onState({ kind: 'waiting', failures, error })
-    await pause(error?.retryAfter ? error.retryAfter * 1000 : waitAfter(failures, Math.random()), signal)
+    await sleep(error?.retryAfter ? error.retryAfter * 1000 : backoffDelay(failures, Math.random()), signal)
   }
 }
 
-/** The events of one answer, as they arrive. */
-export async function* eventsOf(response: Response): AsyncGenerator<ServerEvent> {
+/** Yields the events of one response as they arrive. */
+export async function* readEvents(response: Response): AsyncGenerator<ServerEvent> {
   if (!response.body) return
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
-  const parse = createParser()
+  const parse = createEventParser()
   try {
     for (;;) {
       const { done, value } = await reader.read()
@@ -72,30 +72,30 @@ export async function* eventsOf(response: Response): AsyncGenerator<ServerEvent>
       yield* parse(value)
     }
   } finally {
-    // Whoever stops listening early must not leave the connection open.
+    // Close the connection if the consumer stops early.
     void reader.cancel().catch(() => undefined)
   }
 }
 
-/** Takes text in pieces of any size and gives back the events that are complete. */
-export function createParser(): (piece: string) => ServerEvent[] {
-  let rest = ''
+/** Incremental SSE parser: takes chunks of any size and returns the completed events. */
+export function createEventParser(): (chunk: string) => ServerEvent[] {
+  let buffer = ''
   let data: string[] = []
   let event = ''
   let id = ''
-  return (piece) => {
+  return (chunk) => {
     const events: ServerEvent[] = []
-    rest += piece
-    for (let end = lineEnd(rest); end; end = lineEnd(rest)) {
-      const line = rest.slice(0, end.at)
-      rest = rest.slice(end.next)
+    buffer += chunk
+    for (let end = findLineEnd(buffer); end; end = findLineEnd(buffer)) {
+      const line = buffer.slice(0, end.at)
+      buffer = buffer.slice(end.next)
       if (line === '') {
         if (data.length > 0) events.push({ event: event || 'message', data: data.join('\n'), id })
         data = []
         event = ''
         continue
       }
-      const [name, value] = fieldOf(line)
+      const [name, value] = parseField(line)
       if (name === 'data') data.push(value)
       else if (name === 'event') event = value
       else if (name === 'id' && !value.includes('\0')) id = value
@@ -104,15 +104,15 @@ export function createParser(): (piece: string) => ServerEvent[] {
   }
 }
 
-/** Doubles from one second to thirty, with up to half of it left to chance, so that many clients do not come at once. */
-export function waitAfter(failures: number, chance: number): number {
-  const longest = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1))
-  return longest * (0.5 + chance / 2)
+/** Exponential backoff from 1 to 30 seconds with 50% jitter, so that clients do not reconnect at once. */
+export function backoffDelay(failures: number, random: number): number {
+  const delay = Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** (failures - 1))
+  return delay * (0.5 + random / 2)
 }
 
-async function open({ url, headers, lastId, signal }: Following): Promise<Response> {
-  const behind = lastId()
-  const resume: Record<string, string> = behind === '' ? {} : { 'Last-Event-ID': behind }
+async function connect({ url, headers, lastId, signal }: StreamOptions): Promise<Response> {
+  const lastEventId = lastId()
+  const resume: Record<string, string> = lastEventId === '' ? {} : { 'Last-Event-ID': lastEventId }
   const response = await fetch(url, {
     headers: { Accept: 'text/event-stream', ...headers(), ...resume },
     cache: 'no-store',
@@ -122,12 +122,12 @@ async function open({ url, headers, lastId, signal }: Following): Promise<Respon
   return response
 }
 
-function isWorthAnotherTry(status: number): boolean {
+function isRetryable(status: number): boolean {
   return status === 0 || status === 408 || status === 429 || status >= 500
 }
 
-/** Lines end in CR, LF or both; a CR at the very end may be half of such a pair. */
-function lineEnd(text: string): { at: number; next: number } | null {
+/** Lines end in CR, LF or CRLF. A trailing CR may be the first half of a CRLF, so it waits for the next chunk. */
+function findLineEnd(text: string): { at: number; next: number } | null {
   const at = text.search(/[\r\n]/)
   if (at < 0) return null
   if (text[at] === '\n') return { at, next: at + 1 }
@@ -135,14 +135,14 @@ function lineEnd(text: string): { at: number; next: number } | null {
   return { at, next: text[at + 1] === '\n' ? at + 2 : at + 1 }
 }
 
-function fieldOf(line: string): [string, string] {
+function parseField(line: string): [string, string] {
   const colon = line.indexOf(':')
   if (colon < 0) return [line, '']
   const value = line.slice(colon + 1)
   return [line.slice(0, colon), value.startsWith(' ') ? value.slice(1) : value]
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<void> {
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms)
     function done(): void {

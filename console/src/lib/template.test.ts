@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest'
-import { renderHere, templateLines, templatePieces, variablesOf } from './template'
+import { renderPreview, templateLines, templatePieces, variablesOf } from './template'
 
-test('variables are found once each, in their order', () => {
+test('variables are unique and in order', () => {
   expect(variablesOf('{{b}} {{ a }} {{b}} \\{{c}} {{d.e-f}}')).toEqual(['b', 'a', 'd.e-f'])
 })
 
-test('braces that are no variable are marked', () => {
-  expect(templatePieces('a {{1x}} {{open').filter((piece) => piece.kind === 'bad').map((piece) => piece.text)).toEqual(['{{1x}}', '{{'])
+test('braces without a valid variable name are marked', () => {
+  expect(templatePieces('a {{1x}} {{open').filter((piece) => piece.kind === 'invalid').map((piece) => piece.text)).toEqual(['{{1x}}', '{{'])
 })
 
-test('values are put in, escapes become braces, and values are not read again', () => {
-  expect(renderHere('Hi {{name}}, \\{{x}} {{missing}}', { name: '{{missing}}' })).toBe('Hi {{missing}}, {{x}} {{missing}}')
+test('values are substituted, escapes become braces, and values are not parsed again', () => {
+  expect(renderPreview('Hi {{name}}, \\{{x}} {{missing}}', { name: '{{missing}}' })).toBe('Hi {{missing}}, {{x}} {{missing}}')
 })
 
 test('lines keep their pieces', () => {

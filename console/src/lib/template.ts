@@ -1,49 +1,49 @@
 /**
- * Prompt templates as the server reads them: `{{name}}` is a variable, `\{{` stands for plain braces. Here they are only
- * taken apart for highlighting and for a preview of what is not saved yet; what is stored is rendered by the server.
+ * Prompt templates in the syntax of the server: `{{name}}` is a variable, `\{{` is a literal `{{`. They are parsed here
+ * only for highlighting and for previews of unsaved text; the server renders stored versions.
  */
 
 export type TemplatePiece =
   | { kind: 'text'; text: string }
   | { kind: 'variable'; text: string; name: string }
-  /** Braces that are no variable: the server would refuse them. */
-  | { kind: 'bad'; text: string }
+  /** Braces without a valid variable name; the server rejects them. */
+  | { kind: 'invalid'; text: string }
 
-const TAG = /\\\{\{|\{\{([\s\S]*?)\}\}|\{\{/g
-const NAME = /^[A-Za-z_][\w.-]*$/
+const TAG_PATTERN = /\\\{\{|\{\{([\s\S]*?)\}\}|\{\{/g
+const NAME_PATTERN = /^[A-Za-z_][\w.-]*$/
 
 export function templatePieces(content: string): TemplatePiece[] {
   const pieces: TemplatePiece[] = []
   let from = 0
-  for (const match of content.matchAll(TAG)) {
+  for (const match of content.matchAll(TAG_PATTERN)) {
     if (match.index > from) pieces.push({ kind: 'text', text: content.slice(from, match.index) })
-    pieces.push(pieceOf(match[0], match[1]))
+    pieces.push(classifyTag(match[0], match[1]))
     from = match.index + match[0].length
   }
   if (from < content.length) pieces.push({ kind: 'text', text: content.slice(from) })
   return pieces
 }
 
-function pieceOf(text: string, inner: string | undefined): TemplatePiece {
+function classifyTag(text: string, inner: string | undefined): TemplatePiece {
   if (text.startsWith('\\')) return { kind: 'text', text }
   const name = inner?.trim() ?? ''
-  return NAME.test(name) ? { kind: 'variable', text, name } : { kind: 'bad', text }
+  return NAME_PATTERN.test(name) ? { kind: 'variable', text, name } : { kind: 'invalid', text }
 }
 
-/** Each name once, in the order in which they first come. */
+/** Unique variable names in order of first occurrence. */
 export function variablesOf(content: string): string[] {
   const names = templatePieces(content).flatMap((piece) => (piece.kind === 'variable' ? [piece.name] : []))
   return [...new Set(names)]
 }
 
-/** The text with the values put in; a variable without a value stays as it is written. */
-export function renderHere(content: string, values: Readonly<Record<string, string>>): string {
+/** Renders a local preview. A variable without a value stays as its tag. */
+export function renderPreview(content: string, values: Readonly<Record<string, string>>): string {
   return templatePieces(content)
     .map((piece) => (piece.kind === 'variable' ? (values[piece.name] ?? piece.text) : piece.text.replaceAll('\\{{', '{{')))
     .join('')
 }
 
-/** The pieces of each line, for an editor that shows lines. */
+/** Template pieces grouped by line. */
 export function templateLines(content: string): TemplatePiece[][] {
   const lines: TemplatePiece[][] = [[]]
   for (const piece of templatePieces(content)) {

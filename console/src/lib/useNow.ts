@@ -1,13 +1,13 @@
 import { useEffect, useState } from 'react'
 
-/** The time, told again every `every` milliseconds while the tab is seen. */
-export function useNow(every: number): number {
+/** The current time, updated every `intervalMs` milliseconds while the tab is visible. */
+export function useNow(intervalMs: number): number {
   const [now, setNow] = useState(Date.now)
   useEffect(() => {
     const timer = setInterval(() => {
       if (!document.hidden) setNow(Date.now())
-    }, every)
+    }, intervalMs)
     return () => clearInterval(timer)
-  }, [every])
+  }, [intervalMs])
   return now
 }

@@ -3,7 +3,7 @@ import { useMemo } from 'react'
 import { resolveRange, type Range, type RangeSearch } from './range'
 import { useNow } from './useNow'
 
-/** The range in the address, moving along with time where it ends now. */
+/** The time range of the URL; relative ranges follow the current time. */
 export function useRange(): Range {
   const { from, to, range } = useSearch({ strict: false }) as RangeSearch
   const now = useNow(15_000)

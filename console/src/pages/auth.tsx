@@ -1,4 +1,4 @@
-/** Pages about the person: signing in and up need no session, the account does. */
+/** Sign-in and sign-up routes (public) and the account route (signed in). */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { text } from '@/lib/search'
 import { rootRoute, shellRoute } from '@/routes'

@@ -1,4 +1,4 @@
-/** The routes of this area, each with its page in `pages/build/`. */
+/** Routes of this area; the pages are in `pages/build/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import type { RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'

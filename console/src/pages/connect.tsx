@@ -1,4 +1,4 @@
-/** The routes of this area, each with its page in `pages/connect/`. */
+/** Routes of this area; the pages are in `pages/connect/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { oneOf, text, type RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'
@@ -24,7 +24,7 @@ const webhooksRoute = createRoute({
 export interface DeliverySearch {
   status?: 'pending' | 'delivered' | 'failed'
   type?: string
-  /** The one whose drawer is open. */
+  /** Id of the item in the drawer. */
   delivery?: string
 }
 

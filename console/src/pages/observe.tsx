@@ -1,4 +1,4 @@
-/** The routes of this area, each with its page in `pages/observe/`. */
+/** Routes of this area; the pages are in `pages/observe/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '@/routes'
 import { readLogsSearch, type LogsSearch } from './observe/logs/search'

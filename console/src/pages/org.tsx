@@ -1,4 +1,4 @@
-/** The routes of this area, each with its page in `pages/org/`. */
+/** Routes of this area; the pages are in `pages/org/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '@/routes'
 

@@ -1,10 +1,10 @@
-import { MOD } from '@/lib/shortcuts'
+import { MOD_KEY_LABEL } from '@/lib/shortcuts'
 import { Dialog } from '@/ui'
 import { NAV } from './nav'
 
 const ANYWHERE: readonly [string, string][] = [
-  [`${MOD}K`, 'Search or jump to a page, log, session or key'],
-  [`${MOD}B`, 'Open or close the navigation'],
+  [`${MOD_KEY_LABEL}K`, 'Search or jump to a page, log, session or key'],
+  [`${MOD_KEY_LABEL}B`, 'Open or close the navigation'],
   ['?', 'This list'],
 ]
 const LOGS: readonly [string, string][] = [
@@ -19,8 +19,8 @@ const LOGS: readonly [string, string][] = [
   ['Space', 'Pause or go on with the live tail'],
 ]
 const BUILD: readonly [string, string][] = [
-  [`${MOD}S`, 'Save the prompt or skill that is edited'],
-  [`${MOD}Enter`, 'Run the playground'],
+  [`${MOD_KEY_LABEL}S`, 'Save the prompt or skill that is edited'],
+  [`${MOD_KEY_LABEL}Enter`, 'Run the playground'],
   ['Esc', 'Stop all answers'],
 ]
 

@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { cx } from '@/lib/cx'
 import { NAV } from './nav'
 
-/** The pages, by group. Closed, only their icons are left. */
+/** Navigation sidebar; collapsed it shows icons only. */
 export function Nav({ closed, onNavigate }: { closed: boolean; onNavigate?: () => void }) {
   return (
     <nav aria-label="Main" className="flex flex-1 flex-col gap-3 overflow-y-auto overflow-x-hidden px-2 py-2">

@@ -12,7 +12,7 @@ interface Entry {
   run(): void
 }
 
-/** Pages by name, and whatever was pasted: a log id, a key's prefix, a session, a word. */
+/** Command palette: finds pages by name, and logs, keys and sessions by id or text. */
 export function Palette({ onClose }: { onClose(): void }) {
   const navigate = useNavigate()
   const [text, setText] = useState('')
@@ -27,16 +27,16 @@ export function Palette({ onClose }: { onClose(): void }) {
       { name: 'First steps', hint: 'Key, snippet, first request', icon: Rocket, run: go('/start') },
       { name: 'Change theme', hint: 'System, light, dark', icon: Moon, run: cycleTheme },
     ]
-    const asked = text.trim()
-    const words = asked.toLowerCase()
-    return [...jumps(asked, go), ...[...pages, ...rest].filter((entry) => `${entry.name} ${entry.hint}`.toLowerCase().includes(words)), ...searches(asked, go)]
+    const input = text.trim()
+    const words = input.toLowerCase()
+    return [...idMatches(input, go), ...[...pages, ...rest].filter((entry) => `${entry.name} ${entry.hint}`.toLowerCase().includes(words)), ...textSearches(input, go)]
   }, [text, navigate])
   const chosen = Math.min(at, entries.length - 1)
   const run = (entry: Entry | undefined) => {
     onClose()
     entry?.run()
   }
-  const keys = (event: KeyboardEvent) => {
+  const onKeyDown = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0
     if (step !== 0) {
       event.preventDefault()
@@ -70,7 +70,7 @@ export function Palette({ onClose }: { onClose(): void }) {
                 setText(event.target.value)
                 setAt(0)
               }}
-              onKeyDown={keys}
+              onKeyDown={onKeyDown}
             />
           </div>
           <div id={list} role="listbox" aria-label="Results" className="overflow-y-auto p-1">
@@ -91,20 +91,20 @@ export function Palette({ onClose }: { onClose(): void }) {
 
 type Go = (to: string, search?: Record<string, string>) => () => void
 
-/** What a pasted id can only mean. */
-function jumps(asked: string, go: Go): Entry[] {
-  if (/^\d{6,}$/.test(asked)) return [{ name: `Log ${asked}`, hint: 'Open', icon: Activity, run: go('/logs', { log: asked }) }]
-  if (/^sk-gateway-[0-9a-f]{1,8}/.test(asked)) return [{ name: `Key ${asked.slice(0, 19)}`, hint: 'Open', icon: KeyRound, run: go('/keys', { q: asked.slice(0, 19) }) }]
-  if (/^auto-\d+$/.test(asked)) return [{ name: `Session ${asked}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${asked}`) }]
+/** Direct matches for a pasted id. */
+function idMatches(input: string, go: Go): Entry[] {
+  if (/^\d{6,}$/.test(input)) return [{ name: `Log ${input}`, hint: 'Open', icon: Activity, run: go('/logs', { log: input }) }]
+  if (/^sk-gateway-[0-9a-f]{1,8}/.test(input)) return [{ name: `Key ${input.slice(0, 19)}`, hint: 'Open', icon: KeyRound, run: go('/keys', { q: input.slice(0, 19) }) }]
+  if (/^auto-\d+$/.test(input)) return [{ name: `Session ${input}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${input}`) }]
   return []
 }
 
-/** What any text can mean. */
-function searches(asked: string, go: Go): Entry[] {
-  if (asked.length < 2) return []
+/** Searches that accept any text. */
+function textSearches(input: string, go: Go): Entry[] {
+  if (input.length < 2) return []
   return [
-    { name: `Logs with “${asked}”`, hint: 'Words in bodies', icon: Search, run: go('/logs', { q: asked }) },
-    { name: `Session ${asked}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${encodeURIComponent(asked)}`) },
-    { name: `Requests of user ${asked}`, hint: 'Logs', icon: UserRound, run: go('/logs', { user: asked }) },
+    { name: `Logs with “${input}”`, hint: 'Words in bodies', icon: Search, run: go('/logs', { q: input }) },
+    { name: `Session ${input}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${encodeURIComponent(input)}`) },
+    { name: `Requests of user ${input}`, hint: 'Logs', icon: UserRound, run: go('/logs', { user: input }) },
   ]
 }

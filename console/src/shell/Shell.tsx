@@ -1,4 +1,4 @@
-/** The frame around every page: navigation, top bar, banners, and the dialogs that can come over any page. */
+/** Layout of signed-in pages: navigation, top bar, banners and global dialogs. */
 import { useIsFetching } from '@tanstack/react-query'
 import { Outlet, useNavigate } from '@tanstack/react-router'
 import { WifiOff } from 'lucide-react'
@@ -10,7 +10,7 @@ import { useShortcuts, type Bindings } from '@/lib/shortcuts'
 import { Toasts } from '@/ui'
 import { NAV } from './nav'
 import { Nav } from './Nav'
-import { SignInAgain } from './SignInAgain'
+import { ReauthDialog } from './ReauthDialog'
 import { TopBar } from './TopBar'
 
 const Palette = lazy(() => import('./Palette').then((module) => ({ default: module.Palette })))
@@ -37,7 +37,7 @@ export function Shell() {
     '?': () => setOpen('help'),
   })
 
-  // Signed out in this tab or in another one.
+  // Signed out in this or another tab.
   useEffect(() => {
     if (!session) void navigate({ to: '/login', search: {} })
   }, [session, navigate])
@@ -71,13 +71,13 @@ export function Shell() {
         {open === 'palette' && <Palette onClose={close} />}
         {open === 'help' && <Help onClose={close} />}
       </Suspense>
-      <SignInAgain />
+      <ReauthDialog />
       <Toasts />
     </div>
   )
 }
 
-/** Old data stays while newer is on its way; a thin bar says so. */
+/** Progress bar shown while visible data is refetched. */
 function Refetching() {
   const busy = useIsFetching({ predicate: (query) => query.state.data !== undefined && query.meta?.['quiet'] !== true }) > 0
   return <div className="relative z-10 h-0">{busy && <div className="refetch !top-0" />}</div>

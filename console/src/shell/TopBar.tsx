@@ -5,7 +5,7 @@ import { useMe } from '@/api/me'
 import { zoneName } from '@/lib/format'
 import { cycleTheme, setPrefs, usePrefs } from '@/lib/prefs'
 import type { RangeSearch } from '@/lib/range'
-import { MOD } from '@/lib/shortcuts'
+import { MOD_KEY_LABEL } from '@/lib/shortcuts'
 import { Button, DateRange, Menu, MenuItem, MenuLabel, MenuLine } from '@/ui'
 import { OrgSwitcher } from './OrgSwitcher'
 
@@ -27,12 +27,12 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
   return (
     <header className="relative z-20 flex h-11 shrink-0 items-center gap-1 border-b border-line bg-surface px-2">
       <Button kind="ghost" square className="md:hidden" aria-label="Open navigation" icon={<MenuIcon size={16} aria-hidden />} onClick={onMenu} />
-      <Button kind="ghost" square className="max-md:hidden" aria-label={prefs.nav === 'open' ? 'Close navigation' : 'Open navigation'} aria-expanded={prefs.nav === 'open'} title={`${MOD}B`} icon={<PanelLeft size={16} aria-hidden />} onClick={() => setPrefs({ nav: prefs.nav === 'open' ? 'closed' : 'open' })} />
+      <Button kind="ghost" square className="max-md:hidden" aria-label={prefs.nav === 'open' ? 'Close navigation' : 'Open navigation'} aria-expanded={prefs.nav === 'open'} title={`${MOD_KEY_LABEL}B`} icon={<PanelLeft size={16} aria-hidden />} onClick={() => setPrefs({ nav: prefs.nav === 'open' ? 'closed' : 'open' })} />
       <OrgSwitcher />
       <button type="button" className="btn mx-auto w-full max-w-80 min-w-0 justify-start font-normal text-muted max-md:hidden" onClick={onPalette}>
         <Search size={14} aria-hidden />
         <span className="flex-1 truncate text-left">Search or jump to…</span>
-        <kbd className="kbd">{MOD}K</kbd>
+        <kbd className="kbd">{MOD_KEY_LABEL}K</kbd>
       </button>
       <div className="ml-auto flex items-center gap-1">
         <Button kind="ghost" square className="md:hidden" aria-label="Search or jump" icon={<Search size={16} aria-hidden />} onClick={onPalette} />

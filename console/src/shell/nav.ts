@@ -1,11 +1,11 @@
-/** The navigation: what it shows, in which order, and the keys that go there. */
+/** Navigation entries and their keyboard shortcuts. */
 import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FlaskConical, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, Send, Share2, Sparkles, Users, Wallet, type LucideIcon } from 'lucide-react'
 
 export interface NavItem {
   to: string
   name: string
   icon: LucideIcon
-  /** Pressed after `g`. */
+  /** Second key of the `g` shortcut. */
   key?: string
 }
 

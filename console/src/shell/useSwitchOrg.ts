@@ -2,7 +2,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { switchOrg } from '@/api/auth'
 import { toastError } from '@/ui'
 
-/** Goes to another organization, and to its overview: what was on the screen belongs to the one before. */
+/** Switches the organization and opens its overview. */
 export function useSwitchOrg(): (orgId: string) => Promise<void> {
   const navigate = useNavigate()
   return async (orgId) => {

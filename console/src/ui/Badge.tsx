@@ -12,7 +12,6 @@ const TONE: Record<Tone, string> = {
 }
 const DOT: Record<Tone, string> = { ok: 'bg-ok', warn: 'bg-warn', err: 'bg-err', accent: 'bg-accent', muted: 'bg-muted' }
 
-/** A word on a tinted ground. */
 export function Badge({ tone = 'muted', children, title }: { tone?: Tone; children: ReactNode; title?: string }) {
   return (
     <span title={title} className={cx('inline-flex items-center gap-1 rounded-full px-2 text-xs leading-5 font-medium whitespace-nowrap', TONE[tone])}>
@@ -21,7 +20,7 @@ export function Badge({ tone = 'muted', children, title }: { tone?: Tone; childr
   )
 }
 
-/** A dot and a word: never the colour alone. */
+/** A colored dot with a label, so that color is not the only signal. */
 export function Status({ tone, children, title }: { tone: Tone; children: ReactNode; title?: string }) {
   return (
     <span title={title} className="inline-flex items-center gap-1.5 whitespace-nowrap">

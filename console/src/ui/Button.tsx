@@ -7,20 +7,20 @@ export interface ButtonProps extends Omit<ButtonHTMLAttributes<HTMLButtonElement
   kind?: 'plain' | 'primary' | 'danger' | 'ghost'
   size?: 'md' | 'sm'
   icon?: ReactNode
-  /** An icon alone; then `aria-label` is needed. */
+  /** Icon-only button; requires `aria-label`. */
   square?: boolean
   busy?: boolean
-  /** The role that this needs. Without it the button stays visible, cannot be used, and says why. */
+  /** Required role. Without it the button is visible but disabled, with the reason as its description. */
   needs?: Role
-  /** Why it cannot be used now. */
+  /** Reason why it is disabled. */
   blocked?: string | false | undefined
   ref?: Ref<HTMLButtonElement>
 }
 
 export function Button({ kind = 'plain', size = 'md', icon, square, busy, needs, blocked, children, className, onClick, ref, ...rest }: ButtonProps) {
   const id = useId()
-  const reason = useReason(needs) ?? (blocked || null)
-  const off = reason !== null || busy === true
+  const reason = usePermissionReason(needs) ?? (blocked || null)
+  const isDisabled = reason !== null || busy === true
   return (
     <>
       <button
@@ -28,11 +28,11 @@ export function Button({ kind = 'plain', size = 'md', icon, square, busy, needs,
         type="button"
         {...rest}
         className={cx('btn', kind !== 'plain' && `btn-${kind}`, size === 'sm' && 'btn-sm', square && 'btn-icon', className)}
-        aria-disabled={off || undefined}
+        aria-disabled={isDisabled || undefined}
         aria-describedby={reason ? id : rest['aria-describedby']}
         aria-busy={busy || undefined}
         title={reason ?? rest.title}
-        onClick={off ? (event) => event.preventDefault() : onClick}
+        onClick={isDisabled ? (event) => event.preventDefault() : onClick}
       >
         {busy ? <LoaderCircle size={14} className="animate-spin" aria-hidden /> : icon}
         {children}
@@ -46,8 +46,8 @@ export function Button({ kind = 'plain', size = 'md', icon, square, busy, needs,
   )
 }
 
-/** Why a person of this role may not do it, or null. */
-export function useReason(needs: Role | undefined): string | null {
+/** The reason why the user lacks the required role, or null. */
+export function usePermissionReason(needs: Role | undefined): string | null {
   const me = useMe()
-  return needs && !me.may(needs) ? `Needs the role ${needs}; you are ${me.role}` : null
+  return needs && !me.hasRole(needs) ? `Needs the role ${needs}; you are ${me.role}` : null
 }

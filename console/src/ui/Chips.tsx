@@ -8,7 +8,7 @@ export interface Filter {
   name: string
   label: string
   value: string | undefined
-  /** Closed sets become a list, open ones a field with suggestions. */
+  /** A closed set is rendered as a select, an open one as an input with suggestions. */
   options?: readonly { value: string; label: string }[]
   closed?: boolean
 }
@@ -18,7 +18,7 @@ interface ChipsProps {
   onChange(name: string, value: string | undefined): void
 }
 
-/** The filters in force as chips that can be taken away. */
+/** Active filters as removable chips. */
 export function FilterChips({ filters, onChange }: ChipsProps) {
   return (
     <>
@@ -37,7 +37,6 @@ export function FilterChips({ filters, onChange }: ChipsProps) {
   )
 }
 
-/** A button that opens a form of all filters. */
 export function FilterMenu({ filters, onChange, children }: ChipsProps & { children?: ReactNode }) {
   const [open, setOpen] = useState(false)
   return (
@@ -78,7 +77,7 @@ export function FilterMenu({ filters, onChange, children }: ChipsProps & { child
   )
 }
 
-/** Takes effect when one leaves it or presses Enter: not every letter is a question to the server. */
+/** Commits on blur or Enter, so that typing does not send a request per keystroke. */
 function LazyInput({ filter, onChange }: { filter: Filter; onChange: ChipsProps['onChange'] }) {
   const list = `filter-${filter.name}`
   return (

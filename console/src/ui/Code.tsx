@@ -4,12 +4,12 @@ import { Tabs } from './Tabs'
 
 interface CodeProps {
   code: string
-  /** What is copied, where that differs from what is shown: a masked key. */
+  /** Text to copy if it differs from the displayed text, e.g. for a masked key. */
   copy?: () => string
   label?: string
 }
 
-/** A text in monospace with a button that copies it. */
+/** Code block with a copy button. */
 export function Code({ code, copy, label = 'Code' }: CodeProps) {
   return (
     <div className="flex items-start rounded-md border border-line bg-sunken">
@@ -36,7 +36,7 @@ export interface Snippet {
   note?: ReactNode
 }
 
-/** The same in several languages. */
+/** Code snippets in several languages, as tabs. */
 export function Snippets({ label, snippets, onCopied, onChange }: { label: string; snippets: readonly Snippet[]; onCopied?: () => void; onChange?: (name: string) => void }) {
   const [chosen, setChosen] = useState(snippets[0]?.name ?? '')
   const current = snippets.find((snippet) => snippet.name === chosen) ?? snippets[0]

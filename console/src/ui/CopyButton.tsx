@@ -4,10 +4,10 @@ import { copyText } from '@/lib/clipboard'
 import { Button } from './Button'
 
 interface CopyButtonProps {
-  /** A function where making the text is work, or where it must not be in the page. */
+  /** A function if the text is expensive to build or must not be in the page. */
   value: string | (() => string)
   label?: string
-  /** Shown beside the icon. */
+  /** Visible label. */
   text?: string
   size?: 'md' | 'sm'
   kind?: 'plain' | 'primary' | 'ghost'

@@ -12,7 +12,7 @@ interface DateRangeProps {
   onChange(value: RangeSearch): void
 }
 
-/** The time range: a span up to now, or two instants in the zone that is shown. */
+/** Time range picker: a relative span or two instants in the displayed time zone. */
 export function DateRange({ value, onChange }: DateRangeProps) {
   const { zone } = usePrefs()
   const [open, setOpen] = useState(false)
@@ -75,14 +75,14 @@ function nameOf(value: RangeSearch, zone: Zone): string {
   return `${day(value.from)} ${minute(value.from)} – ${end}`
 }
 
-/** `datetime-local` knows no zone: its text is read and written in the one that is shown. */
+/** `datetime-local` has no time zone; convert from and to the displayed one. */
 function toInput(iso: string | undefined, utc: boolean): string | undefined {
   if (!iso) return undefined
   const at = new Date(iso)
   return new Date(at.getTime() - (utc ? 0 : at.getTimezoneOffset() * 60_000)).toISOString().slice(0, 16)
 }
 
-function fromInput(written: string, utc: boolean): string | null {
-  const at = new Date(utc ? `${written}Z` : written)
+function fromInput(text: string, utc: boolean): string | null {
+  const at = new Date(utc ? `${text}Z` : text)
   return Number.isNaN(at.getTime()) ? null : at.toISOString()
 }

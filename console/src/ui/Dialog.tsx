@@ -13,16 +13,16 @@ export interface DialogProps {
   title: ReactNode
   description?: ReactNode
   children?: ReactNode
-  /** Buttons at the bottom right. */
+  /** Footer buttons. */
   actions?: ReactNode
   size?: 'sm' | 'md' | 'lg'
-  /** Given: the dialog is a form. */
+  /** If given, the dialog is a form. */
   onSubmit?: () => void
 }
 
 const WIDTH = { sm: 'max-w-[420px]', md: 'max-w-[560px]', lg: 'max-w-[880px]' }
 
-/** A modal dialog. The focus goes into it, and back to what opened it. */
+/** Modal dialog that traps focus and restores it on close. */
 export function Dialog({ open, onClose, title, description, children, actions, size = 'md', onSubmit }: DialogProps) {
   const Body = onSubmit ? 'form' : 'div'
   return (
@@ -39,7 +39,7 @@ export function Dialog({ open, onClose, title, description, children, actions, s
             {...(onSubmit && {
               onSubmit: (event: SyntheticEvent) => {
                 event.preventDefault()
-                // A dialog inside another one must not send the outer form.
+                // React events bubble through portals: do not submit the outer form of a nested dialog.
                 event.stopPropagation()
                 onSubmit()
               },
@@ -68,16 +68,16 @@ export interface ConfirmProps {
   onClose(): void
   /** "Delete prompt support/greeting?" */
   title: ReactNode
-  /** What will be gone, and what stays. */
+  /** Consequences of the deletion. */
   children: ReactNode
   /** "Delete prompt" */
   action: string
-  /** A name to be typed, where what is deleted cannot come back. */
+  /** Text that the user must type to confirm an irreversible deletion. */
   typeToConfirm?: string
   onConfirm(): Promise<unknown>
 }
 
-/** Asks before something is destroyed. It stays open and says why when that fails. */
+/** Confirmation dialog for destructive actions. On failure it stays open and shows the error. */
 export function ConfirmDialog({ open, onClose, title, children, action, typeToConfirm, onConfirm }: ConfirmProps) {
   const [typed, setTyped] = useState('')
   const [busy, setBusy] = useState(false)

@@ -1,7 +1,7 @@
-/** Two texts compared, line by line and inside lines word by word. Not in the kit's list: it brings a library along. */
+/** Split or unified diff of two texts. Not exported from `ui/index.ts` because it loads a diff library. */
 import { useMemo } from 'react'
 import { cx } from '@/lib/cx'
-import { diffRows, diffStats, foldSame, unifiedRows, type DiffRow, type Side } from '@/lib/diff'
+import { diffRows, diffStats, collapseUnchanged, unifiedRows, type DiffRow, type Side } from '@/lib/diff'
 
 interface DiffViewProps {
   before: string
@@ -14,7 +14,7 @@ export function DiffView({ before, after, label, split }: DiffViewProps) {
   const rows = useMemo(() => diffRows(before, after), [before, after])
   const stats = diffStats(rows)
   if (stats.added === 0 && stats.removed === 0) return <p className="card px-3 py-2 text-muted">Both are the same.</p>
-  const shown = foldSame(split ? rows : unifiedRows(rows))
+  const shown = collapseUnchanged(split ? rows : unifiedRows(rows))
   return (
     <div className="card min-w-0">
       <p className="border-b border-line px-3 py-1.5 text-xs text-muted tabular-nums">

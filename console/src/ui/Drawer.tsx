@@ -4,11 +4,11 @@ import { setPrefs, usePrefs } from '@/lib/prefs'
 import { useShortcuts } from '@/lib/shortcuts'
 import { Button } from './Button'
 
-const MIN = 420
-const MAX = 900
+const MIN_WIDTH = 420
+const MAX_WIDTH = 900
 
 export interface DrawerProps {
-  /** The page beside it; it narrows, nothing of it is hidden. */
+  /** The page content beside the drawer. */
   children: ReactNode
   open: boolean
   onClose(): void
@@ -18,10 +18,10 @@ export interface DrawerProps {
 }
 
 /**
- * A page with a drawer docked at its right side: no modal, so rows can be walked while it is open. Narrow screens
- * show the drawer alone.
+ * A page with a docked, non-modal drawer on the right, so that rows can be selected while it is open. Narrow screens
+ * show the drawer only.
  */
-export function Docked({ children, open, onClose, label, head, content }: DrawerProps) {
+export function DockedDrawer({ children, open, onClose, label, head, content }: DrawerProps) {
   const { drawerWidth } = usePrefs()
   const [width, setWidth] = useState(drawerWidth)
   const [full, setFull] = useState(false)
@@ -33,7 +33,7 @@ export function Docked({ children, open, onClose, label, head, content }: Drawer
     if (!open) return
     opener.current = document.activeElement
     return () => {
-      // Back to the row that opened it, unless the focus has gone elsewhere by itself.
+      // Restore focus to the opener unless the user moved it elsewhere.
       if (panel.current?.contains(document.activeElement) || document.activeElement === document.body) {
         if (opener.current instanceof HTMLElement && opener.current.isConnected) opener.current.focus({ preventScroll: true })
       }
@@ -41,14 +41,14 @@ export function Docked({ children, open, onClose, label, head, content }: Drawer
   }, [open])
 
   const resize = (next: number) => {
-    const clamped = Math.round(Math.min(MAX, Math.max(MIN, next)))
+    const clamped = Math.round(Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, next)))
     setWidth(clamped)
     return clamped
   }
-  const drag = (event: PointerEvent<HTMLDivElement>) => {
+  const resizeByPointer = (event: PointerEvent<HTMLDivElement>) => {
     if (event.currentTarget.hasPointerCapture(event.pointerId)) resize(window.innerWidth - event.clientX)
   }
-  const keys = (event: KeyboardEvent) => {
+  const resizeByKey = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowLeft' ? 24 : event.key === 'ArrowRight' ? -24 : 0
     if (step === 0) return
     event.preventDefault()
@@ -72,14 +72,14 @@ export function Docked({ children, open, onClose, label, head, content }: Drawer
               aria-orientation="vertical"
               aria-label="Width of the drawer"
               aria-valuenow={width}
-              aria-valuemin={MIN}
-              aria-valuemax={MAX}
+              aria-valuemin={MIN_WIDTH}
+              aria-valuemax={MAX_WIDTH}
               tabIndex={0}
               className="absolute inset-y-0 -left-1 z-10 w-2 cursor-col-resize max-lg:hidden"
               onPointerDown={(event) => event.currentTarget.setPointerCapture(event.pointerId)}
-              onPointerMove={drag}
+              onPointerMove={resizeByPointer}
               onPointerUp={() => setPrefs({ drawerWidth: width })}
-              onKeyDown={keys}
+              onKeyDown={resizeByKey}
             />
           )}
           <header className="flex items-start gap-2 border-b border-line px-4 py-2">

@@ -4,14 +4,14 @@ import { Button } from './Button'
 interface EmptyProps {
   icon?: ReactNode
   title: string
-  /** What this is, in a sentence. */
+  /** One-sentence description. */
   children?: ReactNode
   action?: ReactNode
-  /** A snippet below. */
+  /** Optional content below, e.g. a snippet. */
   more?: ReactNode
 }
 
-/** Nothing there yet: what it is, and the one thing to do about it. */
+/** Empty state with a description and one action. */
 export function Empty({ icon, title, children, action, more }: EmptyProps) {
   return (
     <section className="mx-auto flex w-full max-w-[640px] flex-col items-center gap-3 px-4 py-12 text-center">
@@ -24,7 +24,7 @@ export function Empty({ icon, title, children, action, more }: EmptyProps) {
   )
 }
 
-/** Nothing matches what was asked for. */
+/** Empty state of a filtered list. */
 export function NoMatch({ what = 'rows', chips, onClear }: { what?: string; chips?: ReactNode; onClear(): void }) {
   return (
     <section role="status" className="flex flex-col items-center gap-3 px-4 py-12 text-center">

@@ -7,11 +7,11 @@ import { CopyButton } from './CopyButton'
 interface ErrorPanelProps {
   error: unknown
   onRetry?: () => void
-  /** What could not be loaded: "the logs". */
+  /** Name of the failed resource: "the logs". */
   what?: string
 }
 
-/** What stands in place of data that could not be read. */
+/** Replaces content that failed to load. */
 export function ErrorPanel({ error, onRetry, what = 'this' }: ErrorPanelProps) {
   const failure = asApiError(error)
   const Icon = failure.status === OFFLINE ? WifiOff : failure.status === 403 ? Lock : CircleAlert
@@ -52,7 +52,7 @@ function titleOf(error: ApiError, what: string): string {
   return `Could not load ${what}`
 }
 
-/** Try again: at once, or by itself when the time that the server asked for is over. */
+/** Retry button; retries automatically after `Retry-After`. */
 function Retry({ error, onRetry }: { error: ApiError; onRetry: () => void }) {
   const [left, setLeft] = useState(error.status === 429 ? (error.retryAfter ?? 5) : 0)
   useEffect(() => {
@@ -66,7 +66,7 @@ function Retry({ error, onRetry }: { error: ApiError; onRetry: () => void }) {
   return left > 0 ? <p className="text-muted">Trying again in {left} s</p> : <Button onClick={onRetry}>Retry</Button>
 }
 
-/** One line under a form, for what is not about a single field. */
+/** Form-level error message. */
 export function ErrorLine({ error }: { error: unknown }) {
   if (!error) return null
   const failure = asApiError(error)

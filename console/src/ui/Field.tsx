@@ -14,13 +14,13 @@ export interface FieldProps {
   label: ReactNode
   hint?: ReactNode
   error?: string | null | undefined
-  /** The label is for screen readers only. */
+  /** Hides the label visually. */
   quiet?: boolean
   className?: string
   children: ReactNode
 }
 
-/** A label, one control (`Input`, `TextArea`, `Select`), a hint and what is wrong with it. */
+/** Form field: a label, one control (`Input`, `TextArea`, `Select`), a hint and an error message. */
 export function Field({ label, hint, error, quiet, className, children }: FieldProps) {
   const id = useId()
   const describedBy = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ') || undefined
@@ -58,7 +58,7 @@ export function Input({ mono, className, ...rest }: InputProps) {
   return <input type="text" autoComplete="off" spellCheck={false} {...useFieldProps()} {...rest} className={cx('input', mono && 'font-mono text-xs', className)} />
 }
 
-/** Passwords and credentials: hidden until asked for. */
+/** Password input with a reveal button. */
 export function SecretInput({ className, ...rest }: InputProps) {
   const [shown, setShown] = useState(false)
   const Icon = shown ? EyeOff : Eye
@@ -86,7 +86,7 @@ export interface SelectProps extends SelectHTMLAttributes<HTMLSelectElement> {
   ref?: Ref<HTMLSelectElement>
 }
 
-/** The browser's own select: it works with every keyboard, thumb and screen reader there is. */
+/** Native select, for its keyboard, touch and screen reader support. */
 export function Select({ options, className, children, ...rest }: SelectProps) {
   return (
     <select {...useFieldProps()} {...rest} className={cx('input', className)}>
@@ -106,7 +106,7 @@ export function Select({ options, className, children, ...rest }: SelectProps) {
 interface ToggleProps extends Omit<InputHTMLAttributes<HTMLInputElement>, 'type'> {
   label: ReactNode
   hint?: ReactNode
-  /** The label is for screen readers only. */
+  /** Hides the label visually. */
   quiet?: boolean
 }
 

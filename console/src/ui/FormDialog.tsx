@@ -4,16 +4,16 @@ import { Dialog, type DialogProps } from './Dialog'
 import { ErrorLine } from './ErrorPanel'
 
 interface FormDialogProps extends Pick<DialogProps, 'title' | 'description' | 'size' | 'children' | 'onClose'> {
-  /** What happens when the form is sent. */
+  /** Submit action. */
   action: Action<[]>
   /** "Create key" */
   submit: string
   blocked?: string | false | undefined
-  /** Fields that say themselves what is wrong with them. */
+  /** Names of the fields that display their own errors. */
   fields?: readonly string[]
 }
 
-/** A form in a dialog. What the server refused stands at its field, or at the end when it is about none of them. */
+/** Form dialog. Server errors are shown at their field, or below the form if no field matches. */
 export function FormDialog({ action, submit, blocked, fields = [], children, onClose, ...rest }: FormDialogProps) {
   const isShown = Object.keys(action.fields).some((field) => fields.includes(field))
   return (

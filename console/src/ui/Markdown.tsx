@@ -1,4 +1,4 @@
-/** Loaded only when somebody asks for it. Raw HTML stays text, pictures are not fetched, links open outside. */
+/** Markdown renderer, lazy-loaded. Raw HTML is shown as text, images are not loaded, links open in a new tab. */
 import ReactMarkdown, { type Components } from 'react-markdown'
 import remarkGfm from 'remark-gfm'
 

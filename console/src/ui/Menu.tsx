@@ -9,7 +9,7 @@ interface MenuProps {
   align?: 'start' | 'end'
 }
 
-/** A menu of actions under the button that opens it. */
+/** Dropdown menu. */
 export function Menu({ trigger, children, align = 'end' }: MenuProps) {
   return (
     <Radix.Root modal={false}>
@@ -36,7 +36,7 @@ interface MenuItemProps {
 export function MenuItem({ children, icon, onSelect, danger, needs, blocked, keys }: MenuItemProps) {
   const me = useMe()
   const id = useId()
-  const reason = needs && !me.may(needs) ? `Needs the role ${needs}` : blocked || null
+  const reason = needs && !me.hasRole(needs) ? `Needs the role ${needs}` : blocked || null
   return (
     <Radix.Item className={cx('popup-item', danger && 'text-err')} disabled={reason !== null} onSelect={onSelect} aria-describedby={reason ? id : undefined}>
       {icon}
@@ -73,7 +73,7 @@ interface PopoverProps extends MenuProps {
   onOpenChange?: (open: boolean) => void
 }
 
-/** A small panel of controls under the button that opens it. */
+/** Popover panel. */
 export function Popover({ trigger, children, align = 'start', label, open, onOpenChange }: PopoverProps) {
   return (
     <RadixPopover.Root open={open} onOpenChange={onOpenChange}>

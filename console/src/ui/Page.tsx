@@ -3,17 +3,17 @@ import { cx } from '@/lib/cx'
 
 interface PageProps {
   title: string
-  /** Beside the title: a badge, a count. */
+  /** Content next to the title: a badge or a count. */
   beside?: ReactNode
-  /** One sentence on what this page is for. */
+  /** One-sentence description of the page. */
   about?: ReactNode
   actions?: ReactNode
-  /** The page fills the window and scrolls inside, as tables with a drawer do. */
+  /** Fills the viewport and scrolls inside, for tables with a drawer. */
   fixed?: boolean
   children: ReactNode
 }
 
-/** The frame of every page: its title (of the tab as well), its actions, its content. */
+/** Page layout: title (also of the document), actions and content. */
 export function Page({ title, beside, about, actions, fixed, children }: PageProps) {
   useEffect(() => {
     document.title = `${title} · Gateway`
@@ -40,11 +40,10 @@ interface SectionProps {
   aside?: ReactNode
   children: ReactNode
   className?: string
-  /** Tables and charts go to the edge. */
+  /** Removes the padding, for tables and charts. */
   flush?: boolean
 }
 
-/** A card with a small heading. */
 export function Section({ title, aside, children, className, flush }: SectionProps) {
   return (
     <section className={cx('card min-w-0', className)}>

@@ -2,14 +2,14 @@ import { Button } from './Button'
 
 interface PagerProps {
   shown: number
-  /** Of what: "keys". */
+  /** Plural noun of the items: "keys". */
   what: string
   more: boolean
   busy: boolean
   onMore(): void
 }
 
-/** Lists are read page after page; there is no jumping to page seven of a list that grows at its top. */
+/** "Load more" pager for cursor pagination. */
 export function Pager({ shown, what, more, busy, onMore }: PagerProps) {
   return (
     <div className="flex items-center justify-between gap-3 border-t border-line px-3 py-2 text-xs text-muted">

@@ -1,11 +1,11 @@
 import { cx } from '@/lib/cx'
 
-/** Grey bars in the place of what is loading; they appear after 150 ms, so fast answers never flash. */
+/** Loading placeholder. It appears after 150 ms so that fast responses do not flash. */
 export function Skeleton({ className }: { className?: string }) {
   return <div className={cx('skeleton', className ?? 'h-4 w-full')} aria-hidden />
 }
 
-/** A table on its way. */
+/** Loading placeholder of a table. */
 export function SkeletonRows({ rows = 8, height = 36 }: { rows?: number; height?: number }) {
   return (
     <div role="status" aria-label="Loading" className="flex flex-col">

@@ -5,14 +5,14 @@ import { cx } from '@/lib/cx'
 interface StatProps {
   label: string
   value: ReactNode
-  /** The change against the period before, as a share: 0.12 is 12 % more. Null where there was nothing to compare with. */
+  /** Relative change against the previous period: 0.12 is +12%. Null if there is nothing to compare with. */
   change?: number | null
-  /** Whether more is good, bad, or neither. */
+  /** Whether an increase is good, bad or neutral. */
   more?: 'good' | 'bad' | 'neither'
   note?: ReactNode
 }
 
-/** A number that one should see at once. */
+/** A key metric with its change. */
 export function Stat({ label, value, change, more = 'neither', note }: StatProps) {
   const up = (change ?? 0) > 0
   const Arrow = up ? ArrowUp : ArrowDown

@@ -5,9 +5,9 @@ export interface Column<Row> {
   key: string
   header: ReactNode
   cell(row: Row): ReactNode
-  /** Figures: to the right, one under the other. */
+  /** Numeric column: right-aligned, tabular digits. */
   number?: boolean
-  /** Left out below this width. */
+  /** Hidden below this breakpoint. */
   from?: 'sm' | 'md' | 'lg' | 'xl'
   className?: string
 }
@@ -17,17 +17,17 @@ interface TableProps<Row> {
   columns: readonly Column<Row>[]
   rows: readonly Row[]
   rowKey(row: Row): string | number
-  /** Enter or a click on a row. */
+  /** Called on a click or Enter. */
   onOpen?: (row: Row) => void
   selected?: string | number | null
 }
 
 const FROM = { sm: 'max-sm:hidden', md: 'max-md:hidden', lg: 'max-lg:hidden', xl: 'max-xl:hidden' }
 
-/** A table of a page's worth of rows; arrows (or j and k) walk rows that can be opened. */
+/** Table for short lists. Arrow keys (or j and k) move between rows that can be opened. */
 export function Table<Row>({ label, columns, rows, rowKey, onOpen, selected }: TableProps<Row>) {
   const body = useRef<HTMLTableSectionElement>(null)
-  const walk = (event: KeyboardEvent) => {
+  const moveFocus = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowDown' || event.key === 'j' ? 1 : event.key === 'ArrowUp' || event.key === 'k' ? -1 : 0
     if (step === 0 || !(event.target instanceof HTMLTableRowElement)) return
     const next = step > 0 ? event.target.nextElementSibling : event.target.previousElementSibling
@@ -48,7 +48,7 @@ export function Table<Row>({ label, columns, rows, rowKey, onOpen, selected }: T
             ))}
           </tr>
         </thead>
-        <tbody ref={body} onKeyDown={walk}>
+        <tbody ref={body} onKeyDown={moveFocus}>
           {rows.map((row) => {
             const key = rowKey(row)
             return (
@@ -59,7 +59,7 @@ export function Table<Row>({ label, columns, rows, rowKey, onOpen, selected }: T
                   'data-open': '',
                   tabIndex: 0,
                   onClick: (event) => {
-                    // Links and buttons inside a row do their own thing.
+                    // Clicks on links and buttons inside a row do not open the row.
                     if (!(event.target instanceof Element && event.target.closest('a, button, input, select, label'))) onOpen(row)
                   },
                   onKeyDown: (event) => event.key === 'Enter' && event.target === event.currentTarget && onOpen(row),

@@ -12,11 +12,11 @@ interface TabsProps<T extends string> {
   value: T
   onChange(value: T): void
   items: readonly TabItem<T>[]
-  /** At the right end of the row of tabs. */
+  /** Content at the end of the tab list. */
   aside?: ReactNode
 }
 
-/** Tabs whose state its owner keeps, in the URL where somebody might share it. Arrows move between them. */
+/** Controlled tabs. Keep the value in the URL if it should be shareable. */
 export function Tabs<T extends string>({ label, value, onChange, items, aside }: TabsProps<T>) {
   return (
     <Radix.Root value={value} onValueChange={(next) => onChange(next as T)} className="flex min-h-0 flex-col">

@@ -19,12 +19,12 @@ function set(change: readonly Message[]): void {
   for (const listener of listeners) listener()
 }
 
-/** Tells that something was done. */
+/** Shows a success toast. */
 export function toast(text: string): void {
   set([...messages.slice(-2), { id: next++, text, failed: false }])
 }
 
-/** Tells that something failed which has no better place for it. */
+/** Shows an error toast, for errors without a place in the page. */
 export function toastError(error: unknown): void {
   set([...messages.slice(-2), { id: next++, text: asApiError(error).message, failed: true }])
 }
@@ -49,7 +49,7 @@ export function Toasts() {
 function Toast({ message }: { message: Message }) {
   const close = () => set(messages.filter((other) => other.id !== message.id))
   useEffect(() => {
-    // A failure stays until it is read.
+    // Error toasts stay until dismissed.
     if (message.failed) return
     const timer = setTimeout(close, SHOWN_MS)
     return () => clearTimeout(timer)

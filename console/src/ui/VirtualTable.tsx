@@ -6,7 +6,7 @@ export interface GridColumn<Row> {
   key: string
   header: string
   cell(row: Row): ReactNode
-  /** A track of the CSS grid: `90px`, `minmax(120px, 1fr)`. */
+  /** CSS grid track: `90px`, `minmax(120px, 1fr)`. */
   width: string
   number?: boolean
 }
@@ -17,25 +17,25 @@ interface VirtualTableProps<Row> {
   rows: readonly Row[]
   rowId(row: Row): number | string
   rowHeight: number
-  /** How many there are in all, when more can be loaded: -1 for "not known". */
+  /** Total number of rows if more can be loaded; -1 if unknown. */
   rowCount?: number
   selected?: number | string | null
-  /** A click, or Enter on the row that was walked to. */
+  /** Called on a click or Enter. */
   onOpen(row: Row): void
-  /** The arrow keys went to this row. */
+  /** Called when the arrow keys select a row. */
   onMove(row: Row): void
-  /** Near the end of what is loaded. */
+  /** Called near the end of the loaded rows. */
   onEnd?: () => void
-  /** True while the first row is in sight. */
+  /** Called with true while the first row is visible. */
   onTop?: (top: boolean) => void
-  /** Rows that just came, to be tinted for a moment. */
+  /** Ids of new rows, highlighted briefly. */
   fresh?: (row: Row) => boolean
-  /** Each new value brings the first row into sight. */
+  /** Scrolls to the first row on every change. */
   topKey?: number
   footer?: ReactNode
 }
 
-/** A grid of any number of rows, of which only those in sight exist. */
+/** Virtualized grid: only visible rows are rendered. */
 export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
   const { label, columns, rows, rowId, rowHeight, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer } = props
   const name = useId()
@@ -63,7 +63,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
 
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: 'auto' })
-    // Only when another row is chosen: new rows on top must not move what is read.
+    // Scroll only when the selection changes: new rows on top must not move the view.
   }, [selected])
 
   useEffect(() => {

@@ -1,11 +1,11 @@
-/** The pieces that messages are made of. Every format names them differently, so each is told by what it carries. */
+/** Content blocks of all provider formats, parsed into message parts. */
 import { isRecord } from '../../api/error'
 
 export type Part =
   | { kind: 'text'; text: string }
   | { kind: 'reasoning'; text: string }
   | { kind: 'refusal'; text: string }
-  /** `url` is a data URL, which may be shown, or an address, which must not be loaded. */
+  /** `url` may be a data URL, which can be rendered, or a remote URL, which must not be loaded. */
   | { kind: 'image'; url: string | null; mime: string | null }
   | { kind: 'audio'; url: string | null; transcript: string | null }
   | { kind: 'file'; name: string | null; mime: string | null }
@@ -19,34 +19,34 @@ export function text(value: string): Part {
   return { kind: 'text', text: value }
 }
 
-/** A string, one block or a list of blocks. */
-export function partsOf(content: unknown): Part[] {
+/** Parses content: a string, one block or a list of blocks. */
+export function parseParts(content: unknown): Part[] {
   if (content == null || content === '') return []
   if (typeof content === 'string') return [text(content)]
-  if (Array.isArray(content)) return content.flatMap((block: unknown) => partsOf(block))
-  return isRecord(content) ? blockParts(content) : [{ kind: 'other', value: content }]
+  if (Array.isArray(content)) return content.flatMap((block: unknown) => parseParts(block))
+  return isRecord(content) ? parseTypedBlock(content) : [{ kind: 'other', value: content }]
 }
 
-/** Thoughts that stand beside the content, as several OpenAI-shaped providers have them. */
-export function reasoningOf(message: Block): Part[] {
+/** Reasoning fields beside the content, as in several OpenAI-compatible APIs. */
+export function reasoningParts(message: Block): Part[] {
   const given = message['reasoning_content'] ?? message['reasoning']
   return typeof given === 'string' && given !== '' ? [{ kind: 'reasoning', text: given }] : []
 }
 
-function blockParts(block: Block): Part[] {
+function parseTypedBlock(block: Block): Part[] {
   switch (block['type']) {
     case 'text':
     case 'input_text':
     case 'output_text':
       return typeof block['text'] === 'string' && block['text'] !== '' ? [text(block['text'])] : []
     case 'refusal':
-      return [{ kind: 'refusal', text: string(block['refusal']) ?? '' }]
+      return [{ kind: 'refusal', text: asString(block['refusal']) ?? '' }]
     case 'thinking':
-      return thought(string(block['thinking']))
+      return reasoningPart(asString(block['thinking']))
     case 'redacted_thinking':
-      return thought('(hidden by the provider)')
+      return reasoningPart('(hidden by the provider)')
     case 'reasoning':
-      return thought([...textsOf(block['summary']), ...textsOf(block['content'])].join('\n\n'))
+      return reasoningPart([...collectTexts(block['summary']), ...collectTexts(block['content'])].join('\n\n'))
     case 'image_url':
     case 'input_image':
       return [image(block['image_url'])]
@@ -73,62 +73,62 @@ function blockParts(block: Block): Part[] {
     case 'custom_tool_call_output':
       return [toolResult(block['call_id'], null, block['output'], false)]
     default:
-      return untypedParts(block)
+      return parseUntypedBlock(block)
   }
 }
 
-/** Gemini and Bedrock name the kind by the field that is there. */
-function untypedParts(block: Block): Part[] {
-  const { functionCall: call, functionResponse: answer, toolUse, toolResult: result, inlineData, fileData } = block
+/** Gemini and Bedrock blocks have no `type`; the field that is present determines the kind. */
+function parseUntypedBlock(block: Block): Part[] {
+  const { functionCall: call, functionResponse: response, toolUse, toolResult: result, inlineData, fileData } = block
   if (isRecord(call)) return [toolCall(call['id'], call['name'], call['args'])]
-  if (isRecord(answer)) return [toolResult(answer['id'], answer['name'], answer['response'], false)]
+  if (isRecord(response)) return [toolResult(response['id'], response['name'], response['response'], false)]
   if (isRecord(toolUse)) return [toolCall(toolUse['toolUseId'], toolUse['name'], toolUse['input'])]
   if (isRecord(result)) return [toolResult(result['toolUseId'], null, result['content'], result['status'] === 'error')]
-  if (isRecord(inlineData)) return [media(string(inlineData['mimeType']), string(inlineData['data']))]
-  if (isRecord(fileData)) return [{ kind: 'file', name: string(fileData['fileUri']), mime: string(fileData['mimeType']) }]
-  if (isRecord(block['reasoningContent'])) return thought(textsOf(block['reasoningContent']['reasoningText']).join('\n'))
+  if (isRecord(inlineData)) return [media(asString(inlineData['mimeType']), asString(inlineData['data']))]
+  if (isRecord(fileData)) return [{ kind: 'file', name: asString(fileData['fileUri']), mime: asString(fileData['mimeType']) }]
+  if (isRecord(block['reasoningContent'])) return reasoningPart(collectTexts(block['reasoningContent']['reasoningText']).join('\n'))
   if (typeof block['text'] === 'string') {
     if (block['text'] === '') return []
     return [{ kind: block['thought'] === true ? 'reasoning' : 'text', text: block['text'] }]
   }
-  // A signature without a thought says nothing to a reader.
+  // A signature without text has nothing to display.
   if (typeof block['thoughtSignature'] === 'string') return []
   return [{ kind: 'other', value: 'json' in block ? block['json'] : block }]
 }
 
 function functionCall(block: Block): Part {
-  const called = isRecord(block['function']) ? block['function'] : isRecord(block['custom']) ? block['custom'] : block
-  return toolCall(block['id'], called['name'], called['arguments'] ?? called['input'])
+  const definition = isRecord(block['function']) ? block['function'] : isRecord(block['custom']) ? block['custom'] : block
+  return toolCall(block['id'], definition['name'], definition['arguments'] ?? definition['input'])
 }
 
-/** Arguments come as JSON or as its text; a text that is none is kept. */
+/** Arguments are JSON or a JSON string; an unparsable string is kept as it is. */
 function toolCall(id: unknown, name: unknown, given: unknown): Part {
-  let read = given
+  let args = given
   if (typeof given === 'string') {
     try {
-      read = JSON.parse(given === '' ? '{}' : given)
+      args = JSON.parse(given === '' ? '{}' : given)
     } catch {
-      read = given
+      args = given
     }
   }
-  return { kind: 'tool_call', id: string(id), name: string(name) ?? 'tool', arguments: read ?? {} }
+  return { kind: 'tool_call', id: asString(id), name: asString(name) ?? 'tool', arguments: args ?? {} }
 }
 
 function toolResult(id: unknown, name: unknown, content: unknown, failed: boolean): Part {
-  const parts = isRecord(content) && content['type'] === undefined ? [{ kind: 'other' as const, value: content }] : partsOf(content)
-  return { kind: 'tool_result', id: string(id), name: string(name), content: parts, failed }
+  const parts = isRecord(content) && content['type'] === undefined ? [{ kind: 'other' as const, value: content }] : parseParts(content)
+  return { kind: 'tool_result', id: asString(id), name: asString(name), content: parts, failed }
 }
 
 function image(given: unknown): Part {
-  const url = isRecord(given) ? string(given['url']) : string(given)
+  const url = isRecord(given) ? asString(given['url']) : asString(given)
   return { kind: 'image', url, mime: url === null ? null : (/^data:([^;,]+)/.exec(url)?.[1] ?? null) }
 }
 
-/** Anthropic's blocks have a source; Bedrock's have a format and bytes. */
+/** Anthropic image blocks have a `source` with data or a URL. */
 function sourceImage(block: Block): Part {
   const source = isRecord(block['source']) ? block['source'] : {}
-  const data = string(source['data'])
-  return data === null ? image(source['url']) : media(string(source['media_type']), data)
+  const data = asString(source['data'])
+  return data === null ? image(source['url']) : media(asString(source['media_type']), data)
 }
 
 function media(mime: string | null, data: string | null): Part {
@@ -140,25 +140,25 @@ function media(mime: string | null, data: string | null): Part {
 
 function inputAudio(block: Block): Part {
   const audio = isRecord(block['input_audio']) ? block['input_audio'] : {}
-  const data = string(audio['data'])
-  return { kind: 'audio', url: data === null ? null : `data:audio/${string(audio['format']) ?? 'wav'};base64,${data}`, transcript: null }
+  const data = asString(audio['data'])
+  return { kind: 'audio', url: data === null ? null : `data:audio/${asString(audio['format']) ?? 'wav'};base64,${data}`, transcript: null }
 }
 
 function file(block: Block): Part {
   const inner = isRecord(block['file']) ? block['file'] : isRecord(block['source']) ? block['source'] : {}
   const name = [block['title'], block['filename'], inner['filename'], block['file_id'], inner['file_id'], inner['url']]
-  return { kind: 'file', name: name.map(string).find((found) => found !== null) ?? null, mime: string(inner['media_type']) }
+  return { kind: 'file', name: name.map(asString).find((found) => found !== null) ?? null, mime: asString(inner['media_type']) }
 }
 
-function thought(value: string | null): Part[] {
+function reasoningPart(value: string | null): Part[] {
   return value ? [{ kind: 'reasoning', text: value }] : []
 }
 
-function textsOf(list: unknown): string[] {
+function collectTexts(list: unknown): string[] {
   const items: unknown[] = Array.isArray(list) ? list : list === undefined ? [] : [list]
   return items.flatMap((item) => (isRecord(item) && typeof item['text'] === 'string' ? [item['text']] : []))
 }
 
-function string(value: unknown): string | null {
+function asString(value: unknown): string | null {
   return typeof value === 'string' ? value : null
 }

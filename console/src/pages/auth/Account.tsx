@@ -6,7 +6,7 @@ import { setPrefs, usePrefs, type Density, type Prefs } from '@/lib/prefs'
 import { useSwitchOrg } from '@/shell/useSwitchOrg'
 import { Badge, Button, Field, Page, Section, Select } from '@/ui'
 
-/** What belongs to the person rather than to the organization; preferences stay in this browser. */
+/** Account settings of the user. Preferences are stored in this browser only. */
 export function Account() {
   const me = useMe()
   const session = useSession()

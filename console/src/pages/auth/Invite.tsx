@@ -1,7 +1,7 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { signUp } from '@/api/auth'
 import { Field, Input, SecretInput } from '@/ui'
-import { Frame, ToSignIn } from './Frame'
+import { AuthForm, ToSignIn } from './AuthForm'
 
 const route = getRouteApi('/invite/$token')
 
@@ -9,7 +9,7 @@ export function Invite() {
   const { token } = route.useParams()
   const navigate = useNavigate()
   return (
-    <Frame
+    <AuthForm
       title="Accept the invitation"
       about="Choose a password to join the organization. Use the address that the invitation was sent to."
       action="Join"
@@ -32,6 +32,6 @@ export function Invite() {
           </Field>
         </>
       )}
-    </Frame>
+    </AuthForm>
   )
 }

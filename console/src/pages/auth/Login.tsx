@@ -1,7 +1,7 @@
 import { getRouteApi, Link, useRouter } from '@tanstack/react-router'
 import { signIn } from '@/api/auth'
 import { Field, Input, SecretInput } from '@/ui'
-import { Frame } from './Frame'
+import { AuthForm } from './AuthForm'
 
 const route = getRouteApi('/login')
 
@@ -9,12 +9,12 @@ export function Login() {
   const { next } = route.useSearch()
   const router = useRouter()
   return (
-    <Frame
+    <AuthForm
       title="Sign in"
       action="Sign in"
       onSubmit={async ({ email = '', password = '' }) => {
         await signIn(email, password)
-        // Only ever to a page of ours: what stands in the address bar may have been put there by somebody else.
+        // Redirect only to console pages: the parameter is untrusted (open redirect).
         router.history.push(next?.startsWith('/') && !next.startsWith('//') ? `/console${next}` : '/console/')
       }}
       below={
@@ -36,6 +36,6 @@ export function Login() {
           </Field>
         </>
       )}
-    </Frame>
+    </AuthForm>
   )
 }

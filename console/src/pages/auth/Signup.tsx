@@ -2,14 +2,14 @@ import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { signUp } from '@/api/auth'
 import { Field, Input, SecretInput } from '@/ui'
-import { Frame, ToSignIn } from './Frame'
+import { AuthForm, ToSignIn } from './AuthForm'
 
 export function Signup() {
   const navigate = useNavigate()
   const [name, setName] = useState('')
   const [slug, setSlug] = useState<string | null>(null)
   return (
-    <Frame
+    <AuthForm
       title="Create an organization"
       about="Keys, logs and budgets belong to an organization. You become its owner."
       action="Create organization"
@@ -35,7 +35,7 @@ export function Signup() {
           </Field>
         </>
       )}
-    </Frame>
+    </AuthForm>
   )
 }
 

@@ -33,7 +33,7 @@ export function Logs() {
   const [topKey, setTopKey] = useState(0)
   const [cursor, setCursor] = useState<number | null>(null)
   const searchField = useRef<HTMLInputElement>(null)
-  const { list, rows, waiting, latest, arrived, live, state, bounds, showWaiting } = useLogRows(search, paused || !atTop)
+  const { list, rows, pending, latest, received, live, state, bounds, showPending } = useLogRows(search, paused || !atTop)
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { staleTime: 60_000 })
   const filters = useFilters(search, keys.data?.keys ?? [])
 
@@ -59,17 +59,17 @@ export function Logs() {
     if (row) move(row)
   }
   const togglePause = () => {
-    if (paused) showWaiting()
+    if (paused) showPending()
     setPaused(!paused)
   }
   const jumpToTop = () => {
-    showWaiting()
+    showPending()
     setTopKey(topKey + 1)
     setAtTop(true)
   }
   const onTop = (top: boolean) => {
     setAtTop(top)
-    if (top && !paused) showWaiting()
+    if (top && !paused) showPending()
   }
   useShortcuts({
     j: () => step(1),
@@ -163,10 +163,10 @@ export function Logs() {
               footer={list.isFetchingNextPage ? <SkeletonRows rows={2} height={ROW_HEIGHT[prefs.density]} /> : undefined}
             />
           )}
-          <Announcer arrived={arrived} />
-          {waiting.length > 0 && (
+          <Announcer total={received} />
+          {pending.length > 0 && (
             <button type="button" className="chip absolute top-9 left-1/2 z-20 min-h-7 -translate-x-1/2 border-accent bg-accent text-on-accent shadow-float" onClick={jumpToTop}>
-              {waiting.length} new
+              {pending.length} new
             </button>
           )}
         </div>

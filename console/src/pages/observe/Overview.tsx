@@ -1,31 +1,31 @@
 import { useNavigate } from '@tanstack/react-router'
 import { api } from '@/api/client'
-import { polled } from '@/api/query'
+import { pollingOptions } from '@/api/query'
 import { TimeChart } from '@/charts/TimeChart'
 import { compact, duration, money, percent, plural, zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { INTERVAL_MS, type Range } from '@/lib/range'
-import { startsOf, statusSeries, topSeries } from '@/lib/series'
+import { bucketStarts, statusSeries, topSeries } from '@/lib/series'
 import { useRange } from '@/lib/useRange'
 import { ErrorPanel, Page, Skeleton, SkeletonCards } from '@/ui'
 import { Components } from './overview/Components'
 import { FirstRun } from './overview/FirstRun'
-import { Figures } from './overview/Figures'
+import { SummaryStats } from './overview/SummaryStats'
 import { NewestErrors, TopModels } from './overview/Tables'
 
-/** Is it healthy, what does it cost, what changed. */
+/** Overview: health, traffic and cost. */
 export function Overview() {
-  const ever = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1 } } }, { refetchInterval: (query) => (query.state.data?.logs.length === 0 ? 5000 : false) })
+  const anyLogs = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1 } } }, { refetchInterval: (query) => (query.state.data?.logs.length === 0 ? 5000 : false) })
   const range = useRange()
   const { zone } = usePrefs()
   return (
     <Page title="Overview" about={zoneNote(zone)}>
       <Components />
-      {ever.isError ? (
-        <ErrorPanel error={ever.error} what="the overview" onRetry={() => void ever.refetch()} />
-      ) : !ever.data ? (
+      {anyLogs.isError ? (
+        <ErrorPanel error={anyLogs.error} what="the overview" onRetry={() => void anyLogs.refetch()} />
+      ) : !anyLogs.data ? (
         <Loading />
-      ) : ever.data.logs.length === 0 ? (
+      ) : anyLogs.data.logs.length === 0 ? (
         <FirstRun />
       ) : (
         <Board range={range} />
@@ -38,8 +38,8 @@ function Board({ range }: { range: Range }) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const { from, to, interval } = range
-  const byStatus = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'status' } } }, polled())
-  const byModel = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'model' } } }, polled())
+  const byStatus = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'status' } } }, pollingOptions())
+  const byModel = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'model' } } }, pollingOptions())
   const failed = [byStatus, byModel].filter((query) => query.isError)
   if (failed[0]) return <ErrorPanel error={failed[0].error} what="the usage" onRetry={() => failed.forEach((query) => void query.refetch())} />
   if (!byStatus.data || !byModel.data) return <Loading />
@@ -50,7 +50,7 @@ function Board({ range }: { range: Range }) {
   const shared = {
     zone,
     step: INTERVAL_MS[interval],
-    starts: startsOf(buckets),
+    starts: bucketStarts(buckets),
     onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end) } }),
     onRange: (begin: number, end: number) => void navigate({ to: '/', search: { from: iso(begin), to: iso(end) } }),
   }
@@ -58,10 +58,10 @@ function Board({ range }: { range: Range }) {
   const requests = total((bucket) => bucket.requests)
   return (
     <>
-      <Figures range={range} />
+      <SummaryStats range={range} />
       <div className="grid gap-4 lg:grid-cols-2">
         <TimeChart {...shared} title="Requests" kind="bars" series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
-        <TimeChart {...shared} title="Cost" kind="bars" starts={startsOf(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
+        <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
         <TimeChart
           {...shared}
           title="Latency"

@@ -1,7 +1,7 @@
 import { getRouteApi, Link } from '@tanstack/react-router'
 import { api } from '@/api/client'
 import { useLiveLogs } from '@/api/logs'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { compact, duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { CopyButton, ErrorPanel, Page, SkeletonCards, SkeletonRows, Tabs } from '@/ui'
@@ -13,14 +13,14 @@ import { UserCard } from './sessions/UserCard'
 
 const route = getRouteApi('/shell/sessions/$sessionId')
 
-/** One session, read as a conversation or as a timeline. */
+/** One session as a conversation or as a timeline. */
 export function Session() {
   const { sessionId } = route.useParams()
   const search: SessionSearch = route.useSearch()
   const navigate = route.useNavigate()
   const { zone } = usePrefs()
   const query = api.useQuery('get', '/api/v1/sessions/{sessionId}', { params: { path: { sessionId } } })
-  useLiveLogs({ session_id: sessionId }, () => void refresh(`/api/v1/sessions/{sessionId}`))
+  useLiveLogs({ session_id: sessionId }, () => void invalidate(`/api/v1/sessions/{sessionId}`))
   const session = query.data
   const set = (change: Partial<SessionSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
   const open = (log: number) => set({ log })

@@ -1,8 +1,8 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { MessagesSquare } from 'lucide-react'
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
-import { ago, compact, duration, money, NONE, time } from '@/lib/format'
+import { cursorPaging } from '@/api/paging'
+import { ago, compact, duration, money, NO_VALUE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { useRange } from '@/lib/useRange'
@@ -11,7 +11,7 @@ import { Badge, Code, Empty, ErrorPanel, FilterChips, FilterMenu, NoMatch, Page,
 const route = getRouteApi('/shell/sessions')
 type Session = Schemas['Session']
 
-/** Requests that belong together, as somebody lived through them. */
+/** List of sessions. */
 export function Sessions() {
   const search = route.useSearch()
   const navigate = useNavigate()
@@ -23,7 +23,7 @@ export function Sessions() {
     'get',
     '/api/v1/sessions',
     { params: { query: { user, provider, from: range.from, to: range.to, limit: 100 } } },
-    { ...inPages, placeholderData: (before) => before },
+    { ...cursorPaging, placeholderData: (before) => before },
   )
   const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
   const filters: Filter[] = [
@@ -34,7 +34,7 @@ export function Sessions() {
   const clear = () => void navigate({ to: '/sessions', search: {} })
   const columns: Column<Session>[] = [
     { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
-    { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NONE },
+    { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NO_VALUE },
     { key: 'started', header: 'Started', cell: (row) => <time dateTime={row.started_at} title={time(row.started_at, zone, 'full')} className="whitespace-nowrap">{ago(row.started_at, now)}</time> },
     { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at)) },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },

@@ -4,22 +4,22 @@ import { useFirstKey } from '@/api/firstKey'
 import { Page } from '@/ui'
 import type { LogTab } from './log/tabs'
 import { WithLogDrawer } from './log/LogDrawer'
-import { Arrival } from './start/Arrival'
-import { Next } from './start/Next'
+import { FirstRequest } from './start/FirstRequest'
+import { NextSteps } from './start/NextSteps'
 import { Step } from './start/Step'
 import { TryIt } from './start/TryIt'
-import { useArrival } from './start/useArrival'
+import { useFirstRequest } from './start/useFirstRequest'
 import { YourKey } from './start/YourKey'
 
-/** From nothing to the first request on the screen, without reading anything else. */
+/** Onboarding: API key, snippet and first request. */
 export function Start() {
   const key = useFirstKey()
   const [stored, setStored] = useState(false)
   const [copied, setCopied] = useState(false)
   const [closed, setClosed] = useState(false)
   const [tab, setTab] = useState<LogTab>('conversation')
-  const arrival = useArrival(key)
-  const row = arrival.row
+  const firstRequest = useFirstRequest(key)
+  const row = firstRequest.row
   return (
     <WithLogDrawer logId={closed ? undefined : row?.id} tab={tab} onTab={setTab} onClose={() => setClosed(true)}>
       <div className="overflow-y-auto">
@@ -40,10 +40,10 @@ export function Start() {
               <TryIt rawKey={key} onCopied={() => setCopied(true)} />
             </Step>
             <Step number={3} title="It arrives" done={row !== null}>
-              <Arrival arrival={arrival} onOpen={() => setClosed(false)} />
+              <FirstRequest request={firstRequest} onOpen={() => setClosed(false)} />
             </Step>
             <Step number={4} title="What next" done={false}>
-              <Next />
+              <NextSteps />
             </Step>
           </ol>
         </Page>

@@ -8,7 +8,7 @@ import { Spend } from './usage/Spend'
 
 const route = getRouteApi('/shell/usage')
 
-/** Who spends what, and will the budget hold. */
+/** Usage: spend by group, budgets and prices. */
 export function Usage() {
   const search: UsageSearch = route.useSearch()
   const navigate = route.useNavigate()

@@ -1,8 +1,8 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { isRecord } from '@/api/error'
 import { useMe } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, TextArea, toast } from '@/ui'
 
@@ -21,9 +21,9 @@ export function AppForm({ app, teams, onClose }: Props) {
   const read = objectOf(config)
   const save = useAction(async () => {
     const body = { name: name.trim(), description: description.trim(), team_id: teamId || null, config: read ?? {} }
-    if (app) await take(client.PUT('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } }, body }))
-    else await take(client.POST('/api/v1/orgs/{orgId}/apps', { params: { path: { orgId } }, body }))
-    await refresh('/api/v1/orgs')
+    if (app) await unwrap(client.PUT('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } }, body }))
+    else await unwrap(client.POST('/api/v1/orgs/{orgId}/apps', { params: { path: { orgId } }, body }))
+    await invalidate('/api/v1/orgs')
     toast(`${body.name} is ${app ? 'changed' : 'registered'}`)
     onClose()
   })

@@ -1,10 +1,10 @@
-/** Applications: what the keys are for. Usage and budgets can be told apart by them. */
+/** Applications group keys, so that usage and budgets can be tracked per application. */
 import { Boxes, EllipsisVertical, Pencil, Plus, Trash2 } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
+import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { apiSnippet } from '@/lib/snippets'
@@ -18,7 +18,7 @@ export function Apps() {
   const { zone } = usePrefs()
   const [editing, setEditing] = useState<{ app: App | null } | null>(null)
   const [removing, setRemoving] = useState<App | null>(null)
-  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/apps', { params: { path: { orgId }, query: { limit: 100 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/apps', { params: { path: { orgId }, query: { limit: 100 } } }, cursorPaging)
   const teams = api.useQuery('get', '/api/v1/orgs/{orgId}/teams', { params: { path: { orgId }, query: { limit: 200 } } })
   const apps = list.data?.pages.flatMap((page) => page.apps) ?? []
   const create = (
@@ -57,8 +57,8 @@ export function Apps() {
     },
   ]
   const remove = async (app: App): Promise<void> => {
-    await take(client.DELETE('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } } }))
-    await refresh('/api/v1/orgs', '/api/v1/keys')
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } } }))
+    await invalidate('/api/v1/orgs', '/api/v1/keys')
     toast(`${app.name} is unregistered`)
   }
   return (

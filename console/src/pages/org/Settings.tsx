@@ -1,4 +1,4 @@
-/** The organization itself: its name, what it keeps, its plan, and its end. */
+/** Organization settings: name, log retention, plan and deletion. */
 import { api } from '@/api/client'
 import { useMe } from '@/api/me'
 import { time } from '@/lib/format'

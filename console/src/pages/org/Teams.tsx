@@ -1,10 +1,10 @@
-/** Teams: people who spend together. Applications belong to a team, and a budget can. */
+/** Teams group members and applications, and can have a budget. */
 import { Building2, Pencil, Plus, Trash2 } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
+import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
 import { plural } from '@/lib/format'
 import { apiSnippet } from '@/lib/snippets'
 import { useAction } from '@/lib/useAction'
@@ -16,7 +16,7 @@ export function Teams() {
   const { orgId } = useMe()
   const [editing, setEditing] = useState<{ team: Team | null } | null>(null)
   const [removing, setRemoving] = useState<Team | null>(null)
-  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/teams', { params: { path: { orgId }, query: { limit: 50 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/teams', { params: { path: { orgId }, query: { limit: 50 } } }, cursorPaging)
   const teams = list.data?.pages.flatMap((page) => page.teams) ?? []
   const create = (
     <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ team: null })}>
@@ -24,8 +24,8 @@ export function Teams() {
     </Button>
   )
   const remove = async (team: Team): Promise<void> => {
-    await take(client.DELETE('/api/v1/orgs/{orgId}/teams/{teamId}', { params: { path: { orgId, teamId: team.id } } }))
-    await refresh('/api/v1/orgs')
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/teams/{teamId}', { params: { path: { orgId, teamId: team.id } } }))
+    await invalidate('/api/v1/orgs')
     toast(`${team.name} is deleted`)
   }
   return (
@@ -79,9 +79,9 @@ function TeamForm({ team, onClose }: { team: Team | null; onClose: () => void })
   const members = api.useQuery('get', '/api/v1/orgs/{orgId}/members', { params: { path: { orgId }, query: { limit: 200 } } })
   const save = useAction(async () => {
     const body = { name: name.trim(), member_ids: chosen }
-    if (team) await take(client.PUT('/api/v1/orgs/{orgId}/teams/{teamId}', { params: { path: { orgId, teamId: team.id } }, body }))
-    else await take(client.POST('/api/v1/orgs/{orgId}/teams', { params: { path: { orgId } }, body }))
-    await refresh('/api/v1/orgs')
+    if (team) await unwrap(client.PUT('/api/v1/orgs/{orgId}/teams/{teamId}', { params: { path: { orgId, teamId: team.id } }, body }))
+    else await unwrap(client.POST('/api/v1/orgs/{orgId}/teams', { params: { path: { orgId } }, body }))
+    await invalidate('/api/v1/orgs')
     toast(`${body.name} is ${team ? 'changed' : 'created'}`)
     onClose()
   })

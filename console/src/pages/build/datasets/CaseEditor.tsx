@@ -1,39 +1,39 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, ConfirmDialog, ErrorLine, Field, Select, TextArea, toast, useReason } from '@/ui'
-import { readValue, writeValue, type Written } from './value'
+import { Button, ConfirmDialog, ErrorLine, Field, Select, TextArea, toast, usePermissionReason } from '@/ui'
+import { parseEditable, toEditable, type EditableValue } from './caseValue'
 
 interface CaseEditorProps {
   datasetId: string
-  /** Null for a new one. */
+  /** Null for a new case. */
   value: Schemas['Case'] | null
-  /** Of a version, which cannot be changed. */
+  /** True for a frozen version. */
   frozen: boolean
   onSaved(id: string): void
   onDeleted(): void
 }
 
-/** One case: each part as a text or as JSON. */
+/** Editor of one case; each field is text or JSON. */
 export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: CaseEditorProps) {
-  const [input, setInput] = useState<Written>(() => writeValue(value?.input ?? ''))
-  const [expected, setExpected] = useState<Written>(() => writeValue(value?.expected ?? ''))
-  const [metadata, setMetadata] = useState<Written>(() => ({ kind: 'json', text: value?.metadata ? JSON.stringify(value.metadata, null, 2) : '' }))
-  const [asking, setAsking] = useState(false)
-  const mayNot = useReason('member') ?? (frozen ? 'A version cannot be changed; go to the working copy' : null)
-  const parts = { input: readValue(input), expected: readValue(expected), metadata: readValue(metadata) }
+  const [input, setInput] = useState<EditableValue>(() => toEditable(value?.input ?? ''))
+  const [expected, setExpected] = useState<EditableValue>(() => toEditable(value?.expected ?? ''))
+  const [metadata, setMetadata] = useState<EditableValue>(() => ({ kind: 'json', text: value?.metadata ? JSON.stringify(value.metadata, null, 2) : '' }))
+  const [confirming, setConfirming] = useState(false)
+  const mayNot = usePermissionReason('member') ?? (frozen ? 'A version cannot be changed; go to the working copy' : null)
+  const parts = { input: parseEditable(input), expected: parseEditable(expected), metadata: parseEditable(metadata) }
   const problem = Object.values(parts).find((part) => part.problem !== null)?.problem ?? (input.text.trim() === '' ? 'The input is empty' : null)
   const save = useAction(async () => {
     const body = { input: parts.input.value, expected: expected.text === '' ? null : parts.expected.value, metadata: metadata.text.trim() === '' ? {} : parts.metadata.value }
     if (value) {
       await client.PUT('/api/v1/datasets/{datasetId}/cases/{caseId}', { params: { path: { datasetId, caseId: value.id } }, body })
-      await refresh('/api/v1/datasets')
+      await invalidate('/api/v1/datasets')
       toast('Case saved')
     } else {
-      const made = await take(client.POST('/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId } }, body }))
-      await refresh('/api/v1/datasets')
-      const id = 'id' in made ? made.id : made.cases[0]?.id
+      const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId } }, body }))
+      await invalidate('/api/v1/datasets')
+      const id = 'id' in created ? created.id : created.cases[0]?.id
       toast('Case added')
       if (id) onSaved(id)
     }
@@ -41,7 +41,7 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
   const remove = async () => {
     if (!value) return
     await client.DELETE('/api/v1/datasets/{datasetId}/cases/{caseId}', { params: { path: { datasetId, caseId: value.id } } })
-    await refresh('/api/v1/datasets')
+    await invalidate('/api/v1/datasets')
     onDeleted()
   }
   return (
@@ -61,13 +61,13 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
           {value ? 'Save case' : 'Add case'}
         </Button>
         {value && (
-          <Button kind="danger" blocked={mayNot ?? false} onClick={() => setAsking(true)}>
+          <Button kind="danger" blocked={mayNot ?? false} onClick={() => setConfirming(true)}>
             Delete case
           </Button>
         )}
       </div>
       {mayNot && <p className="text-xs text-muted">{mayNot}</p>}
-      <ConfirmDialog open={asking} onClose={() => setAsking(false)} title="Delete this case?" action="Delete case" onConfirm={remove}>
+      <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title="Delete this case?" action="Delete case" onConfirm={remove}>
         It leaves the working copy. Versions that were frozen keep it.
       </ConfirmDialog>
     </form>
@@ -77,8 +77,8 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
 interface PartProps {
   label: string
   rows: number
-  value: Written
-  onChange(value: Written): void
+  value: EditableValue
+  onChange(value: EditableValue): void
   error: string | null | undefined
   readOnly: boolean
   hint?: string

@@ -1,12 +1,12 @@
 import { Plus } from 'lucide-react'
 import { useCallback, useMemo, useState, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { useWidth } from '@/charts/useWidth'
 import { plural } from '@/lib/format'
 import { ROW_HEIGHT, usePrefs } from '@/lib/prefs'
 import { useShortcuts } from '@/lib/shortcuts'
-import { Button, Code, Docked, Empty, ErrorPanel, Page, Select, SkeletonRows } from '@/ui'
+import { Button, Code, DockedDrawer, Empty, ErrorPanel, Page, Select, SkeletonRows } from '@/ui'
 import { VirtualTable, type GridColumn } from '@/ui/VirtualTable'
 import { CaseEditor } from './CaseEditor'
 import type { DatasetSearch } from './search'
@@ -23,12 +23,12 @@ interface CasesProps {
   onImport(): void
 }
 
-/** The cases as a grid of any length; one is edited in the drawer. */
+/** Virtualized grid of cases, edited in a drawer. */
 export function Cases({ dataset, search, set, about, actions, links, onImport }: CasesProps) {
   const { density } = usePrefs()
   const [box, width] = useWidth<HTMLDivElement>(1000)
   const { version, case: open } = search
-  const list = api.useInfiniteQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: dataset.id }, query: { version, limit: 200 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId: dataset.id }, query: { version, limit: 200 } } }, cursorPaging)
   const cases = useMemo(() => list.data?.pages.flatMap((page) => page.cases) ?? [], [list.data])
   const columns = COLUMNS.filter((column) => width >= column.from)
   const [cursor, setCursor] = useState<string | null>(null)
@@ -54,7 +54,7 @@ export function Cases({ dataset, search, set, about, actions, links, onImport }:
     </Button>
   )
   return (
-    <Docked
+    <DockedDrawer
       open={open !== undefined}
       onClose={() => set({ case: undefined })}
       label={open === 'new' ? 'New case' : 'Case'}
@@ -100,7 +100,7 @@ export function Cases({ dataset, search, set, about, actions, links, onImport }:
           {plural(cases.length, 'case')} loaded{list.hasNextPage ? ', more below' : ''}
         </p>
       </Page>
-    </Docked>
+    </DockedDrawer>
   )
 }
 
@@ -109,12 +109,12 @@ interface CaseColumn extends GridColumn<Case> {
 }
 
 const COLUMNS: readonly CaseColumn[] = [
-  { key: 'input', header: 'Input', width: 'minmax(140px, 3fr)', from: 0, cell: (row) => written(row.input) },
-  { key: 'expected', header: 'Expected', width: 'minmax(100px, 2fr)', from: 0, cell: (row) => (row.expected === null ? <span className="text-muted">–</span> : written(row.expected)) },
+  { key: 'input', header: 'Input', width: 'minmax(140px, 3fr)', from: 0, cell: (row) => displayValue(row.input) },
+  { key: 'expected', header: 'Expected', width: 'minmax(100px, 2fr)', from: 0, cell: (row) => (row.expected === null ? <span className="text-muted">–</span> : displayValue(row.expected)) },
   { key: 'metadata', header: 'Metadata', width: 'minmax(100px, 2fr)', from: 620, cell: (row) => <code className="text-muted">{row.metadata === null ? '–' : JSON.stringify(row.metadata)}</code> },
 ]
 
-/** Texts as they are, anything else as JSON. */
-function written(value: unknown): ReactNode {
+/** Displays strings as text and other values as JSON. */
+function displayValue(value: unknown): ReactNode {
   return typeof value === 'string' ? value : <code>{JSON.stringify(value)}</code>
 }

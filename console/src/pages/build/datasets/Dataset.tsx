@@ -1,8 +1,8 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { Camera, Dices, Download, EllipsisVertical, FlaskConical, Pencil, Trash2, Upload } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { download } from '@/lib/download'
 import { plural } from '@/lib/format'
 import { FILE_TYPES, type FileFormat } from '@/lib/importFile'
@@ -21,7 +21,7 @@ import { Versions } from './Versions'
 const route = getRouteApi('/shell/datasets/$datasetId')
 type Open = 'import' | 'freeze' | 'sample' | 'run' | 'edit' | 'delete' | null
 
-/** One dataset: its cases, its versions and the runs on it. */
+/** One dataset: cases, versions and eval runs. */
 export function DatasetPage() {
   const { datasetId } = route.useParams()
   const query = api.useQuery('get', '/api/v1/datasets/{datasetId}', { params: { path: { datasetId } } })
@@ -54,17 +54,17 @@ function Loaded({ dataset }: { dataset: Schemas['Dataset'] }) {
   const remove = async () => {
     await client.DELETE('/api/v1/datasets/{datasetId}', { params: { path } })
     await leave({ to: '/datasets' })
-    await refresh('/api/v1/datasets')
+    await invalidate('/api/v1/datasets')
   }
   const save = async (format: FileFormat) => {
     try {
-      const text = await take(client.GET('/api/v1/datasets/{datasetId}/export', { params: { path, query: { format, version: search.version } }, parseAs: 'text' }))
+      const text = await unwrap(client.GET('/api/v1/datasets/{datasetId}/export', { params: { path, query: { format, version: search.version } }, parseAs: 'text' }))
       download(`${dataset.name}.${format}`, FILE_TYPES[format], String(text))
     } catch (error) {
       toastError(error)
     }
   }
-  const changed = () => refresh('/api/v1/datasets')
+  const changed = () => invalidate('/api/v1/datasets')
   const actions = (
     <>
       <Button icon={<Upload size={14} aria-hidden />} needs="member" onClick={() => setOpen('import')}>

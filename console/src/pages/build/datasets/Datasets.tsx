@@ -1,10 +1,10 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { Database, Plus } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
-import { ago, time, whole } from '@/lib/format'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
+import { ago, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
@@ -13,21 +13,21 @@ import { Button, Code, Empty, ErrorPanel, Field, FormDialog, Input, NoMatch, Pag
 const route = getRouteApi('/shell/datasets')
 type Dataset = Schemas['Dataset']
 
-/** Sets of test cases. */
+/** List of datasets. */
 export function Datasets() {
   const { q = '' } = route.useSearch()
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const now = useNow(30_000)
   const [creating, setCreating] = useState(false)
-  const list = api.useInfiniteQuery('get', '/api/v1/datasets', { params: { query: { limit: 100 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/datasets', { params: { query: { limit: 100 } } }, cursorPaging)
   const datasets = list.data?.pages.flatMap((page) => page.datasets) ?? []
   const found = datasets.filter((dataset) => `${dataset.name} ${dataset.description}`.toLowerCase().includes(q.toLowerCase()))
   const search = (next: string) => void navigate({ to: '/datasets', search: { q: next || undefined }, replace: true })
   const columns: Column<Dataset>[] = [
     { key: 'name', header: 'Dataset', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'description', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.description },
-    { key: 'cases', header: 'Cases', number: true, cell: (row) => whole(row.case_count) },
+    { key: 'cases', header: 'Cases', number: true, cell: (row) => integer(row.case_count) },
     { key: 'version', header: 'Version', number: true, cell: (row) => (row.current_version === 0 ? '–' : `v${row.current_version}`) },
     { key: 'updated', header: 'Changed', from: 'sm', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
@@ -66,14 +66,14 @@ export function Datasets() {
   )
 }
 
-/** Name and description, of a new dataset or of one that is there. */
+/** Creates or edits a dataset. */
 export function DatasetForm({ dataset, onClose, onDone }: { dataset?: Dataset; onClose(): void; onDone(dataset: Dataset): void }) {
   const [name, setName] = useState(dataset?.name ?? '')
   const [description, setDescription] = useState(dataset?.description ?? '')
   const save = useAction(async () => {
     const body = { name, description }
-    const saved = await take(dataset ? client.PUT('/api/v1/datasets/{datasetId}', { params: { path: { datasetId: dataset.id } }, body }) : client.POST('/api/v1/datasets', { body }))
-    await refresh('/api/v1/datasets')
+    const saved = await unwrap(dataset ? client.PUT('/api/v1/datasets/{datasetId}', { params: { path: { datasetId: dataset.id } }, body }) : client.POST('/api/v1/datasets', { body }))
+    await invalidate('/api/v1/datasets')
     onClose()
     onDone(saved)
   })

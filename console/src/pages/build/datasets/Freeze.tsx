@@ -1,17 +1,17 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, toast } from '@/ui'
 
-/** Keeps the working copy as it is now, for good. */
+/** Freezes the working copy as an immutable version. */
 export function Freeze({ dataset, onClose }: { dataset: Schemas['Dataset']; onClose(): void }) {
   const [note, setNote] = useState('')
   const freeze = useAction(async () => {
-    const made = await take(client.POST('/api/v1/datasets/{datasetId}/versions', { params: { path: { datasetId: dataset.id } }, body: { note: note.trim() || null } }))
-    await refresh('/api/v1/datasets')
-    toast(`Version ${made.version} holds ${plural(made.case_count, 'case')}`)
+    const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/versions', { params: { path: { datasetId: dataset.id } }, body: { note: note.trim() || null } }))
+    await invalidate('/api/v1/datasets')
+    toast(`Version ${created.version} holds ${plural(created.case_count, 'case')}`)
     onClose()
   })
   return (

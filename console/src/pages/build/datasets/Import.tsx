@@ -5,7 +5,7 @@ import { asApiError, isRecord, type ApiError } from '@/api/error'
 import { upload } from '@/api/upload'
 import { cx } from '@/lib/cx'
 import { bytes, plural } from '@/lib/format'
-import { FILE_TYPES, formatOf, guessMapping, isPlain, loadFile, mapRows, type BadRow, type FileFormat, type LoadedFile, type Mapping } from '@/lib/importFile'
+import { FILE_TYPES, detectFormat, guessMapping, needsNoMapping, loadFile, mapRows, type InvalidRow, type FileFormat, type LoadedFile, type ColumnMapping } from '@/lib/importFile'
 import { Button, Dialog, ErrorLine, Field, Select, toast } from '@/ui'
 import { ImportPreview } from './ImportPreview'
 
@@ -19,10 +19,10 @@ interface Chosen {
   name: string
   text: string
   file: LoadedFile
-  mapping: Mapping
+  mapping: ColumnMapping
 }
 
-/** A file becomes cases: chosen, looked at, sent with a bar that says how far it is. All rows or none. */
+/** Imports a file of cases: preview, column mapping and upload with progress. The import is all or nothing. */
 export function Import({ dataset, onClose, onDone }: ImportProps) {
   const [chosen, setChosen] = useState<Chosen | null>(null)
   const [share, setShare] = useState<number | null>(null)
@@ -37,17 +37,17 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
   const choose = async (picked: File | undefined) => {
     if (!picked) return
     const text = await picked.text()
-    load(picked.name, text, formatOf(picked.name, text))
+    load(picked.name, text, detectFormat(picked.name, text))
   }
   const send = async () => {
     if (!chosen) return
     const { file, mapping, text } = chosen
-    const plain = isPlain(file, mapping)
+    const plain = needsNoMapping(file, mapping)
     stop.current = new AbortController()
     setShare(0)
     setError(null)
     try {
-      const answer = await upload({
+      const response = await upload({
         path: `/api/v1/datasets/${dataset.id}/import`,
         type: plain ? FILE_TYPES[file.format] : FILE_TYPES.ndjson,
         body: plain ? text : mapRows(file, mapping),
@@ -55,7 +55,7 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
         onProgress: setShare,
       })
       await onDone()
-      toast(`${plural(Number(answer['imported'] ?? 0), 'case')} imported`)
+      toast(`${plural(Number(response['imported'] ?? 0), 'case')} imported`)
       onClose()
     } catch (failure) {
       if (!stop.current.signal.aborted) setError(asApiError(failure))
@@ -67,8 +67,8 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
     stop.current?.abort()
     onClose()
   }
-  const refused = chosen && error ? badRows(error, chosen) : null
-  const bad = refused?.rows ?? chosen?.file.bad ?? []
+  const refused = chosen && error ? invalidRows(error, chosen) : null
+  const invalid = refused?.rows ?? chosen?.file.invalid ?? []
   const blocked = !chosen ? 'Choose a file first' : chosen.file.rows.length === 0 ? 'The file has no rows' : chosen.mapping.input === '' ? 'Say which column is the input' : false
   return (
     <Dialog
@@ -101,7 +101,7 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
               <Select value={chosen.mapping.expected} onChange={(event) => setChosen({ ...chosen, mapping: { ...chosen.mapping, expected: event.target.value } })} options={[{ value: '', label: 'nothing' }, ...chosen.file.columns]} />
             </Field>
           </div>
-          <ImportPreview file={chosen.file} mapping={chosen.mapping} bad={bad} more={refused?.more ?? 0} />
+          <ImportPreview file={chosen.file} mapping={chosen.mapping} invalid={invalid} more={refused?.more ?? 0} />
         </>
       )}
       {share !== null && <Progress share={share} />}
@@ -148,11 +148,11 @@ function Progress({ share }: { share: number }) {
   )
 }
 
-/** The rows that the server named, with their lines in the file that was chosen. */
-function badRows(error: ApiError, chosen: Chosen): { rows: BadRow[]; more: number } | null {
+/** Invalid rows reported by the server, with line numbers of the selected file. */
+function invalidRows(error: ApiError, chosen: Chosen): { rows: InvalidRow[]; more: number } | null {
   const errors = error.details['errors']
   if (!Array.isArray(errors)) return null
-  const plain = isPlain(chosen.file, chosen.mapping)
+  const plain = needsNoMapping(chosen.file, chosen.mapping)
   const rows = errors.filter(isRecord).map((row) => {
     const line = Number(row['line'])
     return { line: plain ? line : (chosen.file.rows[line - 1]?.line ?? line), message: String(row['message']) }

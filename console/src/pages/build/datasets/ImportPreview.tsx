@@ -1,19 +1,19 @@
 import { plural } from '@/lib/format'
-import type { BadRow, FileRow, LoadedFile, Mapping } from '@/lib/importFile'
+import type { InvalidRow, FileRow, LoadedFile, ColumnMapping } from '@/lib/importFile'
 import { Table, type Column } from '@/ui'
 
-const SHOWN = 5
+const MAX_PREVIEW_ROWS = 5
 
 interface ImportPreviewProps {
   file: LoadedFile
-  mapping: Mapping
-  bad: readonly BadRow[]
-  /** Bad rows that the server counted but did not name. */
+  mapping: ColumnMapping
+  invalid: readonly InvalidRow[]
+  /** Number of invalid rows that the server counted but did not list. */
   more: number
 }
 
-/** The first rows as cases, and every row that cannot be one. */
-export function ImportPreview({ file, mapping, bad, more }: ImportPreviewProps) {
+/** Preview of the first rows, and all invalid rows. */
+export function ImportPreview({ file, mapping, invalid, more }: ImportPreviewProps) {
   const rest = file.columns.filter((column) => column !== mapping.input && column !== mapping.expected)
   const cell = (row: FileRow, name: string) => {
     const value = row.cells[name]
@@ -27,11 +27,11 @@ export function ImportPreview({ file, mapping, bad, more }: ImportPreviewProps) 
   ]
   return (
     <>
-      {bad.length > 0 && (
+      {invalid.length > 0 && (
         <section role="alert" className="rounded-sm border border-line bg-err-soft px-3 py-2">
-          <h3 className="text-sm text-err">{plural(bad.length + more, 'row')} cannot be imported</h3>
+          <h3 className="text-sm text-err">{plural(invalid.length + more, 'row')} cannot be imported</h3>
           <ul className="mt-1 max-h-40 overflow-y-auto text-xs" aria-label="Bad rows" tabIndex={0}>
-            {bad.map((row, at) => (
+            {invalid.map((row, at) => (
               <li key={at} className="break-words">
                 <span className="tabular-nums">
                   {file.format === 'json' ? 'Row' : 'Line'} {row.line}
@@ -47,9 +47,9 @@ export function ImportPreview({ file, mapping, bad, more }: ImportPreviewProps) 
         <div className="card">
           <p className="px-3 py-1.5 text-xs text-muted">
             {plural(file.rows.length, 'row')}
-            {file.rows.length > SHOWN && `, of which the first ${SHOWN}`}
+            {file.rows.length > MAX_PREVIEW_ROWS && `, of which the first ${MAX_PREVIEW_ROWS}`}
           </p>
-          <Table label="Preview" columns={columns} rows={file.rows.slice(0, SHOWN)} rowKey={(row) => row.line} />
+          <Table label="Preview" columns={columns} rows={file.rows.slice(0, MAX_PREVIEW_ROWS)} rowKey={(row) => row.line} />
         </div>
       )}
     </>

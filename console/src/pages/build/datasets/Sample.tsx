@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
 import { download } from '@/lib/download'
@@ -12,13 +12,13 @@ const COLUMNS: readonly Column<Case>[] = [
   { key: 'expected', header: 'Expected', className: 'max-w-48 truncate', cell: (row) => (row.expected === null ? '–' : typeof row.expected === 'string' ? row.expected : <code>{JSON.stringify(row.expected)}</code>) },
 ]
 
-/** Some cases by chance, the same again for the same seed. */
+/** Random sample of cases, reproducible by seed. */
 export function Sample({ dataset, version, onClose }: { dataset: Schemas['Dataset']; version: number | undefined; onClose(): void }) {
   const [size, setSize] = useState('10')
   const [seed, setSeed] = useState('')
   const [drawn, setDrawn] = useState<Schemas['Sample'] | null>(null)
   const draw = useAction(async () => {
-    const sample = await take(client.POST('/api/v1/datasets/{datasetId}/sample', { params: { path: { datasetId: dataset.id } }, body: { size: Number(size), version, seed: seed === '' ? null : Number(seed) } }))
+    const sample = await unwrap(client.POST('/api/v1/datasets/{datasetId}/sample', { params: { path: { datasetId: dataset.id } }, body: { size: Number(size), version, seed: seed === '' ? null : Number(seed) } }))
     setDrawn(sample)
     setSeed(String(sample.seed))
   })

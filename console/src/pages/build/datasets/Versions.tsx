@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query'
-import { api, client, take, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
-import { contentOf, diffCases } from '@/lib/caseDiff'
-import { ago, plural, time, whole } from '@/lib/format'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { cursorPaging } from '@/api/paging'
+import { comparableText, diffCases } from '@/lib/caseDiff'
+import { ago, plural, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, Empty, ErrorPanel, Pager, Section, Select, SkeletonRows, Table, type Column } from '@/ui'
@@ -11,9 +11,9 @@ import type { DatasetSearch } from './search'
 
 type Version = Schemas['DatasetVersion']
 type Case = Schemas['Case']
-/** Beyond this many cases a comparison in the page would take too long. */
-const COMPARED = 5000
-const SHOWN = 50
+/** Larger versions are not diffed in the browser. */
+const MAX_COMPARED_CASES = 5000
+const MAX_SHOWN_CHANGES = 50
 
 interface VersionsProps {
   dataset: Schemas['Dataset']
@@ -22,16 +22,16 @@ interface VersionsProps {
   onFreeze(): void
 }
 
-/** The frozen versions, and what changed between any two of them. */
+/** Frozen versions and the diff between two of them. */
 export function Versions({ dataset, search, set, onFreeze }: VersionsProps) {
   const { zone } = usePrefs()
   const now = useNow(30_000)
-  const list = api.useInfiniteQuery('get', '/api/v1/datasets/{datasetId}/versions', { params: { path: { datasetId: dataset.id }, query: { limit: 50 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/datasets/{datasetId}/versions', { params: { path: { datasetId: dataset.id }, query: { limit: 50 } } }, cursorPaging)
   const versions = list.data?.pages.flatMap((page) => page.versions) ?? []
   const columns: Column<Version>[] = [
     { key: 'version', header: 'Version', cell: (row) => <span className="font-medium tabular-nums">v{row.version}</span> },
     { key: 'note', header: 'Note', className: 'max-w-80 truncate', cell: (row) => row.note ?? <span className="text-muted">–</span> },
-    { key: 'cases', header: 'Cases', number: true, cell: (row) => whole(row.case_count) },
+    { key: 'cases', header: 'Cases', number: true, cell: (row) => integer(row.case_count) },
     { key: 'at', header: 'Frozen', from: 'sm', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap">{ago(row.created_at, now)}</time> },
     {
       key: 'compare',
@@ -67,7 +67,7 @@ interface ComparisonProps {
   dataset: Schemas['Dataset']
   versions: readonly Version[]
   from: number
-  /** The working copy when left out. */
+  /** The working copy if omitted. */
   to: number | undefined
   set(change: Partial<DatasetSearch>): void
 }
@@ -76,7 +76,7 @@ function Comparison({ dataset, versions, from, to, set }: ComparisonProps) {
   const size = Math.max(to === undefined ? dataset.case_count : 0, ...versions.filter((one) => one.version === from || one.version === to).map((one) => one.case_count))
   const diff = useQuery({
     queryKey: ['get', '/api/v1/datasets/compare', dataset.id, from, to ?? dataset.updated_at],
-    enabled: size <= COMPARED,
+    enabled: size <= MAX_COMPARED_CASES,
     queryFn: async () => {
       const [before, after] = await Promise.all([allCases(dataset.id, from), allCases(dataset.id, to)])
       return diffCases(before, after)
@@ -94,8 +94,8 @@ function Comparison({ dataset, versions, from, to, set }: ComparisonProps) {
         </div>
       }
     >
-      {size > COMPARED ? (
-        <p className="text-muted">More than {whole(COMPARED)} cases are not compared here. Download both and compare the files.</p>
+      {size > MAX_COMPARED_CASES ? (
+        <p className="text-muted">More than {integer(MAX_COMPARED_CASES)} cases are not compared here. Download both and compare the files.</p>
       ) : diff.isError ? (
         <ErrorPanel error={diff.error} what="the cases" onRetry={() => void diff.refetch()} />
       ) : !diff.data ? (
@@ -106,10 +106,10 @@ function Comparison({ dataset, versions, from, to, set }: ComparisonProps) {
             <Badge tone="ok">{diff.data.added.length} added</Badge>
             <Badge tone="err">{diff.data.removed.length} removed</Badge>
             <Badge tone="warn">{diff.data.changed.length} changed</Badge>
-            <Badge>{diff.data.same} the same</Badge>
+            <Badge>{diff.data.unchanged} the same</Badge>
           </p>
-          {diff.data.changed.slice(0, SHOWN).map(({ before, after }) => (
-            <DiffView key={after.id} before={contentOf(before)} after={contentOf(after)} label="Changed case" />
+          {diff.data.changed.slice(0, MAX_SHOWN_CHANGES).map(({ before, after }) => (
+            <DiffView key={after.id} before={comparableText(before)} after={comparableText(after)} label="Changed case" />
           ))}
           <Whole title="Added" cases={diff.data.added} />
           <Whole title="Removed" cases={diff.data.removed} />
@@ -125,13 +125,13 @@ function Whole({ title, cases }: { title: string; cases: readonly Case[] }) {
     <section>
       <h3 className="mb-1 text-xs text-muted">{title}</h3>
       <ul className="card divide-y divide-line">
-        {cases.slice(0, SHOWN).map((one) => (
+        {cases.slice(0, MAX_SHOWN_CHANGES).map((one) => (
           <li key={one.id} className="truncate px-3 py-1.5">
             {typeof one.input === 'string' ? one.input : <code>{JSON.stringify(one.input)}</code>}
           </li>
         ))}
       </ul>
-      {cases.length > SHOWN && <p className="mt-1 text-xs text-muted">and {plural(cases.length - SHOWN, 'more case')}</p>}
+      {cases.length > MAX_SHOWN_CHANGES && <p className="mt-1 text-xs text-muted">and {plural(cases.length - MAX_SHOWN_CHANGES, 'more case')}</p>}
     </section>
   )
 }
@@ -139,7 +139,7 @@ function Whole({ title, cases }: { title: string; cases: readonly Case[] }) {
 async function allCases(datasetId: string, version: number | undefined): Promise<Case[]> {
   const cases: Case[] = []
   for (let cursor: string | null = null; ; ) {
-    const page: Schemas['CaseList'] = await take(client.GET('/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId }, query: { version, limit: 200, cursor } } }))
+    const page: Schemas['CaseList'] = await unwrap(client.GET('/api/v1/datasets/{datasetId}/cases', { params: { path: { datasetId }, query: { version, limit: 200, cursor } } }))
     cases.push(...page.cases)
     cursor = page.next_cursor
     if (cursor === null) return cases

@@ -1,4 +1,4 @@
-/** What the addresses of the datasets' pages can say. */
+/** Search parameters of the dataset pages. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 
 export interface DatasetsSearch {
@@ -7,11 +7,11 @@ export interface DatasetsSearch {
 
 export interface DatasetSearch {
   view?: 'versions' | 'runs'
-  /** A frozen version; the working copy when left out. */
+  /** A frozen version; the working copy if omitted. */
   version?: number
-  /** Versions that are compared: from this one to `version`. */
+  /** Base version of the diff with `version`. */
   base?: number
-  /** The case in the drawer, or `new`. */
+  /** Id of the case in the drawer, or `new`. */
   case?: string
 }
 

@@ -1,11 +1,11 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { EllipsisVertical, Pencil, Play, Trash2 } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { percent } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
-import { Badge, Button, ConfirmDialog, ErrorPanel, Field, FormDialog, Input, Menu, MenuItem, Page, Section, SkeletonRows, Switch, toast, toastError, useReason } from '@/ui'
+import { Badge, Button, ConfirmDialog, ErrorPanel, Field, FormDialog, Input, Menu, MenuItem, Page, Section, SkeletonRows, Switch, toast, toastError, usePermissionReason } from '@/ui'
 import { Json } from '@/ui/Json'
 import { EvalForm } from './EvalForm'
 import { RunList } from './RunList'
@@ -13,7 +13,7 @@ import { RunOnDataset } from './RunOnDataset'
 
 const route = getRouteApi('/shell/evals/$evalId')
 
-/** One definition and its runs. */
+/** One eval definition and its runs. */
 export function EvalPage() {
   const evalId = Number(route.useParams().evalId)
   const query = api.useQuery('get', '/api/v1/evals/{evalId}', { params: { path: { evalId } } })
@@ -38,7 +38,7 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
   const navigate = useNavigate()
   const [open, setOpen] = useState<'edit' | 'delete' | 'dataset' | 'logs' | null>(null)
   const close = () => setOpen(null)
-  const mayNot = useReason('member')
+  const mayNot = usePermissionReason('member')
   const path = { evalId: value.id }
   const toggle = async (enabled: boolean) => {
     try {
@@ -46,12 +46,12 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
     } catch (error) {
       toastError(error)
     }
-    await refresh('/api/v1/evals')
+    await invalidate('/api/v1/evals')
   }
   const remove = async () => {
     await client.DELETE('/api/v1/evals/{evalId}', { params: { path } })
     await navigate({ to: '/evals' })
-    await refresh('/api/v1/evals')
+    await invalidate('/api/v1/evals')
   }
   return (
     <Page
@@ -98,16 +98,16 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
   )
 }
 
-/** Judges the latest requests, of one provider or model or of all. */
+/** Starts a run over recent requests, optionally of one provider or model. */
 function RunOnLogs({ evalId, onClose }: { evalId: number; onClose(): void }) {
   const navigate = useNavigate()
   const [limit, setLimit] = useState('100')
   const [provider, setProvider] = useState('')
   const [model, setModel] = useState('')
   const run = useAction(async () => {
-    const made = await take(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId } }, body: { limit: Number(limit), provider: provider || null, model: model || null } }))
-    await refresh('/api/v1/evals/runs')
-    await navigate({ to: '/evals/runs/$runId', params: { runId: String(made.id) } })
+    const created = await unwrap(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId } }, body: { limit: Number(limit), provider: provider || null, model: model || null } }))
+    await invalidate('/api/v1/evals/runs')
+    await navigate({ to: '/evals/runs/$runId', params: { runId: String(created.id) } })
   })
   return (
     <FormDialog

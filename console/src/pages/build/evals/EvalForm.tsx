@@ -1,8 +1,8 @@
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { compact, percent } from '@/lib/format'
-import { fieldsOf, readTyped, writeTyped, type Typed } from '@/lib/schemaForm'
+import { fieldsOf, parseFormValues, toFormValues, type FormValues } from '@/lib/schemaForm'
 import { useAction } from '@/lib/useAction'
 import { Dialog, ErrorPanel, Field, FormDialog, Input, Select, SkeletonRows, Switch } from '@/ui'
 import { SchemaFields } from './SchemaFields'
@@ -11,13 +11,13 @@ import { TryIt } from './TryIt'
 type Eval = Schemas['Eval']
 
 interface EvalFormProps {
-  /** Left out for a new one. */
+  /** Omitted for a new eval. */
   value?: Eval
   onClose(): void
   onSaved(saved: Eval): void
 }
 
-/** A definition: by what it judges, and which share of new requests. It can be tried before it is saved. */
+/** Eval definition form: evaluator, config and sampling rate, with a trial run before saving. */
 export function EvalForm(props: EvalFormProps) {
   const evaluators = api.useQuery('get', '/api/v1/evals/evaluators', {}, { staleTime: Number.POSITIVE_INFINITY })
   if (evaluators.data) return <Form {...props} evaluators={evaluators.data.evaluators} />
@@ -33,18 +33,18 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
   const [chosen, setChosen] = useState(value?.evaluator ?? 'contains')
   const evaluator = evaluators.find((one) => one.evaluator === chosen) ?? evaluators[0]
   const fields = fieldsOf(evaluator?.config)
-  const [typed, setTyped] = useState<Typed>(() => writeTyped(fields, value?.config))
+  const [typed, setTyped] = useState<FormValues>(() => toFormValues(fields, value?.config))
   const [enabled, setEnabled] = useState(value?.enabled ?? true)
   const [rate, setRate] = useState(value?.sample_rate ?? 0)
   const [touched, setTouched] = useState(false)
-  const { value: config, problems } = readTyped(fields, typed)
+  const { value: config, problems } = parseFormValues(fields, typed)
   const sound = Object.keys(problems).length === 0
   const body = { name, type: evaluator?.type ?? 'static', evaluator: evaluator?.evaluator ?? '', config, enabled, sample_rate: rate }
   const save = useAction(async () => {
     setTouched(true)
     if (!sound) return
-    const saved = await take(value ? client.PUT('/api/v1/evals/{evalId}', { params: { path: { evalId: value.id } }, body }) : client.POST('/api/v1/evals', { body }))
-    await refresh('/api/v1/evals')
+    const saved = await unwrap(value ? client.PUT('/api/v1/evals/{evalId}', { params: { path: { evalId: value.id } }, body }) : client.POST('/api/v1/evals', { body }))
+    await invalidate('/api/v1/evals')
     onClose()
     onSaved(saved)
   })
@@ -92,14 +92,14 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
 interface LiveShareProps {
   enabled: boolean
   rate: number
-  /** Each verdict is then a call of a model. */
+  /** True if each verdict requires a model call. */
   isJudge: boolean
   error: string | undefined
   onEnabled(enabled: boolean): void
   onRate(rate: number): void
 }
 
-/** Which share of new requests is judged as they come, and how many that would have been in the last day. */
+/** Sampling rate of online evaluation, with an estimate from the last day. */
 function LiveShare({ enabled, rate, isJudge, error, onEnabled, onRate }: LiveShareProps) {
   const [range] = useState(() => ({ from: new Date(Date.now() - 86_400_000).toISOString(), to: new Date().toISOString() }))
   const usage = api.useQuery('get', '/api/v1/usage/summary', { params: { query: range } }, { staleTime: 300_000 })

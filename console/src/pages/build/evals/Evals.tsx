@@ -2,7 +2,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { FlaskConical, Plus } from 'lucide-react'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { ago, percent, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
@@ -15,7 +15,7 @@ import type { EvalsSearch } from './search'
 const route = getRouteApi('/shell/evals')
 type Eval = Schemas['Eval']
 
-/** What is judged by what, and how it went. */
+/** List of evals and their latest runs. */
 export function Evals() {
   const search: EvalsSearch = route.useSearch()
   const [creating, setCreating] = useState(false)
@@ -48,7 +48,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const now = useNow(30_000)
-  const list = api.useInfiniteQuery('get', '/api/v1/evals', { params: { query: { limit: 100 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/evals', { params: { query: { limit: 100 } } }, cursorPaging)
   const evals = list.data?.pages.flatMap((page) => page.evals) ?? []
   const found = evals.filter((one) => `${one.name} ${one.type} ${one.evaluator}`.toLowerCase().includes(q.toLowerCase()))
   const search = (next: string) => void navigate({ to: '/evals', search: { q: next || undefined }, replace: true })

@@ -1,8 +1,8 @@
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { Badge, Button, Checkbox, Empty, ErrorPanel, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { isRunning } from './RunList'
-import { subjectOf, useInputs } from './useInputs'
+import { subjectOf, useCaseInputs } from './useInputs'
 
 type Result = Schemas['EvalResult']
 
@@ -14,10 +14,10 @@ interface ResultsProps {
   onLog(logId: number): void
 }
 
-/** The verdicts as they come, failures first unless one wants their order. Enter opens the request. */
+/** Results of a run. Enter opens the request. */
 export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) {
-  const inputs = useInputs(run)
-  const list = api.useInfiniteQuery('get', '/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: 100 } } }, { ...inPages, meta: { quiet: true }, refetchInterval: isRunning(run) ? 2000 : false, staleTime: isRunning(run) ? 0 : 60_000 })
+  const inputs = useCaseInputs(run)
+  const list = api.useInfiniteQuery('get', '/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: 100 } } }, { ...cursorPaging, meta: { quiet: true }, refetchInterval: isRunning(run) ? 2000 : false, staleTime: isRunning(run) ? 0 : 60_000 })
   const came = list.data?.pages.flatMap((page) => page.results) ?? []
   const rows = order === 'failed' ? came.toSorted((a, b) => Number(a.passed) - Number(b.passed)) : came
   const errors = list.data?.pages[0]?.errors ?? []

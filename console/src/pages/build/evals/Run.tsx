@@ -2,8 +2,8 @@ import { getRouteApi, Link } from '@tanstack/react-router'
 import { Ban } from 'lucide-react'
 import { api, client, type Schemas } from '@/api/client'
 import { isRecord } from '@/api/error'
-import { refresh } from '@/api/query'
-import { duration, percent, time, whole } from '@/lib/format'
+import { invalidate } from '@/api/query'
+import { duration, percent, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
@@ -16,7 +16,7 @@ import type { RunSearch } from './search'
 const route = getRouteApi('/shell/evals/runs/$runId')
 type Run = Schemas['EvalRun']
 
-/** One run: how far it is, what passed, what did not, and what is different from an earlier one. */
+/** One eval run: progress, results and comparison with another run. */
 export function RunPage() {
   const runId = Number(route.useParams().runId)
   const search: RunSearch = route.useSearch()
@@ -43,7 +43,7 @@ export function RunPage() {
   )
 }
 
-/** Often at first, then less so. */
+/** Poll interval that grows with the age of the run. */
 function nextLook(run: Run | undefined, looks: number): number | false {
   return !run || isRunning(run) ? (looks < 30 ? 1000 : 5000) : false
 }
@@ -54,7 +54,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
   const running = isRunning(run)
   const cancel = useAction(async () => {
     await client.POST('/api/v1/evals/runs/{runId}/cancel', { params: { path: { runId: run.id } } })
-    await refresh('/api/v1/evals/runs')
+    await invalidate('/api/v1/evals/runs')
   })
   const target = isRecord(run.target) ? `${String(run.target['provider'])}/${String(run.target['model'])}` : null
   return (
@@ -100,9 +100,9 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
         </p>
       )}
       <div className="grid grid-cols-2 gap-3 lg:grid-cols-4">
-        <Stat label="Passed" value={percent(passRate(run))} note={`${whole(run.passed)} of ${whole(run.passed + run.failed)}`} />
-        <Stat label="Failed" value={whole(run.failed)} />
-        <Stat label="Not judged" value={whole(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
+        <Stat label="Passed" value={percent(passRate(run))} note={`${integer(run.passed)} of ${integer(run.passed + run.failed)}`} />
+        <Stat label="Failed" value={integer(run.failed)} />
+        <Stat label="Not judged" value={integer(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
         <Stat label="Took" value={run.started_at === null ? '–' : duration((run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at))} />
       </div>
       <RunCompare run={run} to={search.with} onTo={(to) => set({ with: to })} onLog={(log) => set({ log })} />
@@ -111,7 +111,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
   )
 }
 
-/** What passed and failed of all that is to be judged. */
+/** Progress bar of passed and failed items. */
 function Progress({ run }: { run: Run }) {
   const share = (count: number) => `${run.total === 0 ? 0 : (count / run.total) * 100}%`
   return (
@@ -122,7 +122,7 @@ function Progress({ run }: { run: Run }) {
         <div className="h-full bg-warn" style={{ width: share(run.errors) }} />
       </div>
       <p className="mt-1 text-xs text-muted tabular-nums" role="status">
-        {whole(run.completed)} of {whole(run.total)} judged
+        {integer(run.completed)} of {integer(run.total)} judged
       </p>
     </div>
   )

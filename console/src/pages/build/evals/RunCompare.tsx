@@ -3,20 +3,20 @@ import { ago, percent } from '@/lib/format'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, ErrorPanel, Section, Select, SkeletonRows } from '@/ui'
 import { isRunning, passRate } from './RunList'
-import { subjectOf, useInputs } from './useInputs'
+import { subjectOf, useCaseInputs } from './useInputs'
 
 interface RunCompareProps {
   run: Schemas['EvalRun']
-  /** The run to compare with. */
+  /** Id of the run to compare with. */
   to: number | undefined
   onTo(to: number | undefined): void
   onLog(logId: number): void
 }
 
-/** What another run of the same eval judged otherwise. */
+/** Differences from another run of the same eval. */
 export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
   const now = useNow(30_000)
-  // Not the limit of the list of runs: the same question must not be kept once in pages and once as a whole.
+  // Must differ from the limit of the run list: the cache key must not mix infinite and plain queries.
   const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 100 } } })
   const others = runs.data?.runs.filter((other) => other.id !== run.id && !isRunning(other)) ?? []
   if (others.length === 0 && to === undefined) return null
@@ -39,7 +39,7 @@ export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
 }
 
 function Flips({ base, to, onLog }: { base: Schemas['EvalRun']; to: number; onLog(logId: number): void }) {
-  const inputs = useInputs(base)
+  const inputs = useCaseInputs(base)
   const query = api.useQuery('get', '/api/v1/evals/runs/{runId}/compare', { params: { path: { runId: to }, query: { to: base.id } } })
   if (query.isError) return <ErrorPanel error={query.error} what="the comparison" onRetry={() => void query.refetch()} />
   if (!query.data) return <SkeletonRows rows={2} />

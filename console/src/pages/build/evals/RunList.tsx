@@ -1,8 +1,8 @@
 import { useNavigate } from '@tanstack/react-router'
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { Meter } from '@/charts/Bars'
-import { ago, percent, time, whole } from '@/lib/format'
+import { ago, percent, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { Empty, ErrorPanel, NoMatch, Pager, Section, Select, SkeletonRows, Status, Table, type Column, type Tone } from '@/ui'
@@ -28,7 +28,7 @@ export function passRate(run: Pick<Run, 'passed' | 'failed'>): number | null {
   return judged === 0 ? null : run.passed / judged
 }
 
-/** Runs, newest first; asked again while any of them is under way. */
+/** Runs, newest first. Polls while a run is active. */
 export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
@@ -38,7 +38,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
     'get',
     '/api/v1/evals/runs',
     { params: { query: { eval_id: evalId, dataset_id: datasetId, status, limit: 50 } } },
-    { ...inPages, meta: { quiet: true }, refetchInterval: (query) => (query.state.data?.pages.some((page) => page.runs.some(isRunning)) ? 2000 : false) },
+    { ...cursorPaging, meta: { quiet: true }, refetchInterval: (query) => (query.state.data?.pages.some((page) => page.runs.some(isRunning)) ? 2000 : false) },
   )
   const runs = list.data?.pages.flatMap((page) => page.runs) ?? []
   const columns: Column<Run>[] = [
@@ -57,7 +57,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
         </div>
       ),
     },
-    { key: 'total', header: 'Judged', number: true, from: 'sm', cell: (row) => `${whole(row.completed)} of ${whole(row.total)}` },
+    { key: 'total', header: 'Judged', number: true, from: 'sm', cell: (row) => `${integer(row.completed)} of ${integer(row.total)}` },
     { key: 'at', header: 'Started', from: 'sm', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap">{ago(row.created_at, now)}</time> },
   ]
   return (

@@ -1,41 +1,41 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { api, client, take } from '@/api/client'
-import { refresh } from '@/api/query'
+import { api, client, unwrap } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Radio, Select } from '@/ui'
 import { usePrompts } from '../prompts/usePrompts'
 import { ModelPicker } from '../shared/ModelPicker'
 
 interface RunOnDatasetProps {
-  /** Each may be given; what is not is asked for. */
+  /** Preselected eval and dataset; missing ones are selected in the form. */
   evalId?: number
   datasetId?: string
   version?: number | undefined
   onClose(): void
 }
 
-/** Judges the cases of a dataset, as they are or after a model was asked. */
+/** Starts a run over a dataset, on its stored outputs or on fresh model output. */
 export function RunOnDataset({ evalId, datasetId, version, onClose }: RunOnDatasetProps) {
   const navigate = useNavigate()
   const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } }, { enabled: evalId === undefined })
   const datasets = api.useQuery('get', '/api/v1/datasets', { params: { query: { limit: 200 } } })
   const { prompts } = usePrompts()
   const [chosenEval, setChosenEval] = useState('')
-  const [chosenSet, setChosenSet] = useState('')
+  const [chosenDataset, setChosenDataset] = useState('')
   const [chosenVersion, setChosenVersion] = useState(version)
-  const [ask, setAsk] = useState(false)
+  const [withModel, setWithModel] = useState(false)
   const [target, setTarget] = useState({ provider: 'sandbox', model: 'sandbox-small' })
   const [prompt, setPrompt] = useState('')
-  const theEval = evalId ?? (Number(chosenEval) || evals.data?.evals[0]?.id)
-  const theSet = datasets.data?.datasets.find((one) => one.id === (datasetId ?? chosenSet)) ?? (datasetId === undefined ? datasets.data?.datasets[0] : undefined)
+  const selectedEval = evalId ?? (Number(chosenEval) || evals.data?.evals[0]?.id)
+  const selectedDataset = datasets.data?.datasets.find((one) => one.id === (datasetId ?? chosenDataset)) ?? (datasetId === undefined ? datasets.data?.datasets[0] : undefined)
   const run = useAction(async () => {
-    if (theEval === undefined || !theSet) return
+    if (selectedEval === undefined || !selectedDataset) return
     const [namespace = '', slug = ''] = prompt.split('/')
-    const body = { eval_id: theEval, version: chosenVersion, target: ask ? { ...target, prompt: prompt === '' ? null : { namespace, slug } } : null }
-    const made = await take(client.POST('/api/v1/datasets/{datasetId}/eval', { params: { path: { datasetId: theSet.id } }, body }))
-    await refresh('/api/v1/evals/runs')
-    await navigate({ to: '/evals/runs/$runId', params: { runId: String(made.id) } })
+    const body = { eval_id: selectedEval, version: chosenVersion, target: withModel ? { ...target, prompt: prompt === '' ? null : { namespace, slug } } : null }
+    const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/eval', { params: { path: { datasetId: selectedDataset.id } }, body }))
+    await invalidate('/api/v1/evals/runs')
+    await navigate({ to: '/evals/runs/$runId', params: { runId: String(created.id) } })
   })
   const blocked = evals.data?.evals.length === 0 ? 'There is no eval yet: define one first' : datasets.data?.datasets.length === 0 ? 'There is no dataset yet: create one first' : false
   return (
@@ -49,23 +49,23 @@ export function RunOnDataset({ evalId, datasetId, version, onClose }: RunOnDatas
       {blocked && <p className="text-muted">{blocked}.</p>}
       {evalId === undefined && (
         <Field label="Eval">
-          <Select value={String(theEval ?? '')} onChange={(event) => setChosenEval(event.target.value)} options={evals.data?.evals.map((one) => ({ value: String(one.id), label: `${one.name} (${one.evaluator})` })) ?? []} />
+          <Select value={String(selectedEval ?? '')} onChange={(event) => setChosenEval(event.target.value)} options={evals.data?.evals.map((one) => ({ value: String(one.id), label: `${one.name} (${one.evaluator})` })) ?? []} />
         </Field>
       )}
       {datasetId === undefined && (
         <Field label="Dataset">
-          <Select value={theSet?.id ?? ''} onChange={(event) => { setChosenSet(event.target.value); setChosenVersion(undefined) }} options={datasets.data?.datasets.map((one) => ({ value: one.id, label: `${one.name}, ${one.case_count} cases` })) ?? []} />
+          <Select value={selectedDataset?.id ?? ''} onChange={(event) => { setChosenDataset(event.target.value); setChosenVersion(undefined) }} options={datasets.data?.datasets.map((one) => ({ value: one.id, label: `${one.name}, ${one.case_count} cases` })) ?? []} />
         </Field>
       )}
       <Field label="Version" hint="Runs on the same version can be compared case by case">
-        <Select value={String(chosenVersion ?? '')} onChange={(event) => setChosenVersion(event.target.value === '' ? undefined : Number(event.target.value))} options={[{ value: '', label: 'Working copy, as it is now' }, ...Array.from({ length: theSet?.current_version ?? 0 }, (_, at) => ({ value: String((theSet?.current_version ?? 0) - at), label: `Version ${(theSet?.current_version ?? 0) - at}` }))]} />
+        <Select value={String(chosenVersion ?? '')} onChange={(event) => setChosenVersion(event.target.value === '' ? undefined : Number(event.target.value))} options={[{ value: '', label: 'Working copy, as it is now' }, ...Array.from({ length: selectedDataset?.current_version ?? 0 }, (_, at) => ({ value: String((selectedDataset?.current_version ?? 0) - at), label: `Version ${(selectedDataset?.current_version ?? 0) - at}` }))]} />
       </Field>
       <fieldset className="flex flex-col gap-2">
         <legend className="mb-1 text-sm font-medium">What is judged</legend>
-        <Radio name="judged" label="What the cases hold" hint="metadata.output, else what is expected" checked={!ask} onChange={() => setAsk(false)} />
-        <Radio name="judged" label="The answers of a model" hint="Each input is sent to it first" checked={ask} onChange={() => setAsk(true)} />
+        <Radio name="judged" label="What the cases hold" hint="metadata.output, else what is expected" checked={!withModel} onChange={() => setWithModel(false)} />
+        <Radio name="judged" label="The answers of a model" hint="Each input is sent to it first" checked={withModel} onChange={() => setWithModel(true)} />
       </fieldset>
-      {ask && (
+      {withModel && (
         <>
           <ModelPicker provider={target.provider} model={target.model} onChange={(provider, model) => setTarget({ provider, model })} />
           <Field label="Prompt" hint="Its variables are filled from the fields of each input; {{input}} is all of it">

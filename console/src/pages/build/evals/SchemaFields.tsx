@@ -1,14 +1,14 @@
-import type { SchemaField, Typed } from '@/lib/schemaForm'
+import type { SchemaField, FormValues } from '@/lib/schemaForm'
 import { Field, Input, Select, TextArea } from '@/ui'
 
 interface SchemaFieldsProps {
   fields: readonly SchemaField[]
-  typed: Typed
+  typed: FormValues
   problems: Readonly<Record<string, string>>
-  onChange(typed: Typed): void
+  onChange(typed: FormValues): void
 }
 
-/** A form made from the evaluator's own description of its config. */
+/** Form generated from the JSON Schema of the evaluator config. */
 export function SchemaFields({ fields, typed, problems, onChange }: SchemaFieldsProps) {
   return (
     <>
@@ -27,11 +27,11 @@ function labelOf(field: SchemaField): string {
 }
 
 function Control({ field, value, onChange }: { field: SchemaField; value: string; onChange(value: string): void }) {
-  const fallback = field.fallback === undefined || field.fallback === null ? '' : String(field.fallback)
-  const asked = { required: field.required, value, placeholder: fallback }
+  const fallback = field.defaultValue === undefined || field.defaultValue === null ? '' : String(field.defaultValue)
+  const inputProps = { required: field.required, value, placeholder: fallback }
   switch (field.kind) {
     case 'number':
-      return <Input type="number" step={field.whole ? 1 : 'any'} min={field.min ?? undefined} max={field.max ?? undefined} {...asked} onChange={(event) => onChange(event.target.value)} />
+      return <Input type="number" step={field.integer ? 1 : 'any'} min={field.min ?? undefined} max={field.max ?? undefined} {...inputProps} onChange={(event) => onChange(event.target.value)} />
     case 'boolean':
       return <Select value={value || fallback} onChange={(event) => onChange(event.target.value)} options={[{ value: 'true', label: 'Yes' }, { value: 'false', label: 'No' }]} />
     case 'choice':
@@ -39,9 +39,9 @@ function Control({ field, value, onChange }: { field: SchemaField; value: string
     case 'list':
     case 'long':
     case 'json':
-      return <TextArea mono={field.kind !== 'long'} rows={field.kind === 'json' ? 6 : 3} {...asked} placeholder={field.kind === 'json' ? '{"type": "object"}' : fallback} onChange={(event) => onChange(event.target.value)} />
+      return <TextArea mono={field.kind !== 'long'} rows={field.kind === 'json' ? 6 : 3} {...inputProps} placeholder={field.kind === 'json' ? '{"type": "object"}' : fallback} onChange={(event) => onChange(event.target.value)} />
     case 'text':
     case 'literal':
-      return <Input mono {...asked} onChange={(event) => onChange(event.target.value)} />
+      return <Input mono {...inputProps} onChange={(event) => onChange(event.target.value)} />
   }
 }

@@ -1,12 +1,12 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { ApiError } from '@/api/error'
 import { percent, plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
 import { Badge, Button, ErrorLine } from '@/ui'
 import { isRunning, passRate } from './RunList'
 
-const TRIED = 20
+const TRIAL_SIZE = 20
 const PATIENCE_MS = 60_000
 
 interface Outcome {
@@ -15,19 +15,19 @@ interface Outcome {
 }
 
 /**
- * Judges the last requests by a definition that is not saved. The API judges by stored definitions only, so one is
- * stored for that moment, switched off, and deleted with its run afterwards.
+ * Trial run of an unsaved definition on recent requests. The API runs stored definitions only, so a disabled definition
+ * is stored for the trial and deleted with its run afterwards.
  */
 export function TryIt({ definition, blocked }: { definition: Schemas['NewEval']; blocked: string | false }) {
   const [outcome, setOutcome] = useState<Outcome | null>(null)
   const attempt = useAction(async () => {
     setOutcome(null)
-    const made = await take(client.POST('/api/v1/evals', { body: { ...definition, name: `Try of ${definition.name || definition.evaluator}`, enabled: false, sample_rate: 0 } }))
-    const path = { evalId: made.id }
+    const created = await unwrap(client.POST('/api/v1/evals', { body: { ...definition, name: `Try of ${definition.name || definition.evaluator}`, enabled: false, sample_rate: 0 } }))
+    const path = { evalId: created.id }
     try {
-      const run = await take(client.POST('/api/v1/evals/{evalId}/run', { params: { path }, body: { limit: TRIED } }))
-      const ended = await untilEnded(run)
-      const { results } = await take(client.GET('/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: TRIED } } }))
+      const run = await unwrap(client.POST('/api/v1/evals/{evalId}/run', { params: { path }, body: { limit: TRIAL_SIZE } }))
+      const ended = await waitForRun(run)
+      const { results } = await unwrap(client.GET('/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: TRIAL_SIZE } } }))
       setOutcome({ run: ended, results })
     } finally {
       await client.DELETE('/api/v1/evals/{evalId}', { params: { path } })
@@ -37,7 +37,7 @@ export function TryIt({ definition, blocked }: { definition: Schemas['NewEval'];
     <div className="card flex flex-col gap-2 bg-sunken p-3">
       <div className="flex flex-wrap items-center gap-2">
         <Button size="sm" needs="member" busy={attempt.busy} blocked={blocked} onClick={attempt.run}>
-          Try on the last {TRIED} requests
+          Try on the last {TRIAL_SIZE} requests
         </Button>
         {outcome && (
           <span role="status">
@@ -62,12 +62,12 @@ export function TryIt({ definition, blocked }: { definition: Schemas['NewEval'];
   )
 }
 
-async function untilEnded(begun: Schemas['EvalRun']): Promise<Schemas['EvalRun']> {
+async function waitForRun(started: Schemas['EvalRun']): Promise<Schemas['EvalRun']> {
   const end = Date.now() + PATIENCE_MS
-  for (let run = begun; ; ) {
+  for (let run = started; ; ) {
     if (!isRunning(run)) return run
     if (Date.now() > end) throw new ApiError(0, { code: 'timeout', message: 'It takes too long here. Save the eval and order a run.' })
     await new Promise((done) => setTimeout(done, 500))
-    run = await take(client.GET('/api/v1/evals/runs/{runId}', { params: { path: { runId: run.id } } }))
+    run = await unwrap(client.GET('/api/v1/evals/runs/{runId}', { params: { path: { runId: run.id } } }))
   }
 }

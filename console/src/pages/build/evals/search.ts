@@ -1,4 +1,4 @@
-/** What the addresses of the evals' pages can say. */
+/** Search parameters of the eval pages. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 import { LOG_TABS, type LogTab } from '../../observe/log/tabs'
 
@@ -11,11 +11,11 @@ export interface EvalsSearch {
 }
 
 export interface RunSearch {
-  /** Failures first, or only as they came. */
+  /** Sort order: failures first, or in order of arrival. */
   order?: 'came'
-  /** The run that it is compared with. */
+  /** Id of the run to compare with. */
   with?: number
-  /** The request in the drawer. */
+  /** Id of the request in the drawer. */
   log?: number
   tab?: LogTab
 }

@@ -7,13 +7,13 @@ import { Badge, Button, CopyButton, Menu, MenuItem } from '@/ui'
 import { ModelPicker } from '../shared/ModelPicker'
 import { ParamFields } from './ParamFields'
 import { NO_PARAMS, type ColumnSetup, type Params } from './setup'
-import { isBusy, type Cell } from './usePlay'
+import { isRunning, type ColumnResult } from './usePlaygroundRuns'
 
 interface ColumnCardProps {
   number: number
   column: ColumnSetup
   shared: Params
-  cell: Cell | undefined
+  cell: ColumnResult | undefined
   focused: boolean
   alone: boolean
   blocked: string | null
@@ -24,10 +24,10 @@ interface ColumnCardProps {
   onFocus(): void
 }
 
-/** One model and its answer. */
+/** One model column with its output. */
 export function ColumnCard({ number, column, shared, cell, focused, alone, blocked, onChange, onRemove, onRun, onStop, onFocus }: ColumnCardProps) {
   const [tuning, setTuning] = useState(false)
-  const busy = isBusy(cell)
+  const busy = isRunning(cell)
   const name = `${column.provider}/${column.model}`
   return (
     <section className="card flex min-h-72 min-w-0 flex-col" aria-label={`Column ${number}: ${name}`}>
@@ -70,11 +70,11 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
   )
 }
 
-function Output({ number, cell }: { number: number; cell: Cell | undefined }) {
+function Output({ number, cell }: { number: number; cell: ColumnResult | undefined }) {
   if (!cell) return <p className="flex-1 p-3 text-muted">The answer will stand here.</p>
   return (
     <div className="relative flex min-h-0 flex-1 flex-col">
-      <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pr-10 break-words whitespace-pre-wrap', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isBusy(cell)}>
+      <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pr-10 break-words whitespace-pre-wrap', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>
         {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : cell.output}
         {cell.state === 'streaming' && <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />}
         {cell.failure && (
@@ -94,9 +94,9 @@ function Output({ number, cell }: { number: number; cell: Cell | undefined }) {
   )
 }
 
-const WORDS: Record<Cell['state'], string> = { waiting: 'waiting', streaming: 'answering', done: 'finished', failed: 'failed', stopped: 'stopped' }
+const WORDS: Record<ColumnResult['state'], string> = { waiting: 'waiting', streaming: 'answering', done: 'finished', failed: 'failed', stopped: 'stopped' }
 
-function Figures({ cell }: { cell: Cell }) {
+function Figures({ cell }: { cell: ColumnResult }) {
   const run = cell.run
   const logId = run?.log_id ?? cell.failure?.logId
   const facts: [string, string][] = run

@@ -2,18 +2,18 @@ import { useState } from 'react'
 import { Dialog, Select } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 
-interface Answer {
+interface Output {
   id: number
   name: string
   text: string
 }
 
-/** Two answers, word by word. */
-export function CompareTexts({ answers, onClose }: { answers: readonly Answer[]; onClose(): void }) {
-  const [left, setLeft] = useState(answers[0]?.id ?? 0)
-  const [right, setRight] = useState(answers[1]?.id ?? 0)
-  const textOf = (id: number) => answers.find((answer) => answer.id === id)?.text ?? ''
-  const options = answers.map((answer, at) => ({ value: String(answer.id), label: `${at + 1}: ${answer.name}` }))
+/** Word diff of two outputs. */
+export function CompareTexts({ outputs, onClose }: { outputs: readonly Output[]; onClose(): void }) {
+  const [left, setLeft] = useState(outputs[0]?.id ?? 0)
+  const [right, setRight] = useState(outputs[1]?.id ?? 0)
+  const textOf = (id: number) => outputs.find((output) => output.id === id)?.text ?? ''
+  const options = outputs.map((output, at) => ({ value: String(output.id), label: `${at + 1}: ${output.name}` }))
   return (
     <Dialog open size="lg" onClose={onClose} title="Compare two answers">
       <div className="grid grid-cols-2 gap-2">

@@ -1,5 +1,5 @@
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { ago, plural } from '@/lib/format'
 import { cx } from '@/lib/cx'
 import { useNow } from '@/lib/useNow'
@@ -7,10 +7,10 @@ import { Empty, ErrorPanel, Pager, SkeletonRows } from '@/ui'
 
 type Run = Schemas['PlaygroundRun']
 
-/** What this person tried, newest first; the runs of one comparison together. */
+/** The user's run history, newest first, grouped by comparison. */
 export function History({ shown, onOpen }: { shown: string | undefined; onOpen(id: string): void }) {
   const now = useNow(30_000)
-  const list = api.useInfiniteQuery('get', '/api/v1/playground/history', { params: { query: { limit: 50 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/playground/history', { params: { query: { limit: 50 } } }, cursorPaging)
   if (list.isError) return <div className="p-4"><ErrorPanel error={list.error} what="the history" onRetry={() => void list.refetch()} /></div>
   if (!list.data) return <SkeletonRows rows={6} height={52} />
   const groups = grouped(list.data.pages.flatMap((page) => page.runs))

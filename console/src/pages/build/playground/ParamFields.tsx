@@ -1,7 +1,7 @@
 import { Field, Input, TextArea } from '@/ui'
 import type { Params } from './setup'
 
-/** Settings of a call. What is left empty is the provider's own choice. */
+/** Model parameters. Empty fields use the provider's default. */
 export function ParamFields({ params, onChange, placeholder }: { params: Params; onChange(params: Params): void; placeholder?: Params }) {
   const number = (name: 'temperature' | 'max_tokens' | 'top_p', label: string, step: string) => (
     <Field label={label}>

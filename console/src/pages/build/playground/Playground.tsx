@@ -1,47 +1,47 @@
 import { getRouteApi } from '@tanstack/react-router'
 import { Diff, History as HistoryIcon, Play, Plus, Save, Square } from 'lucide-react'
 import { useState, type KeyboardEvent } from 'react'
-import { useRemembered } from '@/lib/remembered'
-import { MOD, useShortcuts } from '@/lib/shortcuts'
-import { Button, Docked, Page, useReason } from '@/ui'
+import { usePersistentState } from '@/lib/usePersistentState'
+import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
+import { Button, DockedDrawer, Page, usePermissionReason } from '@/ui'
 import { ColumnCard } from './ColumnCard'
 import { CompareTexts } from './CompareTexts'
 import { History } from './History'
-import { Question } from './Question'
+import { InputPanel } from './InputPanel'
 import { SaveAsVersion } from './SaveAsVersion'
 import type { PlaygroundSearch } from './search'
-import { addColumn, FIRST_SETUP, MOST_COLUMNS, problemOf, type ColumnSetup, type Setup } from './setup'
-import { isBusy, usePlay, type Cells } from './usePlay'
-import { useStart } from './useStart'
+import { addColumn, DEFAULT_SETUP, MAX_COLUMNS, validateSetup, type ColumnSetup, type Setup } from './setup'
+import { isRunning, usePlaygroundRuns, type ColumnResults } from './usePlaygroundRuns'
+import { useInitialSetup } from './useInitialSetup'
 
 const route = getRouteApi('/shell/playground')
 
-/** The same question to up to ten models, side by side. */
+/** Playground: runs one input on up to ten models side by side. */
 export function Playground() {
   const search: PlaygroundSearch = route.useSearch()
   const navigate = route.useNavigate()
-  const [setup, setSetup] = useRemembered<Setup>('playground', FIRST_SETUP)
+  const [setup, setSetup] = usePersistentState<Setup>('playground', DEFAULT_SETUP)
   const [focus, setFocus] = useState<number | null>(null)
   const [open, setOpen] = useState<'save' | 'compare' | null>(null)
-  const { cells, setCells, start, stop, stopAll } = usePlay()
-  const mayNot = useReason('member')
+  const { results, setResults, start, stop, stopAll } = usePlaygroundRuns()
+  const permissionReason = usePermissionReason('member')
   const set = (change: Partial<PlaygroundSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
-  useStart(
+  useInitialSetup(
     search,
     setup,
-    (found) => {
+    (initial) => {
       stopAll()
       setFocus(null)
-      setSetup(found.setup)
-      setCells(found.cells)
+      setSetup(initial.setup)
+      setResults(initial.results)
     },
     () => set({ log: undefined, prompt: undefined }),
   )
 
-  const problem = problemOf(setup)
-  const running = setup.columns.filter((column) => isBusy(cells[column.id]))
+  const problem = validateSetup(setup)
+  const running = setup.columns.filter((column) => isRunning(results[column.id]))
   const run = (columns: readonly ColumnSetup[]) => {
-    if (problem || mayNot) return
+    if (problem || permissionReason) return
     set({ run: undefined })
     start(setup, columns)
   }
@@ -52,12 +52,12 @@ export function Playground() {
 
   const change = (column: ColumnSetup) => setSetup({ ...setup, columns: setup.columns.map((one) => (one.id === column.id ? column : one)) })
   const shown = setup.columns.filter((column) => focus === null || column.id === focus)
-  const answers = setup.columns.flatMap((column) => {
-    const cell = cells[column.id]
+  const outputs = setup.columns.flatMap((column) => {
+    const cell = results[column.id]
     return cell && cell.output !== '' ? [{ id: column.id, name: `${column.provider}/${column.model}`, text: cell.output }] : []
   })
   return (
-    <Docked open={search.history === 'open'} onClose={() => set({ history: undefined })} label="History" head={<h2 className="py-1 text-base">History</h2>} content={<History shown={search.run} onOpen={(id) => set({ run: id })} />}>
+    <DockedDrawer open={search.history === 'open'} onClose={() => set({ history: undefined })} label="History" head={<h2 className="py-1 text-base">History</h2>} content={<History shown={search.run} onOpen={(id) => set({ run: id })} />}>
       <div className="flex min-h-0 flex-1 flex-col overflow-y-auto" onKeyDown={stopByKey}>
         <Page
           title="Playground"
@@ -66,7 +66,7 @@ export function Playground() {
               <Button icon={<HistoryIcon size={14} aria-hidden />} aria-expanded={search.history === 'open'} onClick={() => set({ history: search.history ? undefined : 'open' })}>
                 History
               </Button>
-              <Button icon={<Diff size={14} aria-hidden />} blocked={answers.length < 2 && 'Two answers are needed'} onClick={() => setOpen('compare')}>
+              <Button icon={<Diff size={14} aria-hidden />} blocked={outputs.length < 2 && 'Two answers are needed'} onClick={() => setOpen('compare')}>
                 Compare
               </Button>
               <Button icon={<Save size={14} aria-hidden />} needs="member" blocked={!setup.prompt && problem === 'Write a message first' && problem} onClick={() => setOpen('save')}>
@@ -77,17 +77,17 @@ export function Playground() {
                   Stop
                 </Button>
               ) : (
-                <Button kind="primary" needs="member" blocked={problem ?? false} icon={<Play size={14} aria-hidden />} title={`${MOD}Enter`} onClick={runAll}>
+                <Button kind="primary" needs="member" blocked={problem ?? false} icon={<Play size={14} aria-hidden />} title={`${MOD_KEY_LABEL}Enter`} onClick={runAll}>
                   Run
                 </Button>
               )}
             </>
           }
         >
-          <Announcement setup={setup} cells={cells} />
+          <Announcement setup={setup} results={results} />
           <div className="@container">
             <div className="grid items-start gap-4 @3xl:grid-cols-[280px_minmax(0,1fr)] @6xl:grid-cols-[360px_minmax(0,1fr)]">
-              <Question setup={setup} onChange={setSetup} />
+              <InputPanel setup={setup} onChange={setSetup} />
               <div className="flex min-w-0 flex-col gap-3">
                 <div className="relative grid gap-3 @3xl:auto-cols-[minmax(236px,1fr)] @3xl:grid-flow-col @3xl:overflow-x-auto @3xl:pb-1">
                   {shown.map((column) => (
@@ -96,7 +96,7 @@ export function Playground() {
                       number={setup.columns.indexOf(column) + 1}
                       column={column}
                       shared={setup.params}
-                      cell={cells[column.id]}
+                      cell={results[column.id]}
                       focused={focus === column.id}
                       alone={setup.columns.length === 1}
                       blocked={problem}
@@ -113,7 +113,7 @@ export function Playground() {
                   ))}
                 </div>
                 <div>
-                  <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={setup.columns.length >= MOST_COLUMNS && `${MOST_COLUMNS} are the most`} onClick={() => setSetup({ ...setup, columns: addColumn(setup.columns) })}>
+                  <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={setup.columns.length >= MAX_COLUMNS && `${MAX_COLUMNS} are the most`} onClick={() => setSetup({ ...setup, columns: addColumn(setup.columns) })}>
                     Add column
                   </Button>
                 </div>
@@ -123,18 +123,18 @@ export function Playground() {
         </Page>
       </div>
       {open === 'save' && <SaveAsVersion setup={setup} onClose={() => setOpen(null)} />}
-      {open === 'compare' && <CompareTexts answers={answers} onClose={() => setOpen(null)} />}
-    </Docked>
+      {open === 'compare' && <CompareTexts outputs={outputs} onClose={() => setOpen(null)} />}
+    </DockedDrawer>
   )
 }
 
-/** How far it is, for those who do not see the columns. */
-function Announcement({ setup, cells }: { setup: Setup; cells: Cells }) {
-  const asked = setup.columns.flatMap((column) => cells[column.id] ?? [])
-  const ended = asked.filter((cell) => !isBusy(cell)).length
+/** Progress announcement for screen readers. */
+function Announcement({ setup, results }: { setup: Setup; results: ColumnResults }) {
+  const columnResults = setup.columns.flatMap((column) => results[column.id] ?? [])
+  const ended = columnResults.filter((cell) => !isRunning(cell)).length
   return (
     <p className="sr-only" role="status">
-      {asked.length > 0 && `${ended} of ${asked.length} finished`}
+      {columnResults.length > 0 && `${ended} of ${columnResults.length} finished`}
     </p>
   )
 }

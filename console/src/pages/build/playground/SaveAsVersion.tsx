@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { api, client, take } from '@/api/client'
-import { refresh } from '@/api/query'
+import { api, client, unwrap } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, toast } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
@@ -10,7 +10,7 @@ import { VariableChanges } from '../prompts/SaveDialog'
 import { usePrompts } from '../prompts/usePrompts'
 import type { Setup } from './setup'
 
-/** The words of the playground become the next version of a prompt, or the first of a new one. */
+/** Saves the messages as a new version of a prompt or as a new prompt. */
 export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): void }) {
   const navigate = useNavigate()
   const { prompts } = usePrompts()
@@ -19,11 +19,11 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
   const [namespace, setNamespace] = useState(chosen?.namespace ?? '')
   const [slug, setSlug] = useState(chosen?.slug ?? '')
   const [edited, setEdited] = useState<string | null>(null)
-  const content = edited ?? template.data?.content ?? wordsOf(setup)
+  const content = edited ?? template.data?.content ?? messagesText(setup)
   const existing = prompts.find((prompt) => prompt.namespace === namespace && prompt.slug === slug)
   const save = useAction(async () => {
-    const saved = await take(client.POST('/api/v1/playground/save-version', { body: { namespace, slug, content } }))
-    await refresh('/api/v1/prompts')
+    const saved = await unwrap(client.POST('/api/v1/playground/save-version', { body: { namespace, slug, content } }))
+    await invalidate('/api/v1/prompts')
     toast(`Saved as version ${saved.version}`)
     await navigate({ to: '/prompts/$namespace/$slug', params: saved })
   })
@@ -58,8 +58,8 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
   )
 }
 
-/** What system and user said, with a blank line between. */
-function wordsOf(setup: Setup): string {
+/** System and user messages, separated by a blank line. */
+function messagesText(setup: Setup): string {
   return setup.messages
     .filter((message) => message.role !== 'assistant' && message.content !== '')
     .map((message) => message.content)

@@ -1,12 +1,12 @@
-/** What the address of the playground can say. */
+/** Search parameters of the playground. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 
 export interface PlaygroundSearch {
-  /** A logged request to begin with. */
+  /** Logged request to load. */
   log?: number
-  /** A prompt to begin with: `namespace/name@version`. */
+  /** Prompt to load: `namespace/name@version`. */
   prompt?: string
-  /** A run or a comparison of the history. */
+  /** Run or comparison of the history to load. */
   run?: string
   history?: 'open'
 }

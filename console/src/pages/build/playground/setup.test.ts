@@ -1,27 +1,27 @@
 import { expect, test } from 'vitest'
-import { addColumn, FIRST_SETUP, messagesOf, NO_PARAMS, problemOf, questionOf, readParams, targetOf, writeParams } from './setup'
+import { addColumn, DEFAULT_SETUP, parseMessages, NO_PARAMS, validateSetup, requestInput, parseParams, compareTarget, formatParams } from './setup'
 
-test('settings are read as numbers, and mistakes are told', () => {
-  expect(readParams({ temperature: '0.5', max_tokens: '', top_p: ' ', more: '{"seed": 1}' }).value).toEqual({ temperature: 0.5, seed: 1 })
-  expect(readParams({ ...NO_PARAMS, temperature: 'warm' }).problem).toBe('temperature is no number')
-  expect(readParams({ ...NO_PARAMS, more: '[1]' }).problem).toBe('The other settings are no JSON object')
+test('parameters are parsed as numbers, and errors are reported', () => {
+  expect(parseParams({ temperature: '0.5', max_tokens: '', top_p: ' ', more: '{"seed": 1}' }).value).toEqual({ temperature: 0.5, seed: 1 })
+  expect(parseParams({ ...NO_PARAMS, temperature: 'warm' }).problem).toBe('temperature is no number')
+  expect(parseParams({ ...NO_PARAMS, more: '[1]' }).problem).toBe('The other settings are no JSON object')
 })
 
-test('settings that were sent are shown as they were', () => {
+test('sent parameters are displayed unchanged', () => {
   const params = { temperature: 0, seed: 7 }
-  expect(readParams(writeParams(params)).value).toEqual(params)
+  expect(parseParams(formatParams(params)).value).toEqual(params)
 })
 
-test('a column overrides what all share', () => {
-  const setup = { ...FIRST_SETUP, params: { ...NO_PARAMS, temperature: '1', max_tokens: '5' } }
+test('a column overrides the shared parameters', () => {
+  const setup = { ...DEFAULT_SETUP, params: { ...NO_PARAMS, temperature: '1', max_tokens: '5' } }
   const [column] = setup.columns
-  expect(column && targetOf(setup, { ...column, params: { ...NO_PARAMS, temperature: '0' } }).params).toEqual({ temperature: 0, max_tokens: 5 })
+  expect(column && compareTarget(setup, { ...column, params: { ...NO_PARAMS, temperature: '0' } }).params).toEqual({ temperature: 0, max_tokens: 5 })
 })
 
-test('nothing is sent without words', () => {
-  expect(problemOf(FIRST_SETUP)).toBe('Write a message first')
-  expect(problemOf({ ...FIRST_SETUP, messages: [{ role: 'user', content: 'hi' }] })).toBeNull()
-  expect(questionOf({ ...FIRST_SETUP, prompt: { namespace: 'a', slug: 'b', version: null, values: { x: 'y' } } })).toEqual({ prompt: { namespace: 'a', slug: 'b', version: null, variables: { x: 'y' } } })
+test('an empty input is rejected', () => {
+  expect(validateSetup(DEFAULT_SETUP)).toBe('Write a message first')
+  expect(validateSetup({ ...DEFAULT_SETUP, messages: [{ role: 'user', content: 'hi' }] })).toBeNull()
+  expect(requestInput({ ...DEFAULT_SETUP, prompt: { namespace: 'a', slug: 'b', version: null, values: { x: 'y' } } })).toEqual({ prompt: { namespace: 'a', slug: 'b', version: null, variables: { x: 'y' } } })
 })
 
 test('a new column is like the last one', () => {
@@ -29,9 +29,9 @@ test('a new column is like the last one', () => {
 })
 
 test('a logged request becomes messages', () => {
-  expect(messagesOf({ messages: [{ role: 'developer', content: 's' }, { role: 'user', content: [{ type: 'text', text: 'u' }] }] })).toEqual([
+  expect(parseMessages({ messages: [{ role: 'developer', content: 's' }, { role: 'user', content: [{ type: 'text', text: 'u' }] }] })).toEqual([
     { role: 'system', content: 's' },
     { role: 'user', content: 'u' },
   ])
-  expect(messagesOf(null)).toBeNull()
+  expect(parseMessages(null)).toBeNull()
 })

@@ -1,7 +1,7 @@
-/** What is asked in the playground: of whom, with which words and settings. */
+/** Playground setup: input, parameters and target models. */
 import type { Schemas } from '@/api/client'
 import { isRecord } from '@/api/error'
-import { plainText, requestMessages } from '@/lib/conversation'
+import { plainText, parseRequest } from '@/lib/conversation'
 
 export const ROLES = ['system', 'user', 'assistant'] as const
 export type Role = (typeof ROLES)[number]
@@ -11,12 +11,12 @@ export interface Message {
   content: string
 }
 
-/** As typed; empty is not sent. */
+/** Raw input text; empty parameters are omitted. */
 export interface Params {
   temperature: string
   max_tokens: string
   top_p: string
-  /** Anything else, as a JSON object. */
+  /** Other parameters as a JSON object. */
   more: string
 }
 
@@ -24,14 +24,14 @@ export interface ColumnSetup {
   id: number
   provider: string
   model: string
-  /** What this column does otherwise than the others; null when nothing. */
+  /** Overrides of the shared parameters, or null. */
   params: Params | null
 }
 
 export interface PromptChoice {
   namespace: string
   slug: string
-  /** The latest when null. */
+  /** Null for the latest version. */
   version: number | null
   values: Record<string, string>
 }
@@ -44,20 +44,20 @@ export interface Setup {
 }
 
 export const NO_PARAMS: Params = { temperature: '', max_tokens: '', top_p: '', more: '' }
-export const MOST_COLUMNS = 10
-export const FIRST_SETUP: Setup = {
+export const MAX_COLUMNS = 10
+export const DEFAULT_SETUP: Setup = {
   messages: [{ role: 'user', content: '' }],
   prompt: null,
   params: NO_PARAMS,
   columns: [{ id: 1, provider: 'sandbox', model: 'sandbox-small', params: null }],
 }
 
-const NUMBERS = ['temperature', 'max_tokens', 'top_p'] as const
+const NUMERIC_PARAMS = ['temperature', 'max_tokens', 'top_p'] as const
 
-/** The settings to send, or what is wrong with them. */
-export function readParams(params: Params): { value: Record<string, unknown>; problem: null } | { value: null; problem: string } {
+/** Parses the parameters, or returns the validation error. */
+export function parseParams(params: Params): { value: Record<string, unknown>; problem: null } | { value: null; problem: string } {
   const value: Record<string, unknown> = {}
-  for (const name of NUMBERS) {
+  for (const name of NUMERIC_PARAMS) {
     if (params[name].trim() === '') continue
     const number = Number(params[name])
     if (!Number.isFinite(number)) return { value: null, problem: `${name} is no number` }
@@ -68,34 +68,34 @@ export function readParams(params: Params): { value: Record<string, unknown>; pr
     const more: unknown = JSON.parse(params.more)
     if (isRecord(more)) return { value: { ...value, ...more }, problem: null }
   } catch {
-    // Told below.
+    // Reported below.
   }
   return { value: null, problem: 'The other settings are no JSON object' }
 }
 
-export function writeParams(params: unknown): Params {
+export function formatParams(params: unknown): Params {
   if (!isRecord(params)) return NO_PARAMS
   const { temperature, max_tokens, top_p, ...more } = params
   const text = (value: unknown) => (typeof value === 'number' ? String(value) : '')
   return { temperature: text(temperature), max_tokens: text(max_tokens), top_p: text(top_p), more: Object.keys(more).length > 0 ? JSON.stringify(more) : '' }
 }
 
-/** What keeps it from being sent, or null. */
-export function problemOf(setup: Setup): string | null {
+/** Returns the validation error of a setup, or null. */
+export function validateSetup(setup: Setup): string | null {
   if (!setup.prompt && setup.messages.every((message) => message.content.trim() === '')) return 'Write a message first'
   if (setup.columns.some((column) => column.provider === '' || column.model.trim() === '')) return 'Choose a model for every column'
-  return [setup.params, ...setup.columns.flatMap((column) => column.params ?? [])].map((params) => readParams(params).problem).find((problem) => problem !== null) ?? null
+  return [setup.params, ...setup.columns.flatMap((column) => column.params ?? [])].map((params) => parseParams(params).problem).find((problem) => problem !== null) ?? null
 }
 
-/** The words that go to every model. */
-export function questionOf(setup: Setup): Pick<Schemas['PlaygroundRunRequest'], 'messages' | 'prompt'> {
+/** The part of the request that is the same for every model. */
+export function requestInput(setup: Setup): Pick<Schemas['PlaygroundRunRequest'], 'messages' | 'prompt'> {
   if (!setup.prompt) return { messages: setup.messages.filter((message) => message.content !== '').map(({ role, content }) => ({ role, content })) }
   const { namespace, slug, version, values } = setup.prompt
   return { prompt: { namespace, slug, version, variables: values } }
 }
 
-export function targetOf(setup: Setup, column: ColumnSetup): Schemas['CompareTarget'] {
-  const params = { ...readParams(setup.params).value, ...(column.params && readParams(column.params).value) }
+export function compareTarget(setup: Setup, column: ColumnSetup): Schemas['CompareTarget'] {
+  const params = { ...parseParams(setup.params).value, ...(column.params && parseParams(column.params).value) }
   return { provider: column.provider, model: column.model.trim(), params }
 }
 
@@ -105,8 +105,8 @@ export function addColumn(columns: readonly ColumnSetup[]): ColumnSetup[] {
   return [...columns, { ...(last ?? { provider: 'sandbox', model: 'sandbox-small', params: null }), id }]
 }
 
-/** A stored request in the words of the playground; null when it holds no conversation. */
-export function messagesOf(body: unknown): Message[] | null {
-  const messages = requestMessages(body)?.map((message) => ({ role: message.role === 'tool' ? ('user' as const) : message.role, content: plainText(message) }))
+/** Parses a logged request body into playground messages; null if it has no conversation. */
+export function parseMessages(body: unknown): Message[] | null {
+  const messages = parseRequest(body)?.map((message) => ({ role: message.role === 'tool' ? ('user' as const) : message.role, content: plainText(message) }))
   return messages && messages.length > 0 ? messages : null
 }

@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { client, take } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input } from '@/ui'
 import { TemplateEditor } from './TemplateEditor'
@@ -12,11 +12,11 @@ export function NewPrompt({ onClose }: { onClose(): void }) {
   const [slug, setSlug] = useState('')
   const [content, setContent] = useState('')
   const create = useAction(async () => {
-    const made = await take(client.POST('/api/v1/prompts', { body: { namespace, slug, content } }))
-    await refresh('/api/v1/prompts')
-    await navigate({ to: '/prompts/$namespace/$slug', params: made })
+    const created = await unwrap(client.POST('/api/v1/prompts', { body: { namespace, slug, content } }))
+    await invalidate('/api/v1/prompts')
+    await navigate({ to: '/prompts/$namespace/$slug', params: created })
   })
-  const { namespace: wrongNamespace, slug: wrongSlug, content: wrongContent } = create.fields
+  const { namespace: namespaceError, slug: slugError, content: contentError } = create.fields
   return (
     <FormDialog
       size="lg"
@@ -28,10 +28,10 @@ export function NewPrompt({ onClose }: { onClose(): void }) {
       fields={['namespace', 'slug', 'content']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label="Namespace" error={wrongNamespace} hint="A team or a product: lowercase letters, digits, . _ -">
+        <Field label="Namespace" error={namespaceError} hint="A team or a product: lowercase letters, digits, . _ -">
           <Input mono required autoFocus value={namespace} onChange={(event) => setNamespace(event.target.value)} placeholder="support" />
         </Field>
-        <Field label="Name" error={wrongSlug}>
+        <Field label="Name" error={slugError}>
           <Input mono required value={slug} onChange={(event) => setSlug(event.target.value)} placeholder="greeting" />
         </Field>
       </div>
@@ -40,9 +40,9 @@ export function NewPrompt({ onClose }: { onClose(): void }) {
           Text
         </div>
         <TemplateEditor label="Text" value={content} onChange={setContent} rows={8} problem={create.error} placeholder="You are a helpful assistant of {{company}}." />
-        {wrongContent && (
+        {contentError && (
           <p role="alert" className="mt-1 text-xs text-err">
-            {wrongContent}
+            {contentError}
           </p>
         )}
       </div>

@@ -1,13 +1,13 @@
 import { useEffect, useState } from 'react'
-import { client, take } from '@/api/client'
+import { client, unwrap } from '@/api/client'
 import { asApiError, type ApiError } from '@/api/error'
-import { renderHere } from '@/lib/template'
+import { renderPreview } from '@/lib/template'
 import { Badge, CopyButton, ErrorLine, Field, Section, TextArea } from '@/ui'
 
 interface PreviewProps {
   namespace: string
   slug: string
-  /** The stored version that is shown, or null for a draft. */
+  /** The displayed stored version, or null for a draft. */
   version: number | null
   content: string
   variables: readonly string[]
@@ -15,7 +15,7 @@ interface PreviewProps {
   onValues(values: Record<string, string>): void
 }
 
-/** The variables as a form, and the text that a model would be sent. */
+/** Variable form and rendered preview of a prompt. */
 export function Preview({ namespace, slug, version, content, variables, values, onValues }: PreviewProps) {
   const missing = variables.filter((name) => values[name] === undefined)
   const { rendered, error } = useRendered(namespace, slug, missing.length === 0 ? version : null, content, values)
@@ -48,26 +48,26 @@ export function Preview({ namespace, slug, version, content, variables, values, 
   )
 }
 
-/** What the gateway makes of a stored version, a moment after the last change; of a draft, or while values are missing, what this page makes of it. */
+/** Renders a stored version on the server (debounced); a draft, or one with missing values, is rendered locally. */
 function useRendered(namespace: string, slug: string, version: number | null, content: string, values: Readonly<Record<string, string>>): { rendered: string; error: ApiError | null } {
-  const [answer, setAnswer] = useState<{ rendered: string | null; error: ApiError | null }>({ rendered: null, error: null })
-  const asked = JSON.stringify(values)
+  const [response, setResponse] = useState<{ rendered: string | null; error: ApiError | null }>({ rendered: null, error: null })
+  const variablesJson = JSON.stringify(values)
   useEffect(() => {
-    setAnswer((before) => ({ ...before, error: null }))
+    setResponse((before) => ({ ...before, error: null }))
     if (version === null) return
     const stop = new AbortController()
     const timer = setTimeout(() => {
-      take(client.POST('/api/v1/prompts/{namespace}/{slug}/render', { params: { path: { namespace, slug }, query: { version } }, body: { variables: JSON.parse(asked) as Record<string, string> }, signal: stop.signal }))
-        .then(({ rendered }) => setAnswer({ rendered, error: null }))
-        .catch((failure: unknown) => stop.signal.aborted || setAnswer({ rendered: null, error: asApiError(failure) }))
+      unwrap(client.POST('/api/v1/prompts/{namespace}/{slug}/render', { params: { path: { namespace, slug }, query: { version } }, body: { variables: JSON.parse(variablesJson) as Record<string, string> }, signal: stop.signal }))
+        .then(({ rendered }) => setResponse({ rendered, error: null }))
+        .catch((failure: unknown) => stop.signal.aborted || setResponse({ rendered: null, error: asApiError(failure) }))
     }, 250)
     return () => {
       clearTimeout(timer)
       stop.abort()
     }
-  }, [namespace, slug, version, asked])
-  if (version === null) return { rendered: renderHere(content, filled(values)), error: null }
-  return { rendered: answer.rendered ?? renderHere(content, filled(values)), error: answer.error }
+  }, [namespace, slug, version, variablesJson])
+  if (version === null) return { rendered: renderPreview(content, filled(values)), error: null }
+  return { rendered: response.rendered ?? renderPreview(content, filled(values)), error: response.error }
 }
 
 function filled(values: Readonly<Record<string, string>>): Record<string, string> {

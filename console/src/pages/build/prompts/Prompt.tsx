@@ -1,13 +1,13 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { EllipsisVertical, Play, Trash2, Undo2 } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
-import { MOD, useShortcuts } from '@/lib/shortcuts'
-import { useRemembered } from '@/lib/remembered'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
+import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
+import { usePersistentState } from '@/lib/usePersistentState'
 import { variablesOf } from '@/lib/template'
-import { Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, useReason } from '@/ui'
+import { Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, usePermissionReason } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 import { VersionRail } from '../shared/VersionRail'
 import { Preview } from './Preview'
@@ -21,12 +21,12 @@ const route = getRouteApi('/shell/prompts/$namespace/$slug')
 type Prompt = Schemas['Prompt']
 
 interface Draft {
-  /** The version that it was begun from. */
+  /** The version that the draft is based on. */
   base: Prompt
   content: string
 }
 
-/** One prompt: its text, its versions, what changed between them, and what a model is sent. */
+/** One prompt: editor, versions, diff and preview. */
 export function PromptPage() {
   const { namespace, slug } = route.useParams()
   const { v } = route.useSearch()
@@ -61,36 +61,36 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const leave = useNavigate()
   const { namespace, slug } = latest
   const name = `${namespace}/${slug}`
-  const [draft, setDraft] = useRemembered<Draft | null>(`prompt.${name}`, null)
-  const [values, setValues] = useRemembered<Record<string, string>>(`values.${name}`, {})
+  const [draft, setDraft] = usePersistentState<Draft | null>(`prompt.${name}`, null)
+  const [values, setValues] = usePersistentState<Record<string, string>>(`values.${name}`, {})
   const [open, setOpen] = useState<'save' | 'restore' | 'delete' | null>(null)
-  const mayNot = useReason('member')
+  const mayNot = usePermissionReason('member')
   const set = (change: Partial<PromptSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
 
   const isOld = shown.version !== latest.version
   const content = isOld ? shown.content : (draft?.content ?? latest.content)
   const isDraft = !isOld && draft !== null && draft.content !== latest.content
   const edit = (next: string) => setDraft(next === latest.content ? null : { base: draft?.base ?? latest, content: next })
-  const versions = api.useInfiniteQuery('get', '/api/v1/prompts/{namespace}/{slug}/versions', { params: { path: { namespace, slug }, query: { limit: 50 } } }, inPages)
+  const versions = api.useInfiniteQuery('get', '/api/v1/prompts/{namespace}/{slug}/versions', { params: { path: { namespace, slug }, query: { limit: 50 } } }, cursorPaging)
   const known = versions.data?.pages.flatMap((page) => page.versions)
   const save = () => isDraft && !mayNot && setOpen('save')
   useShortcuts({ 'mod+s': save })
 
   const saved = async (prompt: Prompt) => {
-    await refresh('/api/v1/prompts')
+    await invalidate('/api/v1/prompts')
     setDraft(null)
     setOpen(null)
     set({ v: undefined, view: undefined, base: undefined })
     toast(`Saved as version ${prompt.version}`)
   }
   const restore = async () => {
-    const made = await take(client.PUT('/api/v1/prompts/{namespace}/{slug}', { params: { path: { namespace, slug } }, body: { content: shown.content, expected_version: latest.version } }))
-    await saved(made)
+    const created = await unwrap(client.PUT('/api/v1/prompts/{namespace}/{slug}', { params: { path: { namespace, slug } }, body: { content: shown.content, expected_version: latest.version } }))
+    await saved(created)
   }
   const remove = async () => {
     await client.DELETE('/api/v1/prompts/{namespace}/{slug}', { params: { path: { namespace, slug } } })
     setDraft(null)
-    await refresh('/api/v1/prompts')
+    await invalidate('/api/v1/prompts')
     await leave({ to: '/prompts' })
   }
   const base = known?.find((version) => version.version === search.base) ?? known?.find((version) => version.version < shown.version)
@@ -110,7 +110,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           ) : (
             <>
               {isDraft && <Button onClick={() => setDraft(null)}>Discard</Button>}
-              <Button kind="primary" needs="member" blocked={!isDraft && 'Nothing was changed'} title={`${MOD}S`} onClick={save}>
+              <Button kind="primary" needs="member" blocked={!isDraft && 'Nothing was changed'} title={`${MOD_KEY_LABEL}S`} onClick={save}>
                 Save…
               </Button>
             </>
@@ -178,7 +178,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           onTheirs={(theirs, merged) => {
             setDraft(merged === null ? null : { base: theirs, content: merged })
             setOpen(null)
-            void refresh('/api/v1/prompts')
+            void invalidate('/api/v1/prompts')
           }}
         />
       )}
@@ -202,7 +202,7 @@ interface ChangesProps {
   set(change: Partial<PromptSearch>): void
 }
 
-/** What changed from any other version to the one that is shown. */
+/** Diff from another version to the displayed one. */
 function Changes({ shown, content, isDraft, base, known, split, set }: ChangesProps) {
   const others = known?.filter((version) => isDraft || version.version !== shown.version) ?? []
   if (!base || others.length === 0) return <p className="p-3 text-muted">There is only one version, so nothing to compare with.</p>

@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { Skeleton } from '@/ui'
 import { byNamespace, usePrompts } from './usePrompts'
 
-/** All prompts beside the one that is open. Narrow screens go back to the list instead. */
+/** Prompt sidebar, hidden on narrow screens. */
 export function PromptTree() {
   const { list, prompts } = usePrompts()
   return (

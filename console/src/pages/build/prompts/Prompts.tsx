@@ -12,7 +12,7 @@ import { byNamespace, usePrompts } from './usePrompts'
 const route = getRouteApi('/shell/prompts')
 type Prompt = Schemas['Prompt']
 
-/** All prompts, by namespace. */
+/** List of prompts by namespace. */
 export function Prompts() {
   const { q = '' } = route.useSearch()
   const navigate = useNavigate()

@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import type { ApiError } from '@/api/error'
 import { rebase } from '@/lib/rebase'
 import { variablesOf } from '@/lib/template'
@@ -10,25 +10,25 @@ import { DiffView } from '@/ui/DiffView'
 type Prompt = Schemas['Prompt']
 
 interface SaveDialogProps {
-  /** The version that the change was made from. */
+  /** The version that the change is based on. */
   base: Prompt
   draft: string
   onClose(): void
   onSaved(saved: Prompt): void
-  /** Somebody else was faster: what they saved is taken, or the draft goes on from it. */
+  /** Conflict resolution: discard the draft, or rebase it onto the newer version. */
   onTheirs(theirs: Prompt, draft: string | null): void
 }
 
-/** Shows what is about to be saved. When another version was saved meanwhile, it asks how to go on. */
+/** Diff before saving. If a newer version exists, offers conflict resolution. */
 export function SaveDialog({ base, draft, onClose, onSaved, onTheirs }: SaveDialogProps) {
   const [theirs, setTheirs] = useState<Prompt | null>(null)
   const path = { namespace: base.namespace, slug: base.slug }
   const save = useAction(async (expected: number) => {
     try {
-      onSaved(await take(client.PUT('/api/v1/prompts/{namespace}/{slug}', { params: { path }, body: { content: draft, expected_version: expected } })))
+      onSaved(await unwrap(client.PUT('/api/v1/prompts/{namespace}/{slug}', { params: { path }, body: { content: draft, expected_version: expected } })))
     } catch (failure) {
       if ((failure as ApiError).status !== 409) throw failure
-      setTheirs(await take(client.GET('/api/v1/prompts/{namespace}/{slug}', { params: { path } })))
+      setTheirs(await unwrap(client.GET('/api/v1/prompts/{namespace}/{slug}', { params: { path } })))
     }
   })
   if (theirs) return <Conflict base={base} draft={draft} theirs={theirs} busy={save.busy} error={save.error} onClose={onClose} onOverwrite={() => save.run(theirs.version)} onTheirs={onTheirs} />
@@ -103,7 +103,7 @@ function Conflict({ base, draft, theirs, busy, error, onClose, onOverwrite, onTh
   )
 }
 
-/** The variables that came and went, since whoever calls the prompt must know. */
+/** Added and removed variables, which callers of the prompt must handle. */
 export function VariableChanges({ before, after }: { before: string; after: string }) {
   const was = variablesOf(before)
   const is = variablesOf(after)

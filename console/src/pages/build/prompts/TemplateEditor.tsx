@@ -9,7 +9,7 @@ interface TemplateEditorProps {
   onChange?: (value: string) => void
   readOnly?: boolean
   rows?: number
-  /** The refusal of the server, which may name a line and a column. */
+  /** Server error, which may contain a line and column. */
   problem?: ApiError | null
   placeholder?: string
 }
@@ -17,8 +17,8 @@ interface TemplateEditorProps {
 const LINE = 20
 
 /**
- * A text field with line numbers and marked variables: the browser's own field, seen through, over a copy that is
- * coloured. Keys, undo, spelling and screen readers work as in any other field.
+ * Text area with line numbers and highlighted variables: a transparent native textarea over a highlighted copy. Native
+ * keyboard handling, undo, spell check and screen reader support keep working.
  */
 export function TemplateEditor({ label, value, onChange, readOnly, rows = 14, problem, placeholder }: TemplateEditorProps) {
   const id = useId()
@@ -59,7 +59,7 @@ export function TemplateEditor({ label, value, onChange, readOnly, rows = 14, pr
 
 function Piece({ piece }: { piece: TemplatePiece }) {
   if (piece.kind === 'variable') return <span className="rounded-[2px] bg-accent-soft text-accent">{piece.text}</span>
-  if (piece.kind === 'bad') return <span className="bg-err-soft text-err underline decoration-wavy">{piece.text}</span>
+  if (piece.kind === 'invalid') return <span className="bg-err-soft text-err underline decoration-wavy">{piece.text}</span>
   return <>{piece.text}</>
 }
 

@@ -1,4 +1,4 @@
-/** What the addresses of the prompts' pages can say. */
+/** Search parameters of the prompt pages. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 
 export interface PromptsSearch {
@@ -7,9 +7,9 @@ export interface PromptsSearch {
 
 export interface PromptSearch {
   view?: 'diff' | 'use'
-  /** The version that is looked at; the latest when left out. */
+  /** The displayed version; the latest if omitted. */
   v?: number
-  /** The version that it is compared with. */
+  /** The version to compare with. */
   base?: number
   split?: 'yes'
 }

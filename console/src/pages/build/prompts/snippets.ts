@@ -1,4 +1,4 @@
-/** How a prompt is called: as part of a request to a model, or rendered alone. */
+/** Snippets that use a prompt in a model request or render it. */
 import type { Schemas } from '@/api/client'
 import type { Snippet } from '@/ui'
 

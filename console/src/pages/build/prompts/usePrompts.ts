@@ -1,13 +1,13 @@
 import { api, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 
-/** The prompts that were loaded so far. */
+/** The loaded pages of prompts. */
 export function usePrompts() {
-  const list = api.useInfiniteQuery('get', '/api/v1/prompts', { params: { query: { limit: 200 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/prompts', { params: { query: { limit: 200 } } }, cursorPaging)
   return { list, prompts: list.data?.pages.flatMap((page) => page.prompts) ?? [] }
 }
 
-/** Namespaces in their order, each with its prompts in theirs. */
+/** Prompts grouped by namespace, both sorted. */
 export function byNamespace(prompts: readonly Schemas['Prompt'][]): [string, Schemas['Prompt'][]][] {
   const groups = new Map<string, Schemas['Prompt'][]>()
   for (const prompt of prompts) groups.set(prompt.namespace, [...(groups.get(prompt.namespace) ?? []), prompt])

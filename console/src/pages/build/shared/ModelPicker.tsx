@@ -7,11 +7,11 @@ interface ModelPickerProps {
   provider: string
   model: string
   onChange(provider: string, model: string): void
-  /** Labels for screen readers only, where there are many side by side. */
+  /** Hides the labels visually. */
   quiet?: boolean
 }
 
-/** A provider and one of its models; models that are not listed can be typed. */
+/** Selects a provider and a model; unlisted models can be typed. */
 export function ModelPicker({ provider, model, onChange, quiet }: ModelPickerProps) {
   const list = useId()
   const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })

@@ -10,7 +10,7 @@ interface Version {
   version: number
   at: string
   by: string | null
-  /** More about it: "on the shelf". */
+  /** Additional note: "on the shelf". */
   note?: ReactNode
 }
 
@@ -18,7 +18,7 @@ interface VersionRailProps {
   versions: readonly Version[] | undefined
   error: unknown
   onRetry(): void
-  /** The one that is looked at. */
+  /** The displayed version. */
   shown: number
   latest: number
   onShow(version: number): void
@@ -28,7 +28,7 @@ interface VersionRailProps {
   onMore(): void
 }
 
-/** Every version, newest first: look at one, or compare it with the one that is looked at. */
+/** Version list, newest first, to select a version or compare it with the displayed one. */
 export function VersionRail({ versions, error, onRetry, shown, latest, onShow, onCompare, more, busy, onMore }: VersionRailProps) {
   const { zone } = usePrefs()
   const now = useNow(30_000)

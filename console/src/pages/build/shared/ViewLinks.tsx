@@ -8,7 +8,7 @@ interface ViewLink {
   current: boolean
 }
 
-/** Parts of an area that have addresses of their own, in the look of tabs. */
+/** Links to sibling routes, styled as tabs. */
 export function ViewLinks({ label, links }: { label: string; links: readonly ViewLink[] }) {
   return (
     <nav aria-label={label} className="flex shrink-0 overflow-x-auto overflow-y-hidden border-b border-line px-2">
@@ -21,7 +21,7 @@ export function ViewLinks({ label, links }: { label: string; links: readonly Vie
   )
 }
 
-/** The time range goes along, what belonged to the other part does not. */
+/** Keeps the time range and drops all other search parameters. */
 function rangeOf(search: object): object {
   return Object.fromEntries(Object.entries(search).filter(([name]) => ['range', 'from', 'to'].includes(name)))
 }

@@ -1,4 +1,4 @@
-/** A SKILL.md in an editor with line numbers and marked mistakes. Loaded only where skills are written. */
+/** SKILL.md editor with line numbers and diagnostics. Lazy-loaded. */
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands'
 import { HighlightStyle, StreamLanguage, syntaxHighlighting } from '@codemirror/language'
 import { lintGutter, setDiagnostics, type Diagnostic } from '@codemirror/lint'
@@ -17,7 +17,7 @@ interface EditorProps {
   onChange(value: string): void
 }
 
-/** Marks a change that did not come from the person at the keyboard. */
+/** Marks programmatic changes, as opposed to user input. */
 const fromOutside = Annotation.define<boolean>()
 
 interface Place {
@@ -25,7 +25,7 @@ interface Place {
   code: boolean
 }
 
-/** Just enough of YAML and Markdown to find one's way in a file. */
+/** Minimal highlighting of YAML frontmatter and Markdown. */
 const language = StreamLanguage.define<Place>({
   startState: () => ({ fences: 0, code: false }),
   token(stream, place) {
@@ -100,7 +100,7 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
           EditorView.updateListener.of((update) => {
             if (update.docChanged && !update.transactions.some((one) => one.annotation(fromOutside))) changed(update.state.doc.toString())
           }),
-          // Its styles are written by script, which the content security policy lets pass with this nonce only.
+          // CodeMirror injects styles, which the content security policy allows only with this nonce.
           ...(nonce ? [EditorView.cspNonce.of(nonce)] : []),
         ],
       }),
@@ -109,7 +109,7 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
     return () => editor.destroy()
   }, [label, readOnly])
 
-  // Another text from outside: a version that was restored, a draft that was thrown away.
+  // The value changed from outside: a restored version or a discarded draft.
   useEffect(() => {
     const editor = view.current
     if (!editor || editor.state.doc.toString() === value) return

@@ -11,13 +11,13 @@ import { Score } from './Score'
 type Evaluation = Schemas['Evaluation']
 
 interface EvaluationPartProps {
-  /** Newest first, of all versions and sources. */
+  /** All verdicts, newest first. */
   evaluations: readonly Evaluation[]
   version: number
   threshold: number
 }
 
-/** The newest verdict with axes on this version, drawn and as a list, beside the one on the version before. */
+/** Latest verdict on this version by axis, compared with the previous version. */
 export function EvaluationPart({ evaluations, version, threshold }: EvaluationPartProps) {
   const withAxes = evaluations.filter((one) => Object.keys(one.axes).length > 0)
   const shown = withAxes.find((one) => one.skill_version === version)
@@ -68,13 +68,13 @@ function Change({ now, before }: { now: number; before: number }) {
   )
 }
 
-/** The known axes in their order, then any others. */
+/** Known axes in their defined order, then all others. */
 function axesOf(evaluation: Evaluation) {
   const names = [...AXES.filter((axis) => axis in evaluation.axes), ...Object.keys(evaluation.axes).filter((axis) => !AXES.some((known) => known === axis))]
   return names.map((name) => ({ name, score: evaluation.axes[name]?.score ?? 0 }))
 }
 
-/** Every verdict with who said it; those of sources that the rubric does not believe are marked. */
+/** All verdicts with their source; sources that the rubric does not allow are marked. */
 export function VerdictList({ evaluations, allowed }: { evaluations: readonly Evaluation[]; allowed: readonly string[] }) {
   const now = useNow(30_000)
   if (evaluations.length === 0) return null

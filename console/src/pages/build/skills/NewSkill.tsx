@@ -1,8 +1,8 @@
 import { useNavigate } from '@tanstack/react-router'
-import { client, take } from '@/api/client'
-import { refresh } from '@/api/query'
-import { checkSource } from '@/lib/frontmatter'
-import { useRemembered } from '@/lib/remembered'
+import { client, unwrap } from '@/api/client'
+import { invalidate } from '@/api/query'
+import { validateSkillSource } from '@/lib/frontmatter'
+import { usePersistentState } from '@/lib/usePersistentState'
 import { useAction } from '@/lib/useAction'
 import { Button, Dialog, ErrorLine } from '@/ui'
 import { SourceEditor } from './SourceEditor'
@@ -24,13 +24,13 @@ What a good result looks like.
 
 export function NewSkill({ onClose }: { onClose(): void }) {
   const navigate = useNavigate()
-  const [source, setSource] = useRemembered<string | null>('skill.new', null)
+  const [source, setSource] = usePersistentState<string | null>('skill.new', null)
   const text = source ?? TEMPLATE
   const create = useAction(async () => {
-    const made = await take(client.POST('/api/v1/skills', { body: { raw_source: text } }))
+    const created = await unwrap(client.POST('/api/v1/skills', { body: { raw_source: text } }))
     setSource(null)
-    await refresh('/api/v1/skills')
-    await navigate({ to: '/skills/$skillId', params: { skillId: made.id } })
+    await invalidate('/api/v1/skills')
+    await navigate({ to: '/skills/$skillId', params: { skillId: created.id } })
   })
   const known = create.error?.code === 'invalid_frontmatter'
   return (
@@ -44,7 +44,7 @@ export function NewSkill({ onClose }: { onClose(): void }) {
       actions={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={create.busy} blocked={checkSource(text).length > 0 && 'The frontmatter has problems'}>
+          <Button kind="primary" type="submit" busy={create.busy} blocked={validateSkillSource(text).length > 0 && 'The frontmatter has problems'}>
             Create skill
           </Button>
         </>

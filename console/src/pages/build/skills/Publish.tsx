@@ -1,40 +1,40 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Button, ConfirmDialog, ErrorLine, Section, Status, toast } from '@/ui'
 
 interface PublishProps {
   skill: Schemas['Skill']
   evaluations: readonly Schemas['Evaluation'][]
-  /** The sources that the rubric believes. */
+  /** Evaluation sources that the rubric allows. */
   allowed: readonly string[]
   onJudging(): void
 }
 
-/** Where the skill stands on its way to the shelf, and what keeps it from there. */
+/** Publish state of the skill and the unmet requirements of the publish gate. */
 export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps) {
-  const [asking, setAsking] = useState(false)
+  const [confirming, setConfirming] = useState(false)
   const path = { skillId: skill.id }
   const reason = reasonAgainst(skill, evaluations, allowed)
   const publish = useAction(async () => {
-    const { published_version } = await take(client.POST('/api/v1/skills/{skillId}/publish', { params: { path } }))
-    await refresh('/api/v1/skills')
+    const { published_version } = await unwrap(client.POST('/api/v1/skills/{skillId}/publish', { params: { path } }))
+    await invalidate('/api/v1/skills')
     toast(`The shelf serves version ${published_version}`)
   })
   const judge = useAction(async () => {
-    const { queued } = await take(client.POST('/api/v1/skills/{skillId}/evaluate', { params: { path } }))
+    const { queued } = await unwrap(client.POST('/api/v1/skills/{skillId}/evaluate', { params: { path } }))
     if (queued) onJudging()
     toast(queued ? `Version ${skill.version} is being judged` : 'Too many are waiting to be judged: try again in a minute')
   })
   const withdraw = async () => {
     await client.POST('/api/v1/skills/{skillId}/unpublish', { params: { path } })
-    await refresh('/api/v1/skills')
+    await invalidate('/api/v1/skills')
   }
   return (
     <Section title="Shelf">
       <div className="flex flex-col gap-3">
-        <Standing skill={skill} />
+        <PublishState skill={skill} />
         {reason && skill.published_version !== skill.version && (
           <p className="rounded-sm border border-line bg-warn-soft px-3 py-2" role="status">
             {reason}
@@ -48,21 +48,21 @@ export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps
             Evaluate again
           </Button>
           {skill.published_version !== null && (
-            <Button kind="danger" needs="member" onClick={() => setAsking(true)}>
+            <Button kind="danger" needs="member" onClick={() => setConfirming(true)}>
               Withdraw
             </Button>
           )}
         </div>
         <ErrorLine error={publish.error ?? judge.error} />
       </div>
-      <ConfirmDialog open={asking} onClose={() => setAsking(false)} title={`Withdraw ${skill.name} from the shelf?`} action="Withdraw" onConfirm={withdraw}>
+      <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title={`Withdraw ${skill.name} from the shelf?`} action="Withdraw" onConfirm={withdraw}>
         Nobody can adopt it any more. Copies that were adopted stay.
       </ConfirmDialog>
     </Section>
   )
 }
 
-function Standing({ skill }: { skill: Schemas['Skill'] }) {
+function PublishState({ skill }: { skill: Schemas['Skill'] }) {
   if (skill.published_version === null) return <Status tone="muted">private</Status>
   if (skill.published_version === skill.version) return <Status tone="ok">v{skill.version} is on the shelf</Status>
   return (
@@ -72,7 +72,7 @@ function Standing({ skill }: { skill: Schemas['Skill'] }) {
   )
 }
 
-/** The same rule as the server's, said in words; the server has the last one. */
+/** Explains the publish gate. Mirrors the rule of the server, which decides. */
 function reasonAgainst(skill: Schemas['Skill'], evaluations: readonly Schemas['Evaluation'][], allowed: readonly string[]): string | null {
   if (skill.published_version === skill.version) return `Version ${skill.version} is on the shelf already`
   const ofVersion = evaluations.filter((one) => one.skill_version === skill.version)

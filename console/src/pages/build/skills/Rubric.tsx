@@ -1,23 +1,23 @@
 import { useQueries } from '@tanstack/react-query'
 import { useState } from 'react'
 import { api, client, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { percent, plural } from '@/lib/format'
-import { AXES, overall, shares, type Weights } from '@/lib/rubric'
+import { AXES, weightedScore, normalizeWeights, type Weights } from '@/lib/rubric'
 import { useAction } from '@/lib/useAction'
-import { Badge, Button, ErrorLine, ErrorPanel, Field, Input, Page, Section, SkeletonRows, toast, useReason } from '@/ui'
-import { SkillsFrame } from './SkillsFrame'
+import { Badge, Button, ErrorLine, ErrorPanel, Field, Input, Page, Section, SkeletonRows, toast, usePermissionReason } from '@/ui'
+import { SkillsLayout } from './SkillsLayout'
 
-/** Skills whose newest verdict is scored anew while one moves the sliders. */
+/** Maximum number of skills in the score preview. */
 const PREVIEWED = 20
 
-/** How skills are judged, and whose word counts for publishing. */
+/** Rubric editor: axis weights, threshold and allowed evaluation sources. */
 export function Rubric() {
   return (
     <Page title="Rubric" about="How skills are judged, and whose verdicts open the way to the shelf">
-      <SkillsFrame current="rubric">
+      <SkillsLayout current="rubric">
         <Load />
-      </SkillsFrame>
+      </SkillsLayout>
     </Page>
   )
 }
@@ -30,18 +30,18 @@ function Load() {
 }
 
 function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
-  const mayNot = useReason('member')
+  const mayNot = usePermissionReason('member')
   const [weights, setWeights] = useState<Weights>(rubric.weights)
   const [threshold, setThreshold] = useState(rubric.pass_threshold)
   const [judge, setJudge] = useState({ provider: rubric.judge_provider, model: rubric.judge_model })
   const [sources, setSources] = useState(rubric.allowed_verdict_sources.join(', '))
-  const share = shares(weights)
+  const share = normalizeWeights(weights)
   const save = useAction(async () => {
     await client.PUT('/api/v1/skills/rubric/{rubricId}', {
       params: { path: { rubricId: rubric.id } },
       body: { weights: { ...weights }, pass_threshold: threshold, judge_provider: judge.provider, judge_model: judge.model, allowed_verdict_sources: sources.split(/[\s,]+/).filter(Boolean) },
     })
-    await refresh('/api/v1/skills')
+    await invalidate('/api/v1/skills')
     toast('The rubric is changed; new verdicts follow it')
   })
   const off = mayNot !== null
@@ -104,7 +104,7 @@ function Slider({ label, value, shown, disabled, onChange }: { label: string; va
   )
 }
 
-/** What the newest verdicts would say by these weights. */
+/** Preview: latest verdicts rescored with these weights. */
 function Preview({ weights, threshold }: { weights: Weights; threshold: number }) {
   const skills = api.useQuery('get', '/api/v1/skills', { params: { query: { limit: PREVIEWED } } })
   const queries = useQueries({
@@ -112,7 +112,7 @@ function Preview({ weights, threshold }: { weights: Weights; threshold: number }
   })
   const newest = queries.flatMap((query) => query.data?.evaluations.find((one) => one.source === 'internal') ?? [])
   if (newest.length === 0) return null
-  const changed = newest.filter((one) => overall(weights, one.axes) >= threshold !== one.passed)
+  const changed = newest.filter((one) => weightedScore(weights, one.axes) >= threshold !== one.passed)
   return (
     <p role="status" className="flex items-center gap-2">
       <Badge tone={changed.length > 0 ? 'warn' : 'muted'}>

@@ -1,42 +1,42 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { Download, LibraryBig } from 'lucide-react'
-import { api, client, take, type Schemas } from '@/api/client'
+import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
 import { ago, plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
-import { Badge, Button, Docked, Empty, ErrorLine, ErrorPanel, Input, NoMatch, Page, Pager, Select, Skeleton, SkeletonCards, toast } from '@/ui'
+import { Badge, Button, DockedDrawer, Empty, ErrorLine, ErrorPanel, Input, NoMatch, Page, Pager, Select, Skeleton, SkeletonCards, toast } from '@/ui'
 import { Json } from '@/ui/Json'
 import { Score } from './Score'
 import { SORTS, type ShelfSearch } from './search'
-import { SkillsFrame } from './SkillsFrame'
+import { SkillsLayout } from './SkillsLayout'
 
 const route = getRouteApi('/shell/shelf')
 type Skill = Schemas['Skill']
 
-/** What all organizations published. */
+/** The shelf: published skills of all organizations. */
 export function Shelf() {
   const search: ShelfSearch = route.useSearch()
   const navigate = route.useNavigate()
   const set = (change: Partial<ShelfSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
   return (
-    <Docked open={search.skill !== undefined} onClose={() => set({ skill: undefined })} label="Skill of the shelf" head={<h2 className="py-1 text-base">On the shelf</h2>} content={search.skill && <ShelfDetail skillId={search.skill} />}>
+    <DockedDrawer open={search.skill !== undefined} onClose={() => set({ skill: undefined })} label="Skill of the shelf" head={<h2 className="py-1 text-base">On the shelf</h2>} content={search.skill && <ShelfDetail skillId={search.skill} />}>
       <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
         <Page title="Shelf" about="Skills that organizations of this installation have published">
-          <SkillsFrame current="shelf">
+          <SkillsLayout current="shelf">
             <Cards search={search} set={set} />
-          </SkillsFrame>
+          </SkillsLayout>
         </Page>
       </div>
-    </Docked>
+    </DockedDrawer>
   )
 }
 
 function Cards({ search, set }: { search: ShelfSearch; set(change: Partial<ShelfSearch>): void }) {
   const { q, sort } = search
-  const list = api.useInfiniteQuery('get', '/api/v1/skills/public', { params: { query: { name_like: q, sort, limit: 60 } } }, { ...inPages, placeholderData: (before) => before })
+  const list = api.useInfiniteQuery('get', '/api/v1/skills/public', { params: { query: { name_like: q, sort, limit: 60 } } }, { ...cursorPaging, placeholderData: (before) => before })
   const skills = list.data?.pages.flatMap((page) => page.skills) ?? []
   if (list.isError) return <ErrorPanel error={list.error} what="the shelf" onRetry={() => void list.refetch()} />
   return (
@@ -95,15 +95,15 @@ function Card({ skill, onOpen }: { skill: Skill; onOpen(): void }) {
   )
 }
 
-/** Makes a copy of one's own. When the name is taken the copy gets another, and that is said plainly. */
+/** Adopts a skill as a copy. If the name is taken the copy gets another name, which is shown. */
 function Adopt({ skill }: { skill: Skill }) {
   const me = useMe()
   const navigate = useNavigate()
   const adopt = useAction(async () => {
-    const made = await take(client.POST('/api/v1/skills/public/{skillId}/adopt', { params: { path: { skillId: skill.id } } }))
-    await refresh('/api/v1/skills')
-    toast(made.renamed ? `You have a skill ${skill.name} already, so the copy is called ${made.name}` : `${made.name} is yours now`)
-    await navigate({ to: '/skills/$skillId', params: { skillId: made.skill.id } })
+    const adopted = await unwrap(client.POST('/api/v1/skills/public/{skillId}/adopt', { params: { path: { skillId: skill.id } } }))
+    await invalidate('/api/v1/skills')
+    toast(adopted.renamed ? `You have a skill ${skill.name} already, so the copy is called ${adopted.name}` : `${adopted.name} is yours now`)
+    await navigate({ to: '/skills/$skillId', params: { skillId: adopted.skill.id } })
   })
   if (skill.org_id === me.orgId) return <Badge>yours</Badge>
   return (

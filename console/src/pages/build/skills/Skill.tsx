@@ -1,14 +1,14 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { EllipsisVertical, Trash2 } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
-import { refresh } from '@/api/query'
-import { checkSource } from '@/lib/frontmatter'
-import { useRemembered } from '@/lib/remembered'
-import { MOD, useShortcuts } from '@/lib/shortcuts'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
+import { validateSkillSource } from '@/lib/frontmatter'
+import { usePersistentState } from '@/lib/usePersistentState'
+import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
 import { useAction } from '@/lib/useAction'
-import { Badge, Button, Code, ConfirmDialog, ErrorLine, ErrorPanel, Menu, MenuItem, Page, PlanGate, Section, Skeleton, Tabs, toast, useReason } from '@/ui'
+import { Badge, Button, Code, ConfirmDialog, ErrorLine, ErrorPanel, Menu, MenuItem, Page, PlanGate, Section, Skeleton, Tabs, toast, usePermissionReason } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 import { VersionRail } from '../shared/VersionRail'
 import { EvaluationPart, VerdictList } from './Evaluation'
@@ -19,7 +19,7 @@ import { SourceEditor } from './SourceEditor'
 const route = getRouteApi('/shell/skills/$skillId')
 type Skill = Schemas['Skill']
 
-/** One skill: its text, what judges say, and its way to the shelf. */
+/** One skill: source, evaluation and publishing. */
 export function SkillPage() {
   const { skillId } = route.useParams()
   return (
@@ -53,10 +53,10 @@ function Loaded({ skill }: { skill: Skill }) {
   const navigate = route.useNavigate()
   const leave = useNavigate()
   const path = { skillId: skill.id }
-  const [draft, setDraft] = useRemembered<string | null>(`skill.${skill.id}`, null)
-  const [asking, setAsking] = useState(false)
+  const [draft, setDraft] = usePersistentState<string | null>(`skill.${skill.id}`, null)
+  const [confirming, setConfirming] = useState(false)
   const [waitFor, setWaitFor] = useState<number | null>(null)
-  const mayNot = useReason('member')
+  const mayNot = usePermissionReason('member')
   const set = (change: Partial<SkillSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
 
   const rubric = api.useQuery('get', '/api/v1/skills/rubric', {}, { staleTime: 60_000 })
@@ -64,32 +64,32 @@ function Loaded({ skill }: { skill: Skill }) {
     meta: { quiet: true },
     refetchInterval: ({ state }) => {
       const found = state.data?.evaluations ?? []
-      const wanted = waitFor === null ? !found.some((one) => one.skill_version === skill.version) : found.length <= waitFor
-      return wanted && state.dataUpdateCount < 60 ? 1500 : false
+      const shouldPoll = waitFor === null ? !found.some((one) => one.skill_version === skill.version) : found.length <= waitFor
+      return shouldPoll && state.dataUpdateCount < 60 ? 1500 : false
     },
   })
   const verdicts = evaluations.data?.evaluations ?? []
-  const versions = api.useInfiniteQuery('get', '/api/v1/skills/{skillId}/versions', { params: { path, query: { limit: 50 } } }, inPages)
+  const versions = api.useInfiniteQuery('get', '/api/v1/skills/{skillId}/versions', { params: { path, query: { limit: 50 } } }, cursorPaging)
   const known = versions.data?.pages.flatMap((page) => page.versions)
   const shown = search.v === undefined || search.v === skill.version ? null : known?.find((version) => version.version === search.v)
   const text = shown?.raw_source ?? draft ?? skill.raw_source
   const isDraft = !shown && draft !== null && draft !== skill.raw_source
 
   const put = async (source: string) => {
-    const saved = await take(client.PUT('/api/v1/skills/{skillId}', { params: { path }, body: { raw_source: source } }))
-    await refresh('/api/v1/skills')
+    const saved = await unwrap(client.PUT('/api/v1/skills/{skillId}', { params: { path }, body: { raw_source: source } }))
+    await invalidate('/api/v1/skills')
     setDraft(null)
     set({ v: undefined })
     toast(`Saved as version ${saved.version}; it is being judged`)
   }
   const save = useAction(() => put(text))
-  const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'Nothing was changed' : checkSource(text).length > 0 ? 'The frontmatter has problems' : false
+  const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'Nothing was changed' : validateSkillSource(text).length > 0 ? 'The frontmatter has problems' : false
   useShortcuts({ 'mod+s': () => !blocked && !mayNot && save.run() })
   const remove = async () => {
     await client.DELETE('/api/v1/skills/{skillId}', { params: { path } })
     setDraft(null)
     await leave({ to: '/skills' })
-    await refresh('/api/v1/skills')
+    await invalidate('/api/v1/skills')
   }
   const base = known?.find((version) => version.version === search.base) ?? known?.find((version) => version.version < (shown?.version ?? skill.version))
   const compared = isDraft && search.base === undefined ? { version: skill.version, raw_source: skill.raw_source } : base
@@ -109,12 +109,12 @@ function Loaded({ skill }: { skill: Skill }) {
               Restore v{shown.version}
             </Button>
           ) : (
-            <Button kind="primary" needs="member" busy={save.busy} blocked={blocked} title={`${MOD}S`} onClick={save.run}>
+            <Button kind="primary" needs="member" busy={save.busy} blocked={blocked} title={`${MOD_KEY_LABEL}S`} onClick={save.run}>
               Save version
             </Button>
           )}
           <Menu trigger={<Button square aria-label="More" icon={<EllipsisVertical size={14} aria-hidden />} />}>
-            <MenuItem danger needs="member" icon={<Trash2 size={14} aria-hidden />} onSelect={() => setAsking(true)}>
+            <MenuItem danger needs="member" icon={<Trash2 size={14} aria-hidden />} onSelect={() => setConfirming(true)}>
               Delete skill
             </MenuItem>
           </Menu>
@@ -171,14 +171,14 @@ function Loaded({ skill }: { skill: Skill }) {
           />
         </div>
       </div>
-      <ConfirmDialog open={asking} onClose={() => setAsking(false)} title={`Delete skill ${skill.name}?`} action="Delete skill" typeToConfirm={skill.name} onConfirm={remove}>
+      <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title={`Delete skill ${skill.name}?`} action="Delete skill" typeToConfirm={skill.name} onConfirm={remove}>
         All its versions are deleted, and it leaves the shelf. Copies that others adopted stay.
       </ConfirmDialog>
     </Page>
   )
 }
 
-/** What became of the shelf entry that this one was adopted from. */
+/** State of the shelf entry that this skill was adopted from. */
 function Source({ skill }: { skill: Skill }) {
   if (!skill.source_skill_id) return null
   const words = { current: 'It is still the one on the shelf.', updated: 'There is a newer version on the shelf.', withdrawn: 'It was withdrawn from the shelf since.' }

@@ -3,14 +3,14 @@ import { Plus, Sparkles } from 'lucide-react'
 import { useState, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { ago, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { NewSkill } from './NewSkill'
 import { Score } from './Score'
-import { SkillsFrame } from './SkillsFrame'
+import { SkillsLayout } from './SkillsLayout'
 
 const route = getRouteApi('/shell/skills')
 type Skill = Schemas['Skill']
@@ -25,10 +25,10 @@ export function Skills() {
     </Button>
   )
   return (
-    <Page title="Skills" about="Instructions that agents load, judged before they are shared" actions={me.has('skill_marketplace') && create}>
-      <SkillsFrame current="mine">
+    <Page title="Skills" about="Instructions that agents load, judged before they are shared" actions={me.hasEntitlement('skill_marketplace') && create}>
+      <SkillsLayout current="mine">
         <List action={create} />
-      </SkillsFrame>
+      </SkillsLayout>
       {creating && <NewSkill onClose={() => setCreating(false)} />}
     </Page>
   )
@@ -39,7 +39,7 @@ function List({ action }: { action: ReactNode }) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const now = useNow(30_000)
-  const list = api.useInfiniteQuery('get', '/api/v1/skills', { params: { query: { limit: 100 } } }, { ...inPages, refetchInterval: (query) => (query.state.data?.pages.some((page) => page.skills.some((skill) => skill.latest_evaluation === null)) && query.state.dataUpdateCount < 20 ? 2000 : false), meta: { quiet: true } })
+  const list = api.useInfiniteQuery('get', '/api/v1/skills', { params: { query: { limit: 100 } } }, { ...cursorPaging, refetchInterval: (query) => (query.state.data?.pages.some((page) => page.skills.some((skill) => skill.latest_evaluation === null)) && query.state.dataUpdateCount < 20 ? 2000 : false), meta: { quiet: true } })
   const skills = list.data?.pages.flatMap((page) => page.skills) ?? []
   const found = skills.filter((skill) => `${skill.name} ${skill.headline} ${skill.description}`.toLowerCase().includes(q.toLowerCase()))
   const search = (next: string) => void navigate({ to: '/skills', search: { q: next || undefined }, replace: true })

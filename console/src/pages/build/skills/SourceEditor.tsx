@@ -2,7 +2,7 @@ import { CircleCheck } from 'lucide-react'
 import { lazy, Suspense, useMemo } from 'react'
 import type { ApiError } from '@/api/error'
 import { plural } from '@/lib/format'
-import { checkSource, lineOf, type SourceProblem } from '@/lib/frontmatter'
+import { validateSkillSource, sourceLineOf, type SourceProblem } from '@/lib/frontmatter'
 import { Skeleton } from '@/ui'
 
 const Editor = lazy(() => import('./Editor'))
@@ -11,16 +11,16 @@ interface SourceEditorProps {
   value: string
   onChange(value: string): void
   readOnly?: boolean
-  /** What the server said to this text. */
+  /** Server error for this text. */
   refused: ApiError | null
 }
 
-/** The text of a skill, checked while it is written; the list below says the same as the marks. */
+/** Skill editor with live validation; the list below repeats the diagnostics. */
 export function SourceEditor({ value, onChange, readOnly, refused }: SourceEditorProps) {
   const problems = useMemo(() => {
-    const found: SourceProblem[] = checkSource(value)
-    if (refused?.code === 'invalid_frontmatter') found.push({ line: lineOf(refused.message) ?? lineOfField(value, refused), message: refused.message })
-    // The server may say once more what was seen here already.
+    const found: SourceProblem[] = validateSkillSource(value)
+    if (refused?.code === 'invalid_frontmatter') found.push({ line: sourceLineOf(refused.message) ?? lineOfField(value, refused), message: refused.message })
+    // The server may report the same problem again.
     const once = found.filter((problem, at) => found.findIndex((other) => other.message.slice(0, 24) === problem.message.slice(0, 24)) === at)
     return once.toSorted((a, b) => a.line - b.line)
   }, [value, refused])

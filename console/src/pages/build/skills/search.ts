@@ -1,4 +1,4 @@
-/** What the addresses of the skills' pages can say. */
+/** Search parameters of the skill pages. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 
 export const SORTS = ['recent', 'adoptions', 'score'] as const
@@ -16,7 +16,7 @@ export interface SkillSearch {
 export interface ShelfSearch {
   q?: string
   sort?: (typeof SORTS)[number]
-  /** The one in the drawer. */
+  /** Id of the entry in the drawer. */
   skill?: string
 }
 

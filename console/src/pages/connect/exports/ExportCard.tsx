@@ -1,12 +1,12 @@
 import { EllipsisVertical, Pencil, Trash2, Zap } from 'lucide-react'
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
-import { ago, duration, time, whole } from '@/lib/format'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
+import { ago, duration, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
-import { Badge, Button, ConfirmDialog, ErrorLine, Menu, MenuItem, Status, Switch, toast, useReason } from '@/ui'
+import { Badge, Button, ConfirmDialog, ErrorLine, Menu, MenuItem, Status, Switch, toast, usePermissionReason } from '@/ui'
 
 type Config = Schemas['ExportConfig']
 
@@ -14,10 +14,10 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
   const [removing, setRemoving] = useState(false)
   const [result, setResult] = useState<Schemas['ExportTest'] | null>(null)
   const params = { path: { exportId: config.id } }
-  const test = useAction(async () => setResult(await take(client.POST('/api/v1/exports/{exportId}/test', { params }))))
+  const test = useAction(async () => setResult(await unwrap(client.POST('/api/v1/exports/{exportId}/test', { params }))))
   const remove = async (): Promise<void> => {
-    await take(client.DELETE('/api/v1/exports/{exportId}', { params }))
-    await refresh('/api/v1/exports')
+    await unwrap(client.DELETE('/api/v1/exports/{exportId}', { params }))
+    await invalidate('/api/v1/exports')
     toast(`${config.name} is deleted`)
   }
   return (
@@ -61,26 +61,26 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
       </div>
       <ErrorLine error={test.error} />
       <ConfirmDialog open={removing} onClose={() => setRemoving(false)} title={`Delete ${config.name}?`} action="Delete export" onConfirm={remove}>
-        Nothing more is sent, and a delivery under way is stopped. {config.status.lag > 0 && `${whole(config.status.lag)} rows that wait are not sent.`}
+        Nothing more is sent, and a delivery under way is stopped. {config.status.lag > 0 && `${integer(config.status.lag)} rows that wait are not sent.`}
       </ConfirmDialog>
     </li>
   )
 }
 
-/** Takes effect at once and goes back when the server refuses. */
+/** Optimistic update that is rolled back on an error. */
 function Enabled({ config }: { config: Config }) {
-  const reason = useReason('admin')
-  const [wanted, setWanted] = useState<boolean | null>(null)
+  const reason = usePermissionReason('admin')
+  const [optimistic, setOptimistic] = useState<boolean | null>(null)
   const change = useAction(async (enabled: boolean) => {
-    setWanted(enabled)
+    setOptimistic(enabled)
     try {
-      await take(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body: { enabled } }))
-      await refresh('/api/v1/exports')
+      await unwrap(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body: { enabled } }))
+      await invalidate('/api/v1/exports')
     } finally {
-      setWanted(null)
+      setOptimistic(null)
     }
   })
-  const checked = wanted ?? config.enabled
+  const checked = optimistic ?? config.enabled
   return (
     <span title={reason ?? change.error?.message}>
       <Switch checked={checked} disabled={reason !== null} aria-description={reason ?? undefined} hint={change.error?.message} label={checked ? 'on' : 'paused'} onChange={(event) => change.run(event.target.checked)} />
@@ -92,10 +92,10 @@ function Numbers({ config: { status } }: { config: Config }) {
   const { zone } = usePrefs()
   const now = useNow(10_000)
   const figures: [string, string, string?][] = [
-    ['Delivered', whole(status.delivered)],
-    ['Waiting', whole(status.lag), status.lag > 1000 ? 'text-warn' : undefined],
-    ['Failed tries', whole(status.failed), status.failed > 0 ? 'text-err' : undefined],
-    ['Given up', whole(status.dropped), status.dropped > 0 ? 'text-err' : undefined],
+    ['Delivered', integer(status.delivered)],
+    ['Waiting', integer(status.lag), status.lag > 1000 ? 'text-warn' : undefined],
+    ['Failed tries', integer(status.failed), status.failed > 0 ? 'text-err' : undefined],
+    ['Given up', integer(status.dropped), status.dropped > 0 ? 'text-err' : undefined],
   ]
   return (
     <dl className="grid grid-cols-2 gap-x-4 gap-y-2 sm:grid-cols-5">

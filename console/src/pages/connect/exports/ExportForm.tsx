@@ -1,7 +1,7 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
-import { headersOf } from '@/lib/headers'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
+import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
 import { Checkbox, Field, FormDialog, Input, SecretInput, Select, TextArea, toast } from '@/ui'
 
@@ -11,7 +11,7 @@ const SOURCES: { name: Schemas['Source']; about: string }[] = [
   { name: 'otel', about: 'spans that others sent in' },
 ]
 
-/** Adds an export or changes one. Headers and the secret go one way only. */
+/** Creates or edits an export. Headers and the secret are write-only. */
 export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'] | null; onClose: () => void }) {
   const [name, setName] = useState(config?.name ?? '')
   const [kind, setKind] = useState(config?.kind ?? 'otlp')
@@ -25,12 +25,12 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
       kind,
       endpoint: endpoint.trim(),
       include_sources: sources,
-      ...(headers.trim() !== '' && { headers: headersOf(headers) }),
+      ...(headers.trim() !== '' && { headers: parseHeaders(headers) }),
       ...(kind === 'webhook' && secret !== '' && { secret }),
     }
-    if (config) await take(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body }))
-    else await take(client.POST('/api/v1/exports', { body }))
-    await refresh('/api/v1/exports')
+    if (config) await unwrap(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body }))
+    else await unwrap(client.POST('/api/v1/exports', { body }))
+    await invalidate('/api/v1/exports')
     toast(config ? `${body.name} is changed` : `${body.name} sends from now on`)
     onClose()
   })

@@ -1,21 +1,21 @@
-/** Log rows on their way to other tools: whether they flow, and what holds them up. */
+/** Log exports and their delivery status. */
 import { Plus, Share2 } from 'lucide-react'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
-import { polled } from '@/api/query'
+import { cursorPaging } from '@/api/paging'
+import { pollingOptions } from '@/api/query'
 import { apiSnippet } from '@/lib/snippets'
 import { Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards } from '@/ui'
 import { ExportCard } from './ExportCard'
 import { ExportForm } from './ExportForm'
 
-const ABOUT = 'An export sends log rows to a tool of yours as they are made: as OTLP traces to anything that speaks OpenTelemetry, or as signed batches to an address.'
+const DESCRIPTION = 'An export sends log rows to a tool of yours as they are made: as OTLP traces to anything that speaks OpenTelemetry, or as signed batches to an address.'
 
 export function Exports() {
   const me = useMe()
   const [open, setOpen] = useState<{ config: Schemas['ExportConfig'] | null } | null>(null)
-  const options = { ...inPages, ...polled(10_000), enabled: me.has('integrations') }
+  const options = { ...cursorPaging, ...pollingOptions(10_000), enabled: me.hasEntitlement('integrations') }
   const list = api.useInfiniteQuery('get', '/api/v1/exports', { params: { query: { limit: 50 } } }, options)
   const configs = list.data?.pages.flatMap((page) => page.exports) ?? []
   const create = (
@@ -25,14 +25,14 @@ export function Exports() {
   )
   return (
     <Page title="Exports" about="Log rows, sent to other tools as they are made." actions={configs.length > 0 && create}>
-      <PlanGate needs="integrations" name="Exports" about={ABOUT}>
+      <PlanGate needs="integrations" name="Exports" about={DESCRIPTION}>
         {list.isPending ? (
           <SkeletonCards cards={2} className="h-44" />
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the exports" onRetry={() => void list.refetch()} />
         ) : configs.length === 0 ? (
           <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/exports', { name: 'traces', kind: 'otlp', endpoint: 'https://otel.example.com' })} />}>
-            {ABOUT}
+            {DESCRIPTION}
           </Empty>
         ) : (
           <>

@@ -1,4 +1,4 @@
-/** What is done to a key, in a dialog of its own. A raw key is held in memory here and nowhere else. */
+/** Dialogs of the key actions. A raw key is kept in memory here and nowhere else. */
 import type { Schemas } from '@/api/client'
 import { KeyForm } from './KeyForm'
 import { RevokeKey } from './RevokeKey'

@@ -1,33 +1,33 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
-import { choiceOf, isEverything, problemOf, scopesOf } from '@/lib/scope'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
+import { parseScopes, allowsEverything, validateScopes, formatScopes } from '@/lib/scope'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, toast } from '@/ui'
-import { NewKeyShown } from './NewKeyShown'
+import { NewKeySecret } from './NewKeySecret'
 import { ScopeBuilder } from './ScopeBuilder'
-import { useNames } from './useNames'
+import { useDisplayNames } from './useDisplayNames'
 
-/** Makes a key, or changes what one may do. */
+/** Creates a key or edits its permissions. */
 export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; onClose: () => void }) {
-  const { apps } = useNames()
+  const { apps } = useDisplayNames()
   const [name, setName] = useState(apiKey?.name ?? '')
   const [appId, setAppId] = useState(apiKey?.app_id ?? '')
-  const [limited, setLimited] = useState(apiKey !== null && !isEverything(apiKey.scopes))
-  const [choice, setChoice] = useState(choiceOf(apiKey?.scopes ?? []))
-  const [made, setMade] = useState<Schemas['CreatedKey'] | null>(null)
-  const scopes = limited ? [...scopesOf(choice)].filter((scope) => scope !== '*') : ['*']
-  const problem = problemOf(scopes)
+  const [limited, setLimited] = useState(apiKey !== null && !allowsEverything(apiKey.scopes))
+  const [choice, setChoice] = useState(parseScopes(apiKey?.scopes ?? []))
+  const [created, setMade] = useState<Schemas['CreatedKey'] | null>(null)
+  const scopes = limited ? [...formatScopes(choice)].filter((scope) => scope !== '*') : ['*']
+  const problem = validateScopes(scopes)
   const save = useAction(async () => {
     const body = { name: name.trim(), app_id: appId || null, scopes }
     if (apiKey) {
-      await take(client.PUT('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } }, body }))
+      await unwrap(client.PUT('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } }, body }))
       toast(`${body.name} is changed`)
-    } else setMade(await take(client.POST('/api/v1/keys', { body })))
-    await refresh('/api/v1/keys')
+    } else setMade(await unwrap(client.POST('/api/v1/keys', { body })))
+    await invalidate('/api/v1/keys')
     if (apiKey) onClose()
   })
-  if (made) return <NewKeyShown title={`${made.key.name} is ready`} rawKey={made.raw_key} scopes={made.key.scopes} onClose={onClose} />
+  if (created) return <NewKeySecret title={`${created.key.name} is ready`} rawKey={created.raw_key} scopes={created.key.scopes} onClose={onClose} />
   return (
     <FormDialog
       onClose={onClose}

@@ -3,15 +3,15 @@ import type { Schemas } from '@/api/client'
 import { ago, time } from '@/lib/format'
 import { type KeyState, isUsable, keyState } from '@/lib/keyState'
 import { usePrefs } from '@/lib/prefs'
-import { isEverything } from '@/lib/scope'
+import { allowsEverything } from '@/lib/scope'
 import { Badge, Button, Menu, MenuItem, Status, Table, type Column, type Tone } from '@/ui'
-import type { Names } from './useNames'
+import type { DisplayNames } from './useDisplayNames'
 
 type Key = Schemas['Key']
 
 interface Props {
   keys: Key[]
-  names: Names
+  names: DisplayNames
   now: number
   mayManage: (key: Key) => boolean
   onAct: (kind: 'edit' | 'rotate' | 'revoke', key: Key) => void
@@ -67,7 +67,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
 }
 
 function Scopes({ scopes }: { scopes: string[] }) {
-  if (isEverything(scopes)) return <span className="text-muted">everything</span>
+  if (allowsEverything(scopes)) return <span className="text-muted">everything</span>
   return (
     <span className="flex flex-wrap gap-1 py-1" title={scopes.join('\n')}>
       {scopes.slice(0, MOST_SCOPES).map((scope) => (

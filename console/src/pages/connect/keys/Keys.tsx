@@ -1,16 +1,16 @@
-/** The keys of the organization: which exist, who may use them for what, and when they were last used. */
+/** API keys of the organization. */
 import { KeyRound, Plus, Search } from 'lucide-react'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { isUsable } from '@/lib/keyState'
 import { useNow } from '@/lib/useNow'
 import { Button, Empty, ErrorPanel, Field, Input, NoMatch, Page, Pager, Section, Select, SkeletonRows } from '@/ui'
 import { KeyDialog } from './KeyDialog'
 import { KeyTable } from './KeyTable'
-import { useNames } from './useNames'
+import { useDisplayNames } from './useDisplayNames'
 
 const KEY_STATES = ['usable', 'ended'] as const
 
@@ -21,17 +21,17 @@ export function Keys() {
   const navigate = useNavigate({ from: '/keys' })
   const me = useMe()
   const now = useNow(30_000)
-  const names = useNames()
+  const names = useDisplayNames()
   const [open, setOpen] = useState<Open | null>(null)
-  const list = api.useInfiniteQuery('get', '/api/v1/keys', { params: { query: { limit: 100 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/keys', { params: { query: { limit: 100 } } }, cursorPaging)
   const keys = list.data?.pages.flatMap((page) => page.keys) ?? []
-  const wanted = (q ?? '').toLowerCase()
+  const term = (q ?? '').toLowerCase()
   const shown = keys.filter(
     (key) =>
       (state === undefined || isUsable(key, now) === (state === 'usable')) &&
-      (wanted === '' || `${key.name} ${key.key_prefix} ${key.scopes.join(' ')}`.toLowerCase().includes(wanted)),
+      (term === '' || `${key.name} ${key.key_prefix} ${key.scopes.join(' ')}`.toLowerCase().includes(term)),
   )
-  const mayManage = (key: Schemas['Key']): boolean => me.may('admin') || (me.may('member') && key.created_by === me.userId)
+  const mayManage = (key: Schemas['Key']): boolean => me.hasRole('admin') || (me.hasRole('member') && key.created_by === me.userId)
   const create = (
     <Button kind="primary" needs="member" icon={<Plus size={14} aria-hidden />} onClick={() => setOpen({ kind: 'create' })}>
       Create key

@@ -10,7 +10,7 @@ interface Props {
   onChange: (names: string[]) => void
 }
 
-/** Names, one after the other: Enter, a comma or leaving the field takes one in, the cross takes one out. */
+/** Tag input: Enter, a comma or blur adds a name, the cross removes one. */
 export function NameList({ label, names, suggestions, placeholder, onChange }: Props) {
   const [typed, setTyped] = useState('')
   const list = useId()
@@ -34,7 +34,7 @@ export function NameList({ label, names, suggestions, placeholder, onChange }: P
           list={list}
           placeholder={placeholder}
           onChange={(event) => {
-            // A comma ends a name, and so does a choice from the list, which arrives whole.
+            // A comma adds the name, and so does a datalist selection, which sets the whole value at once.
             if (event.target.value.includes(',') || suggestions.includes(event.target.value)) add(event.target.value)
             else setTyped(event.target.value)
           }}

@@ -1,19 +1,19 @@
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { ago, money, plural } from '@/lib/format'
 import { ConfirmDialog, Skeleton, toast } from '@/ui'
 
 const DAY_MS = 86_400_000
 
-/** Ends a key at once, after a look at what would stop working. */
+/** Revokes a key at once, after showing its recent use. */
 export function RevokeKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose: () => void }) {
   const [opened] = useState(() => Date.now())
   const query = { key_id: apiKey.id, from: new Date(opened - DAY_MS).toISOString(), to: new Date(opened).toISOString() }
   const usage = api.useQuery('get', '/api/v1/usage/summary', { params: { query } })
   const revoke = async (): Promise<void> => {
-    await take(client.DELETE('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } } }))
-    await refresh('/api/v1/keys')
+    await unwrap(client.DELETE('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } } }))
+    await invalidate('/api/v1/keys')
     toast(`${apiKey.name} is revoked`)
   }
   return (

@@ -1,28 +1,28 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { duration, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
 import { Field, FormDialog, Input } from '@/ui'
-import { NewKeyShown } from './NewKeyShown'
+import { NewKeySecret } from './NewKeySecret'
 
 const LONGEST_H = 720
 const HOUR_MS = 3_600_000
 
-/** A new key in place of an old one, which goes on for a while so that nothing breaks on the way. */
+/** Replaces a key. The old one keeps working for a grace period. */
 export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose: () => void }) {
   const { zone } = usePrefs()
   const now = useNow(60_000)
   const [hours, setHours] = useState(24)
-  const [made, setMade] = useState<Schemas['Rotated'] | null>(null)
+  const [rotated, setMade] = useState<Schemas['Rotated'] | null>(null)
   const rotate = useAction(async () => {
     const params = { path: { keyId: apiKey.id } }
-    setMade(await take(client.POST('/api/v1/keys/{keyId}/rotate', { params, body: { overlap_hours: hours } })))
-    await refresh('/api/v1/keys')
+    setMade(await unwrap(client.POST('/api/v1/keys/{keyId}/rotate', { params, body: { overlap_hours: hours } })))
+    await invalidate('/api/v1/keys')
   })
-  if (made) return <NewKeyShown title={`${apiKey.name} is rotated`} rawKey={made.raw_key} scopes={apiKey.scopes} onClose={onClose} />
+  if (rotated) return <NewKeySecret title={`${apiKey.name} is rotated`} rawKey={rotated.raw_key} scopes={apiKey.scopes} onClose={onClose} />
   const set = (value: number): void => setHours(Math.min(LONGEST_H, Math.max(0, Math.round(value) || 0)))
   return (
     <FormDialog

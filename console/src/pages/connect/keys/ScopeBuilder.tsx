@@ -1,16 +1,16 @@
-/** What a key may call: everything, or some providers and models, with a preview of what that comes to. */
+/** Editor of key scopes, with a preview of the callable models. */
 import { useId } from 'react'
 import { api } from '@/api/client'
 import { plural } from '@/lib/format'
-import { callable, type Choice } from '@/lib/scope'
+import { callableModels, type ScopeSelection } from '@/lib/scope'
 import { Radio } from '@/ui'
 import { NameList } from './NameList'
 
 interface Props {
   limited: boolean
   onLimited: (limited: boolean) => void
-  choice: Choice
-  onChoice: (choice: Choice) => void
+  choice: ScopeSelection
+  onChoice: (choice: ScopeSelection) => void
   scopes: string[]
   problem: string | null
 }
@@ -36,8 +36,8 @@ export function ScopeBuilder({ limited, onLimited, choice, onChoice, scopes, pro
   )
 }
 
-function Preview({ scopes, problem, offers }: { scopes: string[]; problem: string | null; offers: Parameters<typeof callable>[1] }) {
-  const found = problem === null ? callable(scopes, offers) : []
+function Preview({ scopes, problem, offers }: { scopes: string[]; problem: string | null; offers: Parameters<typeof callableModels>[1] }) {
+  const found = problem === null ? callableModels(scopes, offers) : []
   return (
     <div className="rounded-sm bg-sunken p-2 text-xs sm:col-span-2" role="status">
       {problem ?? (

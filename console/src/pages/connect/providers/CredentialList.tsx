@@ -4,12 +4,12 @@ import { Button, Field, Input, SecretInput } from '@/ui'
 export interface Credential {
   label: string
   weight: number
-  /** Empty for one that is stored already. */
+  /** Empty for a credential that is already stored. */
   apiKey: string
   isStored: boolean
 }
 
-/** Several credentials of one provider, over which calls are spread by weight. */
+/** Credentials of one provider. Requests are balanced between them by weight. */
 export function CredentialList({ credentials, onChange }: { credentials: Credential[]; onChange: (credentials: Credential[]) => void }) {
   const set = (index: number, change: Partial<Credential>): void => onChange(credentials.map((one, at) => (at === index ? { ...one, ...change } : one)))
   return (

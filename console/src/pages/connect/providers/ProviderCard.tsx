@@ -1,20 +1,20 @@
 import { EllipsisVertical, KeyRound, Pencil, Trash2, Zap } from 'lucide-react'
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { duration, plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
 import { Badge, Button, Menu, MenuItem, Status } from '@/ui'
 
-/** A provider that can be named in a request. */
+/** A provider that requests can use. */
 export interface Offer {
   name: string
   kind: string
-  /** It has an address, and a credential where it needs one. */
+  /** True if it has a base URL and, if required, a credential. */
   configured: boolean
   builtIn: boolean
   models: string[]
-  /** What the organization has stored for it. */
+  /** The configuration stored by the organization. */
   stored: Schemas['Provider'] | null
 }
 
@@ -23,7 +23,7 @@ export function ProviderCard({ offer, onEdit, onRemove }: { offer: Offer; onEdit
   const [result, setResult] = useState<Schemas['ProviderTest'] | null>(null)
   const test = useAction(async () => {
     const params = { path: { orgId, name: offer.name } }
-    setResult(await take(client.POST('/api/v1/orgs/{orgId}/providers/{name}/test', { params })))
+    setResult(await unwrap(client.POST('/api/v1/orgs/{orgId}/providers/{name}/test', { params })))
   })
   const { stored } = offer
   const isSandbox = offer.kind === 'sandbox'

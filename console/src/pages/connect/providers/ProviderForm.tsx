@@ -1,22 +1,22 @@
 import { useState } from 'react'
-import { client, take } from '@/api/client'
+import { client, unwrap } from '@/api/client'
 import { useMe } from '@/api/me'
-import { refresh } from '@/api/query'
-import { headersOf } from '@/lib/headers'
+import { invalidate } from '@/api/query'
+import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, SecretInput, Select, TextArea, toast } from '@/ui'
 import { type Credential, CredentialList, credentialsBody } from './CredentialList'
 import type { Offer } from './ProviderCard'
 
 interface Props {
-  /** Null makes a custom provider. */
+  /** Null to create a custom provider. */
   offer: Offer | null
-  /** Built-in names that a custom one can behave like. */
+  /** Built-in providers that a custom one can be compatible with. */
   kinds: string[]
   onClose: () => void
 }
 
-/** Stores or replaces what the organization uses to reach a provider. Secrets go one way only. */
+/** Creates or replaces the configuration of a provider. Secrets are write-only. */
 export function ProviderForm({ offer, kinds, onClose }: Props) {
   const { orgId } = useMe()
   const stored = offer?.stored ?? null
@@ -33,12 +33,12 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
       base_url: baseUrl.trim() || null,
       models: models.split(/\s+/).filter(Boolean),
       ...(apiKey !== '' && { api_key: apiKey }),
-      ...(headers.trim() !== '' && { headers: headersOf(headers) }),
+      ...(headers.trim() !== '' && { headers: parseHeaders(headers) }),
       ...((credentials.length > 0 || (stored?.credentials.length ?? 0) > 0) && { api_keys: credentialsBody(credentials) }),
     }
-    if (stored) await take(client.PUT('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: stored.name } }, body }))
-    else await take(client.POST('/api/v1/orgs/{orgId}/providers', { params: { path: { orgId } }, body: { ...body, name: name.trim(), kind: isCustom ? kind : null } }))
-    await refresh('/api/v1/orgs', '/api/v1/playground/providers')
+    if (stored) await unwrap(client.PUT('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: stored.name } }, body }))
+    else await unwrap(client.POST('/api/v1/orgs/{orgId}/providers', { params: { path: { orgId } }, body: { ...body, name: name.trim(), kind: isCustom ? kind : null } }))
+    await invalidate('/api/v1/orgs', '/api/v1/playground/providers')
     toast(`${name.trim()} is stored`)
     onClose()
   })

@@ -1,4 +1,4 @@
-/** Which models can be called, and with whose credential. */
+/** Providers, their models and their credentials. */
 import { Plus, Search } from 'lucide-react'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
@@ -73,7 +73,7 @@ function Group({ title, note, offers, onOpen }: { title: string; note?: string; 
   )
 }
 
-/** What the gateway knows and what the organization has stored, by name. */
+/** Merges built-in providers and the configuration of the organization by name. */
 function merge(known: Schemas['PlaygroundProvider'][], own: Schemas['Provider'][]): Offer[] {
   return known
     .map((provider) => ({

@@ -1,14 +1,14 @@
-import { client, take } from '@/api/client'
+import { client, unwrap } from '@/api/client'
 import { useMe } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { ConfirmDialog, toast } from '@/ui'
 import type { Offer } from './ProviderCard'
 
 export function RemoveProvider({ offer, onClose }: { offer: Offer; onClose: () => void }) {
   const { orgId } = useMe()
   const remove = async (): Promise<void> => {
-    await take(client.DELETE('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: offer.name } } }))
-    await refresh('/api/v1/orgs', '/api/v1/playground/providers')
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: offer.name } } }))
+    await invalidate('/api/v1/orgs', '/api/v1/playground/providers')
     toast(`${offer.name} is removed`)
   }
   return (

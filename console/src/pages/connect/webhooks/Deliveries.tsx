@@ -1,38 +1,38 @@
 import { RotateCw } from 'lucide-react'
 import { useNavigate, useSearch } from '@tanstack/react-router'
-import { api, client, take, type Schemas } from '@/api/client'
-import { inPages } from '@/api/pages'
-import { polled, refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { cursorPaging } from '@/api/paging'
+import { pollingOptions, invalidate } from '@/api/query'
 import { ago, percent, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
-import { Button, Docked, Empty, ErrorLine, ErrorPanel, Field, HttpStatus, NoMatch, Pager, Select, SkeletonRows, Status, Table, toast, type Column } from '@/ui'
+import { Button, DockedDrawer, Empty, ErrorLine, ErrorPanel, Field, HttpStatus, NoMatch, Pager, Select, SkeletonRows, Status, Table, toast, type Column } from '@/ui'
 import { DeliveryDrawer } from './DeliveryDrawer'
 import { EVENT_TYPES } from './events'
 import { DELIVERY_TONE } from './tones'
 
 type Delivery = Schemas['Delivery']
 
-/** What was sent, newest first, with the drawer of one of them docked beside it. */
+/** Deliveries, newest first, with a docked detail drawer. */
 export function Deliveries({ webhookId }: { webhookId: string }) {
   const search = useSearch({ from: '/shell/webhooks/$webhookId' })
   const navigate = useNavigate({ from: '/webhooks/$webhookId' })
   const filter = { status: search.status, type: search.type }
-  const list = api.useInfiniteQuery('get', '/api/v1/webhooks/{webhookId}/deliveries', { params: { path: { webhookId }, query: { ...filter, limit: 50 } } }, { ...inPages, ...polled(5_000) })
+  const list = api.useInfiniteQuery('get', '/api/v1/webhooks/{webhookId}/deliveries', { params: { path: { webhookId }, query: { ...filter, limit: 50 } } }, { ...cursorPaging, ...pollingOptions(5_000) })
   const rows = list.data?.pages.flatMap((page) => page.deliveries) ?? []
   const set = (change: Partial<typeof search>): void => void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
   const retryAll = useAction(async () => {
     const body = { status: search.status ?? ('failed' as const), type: search.type }
-    const { retried } = await take(client.POST('/api/v1/webhooks/{webhookId}/deliveries/retry', { params: { path: { webhookId } }, body }))
-    await refresh('/api/v1/webhooks')
+    const { retried } = await unwrap(client.POST('/api/v1/webhooks/{webhookId}/deliveries/retry', { params: { path: { webhookId } }, body }))
+    await invalidate('/api/v1/webhooks')
     toast(`${plural(retried, 'delivery is', 'deliveries are')} sent again`)
   })
   const failed = rows.filter((row) => row.status === 'failed').length
   const what = search.status && search.status !== 'failed' ? search.status : 'failed'
   const isFiltered = search.status !== undefined || search.type !== undefined
   return (
-    <Docked
+    <DockedDrawer
       open={search.delivery !== undefined}
       onClose={() => set({ delivery: undefined })}
       label="Delivery"
@@ -71,11 +71,11 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
         )}
         {rows.length > 0 && <Pager shown={rows.length} what={rows.length === 1 ? 'delivery' : 'deliveries'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
       </div>
-    </Docked>
+    </DockedDrawer>
   )
 }
 
-/** How many of the deliveries that have ended were heard. */
+/** Success rate of the finished deliveries. */
 function Rate({ rows }: { rows: Delivery[] }) {
   const ended = rows.filter((row) => row.status !== 'pending')
   const delivered = ended.filter((row) => row.status === 'delivered').length

@@ -1,25 +1,25 @@
 import { RotateCw } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { polled, refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { pollingOptions, invalidate } from '@/api/query'
 import { duration, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { Button, Code, ErrorLine, ErrorPanel, HttpStatus, Skeleton, Status, Tabs, toast } from '@/ui'
-import { AttemptLadder } from './AttemptLadder'
+import { AttemptTimeline } from './AttemptTimeline'
 import { DELIVERY_TONE } from './tones'
 
 type Tab = 'attempts' | 'payload' | 'headers'
 
-/** One delivery: every attempt on a line of time, what was sent, and how it was signed. */
+/** One delivery: attempts, payload and signature headers. */
 export function DeliveryDrawer({ webhookId, deliveryId }: { webhookId: string; deliveryId: string }) {
   const { zone } = usePrefs()
   const [tab, setTab] = useState<Tab>('attempts')
   const params = { path: { webhookId, deliveryId } }
-  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}', { params }, { ...polled(2_000), placeholderData: undefined })
+  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}', { params }, { ...pollingOptions(2_000), placeholderData: undefined })
   const retry = useAction(async () => {
-    await take(client.POST('/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}/retry', { params }))
-    await refresh('/api/v1/webhooks')
+    await unwrap(client.POST('/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}/retry', { params }))
+    await invalidate('/api/v1/webhooks')
     toast('The delivery is sent again')
   })
   const delivery = query.data
@@ -79,7 +79,7 @@ function Attempts({ delivery }: { delivery: Schemas['Delivery'] }) {
   const { zone } = usePrefs()
   return (
     <div className="flex flex-col gap-4 p-4">
-      <AttemptLadder delivery={delivery} />
+      <AttemptTimeline delivery={delivery} />
       {delivery.attempts.length === 0 && <p className="text-muted">Not tried yet.</p>}
       <ol className="flex flex-col gap-2">
         {delivery.attempts.map((attempt, index) => (

@@ -1,25 +1,25 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input } from '@/ui'
 import { SecretShown } from './WebhookForm'
 
-/** A new signing secret; both sign for a while, so that receivers can change over. */
+/** Rotates the signing secret. Both secrets sign during the grace period. */
 export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClose: () => void }) {
   const { zone } = usePrefs()
   const [hours, setHours] = useState(24)
-  const [made, setMade] = useState<Schemas['RotatedSecret'] | null>(null)
+  const [rotated, setMade] = useState<Schemas['RotatedSecret'] | null>(null)
   const rotate = useAction(async () => {
-    setMade(await take(client.POST('/api/v1/webhooks/{webhookId}/rotate-secret', { params: { path: { webhookId } }, body: { overlap_hours: hours } })))
-    await refresh('/api/v1/webhooks')
+    setMade(await unwrap(client.POST('/api/v1/webhooks/{webhookId}/rotate-secret', { params: { path: { webhookId } }, body: { overlap_hours: hours } })))
+    await invalidate('/api/v1/webhooks')
   })
-  if (made) {
-    const until = made.previous_secret_until
+  if (rotated) {
+    const until = rotated.previous_secret_until
     const note = until === null ? 'The old one does not sign any more.' : `Deliveries carry a signature of the old one as well until ${time(until, zone)}.`
-    return <SecretShown title="The secret is replaced" secret={made.secret} note={`It is shown only now. ${note}`} onClose={onClose} />
+    return <SecretShown title="The secret is replaced" secret={rotated.secret} note={`It is shown only now. ${note}`} onClose={onClose} />
   }
   return (
     <FormDialog

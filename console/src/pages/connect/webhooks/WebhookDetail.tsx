@@ -1,9 +1,9 @@
-/** One webhook: what it was told, whether it heard it, and another try where it did not. */
+/** One webhook with its deliveries and redelivery. */
 import { EllipsisVertical, FlaskConical, Pencil, Power, RotateCw, ShieldCheck, Trash2 } from 'lucide-react'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
-import { polled, refresh } from '@/api/query'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { pollingOptions, invalidate } from '@/api/query'
 import { type Action, useAction } from '@/lib/useAction'
 import { Button, ConfirmDialog, ErrorLine, ErrorPanel, Menu, MenuItem, Page, PlanGate, SkeletonRows, Snippets, Dialog, toast } from '@/ui'
 import { Deliveries } from './Deliveries'
@@ -27,22 +27,22 @@ function Detail({ webhookId }: { webhookId: string }) {
   const navigate = useNavigate()
   const [open, setOpen] = useState<Open>(null)
   const path = { path: { webhookId } }
-  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}', { params: path }, { ...polled(5_000), placeholderData: undefined })
+  const query = api.useQuery('get', '/api/v1/webhooks/{webhookId}', { params: path }, { ...pollingOptions(5_000), placeholderData: undefined })
   const close = (): void => setOpen(null)
   const test = useAction(async () => {
-    await take(client.POST('/api/v1/webhooks/{webhookId}/test', { params: path }))
-    await refresh('/api/v1/webhooks')
+    await unwrap(client.POST('/api/v1/webhooks/{webhookId}/test', { params: path }))
+    await invalidate('/api/v1/webhooks')
     toast('A test event is on its way')
   })
   const activate = useAction(async (active: boolean) => {
-    await take(client.PUT('/api/v1/webhooks/{webhookId}', { params: path, body: { active } }))
-    await refresh('/api/v1/webhooks')
+    await unwrap(client.PUT('/api/v1/webhooks/{webhookId}', { params: path, body: { active } }))
+    await invalidate('/api/v1/webhooks')
     toast(active ? 'The webhook is active again' : 'The webhook is off')
   })
   const remove = async (): Promise<void> => {
-    await take(client.DELETE('/api/v1/webhooks/{webhookId}', { params: path }))
+    await unwrap(client.DELETE('/api/v1/webhooks/{webhookId}', { params: path }))
     await navigate({ to: '/webhooks' })
-    await refresh('/api/v1/webhooks')
+    await invalidate('/api/v1/webhooks')
     toast('The webhook is deleted')
   }
   const webhook = query.data
@@ -120,7 +120,7 @@ function Detail({ webhookId }: { webhookId: string }) {
   )
 }
 
-/** Off, by a person or by the gateway, with the way back. */
+/** Banner of a disabled webhook, with a button to enable it again. */
 function Inactive({ webhook, activate }: { webhook: Schemas['Webhook']; activate: Action<[boolean]> }) {
   return (
     <div className="mx-4 mb-2 flex flex-wrap items-center gap-2 rounded-sm border border-line bg-warn-soft px-3 py-2">

@@ -1,12 +1,12 @@
 import { useId, useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, Checkbox, Dialog, Field, FormDialog, Input, Radio, SecretOnce, Snippets, toast } from '@/ui'
+import { Button, Checkbox, Dialog, Field, FormDialog, Input, Radio, OneTimeSecret, Snippets, toast } from '@/ui'
 import { EVENT_GROUPS } from './events'
 import { verifySnippets } from './verify'
 
-/** Adds a webhook, or changes where it goes and what it is told. */
+/** Creates a webhook or edits its URL and events. */
 export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] | null; onClose: () => void }) {
   const [url, setUrl] = useState(webhook?.url ?? '')
   const [events, setEvents] = useState<string[]>(webhook?.events ?? [])
@@ -16,10 +16,10 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
   const save = useAction(async () => {
     const body = { url: url.trim(), events: some ? events : [] }
     if (webhook) {
-      await take(client.PUT('/api/v1/webhooks/{webhookId}', { params: { path: { webhookId: webhook.id } }, body }))
+      await unwrap(client.PUT('/api/v1/webhooks/{webhookId}', { params: { path: { webhookId: webhook.id } }, body }))
       toast('The webhook is changed')
-    } else setSecret((await take(client.POST('/api/v1/webhooks', { body }))).secret)
-    await refresh('/api/v1/webhooks')
+    } else setSecret((await unwrap(client.POST('/api/v1/webhooks', { body }))).secret)
+    await invalidate('/api/v1/webhooks')
     if (webhook) onClose()
   })
   if (secret !== null) return <SecretShown title="The webhook is active" secret={secret} onClose={onClose} />
@@ -57,13 +57,13 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
   )
 }
 
-/** A signing secret, this once, and how to check a signature with it. */
+/** Shows a signing secret once, with verification snippets. */
 export function SecretShown({ title, secret, note, onClose }: { title: string; secret: string; note?: string; onClose: () => void }) {
   return (
     <Dialog open onClose={onClose} title={title} size="lg" actions={<Button kind="primary" onClick={onClose}>Done</Button>}>
-      <SecretOnce title="Signing secret" secret={secret}>
+      <OneTimeSecret title="Signing secret" secret={secret}>
         {note ?? 'It is shown only now. Your receiver needs it to tell our deliveries from anybody else’s.'}
-      </SecretOnce>
+      </OneTimeSecret>
       <h3 className="text-sm">Check signatures</h3>
       <Snippets label="Check signatures" snippets={verifySnippets()} />
     </Dialog>

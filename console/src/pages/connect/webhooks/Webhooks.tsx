@@ -1,11 +1,11 @@
-/** Who is told of what happens in the organization. */
+/** Webhooks of the organization. */
 import { Plus, Send } from 'lucide-react'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
-import { polled } from '@/api/query'
+import { cursorPaging } from '@/api/paging'
+import { pollingOptions } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { apiSnippet } from '@/lib/snippets'
@@ -13,12 +13,12 @@ import { Badge, Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, Section,
 import { WebhookForm } from './WebhookForm'
 import { WebhookState } from './WebhookState'
 
-const ABOUT = 'A webhook posts events to an address of yours: a key was rotated, somebody was removed, a budget is spent. Each is signed, retried for a day, and kept with every attempt.'
+const DESCRIPTION = 'A webhook posts events to an address of yours: a key was rotated, somebody was removed, a budget is spent. Each is signed, retried for a day, and kept with every attempt.'
 
 export function Webhooks() {
   const me = useMe()
   const [creating, setCreating] = useState(false)
-  const options = { ...inPages, ...polled(15_000), enabled: me.has('webhooks') }
+  const options = { ...cursorPaging, ...pollingOptions(15_000), enabled: me.hasEntitlement('webhooks') }
   const list = api.useInfiniteQuery('get', '/api/v1/webhooks', { params: { query: { limit: 50 } } }, options)
   const webhooks = list.data?.pages.flatMap((page) => page.webhooks) ?? []
   const create = (
@@ -28,14 +28,14 @@ export function Webhooks() {
   )
   return (
     <Page title="Webhooks" about="Events of this organization, posted to addresses of yours." actions={webhooks.length > 0 && create}>
-      <PlanGate needs="webhooks" name="Webhooks" about={ABOUT}>
+      <PlanGate needs="webhooks" name="Webhooks" about={DESCRIPTION}>
         {list.isPending ? (
           <SkeletonRows rows={4} />
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the webhooks" onRetry={() => void list.refetch()} />
         ) : webhooks.length === 0 ? (
           <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/webhooks', { url: 'https://example.com/hooks', events: ['key.revoke', 'budget.exceeded'] })} />}>
-            {ABOUT}
+            {DESCRIPTION}
           </Empty>
         ) : (
           <Section flush>

@@ -1,4 +1,4 @@
-/** Every event that a webhook can be told of, by what it is about. */
+/** Webhook event types, grouped by resource. */
 export const EVENT_GROUPS: { name: string; events: { type: string; about: string }[] }[] = [
   {
     name: 'Keys',

@@ -1,4 +1,4 @@
-/** How a receiver checks a delivery. The format is Standard Webhooks, for which there are libraries in most languages. */
+/** Signature verification snippets for receivers (Standard Webhooks format). */
 import type { Snippet } from '@/ui'
 
 const PYTHON = `import base64, hashlib, hmac, time

@@ -1,12 +1,12 @@
 import { useNavigate } from '@tanstack/react-router'
 import { Database, FlaskConical, Play } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
+import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useAction } from '@/lib/useAction'
 import { Button, CopyButton, Field, FormDialog, Select, toast } from '@/ui'
 import { asCurl, asPython, type LogDetail } from './copyAs'
 
-/** What one does with a request: run it again elsewhere, keep it as a test case, judge it, share it. */
+/** Actions on a request: open in the playground, add to a dataset, evaluate, copy. */
 export function Actions({ log }: { log: LogDetail }) {
   const navigate = useNavigate()
   const [open, setOpen] = useState<'dataset' | 'eval' | null>(null)
@@ -100,7 +100,7 @@ function RunEval({ logId, onClose }: { logId: number; onClose(): void }) {
       action="Run"
       onClose={onClose}
       onChoose={async (evalId) => {
-        const run = await take(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId: Number(evalId) } }, body: { log_ids: [logId] } }))
+        const run = await unwrap(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId: Number(evalId) } }, body: { log_ids: [logId] } }))
         await navigate({ to: '/evals/runs/$runId', params: { runId: String(run.id) } })
       }}
     />

@@ -1,22 +1,22 @@
 import { useMemo, useState, type ReactNode } from 'react'
-import { readAnswer, requestMessages } from '@/lib/conversation'
+import { parseResponse, parseRequest } from '@/lib/conversation'
 import { Badge, Button } from '@/ui'
 import { Json } from '@/ui/Json'
 import type { LogDetail } from './copyAs'
 import { MessageView } from './MessageView'
 
-/** More turns than this, and the older ones are folded away. */
-const SHOWN = 6
+/** Conversations with more messages collapse the older ones. */
+const MAX_VISIBLE_MESSAGES = 6
 
-/** What was said, whatever the provider's format. */
+/** The conversation of a request in any provider format. */
 export function Conversation({ log }: { log: LogDetail }) {
-  const asked = useMemo(() => requestMessages(log.request), [log.request])
-  const answer = useMemo(() => readAnswer(log.response), [log.response])
+  const requestMessages = useMemo(() => parseRequest(log.request), [log.request])
+  const answer = useMemo(() => parseResponse(log.response), [log.response])
   const [all, setAll] = useState(false)
   const [markdown, setMarkdown] = useState(false)
-  const system = asked?.filter((message) => message.role === 'system') ?? []
-  const turns = asked?.filter((message) => message.role !== 'system') ?? []
-  const hidden = all ? 0 : Math.max(0, turns.length - SHOWN)
+  const system = requestMessages?.filter((message) => message.role === 'system') ?? []
+  const turns = requestMessages?.filter((message) => message.role !== 'system') ?? []
+  const hidden = all ? 0 : Math.max(0, turns.length - MAX_VISIBLE_MESSAGES)
   return (
     <div className="flex flex-col gap-3">
       <div className="flex items-center gap-2">
@@ -36,16 +36,16 @@ export function Conversation({ log }: { log: LogDetail }) {
       {turns.slice(hidden).map((message, at) => (
         <MessageView key={hidden + at} message={message} markdown={markdown} />
       ))}
-      {!asked && <Missing what="request" stored={log.request_stored} body={log.request} />}
+      {!requestMessages && <Missing what="request" stored={log.request_stored} body={log.request} />}
       {answer?.messages.map((message, at) => (
-        <MessageView key={`answer-${at}`} message={message} markdown={markdown} answer />
+        <MessageView key={`answer-${at}`} message={message} markdown={markdown} isResponse />
       ))}
       {answer?.error && (
         <p className="rounded-sm border border-line bg-err-soft px-3 py-2 break-words whitespace-pre-wrap text-err">{answer.error}</p>
       )}
-      {answer?.finish && (
+      {answer?.finishReason && (
         <p className="text-xs text-muted">
-          Finished: <Badge>{answer.finish}</Badge>
+          Finished: <Badge>{answer.finishReason}</Badge>
         </p>
       )}
       {!answer && <Missing what="answer" stored={log.response_stored} body={log.response} />}
@@ -53,7 +53,7 @@ export function Conversation({ log }: { log: LogDetail }) {
   )
 }
 
-/** Why there is nothing to read, or what there is instead. */
+/** Explains why there is no conversation, or shows the raw body. */
 function Missing({ what, stored, body }: { what: 'request' | 'answer'; stored: LogDetail['request_stored']; body: unknown }): ReactNode {
   if (stored === 'off') {
     return (

@@ -1,5 +1,5 @@
 import { api, type Schemas } from '@/api/client'
-import { money, NONE, time, whole } from '@/lib/format'
+import { money, NO_VALUE, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Badge, ErrorPanel, SkeletonRows, Table, type Column } from '@/ui'
 import type { LogDetail } from './copyAs'
@@ -7,12 +7,12 @@ import { costLines, type CostLine } from './costLines'
 
 const COLUMNS: readonly Column<CostLine>[] = [
   { key: 'name', header: 'Tokens', cell: (line) => line.name },
-  { key: 'tokens', header: 'Count', number: true, cell: (line) => whole(line.tokens) },
+  { key: 'tokens', header: 'Count', number: true, cell: (line) => integer(line.tokens) },
   { key: 'rate', header: 'Per million', number: true, cell: (line) => money(line.rate) },
   { key: 'amount', header: 'Amount', number: true, cell: (line) => money(line.amount) },
 ]
 
-/** Tokens by class, each with its rate, and what it came to. */
+/** Cost breakdown by token class and rate. */
 export function Cost({ log }: { log: LogDetail }) {
   const { zone } = usePrefs()
   const prices = api.useQuery('get', '/api/v1/usage/prices', { params: { query: { provider: log.provider, ...(log.model && { model: log.model }) } } }, { staleTime: 600_000 })
@@ -33,7 +33,7 @@ export function Cost({ log }: { log: LogDetail }) {
       </div>
       {!price && (
         <p className="text-muted">
-          <code>{log.provider}/{log.model ?? NONE}</code> has no price, so its cost is not known rather than nothing.
+          <code>{log.provider}/{log.model ?? NO_VALUE}</code> has no price, so its cost is not known rather than nothing.
         </p>
       )}
       {price && (

@@ -1,13 +1,13 @@
 import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { api } from '@/api/client'
-import { NONE, time } from '@/lib/format'
+import { NO_VALUE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { CopyButton } from '@/ui'
 import { Json } from '@/ui/Json'
 import type { LogDetail } from './copyAs'
 
-/** Everything else that is known of a request. */
+/** Remaining metadata of a request. */
 export function Details({ log }: { log: LogDetail }) {
   const { zone } = usePrefs()
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { staleTime: 60_000 })
@@ -35,7 +35,7 @@ export function Details({ log }: { log: LogDetail }) {
           <div key={name} className="flex min-h-8 items-center gap-3 px-3">
             <dt className="w-24 shrink-0 text-xs text-muted">{name}</dt>
             <dd className="flex min-w-0 flex-1 items-center gap-2 font-mono text-xs">
-              <span className="min-w-0 flex-1 py-1 break-all">{value ?? NONE}</span>
+              <span className="min-w-0 flex-1 py-1 break-all">{value ?? NO_VALUE}</span>
               {copy && <CopyButton value={copy} label={`Copy ${name.toLowerCase()}`} />}
             </dd>
           </div>

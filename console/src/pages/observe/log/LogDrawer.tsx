@@ -1,16 +1,16 @@
-/** A page with the drawer of one request beside it; logs, sessions and the first run share it. */
+/** A page with the drawer of one request, shared by logs, sessions and onboarding. */
 import type { ReactNode } from 'react'
 import { useNavigate } from '@tanstack/react-router'
 import { api } from '@/api/client'
 import { copyText } from '@/lib/clipboard'
 import { useShortcuts, type Bindings } from '@/lib/shortcuts'
-import { Docked, ErrorPanel, Skeleton, Tabs, toast } from '@/ui'
+import { DockedDrawer, ErrorPanel, Skeleton, Tabs, toast } from '@/ui'
 import { Actions } from './Actions'
 import { Conversation } from './Conversation'
 import { asCurl, type LogDetail } from './copyAs'
 import { Cost } from './Cost'
 import { Details } from './Details'
-import { Head } from './Head'
+import { LogHeader } from './LogHeader'
 import { Raw } from './Raw'
 import { LOG_TABS, type LogTab } from './tabs'
 import { Timing } from './Timing'
@@ -28,7 +28,7 @@ interface WithLogDrawerProps {
 
 export function WithLogDrawer({ logId, tab, onTab, onClose, children }: WithLogDrawerProps) {
   const open = logId !== undefined
-  // A row never changes once it is there.
+  // Log rows are immutable.
   const detail = api.useQuery('get', '/api/v1/logs/{logId}', { params: { path: { logId: logId ?? 0 } } }, { enabled: open, staleTime: Number.POSITIVE_INFINITY })
   const log = detail.data
   const navigate = useNavigate()
@@ -43,11 +43,11 @@ export function WithLogDrawer({ logId, tab, onTab, onClose, children }: WithLogD
   useShortcuts(bindings, open)
 
   return (
-    <Docked
+    <DockedDrawer
       open={open}
       onClose={onClose}
       label={`Request ${logId ?? ''}`}
-      head={log ? <Head log={log} /> : <Skeleton className="my-1.5 h-5 w-48" />}
+      head={log ? <LogHeader log={log} /> : <Skeleton className="my-1.5 h-5 w-48" />}
       content={
         detail.isError ? (
           <div className="p-4">
@@ -64,7 +64,7 @@ export function WithLogDrawer({ logId, tab, onTab, onClose, children }: WithLogD
       }
     >
       {children}
-    </Docked>
+    </DockedDrawer>
   )
 }
 

@@ -6,19 +6,19 @@ import { Json } from '@/ui/Json'
 
 const Markdown = lazy(() => import('@/ui/Markdown'))
 
-/** Longer texts are clamped until somebody wants all of them. */
-const CLAMP = 1200
+/** Longer texts are clamped until expanded. */
+const MAX_COLLAPSED_CHARS = 1200
 
 interface MessageViewProps {
   message: Message
   markdown: boolean
-  /** The model's answer to this request, as against one that was sent along. */
-  answer?: boolean
-  /** Closed until it is opened: system texts are long and seldom read. */
+  /** True for the response of this request, false for a message of the request. */
+  isResponse?: boolean
+  /** Initially collapsed, for long system prompts. */
   folded?: boolean
 }
 
-export function MessageView({ message, markdown, answer, folded }: MessageViewProps) {
+export function MessageView({ message, markdown, isResponse, folded }: MessageViewProps) {
   const body = (
     <div className="flex flex-col gap-2 px-3 pb-2.5">
       {message.parts.map((part, at) => (
@@ -26,7 +26,7 @@ export function MessageView({ message, markdown, answer, folded }: MessageViewPr
       ))}
     </div>
   )
-  const frame = cx('card min-w-0', answer && 'border-l-2 border-l-accent', message.role === 'user' && 'bg-sunken')
+  const frame = cx('card min-w-0', isResponse && 'border-l-2 border-l-accent', message.role === 'user' && 'bg-sunken')
   if (folded) {
     return (
       <details className={cx(frame, 'group')}>
@@ -39,7 +39,7 @@ export function MessageView({ message, markdown, answer, folded }: MessageViewPr
   }
   return (
     <article className={frame}>
-      <h3 className="px-3 pt-2 pb-1 text-xs font-medium text-muted">{answer ? 'answer' : message.role}</h3>
+      <h3 className="px-3 pt-2 pb-1 text-xs font-medium text-muted">{isResponse ? 'answer' : message.role}</h3>
       {body}
     </article>
   )
@@ -65,7 +65,7 @@ function PartView({ part, markdown }: { part: Part; markdown: boolean }): ReactN
         </details>
       )
     case 'image':
-      // A picture that came with the message is shown; one at an address is not fetched, since that would tell who looks.
+      // Render inline images only. Loading a remote URL would reveal the viewer to a third party.
       return part.url?.startsWith('data:image/') ? (
         <img src={part.url} alt="Sent with the message" className="max-h-64 max-w-full self-start rounded-sm border border-line" />
       ) : (
@@ -98,8 +98,8 @@ function PartView({ part, markdown }: { part: Part; markdown: boolean }): ReactN
 
 function Words({ text, markdown }: { text: string; markdown: boolean }) {
   const [all, setAll] = useState(false)
-  const cut = !all && text.length > CLAMP
-  const shown = cut ? `${text.slice(0, CLAMP)}…` : text
+  const cut = !all && text.length > MAX_COLLAPSED_CHARS
+  const shown = cut ? `${text.slice(0, MAX_COLLAPSED_CHARS)}…` : text
   return (
     <div className="min-w-0">
       {markdown ? (

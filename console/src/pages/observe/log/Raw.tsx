@@ -3,7 +3,7 @@ import { Field, Input } from '@/ui'
 import { Json } from '@/ui/Json'
 import type { LogDetail } from './copyAs'
 
-/** The bodies as they were, and a search in both. */
+/** Raw request and response bodies, with search. */
 export function Raw({ log }: { log: LogDetail }) {
   const [search, setSearch] = useState('')
   return (

@@ -14,7 +14,7 @@ const COLUMNS: readonly Column<Attempt & { number: number }>[] = [
   { key: 'latency', header: 'Took', number: true, cell: (attempt) => duration(attempt.latency_ms) },
 ]
 
-/** Where the time went: the gateway, then each attempt, with the waits between them. */
+/** Timing breakdown: gateway overhead, attempts and retry delays. */
 export function Timing({ log }: { log: LogDetail }) {
   const spans = useMemo(() => spansOf(log), [log])
   const failures = log.attempts.filter((attempt) => attempt.error !== null)

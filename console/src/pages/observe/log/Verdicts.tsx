@@ -5,7 +5,7 @@ import { useNow } from '@/lib/useNow'
 import { Badge, Code, Empty, ErrorPanel, PlanGate, SkeletonRows } from '@/ui'
 import { Json } from '@/ui/Json'
 
-/** What evaluators outside said about this request. */
+/** Verdicts of external evaluators on this request. */
 export function Verdicts({ logId }: { logId: number }) {
   return (
     <PlanGate needs="integrations" name="Verdicts of outside evaluators" about="Evaluators that you run elsewhere send their verdicts on log rows to the gateway, and they are shown here, beside the request.">
@@ -24,7 +24,7 @@ function List({ logId }: { logId: number }) {
     return (
       <Empty
         title="No verdict yet"
-        more={me.may('member') && <Code label="Send a verdict" code={`curl ${location.origin}/api/v1/eval-results \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" \\\n  -d '{"subject_type": "log", "subject_id": ${logId}, "source": "my-checker", "score": 0.9, "passed": true}'`} />}
+        more={me.hasRole('member') && <Code label="Send a verdict" code={`curl ${location.origin}/api/v1/eval-results \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" \\\n  -d '{"subject_type": "log", "subject_id": ${logId}, "source": "my-checker", "score": 0.9, "passed": true}'`} />}
       >
         Send one with the API, or evaluate this request with an eval of your own.
       </Empty>

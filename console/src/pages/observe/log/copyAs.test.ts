@@ -12,7 +12,7 @@ const log = {
   request: { model: 'sandbox-small', messages: [{ role: 'user', content: "it's $HOME" }] },
 } as unknown as LogDetail
 
-test('curl quotes what the shell would touch, names the provider that was asked first, and has no key in it', () => {
+test('curl output is shell-quoted, names the first target and contains no key', () => {
   expect(asCurl(log, 'http://127.0.0.1:8080')).toBe(
     `curl http://127.0.0.1:8080/v1/chat/completions \\
   -H "X-Gateway-Key: $GATEWAY_KEY" \\
@@ -23,7 +23,7 @@ test('curl quotes what the shell would touch, names the provider that was asked 
   )
 })
 
-test('Python cannot be ended early by a quote in the body', () => {
+test('a quote in the body cannot end the Python string', () => {
   const code = asPython(log, 'http://127.0.0.1:8080')
   expect(code).toContain(`data=r'''{"model":"sandbox-small","messages":[{"role":"user","content":"it\\u0027s $HOME"}]}'''.encode(),`)
   expect(code).toContain('"X-Gateway-Key": os.environ["GATEWAY_KEY"],')

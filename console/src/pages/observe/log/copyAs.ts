@@ -1,4 +1,4 @@
-/** A logged request as something that can be run again. The key is not in the log, so it is left to be filled in. */
+/** Exports a logged request as runnable code. The log has no key, so the code has a placeholder. */
 import type { Schemas } from '@/api/client'
 
 export type LogDetail = Schemas['LogDetail']
@@ -11,7 +11,7 @@ interface Call {
 
 function callOf(log: LogDetail, origin: string): Call {
   const provider = log.attempts[0]?.provider ?? log.provider
-  // What the playground and judges sent is asked again at the address that everybody uses.
+  // Replay playground and judge requests through the public endpoint.
   const path = log.source === 'proxy' ? log.path : '/v1/chat/completions'
   const headers: [string, string][] = [
     ['X-Gateway-Key', '$GATEWAY_KEY'],
@@ -35,12 +35,12 @@ export function asCurl(log: LogDetail, origin: string): string {
 export function asPython(log: LogDetail, origin: string): string {
   const { url, headers, body } = callOf(log, origin)
   const named = headers.map(([name, value]) => `    ${JSON.stringify(name)}: ${value.startsWith('$') ? `os.environ["${value.slice(1)}"]` : JSON.stringify(value)},`)
-  // In JSON a quote may be written as its number, so no text can end the literal early.
+  // Escape quotes as \u0027 so that the content cannot end the string literal.
   const data = body === null ? 'None' : `r'''${body.replaceAll("'", '\\u0027')}'''.encode()`
   return ['import os', 'import urllib.request', '', `request = urllib.request.Request(`, `    ${JSON.stringify(url)},`, `    method=${JSON.stringify(log.method)},`, `    headers={`, ...named.map((line) => `    ${line}`), `    },`, `    data=${data},`, `)`, `print(urllib.request.urlopen(request).read().decode())`].join('\n')
 }
 
-/** In single quotes the shell leaves everything alone but the quote itself. */
+/** Single-quotes a shell argument. */
 function quote(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

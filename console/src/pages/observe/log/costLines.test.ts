@@ -15,7 +15,7 @@ test('each token is counted once, and reasoning costs what output costs where it
   expect(lines.reduce((sum, line) => sum + (line.amount ?? 0), 0)).toBeCloseTo(0.0064, 10)
 })
 
-test('without a price the amounts are not known, and classes without tokens are left out', () => {
+test('without a price the amounts are unknown, and classes without tokens are omitted', () => {
   const lines = costLines({ prompt_tokens: 3, cached_tokens: null, completion_tokens: 0, reasoning_tokens: 0 }, undefined)
   expect(lines).toEqual([
     { name: 'Input', tokens: 3, rate: null, amount: null },

@@ -9,7 +9,7 @@ export interface CostLine {
 
 type Usage = Pick<Schemas['LogRow'], 'prompt_tokens' | 'completion_tokens' | 'cached_tokens' | 'reasoning_tokens'>
 
-/** `prompt_tokens` holds the cached ones, `completion_tokens` the reasoning: here each token stands in one line only. */
+/** `prompt_tokens` includes cached and `completion_tokens` includes reasoning tokens; each line here is disjoint. */
 export function costLines(usage: Usage, price: Schemas['Price'] | undefined): CostLine[] {
   const cached = usage.cached_tokens ?? 0
   const reasoning = usage.reasoning_tokens ?? 0

@@ -1,24 +1,23 @@
 import { useEffect, useEffectEvent, useState } from 'react'
 import { plural } from '@/lib/format'
 
-/** Often enough to know, seldom enough to hear something else. */
-const EVERY_MS = 5000
+const ANNOUNCE_INTERVAL_MS = 5000
 
-/** Tells screen readers how many requests came, never each of them. */
-export function Announcer({ arrived }: { arrived: number }) {
-  const [words, setWords] = useState('')
-  const [told, setTold] = useState(0)
-  const tell = useEffectEvent(() => {
-    if (arrived > told) setWords(plural(arrived - told, 'new request'))
-    setTold(arrived)
+/** Announces the number of new requests to screen readers, at most once per interval. */
+export function Announcer({ total }: { total: number }) {
+  const [text, setText] = useState('')
+  const [announced, setAnnounced] = useState(0)
+  const announce = useEffectEvent(() => {
+    if (total > announced) setText(plural(total - announced, 'new request'))
+    setAnnounced(total)
   })
   useEffect(() => {
-    const timer = setInterval(() => tell(), EVERY_MS)
+    const timer = setInterval(() => announce(), ANNOUNCE_INTERVAL_MS)
     return () => clearInterval(timer)
   }, [])
   return (
     <p className="sr-only" role="status">
-      {words}
+      {text}
     </p>
   )
 }

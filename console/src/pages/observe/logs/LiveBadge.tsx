@@ -1,39 +1,39 @@
 import { useEffect, useState } from 'react'
-import type { LiveState } from '@/lib/live'
+import type { LiveState } from '@/lib/liveStream'
 import { Status, type Tone } from '@/ui'
 
-/** Whether rows come by themselves. */
+/** Connection status of the live log stream. */
 export function LiveBadge({ state, paused }: { state: LiveState; paused: boolean }) {
-  const { tone, word } = paused ? { tone: 'muted' as Tone, word: 'Paused' } : wordOf(state)
-  const steady = useSteady(word)
+  const { tone, label } = paused ? { tone: 'muted' as Tone, label: 'Paused' } : describeState(state)
+  const debounced = useDebouncedLabel(label)
   return (
-    <span role="status" className={steady === 'Live' ? undefined : 'text-muted'} title={state.kind === 'refused' ? state.error.message : undefined}>
-      <Status tone={tone}>{steady}</Status>
+    <span role="status" className={debounced === 'Live' ? undefined : 'text-muted'} title={state.kind === 'refused' ? state.error.message : undefined}>
+      <Status tone={tone}>{debounced}</Status>
     </span>
   )
 }
 
-function wordOf(state: LiveState): { tone: Tone; word: string } {
+function describeState(state: LiveState): { tone: Tone; label: string } {
   switch (state.kind) {
     case 'open':
-      return { tone: 'ok', word: 'Live' }
+      return { tone: 'ok', label: 'Live' }
     case 'connecting':
-      return { tone: 'muted', word: 'Connecting…' }
+      return { tone: 'muted', label: 'Connecting…' }
     case 'waiting':
-      return { tone: 'warn', word: 'Reconnecting…' }
+      return { tone: 'warn', label: 'Reconnecting…' }
     case 'polling':
-      return { tone: 'warn', word: 'Asking every few seconds' }
+      return { tone: 'warn', label: 'Asking every few seconds' }
     case 'refused':
-      return { tone: 'err', word: 'Not live' }
+      return { tone: 'err', label: 'Not live' }
   }
 }
 
-/** What lasts for a blink is not worth a flicker. */
-function useSteady(word: string): string {
-  const [shown, setShown] = useState(word)
+/** Debounces transient states to avoid flicker. */
+function useDebouncedLabel(label: string): string {
+  const [debounced, setDebounced] = useState(label)
   useEffect(() => {
-    const timer = setTimeout(() => setShown(word), word === 'Live' || word === 'Paused' ? 0 : 400)
+    const timer = setTimeout(() => setDebounced(label), label === 'Live' || label === 'Paused' ? 0 : 400)
     return () => clearTimeout(timer)
-  }, [word])
-  return shown
+  }, [label])
+  return debounced
 }

@@ -1,11 +1,11 @@
-/** What the address of the logs page can say. */
+/** Search parameters of the logs page. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 import type { LogFilter } from '@/lib/logFilter'
 import { LOG_TABS, type LogTab } from '../log/tabs'
 
 export interface LogsSearch extends LogFilter {
   q?: string
-  /** The request in the drawer. */
+  /** Id of the request in the drawer. */
   log?: number
   tab?: LogTab
 }
@@ -30,12 +30,12 @@ export function readLogsSearch(search: RawSearch): LogsSearch {
   }
 }
 
-/** The part that rows are judged by; words in bodies can only be searched by the server. */
+/** The filters that can be evaluated on the client. Full-text search is done by the server. */
 export function filterOf({ provider, model, status, level, source, key_id, user, session_id }: LogsSearch): LogFilter {
   return { provider, model, status, level, source, key_id, user, session_id }
 }
 
 function statusOf(value: unknown): string | undefined {
-  const written = text(value)
-  return written && /^[1-5](xx|\d\d)$/.test(written) ? written : undefined
+  const raw = text(value)
+  return raw && /^[1-5](xx|\d\d)$/.test(raw) ? raw : undefined
 }

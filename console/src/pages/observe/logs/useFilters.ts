@@ -10,10 +10,10 @@ const STATUSES = [
   { value: '499', label: '499 caller hung up' },
 ]
 
-/** The filters of the logs, with what can be chosen: providers and models that were used, keys by name. */
+/** Filter definitions of the logs page, with their options. */
 export function useFilters(search: LogsSearch, keys: readonly Schemas['Key'][]): Filter[] {
   const used = api.useQuery('get', '/api/v1/metrics', {}, { staleTime: 60_000 })
-  // The same address answers Prometheus as text.
+  // The same URL serves Prometheus text by content negotiation.
   const seen = typeof used.data === 'object' ? used.data : undefined
   const names = (map: Record<string, unknown> | undefined) => Object.keys(map ?? {}).map((name) => ({ value: name, label: name }))
   return [

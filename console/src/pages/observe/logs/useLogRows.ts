@@ -1,79 +1,79 @@
 /**
- * The rows of the logs page: pages from the list, older ones as one scrolls, newer ones from the live tail. While somebody
- * reads further down, or has paused, new rows wait and are only counted.
+ * Rows of the logs page: pages of the list query for older rows, and the live stream for newer ones. While the user has
+ * scrolled down or paused, new rows are pending and only counted.
  */
 import { keepPreviousData } from '@tanstack/react-query'
 import { useEffect, useEffectEvent, useMemo, useReducer, useState } from 'react'
-import { api, client, take } from '@/api/client'
+import { api, client, unwrap } from '@/api/client'
 import { useLiveLogs, type LogRow } from '@/api/logs'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { mergeNewestFirst } from '@/lib/merge'
 import { resolveRange, type RangeSearch } from '@/lib/range'
 import { filterOf, type LogsSearch } from './search'
 
-const PAGE = 200
-/** So many live rows are kept; then the list starts anew from its top. */
-const MOST_LIVE = 5000
-/** Words of new rows are indexed a moment after the rows are there. */
-const SEARCH_WAIT_MS = 1500
+const PAGE_SIZE = 200
+/** Beyond this number of live rows the list is reloaded from the top. */
+const MAX_LIVE_ROWS = 5000
+/** The full-text index lags behind new rows. */
+const SEARCH_INDEX_DELAY_MS = 1500
 
-interface Newer {
-  /** The question that these rows answer. */
+interface LiveRows {
+  /** Key of the query that these rows belong to. */
   name: string
-  /** In the list already. */
+  /** Rows already in the list. */
   shown: readonly LogRow[]
-  /** Waiting above it. */
-  waiting: readonly LogRow[]
-  /** Those of `shown` that came last. */
+  /** Rows received while paused, not yet in the list. */
+  pending: readonly LogRow[]
+  /** Ids of the most recently added rows of `shown`. */
   latest: ReadonlySet<number>
-  /** How many have come in all, shown or waiting. */
-  arrived: number
+  /** Total number of rows received. */
+  received: number
 }
-const NOTHING: Newer = { name: '', shown: [], waiting: [], latest: new Set(), arrived: 0 }
+const NO_LIVE_ROWS: LiveRows = { name: '', shown: [], pending: [], latest: new Set(), received: 0 }
 
-type Change = { name: string } & ({ rows: readonly LogRow[]; hold: boolean } | { show: true })
+type LiveRowsAction = { name: string } & ({ rows: readonly LogRow[]; paused: boolean } | { show: true })
 
-function reduce(before: Newer, change: Change): Newer {
-  const state = before.name === change.name ? before : { ...NOTHING, name: change.name }
-  if ('show' in change) return { ...state, shown: mergeNewestFirst(state.waiting, state.shown), waiting: [], latest: idsOf(state.waiting) }
-  const rows = change.rows.toSorted((a, b) => b.id - a.id)
-  const arrived = state.arrived + rows.length
-  if (change.hold) return { ...state, arrived, waiting: mergeNewestFirst(rows, state.waiting).slice(0, MOST_LIVE) }
-  return { ...state, arrived, shown: mergeNewestFirst(rows, state.shown), latest: idsOf(rows) }
+function reduce(before: LiveRows, action: LiveRowsAction): LiveRows {
+  const state = before.name === action.name ? before : { ...NO_LIVE_ROWS, name: action.name }
+  if ('show' in action) return { ...state, shown: mergeNewestFirst(state.pending, state.shown), pending: [], latest: idsOf(state.pending) }
+  const rows = action.rows.toSorted((a, b) => b.id - a.id)
+  const received = state.received + rows.length
+  if (action.paused) return { ...state, received, pending: mergeNewestFirst(rows, state.pending).slice(0, MAX_LIVE_ROWS) }
+  return { ...state, received, shown: mergeNewestFirst(rows, state.shown), latest: idsOf(rows) }
 }
 
 function idsOf(rows: readonly LogRow[]): ReadonlySet<number> {
   return new Set(rows.map((row) => row.id))
 }
 
-export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
-  // How often the list began anew, and for which question.
-  const [anew, setAnew] = useState({ asked: '', times: 0 })
+export function useLogRows(search: LogsSearch & RangeSearch, paused: boolean) {
+  // Number of reloads of the list, and the query of the last one.
+  const [restarts, setRestarts] = useState({ queryKey: '', count: 0 })
   const { from, to, range, q } = search
-  // A span is counted from when it was asked for, so that the list does not jump while it is read.
-  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now()), [from, to, range, anew.times])
+  // Resolve a relative span once per load so that the list does not shift while it is read.
+  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now()), [from, to, range, restarts.count])
   const live = bounds.span !== null
   const filter = filterOf(search)
-  const asked = JSON.stringify([filter, q, from, to, range])
+  const queryKey = JSON.stringify([filter, q, from, to, range])
   const query = { ...filter, q, from: bounds.from, ...(live ? {} : { to: bounds.to }) }
-  const name = JSON.stringify([query, anew.times])
-  const [newer, change] = useReducer(reduce, NOTHING)
-  const { shown, waiting, latest, arrived } = newer.name === name ? newer : NOTHING
-  const beginAnew = () => setAnew((now) => ({ asked, times: now.times + 1 }))
+  const name = JSON.stringify([query, restarts.count])
+  const [liveRows, dispatch] = useReducer(reduce, NO_LIVE_ROWS)
+  const { shown, pending, latest, received } = liveRows.name === name ? liveRows : NO_LIVE_ROWS
+  const restart = () => setRestarts((now) => ({ queryKey, count: now.count + 1 }))
 
   const list = api.useInfiniteQuery(
     'get',
     '/api/v1/logs',
-    { params: { query: { ...query, limit: PAGE } } },
+    { params: { query: { ...query, limit: PAGE_SIZE } } },
     {
-      ...inPages,
+      ...cursorPaging,
       staleTime: Number.POSITIVE_INFINITY,
-      // Coming back to a question is asking it again.
+      // Returning to a query refetches it.
       gcTime: 0,
-      // Rows never change, and comparing a hundred thousand of them with each new page takes long.
+      // Rows are immutable, and deep comparison of 100,000 rows per page is slow.
       structuralSharing: false,
       refetchOnWindowFocus: false,
-      ...(anew.asked === asked && { placeholderData: keepPreviousData }),
+      ...(restarts.queryKey === queryKey && { placeholderData: keepPreviousData }),
     },
   )
   const pages = list.data?.pages
@@ -81,30 +81,30 @@ export function useLogRows(search: LogsSearch & RangeSearch, hold: boolean) {
   const rows = useMemo(() => mergeNewestFirst(shown, older), [shown, older])
 
   useEffect(() => {
-    if (shown.length > MOST_LIVE) beginAnew()
-  }, [shown.length > MOST_LIVE])
+    if (shown.length > MAX_LIVE_ROWS) restart()
+  }, [shown.length > MAX_LIVE_ROWS])
 
   const newest = rows[0]?.id
   const catchUp = useEffectEvent(() => {
-    take(client.GET('/api/v1/logs', { params: { query: { ...query, after_id: newest, limit: PAGE } } }))
-      // More than a page came meanwhile: better anew than with a hole.
-      .then(({ logs, next_cursor }) => (next_cursor === null ? change({ name, rows: logs, hold }) : beginAnew()))
-      // The next new row, or the next connection, asks again.
+    unwrap(client.GET('/api/v1/logs', { params: { query: { ...query, after_id: newest, limit: PAGE_SIZE } } }))
+      // More than one page is missing: reload rather than leave a gap.
+      .then(({ logs, next_cursor }) => (next_cursor === null ? dispatch({ name, rows: logs, paused }) : restart()))
+      // The next row or reconnect retries.
       .catch(() => undefined)
   })
-  const [stirred, stir] = useState(0)
+  const [changes, noteChange] = useState(0)
   useEffect(() => {
-    if (stirred === 0) return
-    const timer = setTimeout(catchUp, SEARCH_WAIT_MS)
+    if (changes === 0) return
+    const timer = setTimeout(catchUp, SEARCH_INDEX_DELAY_MS)
     return () => clearTimeout(timer)
-  }, [stirred])
+  }, [changes])
 
-  const state = useLiveLogs(filter, (fresh) => (q ? stir((now) => now + 1) : change({ name, rows: fresh, hold })), live)
+  const state = useLiveLogs(filter, (newRows) => (q ? noteChange((now) => now + 1) : dispatch({ name, rows: newRows, paused })), live)
   const connected = state.kind === 'open' && list.isSuccess
   useEffect(() => {
-    // What came between the list and the stream, or while the stream was cut off.
+    // Fetch rows missed between the list query and the stream, or while disconnected.
     if (connected) catchUp()
   }, [connected, name])
 
-  return { list, rows, waiting, latest, arrived, live, state, bounds, showWaiting: () => change({ name, show: true }) }
+  return { list, rows, pending, latest, received, live, state, bounds, showPending: () => dispatch({ name, show: true }) }
 }

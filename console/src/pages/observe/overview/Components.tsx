@@ -2,10 +2,10 @@ import { api } from '@/api/client'
 import { ApiError, isRecord } from '@/api/error'
 import { Status } from '@/ui'
 
-/** The parts of the gateway, only when one of them is not well. */
+/** Health of the gateway's components, shown only if one is unhealthy. */
 export function Components() {
   const health = api.useQuery('get', '/healthz', {}, { refetchInterval: 15_000, retry: false, meta: { quiet: true } })
-  // A gateway that is not well answers 503, with the same body.
+  // An unhealthy gateway returns 503 with the same body.
   const failed: unknown = health.error
   const body = health.data?.components ?? (failed instanceof ApiError && isRecord(failed.details['components']) ? failed.details['components'] : {})
   const ill = Object.entries(body).flatMap(([name, component]) => (isRecord(component) && component['status'] !== 'ok' ? [{ name, status: String(component['status']) }] : []))

@@ -3,7 +3,7 @@ import { Rocket } from 'lucide-react'
 import { requestSnippets } from '@/lib/snippets'
 import { Empty, Snippets } from '@/ui'
 
-/** Before the first request there is nothing to draw. */
+/** Empty state before the first request. */
 export function FirstRun() {
   return (
     <div className="card">

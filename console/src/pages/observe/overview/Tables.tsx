@@ -1,7 +1,7 @@
 import { Link, useNavigate } from '@tanstack/react-router'
 import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
-import { polled } from '@/api/query'
+import { pollingOptions } from '@/api/query'
 import { Meter } from '@/charts/Bars'
 import { colorOf } from '@/charts/colors'
 import { ago, compact, duration, money, time } from '@/lib/format'
@@ -10,13 +10,13 @@ import type { Range } from '@/lib/range'
 import { useNow } from '@/lib/useNow'
 import { ErrorPanel, HttpStatus, Section, SkeletonRows, Table, type Column } from '@/ui'
 
-const SHOWN = 6
+const MAX_ROWS = 6
 export function TopModels({ range }: { range: Range }) {
   const { from, to } = range
-  const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, polled())
+  const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, pollingOptions())
   const navigate = useNavigate()
-  const rows = models.data?.rows.slice(0, SHOWN) ?? []
-  const most = Math.max(0, ...rows.map((row) => row.cost_usd ?? 0))
+  const rows = models.data?.rows.slice(0, MAX_ROWS) ?? []
+  const maxCost = Math.max(0, ...rows.map((row) => row.cost_usd ?? 0))
   const columns: Column<Schemas['BreakdownRow']>[] = [
     {
       key: 'model',
@@ -25,7 +25,7 @@ export function TopModels({ range }: { range: Range }) {
       cell: (row) => (
         <div className="pb-1">
           <code className="block truncate" title={row.name}>{row.name}</code>
-          <Meter share={most === 0 ? 0 : (row.cost_usd ?? 0) / most} color={colorOf(row.name)} />
+          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={colorOf(row.name)} />
         </div>
       ),
     },
@@ -39,7 +39,7 @@ export function TopModels({ range }: { range: Range }) {
       {models.isError ? (
         <ErrorPanel error={models.error} what="the models" onRetry={() => void models.refetch()} />
       ) : !models.data ? (
-        <SkeletonRows rows={SHOWN} />
+        <SkeletonRows rows={MAX_ROWS} />
       ) : rows.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No requests in this range.</p>
       ) : (
@@ -53,7 +53,7 @@ export function NewestErrors({ range }: { range: Range }) {
   const { zone } = usePrefs()
   const now = useNow(15_000)
   const { from, to } = range
-  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, level: 'error', limit: SHOWN } } }, polled())
+  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, level: 'error', limit: MAX_ROWS } } }, pollingOptions())
   const navigate = useNavigate()
   const columns: Column<LogRow>[] = [
     { key: 'when', header: 'When', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap text-muted">{ago(row.created_at, now)}</time> },
@@ -66,7 +66,7 @@ export function NewestErrors({ range }: { range: Range }) {
       {errors.isError ? (
         <ErrorPanel error={errors.error} what="the errors" onRetry={() => void errors.refetch()} />
       ) : !errors.data ? (
-        <SkeletonRows rows={SHOWN} />
+        <SkeletonRows rows={MAX_ROWS} />
       ) : errors.data.logs.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No errors in this range.</p>
       ) : (

@@ -2,14 +2,14 @@ import { useQueries } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
 import { api } from '@/api/client'
 import type { LogRow } from '@/api/logs'
-import { readAnswer, requestMessages } from '@/lib/conversation'
+import { parseResponse, parseRequest } from '@/lib/conversation'
 import { duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { newTurns } from '@/lib/turns'
+import { conversationTurns } from '@/lib/conversationTurns'
 import { Button, HttpStatus, Skeleton } from '@/ui'
 import { MessageView } from '../log/MessageView'
 
-/** So many requests are read at once; each is a call of its own. */
+/** Requests loaded per step; each one is a separate API call. */
 const STEP = 20
 
 interface SessionConversationProps {
@@ -17,7 +17,6 @@ interface SessionConversationProps {
   onOpen(logId: number): void
 }
 
-/** All requests as one conversation, oldest first. */
 export function SessionConversation({ requests, onOpen }: SessionConversationProps) {
   const { zone } = usePrefs()
   const [shown, setShown] = useState(STEP)
@@ -28,8 +27,8 @@ export function SessionConversation({ requests, onOpen }: SessionConversationPro
   })
   const bodies = details.map((query) => query.data)
   const turns = useMemo(
-    () => newTurns(bodies.map((log) => ({ asked: log ? requestMessages(log.request) : null, answer: log ? readAnswer(log.response) : null }))),
-    // One entry for each that is loaded.
+    () => conversationTurns(bodies.map((log) => ({ request: log ? parseRequest(log.request) : null, response: log ? parseResponse(log.response) : null }))),
+    // Recompute when another body is loaded.
     [bodies.map((log) => log?.id ?? '').join()],
   )
   return (
@@ -50,9 +49,9 @@ export function SessionConversation({ requests, onOpen }: SessionConversationPro
           </button>
           {bodies[at] ? (
             <>
-              {turns[at]?.said.map((message, index) => <MessageView key={index} message={message} markdown={false} folded={message.role === 'system'} />)}
-              {turns[at]?.answered.map((message, index) => <MessageView key={`a${index}`} message={message} markdown={false} answer />)}
-              {turns[at]?.said.length === 0 && turns[at].answered.length === 0 && <p className="text-muted">The bodies of this request were not kept.</p>}
+              {turns[at]?.newMessages.map((message, index) => <MessageView key={index} message={message} markdown={false} folded={message.role === 'system'} />)}
+              {turns[at]?.responseMessages.map((message, index) => <MessageView key={`a${index}`} message={message} markdown={false} isResponse />)}
+              {turns[at]?.newMessages.length === 0 && turns[at].responseMessages.length === 0 && <p className="text-muted">The bodies of this request were not kept.</p>}
             </>
           ) : details[at]?.isError ? (
             <p className="text-err">This request could not be loaded.</p>

@@ -3,10 +3,10 @@ import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
 import { colorOf, ERROR_COLOR } from '@/charts/colors'
 import { useWidth } from '@/charts/useWidth'
-import { clipped } from '@/charts/Waterfall'
+import { truncate } from '@/charts/Waterfall'
 import { duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { compress, instantAt, placeOf } from '@/lib/timeline'
+import { compressGaps, instantAt, positionOf } from '@/lib/timeline'
 import { Button, ErrorPanel, SkeletonRows, Status, Table, type Column } from '@/ui'
 
 type Event = Schemas['Event']
@@ -20,7 +20,7 @@ interface SessionTimelineProps {
 const ROW = 22
 const AXIS = 20
 
-/** Each request as a bar, its attempts below it; silence is shortened, dragging zooms. The table says the same in words. */
+/** Requests and their attempts as bars on a time axis with compressed gaps. Dragging zooms; a table has the same data. */
 export function SessionTimeline({ sessionId, requests, onOpen }: SessionTimelineProps) {
   const [zoom, setZoom] = useState<{ from: number; to: number } | null>(null)
   const lines = useMemo(() => linesOf(requests).filter((line) => !zoom || (line.end >= zoom.from && line.start <= zoom.to)), [requests, zoom])
@@ -47,7 +47,7 @@ interface Line {
   end: number
   color: string
   nested: boolean
-  words: string
+  description: string
 }
 
 function linesOf(requests: readonly LogRow[]): Line[] {
@@ -62,7 +62,7 @@ function linesOf(requests: readonly LogRow[]): Line[] {
         end: start + row.latency_ms,
         color: row.status >= 400 ? ERROR_COLOR : colorOf(row.provider),
         nested: false,
-        words: `${row.provider}/${row.model ?? ''}: ${row.status} in ${duration(row.latency_ms)}`,
+        description: `${row.provider}/${row.model ?? ''}: ${row.status} in ${duration(row.latency_ms)}`,
       }
       if (row.attempts.length < 2) return [request]
       return [
@@ -74,7 +74,7 @@ function linesOf(requests: readonly LogRow[]): Line[] {
           end: start + attempt.start_ms + attempt.latency_ms,
           color: attempt.status === null || attempt.status >= 400 ? ERROR_COLOR : colorOf(attempt.provider),
           nested: true,
-          words: `${attempt.provider}/${attempt.model ?? ''}: ${attempt.error ?? attempt.status ?? 'no answer'} in ${duration(attempt.latency_ms)}`,
+          description: `${attempt.provider}/${attempt.model ?? ''}: ${attempt.error ?? attempt.status ?? 'no answer'} in ${duration(attempt.latency_ms)}`,
         })),
       ]
     })
@@ -92,19 +92,19 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
   const [ref, width] = useWidth<HTMLDivElement>(640)
   const [drag, setDrag] = useState<{ from: number; to: number } | null>(null)
   const clip = (at: number) => (zoom ? Math.min(zoom.to, Math.max(zoom.from, at)) : at)
-  const stretches = useMemo(() => compress(lines.map((line) => ({ start: clip(line.start), end: clip(line.end) }))), [lines, zoom])
+  const segments = useMemo(() => compressGaps(lines.map((line) => ({ start: clip(line.start), end: clip(line.end) }))), [lines, zoom])
   const left = width < 480 ? 76 : 150
-  const x = (at: number) => left + placeOf(clip(at), stretches) * (width - left - 4)
+  const x = (at: number) => left + positionOf(clip(at), segments) * (width - left - 4)
   const height = lines.length * ROW + AXIS
-  const place = (event: PointerEvent) => Math.min(1, Math.max(0, (event.clientX - (ref.current?.getBoundingClientRect().left ?? 0) - left) / (width - left - 4)))
+  const dragPosition = (event: PointerEvent) => Math.min(1, Math.max(0, (event.clientX - (ref.current?.getBoundingClientRect().left ?? 0) - left) / (width - left - 4)))
   const finish = () => {
     if (drag && Math.abs(drag.to - drag.from) > 0.01) {
       const [from, to] = [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]
-      onZoom({ from: instantAt(from, stretches), to: instantAt(to, stretches) })
+      onZoom({ from: instantAt(from, segments), to: instantAt(to, segments) })
     }
     setDrag(null)
   }
-  const first = stretches[0]?.from
+  const first = segments[0]?.from
   return (
     <div ref={ref} className="max-h-[480px] overflow-y-auto" role="region" aria-label="Timeline" tabIndex={0}>
       <svg
@@ -113,28 +113,28 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
         role="img"
         aria-label={`Timeline of ${lines.length} calls`}
         className="block cursor-crosshair touch-pan-y select-none"
-        onPointerDown={(event) => event.button === 0 && setDrag({ from: place(event), to: place(event) })}
-        onPointerMove={(event) => drag && setDrag({ ...drag, to: place(event) })}
+        onPointerDown={(event) => event.button === 0 && setDrag({ from: dragPosition(event), to: dragPosition(event) })}
+        onPointerMove={(event) => drag && setDrag({ ...drag, to: dragPosition(event) })}
         onPointerUp={finish}
         onPointerLeave={() => setDrag(null)}
       >
-        {stretches
-          .filter((stretch) => stretch.gap)
-          .map((stretch) => (
-            <g key={stretch.from}>
-              <rect x={left + stretch.left * (width - left - 4)} width={(stretch.right - stretch.left) * (width - left - 4)} height={height - AXIS} className="fill-sunken" />
-              <text x={left + ((stretch.left + stretch.right) / 2) * (width - left - 4)} y={height - 6} textAnchor="middle" className="fill-muted text-[11px]">
-                {duration(stretch.to - stretch.from)}
+        {segments
+          .filter((segment) => segment.isGap)
+          .map((segment) => (
+            <g key={segment.from}>
+              <rect x={left + segment.left * (width - left - 4)} width={(segment.right - segment.left) * (width - left - 4)} height={height - AXIS} className="fill-sunken" />
+              <text x={left + ((segment.left + segment.right) / 2) * (width - left - 4)} y={height - 6} textAnchor="middle" className="fill-muted text-[11px]">
+                {duration(segment.to - segment.from)}
               </text>
             </g>
           ))}
         {drag && <rect x={left + Math.min(drag.from, drag.to) * (width - left - 4)} width={Math.abs(drag.to - drag.from) * (width - left - 4)} height={height} className="fill-accent opacity-15" />}
         {lines.map((line, at) => (
           <g key={`${line.id} ${at}`} className="cursor-pointer" onClick={() => onOpen(line.id)}>
-            <title>{line.words}</title>
+            <title>{line.description}</title>
             <rect x={0} y={at * ROW} width={width} height={ROW} fill="transparent" />
             <text x={line.nested ? 12 : 0} y={at * ROW + 15} className={line.nested ? 'fill-muted font-mono text-[11px]' : 'fill-fg font-mono text-[11px]'}>
-              {clipped(line.label, left - (line.nested ? 20 : 8))}
+              {truncate(line.label, left - (line.nested ? 20 : 8))}
             </text>
             <rect x={x(line.start)} width={Math.max(3, x(line.end) - x(line.start))} y={at * ROW + (line.nested ? 8 : 5)} height={line.nested ? 6 : 12} fill={line.color} />
           </g>

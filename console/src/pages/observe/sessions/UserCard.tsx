@@ -3,7 +3,7 @@ import { api } from '@/api/client'
 import { compact, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 
-/** The person behind a session, over all their requests. */
+/** Totals of the user of a session. */
 export function UserCard({ user }: { user: string }) {
   const { zone } = usePrefs()
   const summary = api.useQuery('get', '/api/v1/users/{userId}/summary', { params: { path: { userId: user } } }, { staleTime: 60_000 })

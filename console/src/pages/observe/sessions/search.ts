@@ -1,4 +1,4 @@
-/** What the addresses of the session pages can say. */
+/** Search parameters of the session pages. */
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 import { LOG_TABS, type LogTab } from '../log/tabs'
 

@@ -2,7 +2,7 @@ import { Check } from 'lucide-react'
 import type { ReactNode } from 'react'
 import { cx } from '@/lib/cx'
 
-/** One of the steps; it ticks itself. */
+/** One onboarding step with a completion mark. */
 export function Step({ number, title, done, children }: { number: number; title: string; done: boolean; children: ReactNode }) {
   return (
     <li className="card flex min-w-0 flex-col gap-3 p-4">

@@ -7,7 +7,7 @@ import { Field, Radio, Select, Snippets, toast, type Snippet } from '@/ui'
 
 const SANDBOX = { provider: 'sandbox', model: 'sandbox-small' }
 
-/** The request, ready to be pasted: the right address, the real key, a provider that needs no account. */
+/** Request snippets with base URL and key, by default for the sandbox provider. */
 export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied(): void }) {
   const [own, setOwn] = useState(false)
   const [chosen, setChosen] = useState('')
@@ -58,7 +58,7 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
   )
 }
 
-/** What has to be entered where a tool asks for it. */
+/** Connection settings for any other client. */
 function ownTool({ origin, key, provider }: { origin: string; key: string | null; provider: string }): Snippet {
   const write = (shown: string) => `Base URL   ${origin}/v1\nAPI key    ${shown}\nHeader     X-Gateway-Key: ${shown}\nHeader     X-Gateway-Provider: ${provider}`
   return {

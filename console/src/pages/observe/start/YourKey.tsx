@@ -1,23 +1,23 @@
-import { client, take } from '@/api/client'
-import { keepFirstKey, useFirstKey } from '@/api/firstKey'
-import { refresh } from '@/api/query'
+import { client, unwrap } from '@/api/client'
+import { setFirstKey, useFirstKey } from '@/api/firstKey'
+import { invalidate } from '@/api/query'
 import { maskKey } from '@/lib/snippets'
 import { useAction } from '@/lib/useAction'
-import { Button, ErrorLine, SecretOnce } from '@/ui'
+import { Button, ErrorLine, OneTimeSecret } from '@/ui'
 
-/** The raw key, as long as this page remembers it; then only the offer of another one. */
+/** Shows the raw key while it is in memory; afterwards offers to create another one. */
 export function YourKey({ stored, onStored }: { stored: boolean; onStored(): void }) {
   const key = useFirstKey()
   const create = useAction(async () => {
-    const made = await take(client.POST('/api/v1/keys', { body: { name: 'First steps' } }))
-    keepFirstKey(made.raw_key)
-    await refresh('/api/v1/keys')
+    const created = await unwrap(client.POST('/api/v1/keys', { body: { name: 'First steps' } }))
+    setFirstKey(created.raw_key)
+    await invalidate('/api/v1/keys')
   })
   if (key && !stored) {
     return (
-      <SecretOnce title="Shown only now" secret={key} onStored={onStored}>
+      <OneTimeSecret title="Shown only now" secret={key} onStored={onStored}>
         Store it where your other secrets are. After a reload of this page it is gone.
-      </SecretOnce>
+      </OneTimeSecret>
     )
   }
   if (key) {

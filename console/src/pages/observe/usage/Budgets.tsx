@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
-import { projected } from '@/lib/budget'
+import { projectSpend } from '@/lib/budget'
 import { ago, money } from '@/lib/format'
 import { useNow } from '@/lib/useNow'
 import { Badge, ErrorPanel, Section, SkeletonRows } from '@/ui'
@@ -14,7 +14,7 @@ interface BudgetsProps {
   onRetry(): void
 }
 
-/** Each budget with what is spent and where it will end. */
+/** Budgets with spend and projection. */
 export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
   const now = useNow(60_000)
   if (error) return <ErrorPanel error={error} what="the budgets" onRetry={onRetry} />
@@ -37,7 +37,7 @@ export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
 
 function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
   const limit = budget.hard_limit_usd ?? budget.soft_limit_usd ?? 0
-  const end = projected(budget, now)
+  const end = projectSpend(budget, now)
   const over = limit > 0 && budget.spent_usd >= limit
   const heading = limit > 0 && end !== null && end > limit
   return (

@@ -1,13 +1,13 @@
 import { useQueries } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { api, type Schemas } from '@/api/client'
-import { polled } from '@/api/query'
+import { pollingOptions } from '@/api/query'
 import { colorsOf, OTHER_COLOR } from '@/charts/colors'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
 import { money } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { INTERVAL_MS, type Range } from '@/lib/range'
-import { OTHER, startsOf, topSeries } from '@/lib/series'
+import { OTHER, bucketStarts, topSeries } from '@/lib/series'
 import { ErrorPanel, Skeleton } from '@/ui'
 import type { Group } from './search'
 
@@ -22,15 +22,15 @@ interface CostChartProps {
 }
 
 /**
- * Cost over time, stacked. The API groups a series by provider and model; keys, teams and applications are filters of
- * it, so the biggest of them are asked for one by one. Users and prompts are neither: there the whole is drawn.
+ * Stacked cost over time. The API groups a series only by provider and model. Keys, teams and applications are filters,
+ * so the largest ones are queried one by one. Users and prompts are neither, so only the total is drawn.
  */
 export function CostChart({ range, by, rows, budgets }: CostChartProps) {
   const { zone } = usePrefs()
   const navigate = useNavigate()
   const { from, to, interval } = range
   const grouped = by === 'provider' ? 'provider' : 'model'
-  const whole = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, polled(60_000))
+  const whole = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, pollingOptions(60_000))
   const filter = FILTER[by]
   const biggest = filter ? rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, NAMED) : []
   const parts = useQueries({
@@ -54,14 +54,14 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
     by === 'model' || by === 'provider'
       ? topSeries(buckets, (sums) => sums.cost_usd, NAMED)
       : filter
-        ? withRest(biggest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
+        ? appendRemainder(biggest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
         : [{ name: 'all', color: 'var(--series-1)', values: costs(buckets) }]
   const iso = (at: number) => new Date(at).toISOString()
   return (
     <TimeChart
       title="Cost"
       kind="bars"
-      starts={startsOf(buckets)}
+      starts={bucketStarts(buckets)}
       step={INTERVAL_MS[interval]}
       series={series}
       format={money}
@@ -84,15 +84,15 @@ function costs(buckets: readonly Schemas['Bucket'][]): number[] {
   return buckets.map((bucket) => bucket.cost_usd ?? 0)
 }
 
-/** What the named ones leave of the whole. */
-function withRest(named: readonly { name: string; values: number[] }[], whole: readonly number[]): TimeSeries[] {
+/** Appends the remainder of the total as `other`. */
+function appendRemainder(named: readonly { name: string; values: number[] }[], whole: readonly number[]): TimeSeries[] {
   const colors = colorsOf(named.map((one) => one.name))
   const rest = whole.map((value, at) => Math.max(0, value - named.reduce((sum, one) => sum + (one.values[at] ?? 0), 0)))
   const series = named.map((one, at) => ({ ...one, color: colors[at] ?? OTHER_COLOR }))
   return rest.some((value) => value > 1e-12) ? [...series, { name: OTHER, color: OTHER_COLOR, values: rest }] : series
 }
 
-/** A budget of the organization for just such a step is a line across the bars. */
+/** The organization budget whose period equals the interval, as a limit line. */
 function limits(budgets: readonly Schemas['Budget'][], interval: Range['interval']) {
   const period = interval === 'day' ? 'daily' : interval === 'week' ? 'weekly' : null
   return budgets

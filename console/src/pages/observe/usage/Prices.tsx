@@ -17,7 +17,7 @@ const COLUMNS: readonly Column<Price>[] = [
   { key: 'context', header: 'Context', number: true, from: 'md', cell: (row) => compact(row.max_input_tokens) },
 ]
 
-/** What models cost, as costs are counted by. */
+/** Model prices used for cost calculation. */
 export function Prices({ q, onSearch }: { q: string; onSearch(q: string): void }) {
   const { zone } = usePrefs()
   const [shown, setShown] = useState(STEP)

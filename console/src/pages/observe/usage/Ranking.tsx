@@ -15,7 +15,7 @@ interface RankingProps {
   onOpen(filter: LogFilter): void
 }
 
-/** Who spent most, with their share. Enter shows the requests, where the logs can be filtered by it. */
+/** Groups ranked by spend. Enter opens the filtered logs if logs support the filter. */
 export function Ranking({ by, name, rows, onOpen }: RankingProps) {
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
   const toFilter = LOGS_BY[by]
@@ -48,7 +48,7 @@ export function Ranking({ by, name, rows, onOpen }: RankingProps) {
   )
 }
 
-/** The groups that logs can be filtered by. */
+/** Log filter of a row, if logs support the grouping. */
 const LOGS_BY: Partial<Record<Group, (key: string) => LogFilter>> = {
   model: (model) => ({ model }),
   provider: (provider) => ({ provider }),

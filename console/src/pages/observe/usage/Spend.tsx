@@ -2,7 +2,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { Download } from 'lucide-react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { polled } from '@/api/query'
+import { pollingOptions } from '@/api/query'
 import { toCsv } from '@/lib/csv'
 import { download } from '@/lib/download'
 import { compact, money, percent, plural } from '@/lib/format'
@@ -20,9 +20,9 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
   const navigate = useNavigate()
   const range = useRange()
   const { from, to } = range
-  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by } } }, polled(60_000))
-  const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, polled(60_000))
-  // While another grouping is on its way the one before stays, and must not be taken for the new one.
+  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by } } }, pollingOptions(60_000))
+  const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, pollingOptions(60_000))
+  // Placeholder data may belong to the previous grouping; ignore it.
   const rows = breakdown.data?.by === by ? breakdown.data.rows : null
 
   const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(rows ?? [], by))

@@ -1,4 +1,4 @@
-/** What the address of the usage page can say. */
+/** Search parameters of the usage page. */
 import { oneOf, text, type RawSearch } from '@/lib/search'
 
 export const GROUPS = ['model', 'provider', 'key', 'team', 'app', 'user', 'prompt'] as const
@@ -7,7 +7,7 @@ export type Group = (typeof GROUPS)[number]
 export interface UsageSearch {
   view?: 'spend' | 'prices'
   by?: Group
-  /** In the prices. */
+  /** Search text of the price table. */
   q?: string
 }
 

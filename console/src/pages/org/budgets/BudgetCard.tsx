@@ -1,7 +1,7 @@
 import { Pencil, Trash2 } from 'lucide-react'
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
-import { projected } from '@/lib/budget'
+import { projectSpend } from '@/lib/budget'
 import { ago, money, percent, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
@@ -20,7 +20,7 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
   const { spent_usd: spent, soft_limit_usd: soft, hard_limit_usd: hard } = budget
   const limit = hard ?? soft ?? 0
   const share = limit > 0 ? spent / limit : 1
-  const ahead = projected(budget, now)
+  const ahead = projectSpend(budget, now)
   const state = stateOf(budget)
   return (
     <li className="card flex min-w-0 flex-col gap-2 p-3" aria-label={`${budget.period} budget of ${name}`}>

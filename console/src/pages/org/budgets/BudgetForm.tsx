@@ -1,7 +1,7 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import type { ScopeNames } from './useScopeNames'
@@ -25,9 +25,9 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
   const chosen = choices.some((choice) => choice.value === scopeId) ? scopeId : (choices[0]?.value ?? '')
   const save = useAction(async () => {
     const body = { scope, scope_id: chosen, period, soft_limit_usd: amount(soft), hard_limit_usd: amount(hard) }
-    if (budget) await take(client.PUT('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } }, body }))
-    else await take(client.POST('/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId } }, body }))
-    await refresh('/api/v1/orgs')
+    if (budget) await unwrap(client.PUT('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } }, body }))
+    else await unwrap(client.POST('/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId } }, body }))
+    await invalidate('/api/v1/orgs')
     toast(budget ? 'The budget is changed' : 'The budget holds from now on')
     onClose()
   })

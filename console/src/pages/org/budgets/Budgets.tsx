@@ -1,10 +1,10 @@
-/** What may be spent, by whom, until when, and whether it will last. */
+/** Budgets of the organization. */
 import { Plus, Wallet } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, take, type Schemas } from '@/api/client'
+import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
-import { polled, refresh } from '@/api/query'
+import { cursorPaging } from '@/api/paging'
+import { pollingOptions, invalidate } from '@/api/query'
 import { apiSnippet } from '@/lib/snippets'
 import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonCards, toast } from '@/ui'
 import { BudgetCard } from './BudgetCard'
@@ -18,7 +18,7 @@ export function Budgets() {
   const names = useScopeNames()
   const [editing, setEditing] = useState<{ budget: Budget | null } | null>(null)
   const [removing, setRemoving] = useState<Budget | null>(null)
-  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId }, query: { limit: 50 } } }, { ...inPages, ...polled(60_000) })
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId }, query: { limit: 50 } } }, { ...cursorPaging, ...pollingOptions(60_000) })
   const budgets = list.data?.pages.flatMap((page) => page.budgets) ?? []
   const create = (
     <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ budget: null })}>
@@ -26,8 +26,8 @@ export function Budgets() {
     </Button>
   )
   const remove = async (budget: Budget): Promise<void> => {
-    await take(client.DELETE('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } } }))
-    await refresh('/api/v1/orgs')
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } } }))
+    await invalidate('/api/v1/orgs')
     toast('The budget is deleted')
   }
   return (

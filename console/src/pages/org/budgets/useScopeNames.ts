@@ -1,4 +1,4 @@
-/** What a budget can be for, with names. */
+/** Display names of budget scopes. */
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 

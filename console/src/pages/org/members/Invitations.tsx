@@ -1,27 +1,27 @@
 import { Link2 } from 'lucide-react'
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { ago, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { useAction } from '@/lib/useAction'
 import { Button, ErrorLine, Section, Table, type Column } from '@/ui'
 import { InviteLink } from './InviteLink'
-import { whyNotAssign } from './roles'
+import { roleChangeBlocker } from './roles'
 
 type Invitation = Schemas['Invitation']
 
-/** Who was asked to join and has not yet. A link is shown once; a new one replaces it. */
+/** Pending invitations. A link is shown once; a new link replaces it. */
 export function Invitations({ invitations }: { invitations: Invitation[] }) {
   const { zone } = usePrefs()
   const now = useNow(60_000)
   const me = useMe()
   const [link, setLink] = useState<{ email: string; token: string } | null>(null)
   const renew = useAction(async ({ email, role }: Invitation) => {
-    const added = await take(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email, role } }))
-    await refresh('/api/v1/orgs')
+    const added = await unwrap(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email, role } }))
+    await invalidate('/api/v1/orgs')
     if ('invite_token' in added) setLink({ email, token: added.invite_token })
   })
   const columns: Column<Invitation>[] = [
@@ -33,7 +33,7 @@ export function Invitations({ invitations }: { invitations: Invitation[] }) {
       header: <span className="sr-only">Actions</span>,
       className: 'text-right',
       cell: (invitation) => (
-        <Button kind="ghost" size="sm" busy={renew.busy} blocked={whyNotAssign(me, invitation.role) ?? undefined} icon={<Link2 size={14} aria-hidden />} aria-label={`New link for ${invitation.email}`} onClick={() => renew.run(invitation)}>
+        <Button kind="ghost" size="sm" busy={renew.busy} blocked={roleChangeBlocker(me, invitation.role) ?? undefined} icon={<Link2 size={14} aria-hidden />} aria-label={`New link for ${invitation.email}`} onClick={() => renew.run(invitation)}>
           <span className="max-sm:sr-only">New link</span>
         </Button>
       ),

@@ -1,11 +1,11 @@
 import { useState } from 'react'
-import { client, take } from '@/api/client'
+import { client, unwrap } from '@/api/client'
 import { useMe, type Role } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import { InviteLink } from './InviteLink'
-import { ROLES, whyNotAssign } from './roles'
+import { ROLES, roleChangeBlocker } from './roles'
 
 export function InviteForm({ onClose }: { onClose: () => void }) {
   const me = useMe()
@@ -13,8 +13,8 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
   const [role, setRole] = useState<Role>('member')
   const [token, setToken] = useState<string | null>(null)
   const invite = useAction(async () => {
-    const added = await take(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email: email.trim(), role } }))
-    await refresh('/api/v1/orgs')
+    const added = await unwrap(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email: email.trim(), role } }))
+    await invalidate('/api/v1/orgs')
     if ('invite_token' in added) setToken(added.invite_token)
     else {
       toast(`${added.display_name} is a member now`)
@@ -36,7 +36,7 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
         <Input type="email" required autoFocus value={email} placeholder="grace@example.com" onChange={(event) => setEmail(event.target.value)} />
       </Field>
       <Field label="Role" hint={ROLES.find((one) => one.role === role)?.may} error={invite.fields['role']}>
-        <Select value={role} onChange={(event) => setRole(event.target.value as Role)} options={ROLES.map((one) => ({ value: one.role, label: one.role, disabled: whyNotAssign(me, one.role) !== null }))} />
+        <Select value={role} onChange={(event) => setRole(event.target.value as Role)} options={ROLES.map((one) => ({ value: one.role, label: one.role, disabled: roleChangeBlocker(me, one.role) !== null }))} />
       </Field>
     </FormDialog>
   )

@@ -2,13 +2,13 @@ import { LogOut, UserMinus } from 'lucide-react'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { signOut } from '@/api/auth'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe, type Role } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Badge, Button, ConfirmDialog, Select, Table, toast, toastError, type Column } from '@/ui'
-import { ROLES, whyNotAssign } from './roles'
+import { ROLES, roleChangeBlocker } from './roles'
 
 type Member = Schemas['Member']
 
@@ -32,7 +32,7 @@ export function MemberTable({ members }: { members: Member[] }) {
         </span>
       ),
     },
-    { key: 'role', header: 'Role', cell: (member) => <RoleSelect member={member} blocked={isLastOwner(member) ? 'The last owner stays owner' : whyNotAssign(me, member.role)} /> },
+    { key: 'role', header: 'Role', cell: (member) => <RoleSelect member={member} blocked={isLastOwner(member) ? 'The last owner stays owner' : roleChangeBlocker(me, member.role)} /> },
     { key: 'since', header: 'Since', from: 'md', cell: (member) => <time title={time(member.created_at, zone, 'full')}>{time(member.created_at, zone, 'date')}</time> },
     {
       key: 'actions',
@@ -40,7 +40,7 @@ export function MemberTable({ members }: { members: Member[] }) {
       className: 'text-right',
       cell: (member) => {
         const self = member.user_id === me.userId
-        const blocked = isLastOwner(member) ? 'The last owner cannot leave' : self ? null : whyNotAssign(me, member.role)
+        const blocked = isLastOwner(member) ? 'The last owner cannot leave' : self ? null : roleChangeBlocker(me, member.role)
         return (
           <Button
             kind="ghost"
@@ -71,8 +71,8 @@ function RoleSelect({ member, blocked }: { member: Member; blocked: string | nul
     setWanted(role)
     try {
       const params = { path: { orgId: me.orgId, userId: member.user_id } }
-      await take(client.PUT('/api/v1/orgs/{orgId}/members/{userId}', { params, body: { role } }))
-      await refresh('/api/v1/orgs', '/api/v1/auth')
+      await unwrap(client.PUT('/api/v1/orgs/{orgId}/members/{userId}', { params, body: { role } }))
+      await invalidate('/api/v1/orgs', '/api/v1/auth')
       toast(`${member.display_name} is ${role} now`)
     } catch (error) {
       toastError(error)
@@ -89,7 +89,7 @@ function RoleSelect({ member, blocked }: { member: Member; blocked: string | nul
         disabled={blocked !== null || wanted !== null}
         value={wanted ?? member.role}
         onChange={(event) => void change(event.target.value as Role)}
-        options={ROLES.map(({ role }) => ({ value: role, label: role, disabled: whyNotAssign(me, role) !== null }))}
+        options={ROLES.map(({ role }) => ({ value: role, label: role, disabled: roleChangeBlocker(me, role) !== null }))}
       />
     </span>
   )
@@ -100,13 +100,13 @@ function Remove({ member, onClose }: { member: Member; onClose: () => void }) {
   const navigate = useNavigate()
   const self = member.user_id === me.userId
   const remove = async (): Promise<void> => {
-    await take(client.DELETE('/api/v1/orgs/{orgId}/members/{userId}', { params: { path: { orgId: me.orgId, userId: member.user_id } } }))
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/members/{userId}', { params: { path: { orgId: me.orgId, userId: member.user_id } } }))
     if (self) {
       await signOut()
       await navigate({ to: '/login', search: {} })
       return
     }
-    await refresh('/api/v1/orgs')
+    await invalidate('/api/v1/orgs')
     toast(`${member.display_name} is removed`)
   }
   return (

@@ -1,9 +1,9 @@
-/** Who is in the organization and what they may do, and who was asked to join. */
+/** Members, their roles, and pending invitations. */
 import { UserPlus } from 'lucide-react'
 import { useState } from 'react'
 import { api } from '@/api/client'
 import { useMe } from '@/api/me'
-import { inPages } from '@/api/pages'
+import { cursorPaging } from '@/api/paging'
 import { Button, ErrorPanel, Page, Pager, Section, SkeletonRows } from '@/ui'
 import { Invitations } from './Invitations'
 import { InviteForm } from './InviteForm'
@@ -13,7 +13,7 @@ import { RoleGuide } from './RoleGuide'
 export function Members() {
   const { orgId } = useMe()
   const [inviting, setInviting] = useState(false)
-  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/members', { params: { path: { orgId }, query: { limit: 100 } } }, inPages)
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/members', { params: { path: { orgId }, query: { limit: 100 } } }, cursorPaging)
   const members = list.data?.pages.flatMap((page) => page.members) ?? []
   const invitations = list.data?.pages[0]?.invitations ?? []
   return (

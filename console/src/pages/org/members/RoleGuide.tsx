@@ -1,7 +1,7 @@
 import { Section } from '@/ui'
 import { ROLES } from './roles'
 
-/** What each role may do. */
+/** Description of the roles. */
 export function RoleGuide() {
   return (
     <Section title="What roles may do">

@@ -1,6 +1,6 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
+import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { endSession, startSession } from '@/api/session'
 import { Button, ConfirmDialog } from '@/ui'
@@ -11,9 +11,9 @@ export function DeleteOrg({ org }: { org: Schemas['Organization'] }) {
   const [open, setOpen] = useState(false)
   const remove = async (): Promise<void> => {
     const other = me.orgs.find((one) => one.id !== org.id)
-    // The token dies with its organization, so the way into another one is taken before.
-    const next = other && (await take(client.POST('/api/v1/auth/switch-org', { body: { org_id: other.id } })))
-    await take(client.DELETE('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } } }))
+    // Deleting the organization invalidates its token, so get a token of another one first.
+    const next = other && (await unwrap(client.POST('/api/v1/auth/switch-org', { body: { org_id: other.id } })))
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } } }))
     if (next) startSession(next.token, me.email)
     else endSession()
     await navigate(next ? { to: '/' } : { to: '/login', search: {} })

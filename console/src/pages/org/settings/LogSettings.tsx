@@ -1,18 +1,18 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, ErrorLine, Field, Input, Switch, toast, useReason } from '@/ui'
+import { Button, ErrorLine, Field, Input, Switch, toast, usePermissionReason } from '@/ui'
 
-/** What is kept of requests, and for how long. */
+/** Log retention and body storage. */
 export function LogSettings({ org }: { org: Schemas['Organization'] }) {
-  const reason = useReason('admin')
+  const reason = usePermissionReason('admin')
   const [bodies, setBodies] = useState(org.settings.log_bodies)
   const [days, setDays] = useState(org.settings.log_retention_days?.toString() ?? '')
   const save = useAction(async () => {
     const settings = { log_bodies: bodies, log_retention_days: days === '' ? null : Number(days) }
-    await take(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings } }))
-    await refresh('/api/v1/orgs')
+    await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings } }))
+    await invalidate('/api/v1/orgs')
     toast('The settings are saved')
   })
   const isSame = bodies === org.settings.log_bodies && days === (org.settings.log_retention_days?.toString() ?? '')

@@ -1,15 +1,15 @@
 import { useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, ErrorLine, Field, Input, toast, useReason } from '@/ui'
+import { Button, ErrorLine, Field, Input, toast, usePermissionReason } from '@/ui'
 
 export function NameForm({ org }: { org: Schemas['Organization'] }) {
-  const reason = useReason('admin')
+  const reason = usePermissionReason('admin')
   const [name, setName] = useState(org.name)
   const save = useAction(async () => {
-    await take(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { name: name.trim() } }))
-    await refresh('/api/v1/orgs', '/api/v1/auth')
+    await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { name: name.trim() } }))
+    await invalidate('/api/v1/orgs', '/api/v1/auth')
     toast('The name is changed')
   })
   return (

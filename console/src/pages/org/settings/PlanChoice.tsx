@@ -1,8 +1,8 @@
 import { useId, useState } from 'react'
-import { client, take, type Schemas } from '@/api/client'
-import { refresh } from '@/api/query'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Button, ErrorLine, Radio, toast, useReason } from '@/ui'
+import { Button, ErrorLine, Radio, toast, usePermissionReason } from '@/ui'
 
 const PLANS: { plan: Schemas['Plan']; about: string }[] = [
   { plan: 'free', about: 'The proxy, logs, prompts, evals, datasets and the playground.' },
@@ -10,14 +10,14 @@ const PLANS: { plan: Schemas['Plan']; about: string }[] = [
   { plan: 'enterprise', about: 'Everything: also skills and the shelf, webhooks, exports, and verdicts from outside.' },
 ]
 
-/** Owners change the plan themselves, where the installation lets them. */
+/** Plan selection for owners, if the installation allows self-service. */
 export function PlanChoice({ org }: { org: Schemas['Organization'] }) {
-  const reason = useReason('owner')
+  const reason = usePermissionReason('owner')
   const group = useId()
   const [plan, setPlan] = useState(org.plan)
   const change = useAction(async () => {
-    await take(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { plan } }))
-    await refresh('/api/v1/orgs', '/api/v1/auth')
+    await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { plan } }))
+    await invalidate('/api/v1/orgs', '/api/v1/auth')
     toast(`The plan is ${plan} now`)
   })
   return (

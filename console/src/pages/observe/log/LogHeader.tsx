@@ -1,13 +1,13 @@
-import { compact, duration, money, NONE, time } from '@/lib/format'
+import { compact, duration, money, NO_VALUE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Badge, HttpStatus } from '@/ui'
 import type { LogDetail } from './copyAs'
 
-/** What the drawer says at its top: how it ended, who answered, and the figures. */
-export function Head({ log }: { log: LogDetail }) {
+/** Header of the log drawer: status, provider and key metrics. */
+export function LogHeader({ log }: { log: LogDetail }) {
   const { zone } = usePrefs()
-  const asked = askedFor(log)
-  const served = nameOf(log.provider, log.model)
+  const asked = requestedTarget(log)
+  const served = targetName(log.provider, log.model)
   return (
     <div className="flex flex-col gap-1.5 py-0.5">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
@@ -22,7 +22,7 @@ export function Head({ log }: { log: LogDetail }) {
       <dl className="flex flex-wrap gap-x-4 gap-y-0.5 text-xs">
         <Figure name="Latency" value={duration(log.latency_ms)} />
         <Figure name="First token" value={duration(log.ttft_ms)} />
-        <Figure name="Tokens" value={log.total_tokens === null ? NONE : `${compact(log.prompt_tokens)} in, ${compact(log.completion_tokens)} out`} />
+        <Figure name="Tokens" value={log.total_tokens === null ? NO_VALUE : `${compact(log.prompt_tokens)} in, ${compact(log.completion_tokens)} out`} />
         <Figure name="Cost" value={log.cost_usd === null ? 'no price' : money(log.cost_usd)} />
         <Figure name="At" value={time(log.created_at, zone, 'time')} title={time(log.created_at, zone, 'full')} />
       </dl>
@@ -39,12 +39,12 @@ function Figure({ name, value, title }: { name: string; value: string; title?: s
   )
 }
 
-/** What the caller wanted: the first target, with the model that the body names. */
-function askedFor(log: LogDetail): string {
+/** The target that the caller requested: the first attempt. */
+function requestedTarget(log: LogDetail): string {
   const first = log.attempts[0]
-  return first ? nameOf(first.provider, first.model) : nameOf(log.provider, log.model)
+  return first ? targetName(first.provider, first.model) : targetName(log.provider, log.model)
 }
 
-function nameOf(provider: string, model: string | null): string {
+function targetName(provider: string, model: string | null): string {
   return model ? `${provider}/${model}` : provider
 }

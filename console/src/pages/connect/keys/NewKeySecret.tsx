@@ -1,21 +1,21 @@
 import { api } from '@/api/client'
 import { allows } from '@/lib/scope'
 import { requestSnippets } from '@/lib/snippets'
-import { Button, Dialog, SecretOnce, Snippets } from '@/ui'
+import { Button, Dialog, OneTimeSecret, Snippets } from '@/ui'
 
-/** A fresh key, this once, with a request that it can make right away. */
-export function NewKeyShown({ title, rawKey, scopes, onClose }: { title: string; rawKey: string; scopes: readonly string[]; onClose: () => void }) {
+/** Shows a new key once, with a request snippet. */
+export function NewKeySecret({ title, rawKey, scopes, onClose }: { title: string; rawKey: string; scopes: readonly string[]; onClose: () => void }) {
   const offers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
   const target = firstTarget(offers.data?.providers ?? [], scopes)
   return (
     <Dialog open onClose={onClose} title={title} size="lg" actions={<Button kind="primary" onClick={onClose}>Done</Button>}>
-      <SecretOnce title="Your new key" secret={rawKey} />
+      <OneTimeSecret title="Your new key" secret={rawKey} />
       <Snippets label="A first request" snippets={requestSnippets({ origin: location.origin, key: rawKey, ...target })} />
     </Dialog>
   )
 }
 
-/** Something that this key may call and that would answer; the sandbox needs no account. */
+/** A callable and configured model for the snippet, preferring the sandbox, which needs no account. */
 function firstTarget(providers: { name: string; configured: boolean; models: { id: string }[] }[], scopes: readonly string[]): { provider: string; model: string } {
   const ordered = [...providers].sort((a, b) => rank(b) - rank(a))
   for (const { name, models } of ordered) {

@@ -1,10 +1,10 @@
-/** What a person typed and would be sorry to lose, kept in this browser for this person and organization until they sign out. */
+/** State persisted in localStorage per user and organization, e.g. drafts. Sign-out removes it. */
 import { useCallback, useState } from 'react'
-import { getSession, KEPT } from '@/api/session'
+import { getSession, DRAFT_KEY_PREFIX } from '@/api/session'
 
-export function useRemembered<T>(name: string, initial: T): [T, (next: T) => void] {
+export function usePersistentState<T>(name: string, initial: T): [T, (next: T) => void] {
   const session = getSession()
-  const key = `${KEPT}${session?.userId}.${session?.orgId}.${name}`
+  const key = `${DRAFT_KEY_PREFIX}${session?.userId}.${session?.orgId}.${name}`
   const [state, setState] = useState(() => ({ key, value: load(key, initial) }))
   const current = state.key === key ? state : { key, value: load(key, initial) }
   const set = useCallback(
@@ -14,7 +14,7 @@ export function useRemembered<T>(name: string, initial: T): [T, (next: T) => voi
         if (value === null) localStorage.removeItem(key)
         else localStorage.setItem(key, JSON.stringify(value))
       } catch {
-        // The browser's storage is full: it is still kept as long as the page is open.
+        // localStorage is full; the value stays in memory while the page is open.
       }
     },
     [key],

@@ -1,14 +1,14 @@
 import { api, type Schemas } from '@/api/client'
-import { polled } from '@/api/query'
+import { pollingOptions } from '@/api/query'
 import { compact, duration, money, percent, plural } from '@/lib/format'
 import { previousRange, type Range } from '@/lib/range'
 import { ErrorPanel, SkeletonCards, Stat } from '@/ui'
 
-/** The numbers of this period, each beside those of the period before. */
-export function Figures({ range }: { range: Range }) {
+/** Key metrics of the range, compared with the previous range. */
+export function SummaryStats({ range }: { range: Range }) {
   const { from, to } = range
   const before = previousRange(range)
-  const now = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { from, to } } }, polled())
+  const now = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { from, to } } }, pollingOptions())
   const then = api.useQuery('get', '/api/v1/usage/summary', { params: { query: before } }, { staleTime: 60_000, placeholderData: (before) => before })
   if (now.isError) return <ErrorPanel error={now.error} what="the totals" onRetry={() => void now.refetch()} />
   if (!now.data) return <SkeletonCards cards={6} className="h-[92px]" />
@@ -28,7 +28,7 @@ export function Figures({ range }: { range: Range }) {
   )
 }
 
-/** Null where there was nothing before: everything is infinitely more than nothing. */
+/** Relative change; null if the previous value is 0. */
 function grown(now: Schemas['Summary'], past: Schemas['Summary'] | undefined, pick: (sums: Schemas['Summary']) => number | null): number | null {
   const value = pick(now)
   const before = past ? pick(past) : null

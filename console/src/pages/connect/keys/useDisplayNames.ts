@@ -1,14 +1,14 @@
-/** Keys know people and applications by id; this knows their names. */
+/** Resolves user and application ids of keys to display names. */
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 
-export interface Names {
+export interface DisplayNames {
   person: (id: string | null) => string | null
   app: (id: string | null) => string | null
   apps: Schemas['Application'][]
 }
 
-export function useNames(): Names {
+export function useDisplayNames(): DisplayNames {
   const { orgId } = useMe()
   const path = { path: { orgId }, query: { limit: 200 } }
   const members = api.useQuery('get', '/api/v1/orgs/{orgId}/members', { params: path })

@@ -1,15 +1,15 @@
 import { useAction } from '@/lib/useAction'
 import { duration } from '@/lib/format'
 import { Button, ErrorLine, HttpStatus } from '@/ui'
-import type { Arrival as State } from './useArrival'
+import type { FirstRequestState } from './useFirstRequest'
 
-export function Arrival({ arrival, onOpen }: { arrival: State; onOpen(): void }) {
-  const { row } = arrival
-  const words = row ? `Your first request: ${row.status} in ${duration(row.latency_ms)}` : ''
+export function FirstRequest({ request, onOpen }: { request: FirstRequestState; onOpen(): void }) {
+  const { row } = request
+  const announcement = row ? `Your first request: ${row.status} in ${duration(row.latency_ms)}` : ''
   return (
     <div className="flex flex-col gap-3">
       <p className="sr-only" role="status">
-        {words}
+        {announcement}
       </p>
       {row ? (
         <button type="button" className="card tint flex min-h-11 w-full flex-wrap items-center gap-x-4 gap-y-1 px-3 py-1.5 text-left" onClick={onOpen}>
@@ -21,21 +21,21 @@ export function Arrival({ arrival, onOpen }: { arrival: State; onOpen(): void })
           <span className="tabular-nums">{duration(row.latency_ms)}</span>
         </button>
       ) : (
-        <Waiting arrival={arrival} />
+        <Waiting request={request} />
       )}
     </div>
   )
 }
 
-function Waiting({ arrival }: { arrival: State }) {
-  const send = useAction(arrival.send)
+function Waiting({ request }: { request: FirstRequestState }) {
+  const send = useAction(request.send)
   return (
     <>
       <p className="flex items-center gap-2 text-muted">
         <span className="pulse size-2 rounded-full bg-accent" aria-hidden />
-        Waiting…{arrival.state.kind === 'polling' && ' (asking every few seconds)'}
+        Waiting…{request.state.kind === 'polling' && ' (asking every few seconds)'}
       </p>
-      {arrival.late && (
+      {request.isSlow && (
         <div className="rounded-sm border border-line bg-warn-soft px-3 py-2">
           <p className="font-medium">Nothing yet. Most often it is one of these:</p>
           <ul className="mt-1 list-disc pl-5">

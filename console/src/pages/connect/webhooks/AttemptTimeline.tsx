@@ -1,4 +1,4 @@
-/** Attempts on an axis of time. They lie seconds and then hours apart, so the axis counts in orders of magnitude. */
+/** Delivery attempts on a logarithmic time axis, because delays grow from seconds to hours. */
 import type { Schemas } from '@/api/client'
 import { duration } from '@/lib/format'
 import { useWidth } from '@/charts/useWidth'
@@ -6,7 +6,7 @@ import { useWidth } from '@/charts/useWidth'
 const HEIGHT = 56
 const LINE = 26
 
-export function AttemptLadder({ delivery }: { delivery: Schemas['Delivery'] }) {
+export function AttemptTimeline({ delivery }: { delivery: Schemas['Delivery'] }) {
   const [ref, width] = useWidth<HTMLDivElement>(480)
   const start = Date.parse(delivery.created_at)
   const marks = [
@@ -15,13 +15,13 @@ export function AttemptLadder({ delivery }: { delivery: Schemas['Delivery'] }) {
   ]
   if (marks.length === 0) return null
   const scale = (ms: number): number => Math.log10(1 + Math.max(0, ms) / 1000)
-  const longest = Math.max(scale(60_000), ...marks.map((mark) => scale(mark.at)))
-  const x = (ms: number): number => 8 + (scale(ms) / longest) * (width - 24)
-  const ticks = [0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000].filter((ms) => scale(ms) <= longest)
-  const words = marks.map((mark) => `${duration(mark.at)}: ${mark.isNext ? 'next attempt' : mark.failed ? 'failed' : 'delivered'}`).join(', ')
+  const maxScale = Math.max(scale(60_000), ...marks.map((mark) => scale(mark.at)))
+  const x = (ms: number): number => 8 + (scale(ms) / maxScale) * (width - 24)
+  const ticks = [0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000].filter((ms) => scale(ms) <= maxScale)
+  const summary = marks.map((mark) => `${duration(mark.at)}: ${mark.isNext ? 'next attempt' : mark.failed ? 'failed' : 'delivered'}`).join(', ')
   return (
     <div ref={ref} style={{ height: HEIGHT }}>
-      <svg width={width} height={HEIGHT} role="img" aria-label={`Attempts after the event: ${words}`} className="block">
+      <svg width={width} height={HEIGHT} role="img" aria-label={`Attempts after the event: ${summary}`} className="block">
         <line x1={8} x2={width - 8} y1={LINE} y2={LINE} className="stroke-line-strong" />
         {ticks.map((ms) => (
           <g key={ms}>

@@ -7,14 +7,14 @@ interface FrameProps {
   title: string
   about?: ReactNode
   action: string
-  /** Given the form's fields; what it throws is shown. */
+  /** Receives the form data; a thrown error is displayed. */
   onSubmit(values: Record<string, string>): Promise<void>
   children(error: ApiError | null): ReactNode
   below?: ReactNode
 }
 
-/** A form in the middle of an empty page. */
-export function Frame({ title, about, action, onSubmit, children, below }: FrameProps) {
+/** Centered form on an otherwise empty page. */
+export function AuthForm({ title, about, action, onSubmit, children, below }: FrameProps) {
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState<ApiError | null>(null)
   useEffect(() => {

@@ -3,7 +3,7 @@ import { useState, type ReactNode } from 'react'
 import { client } from '@/api/client'
 import { asApiError } from '@/api/error'
 import { useMe, type Entitlement } from '@/api/me'
-import { refresh } from '@/api/query'
+import { invalidate } from '@/api/query'
 import { Button } from './Button'
 import { ErrorLine } from './ErrorPanel'
 import { SkeletonRows } from './Skeleton'
@@ -12,19 +12,19 @@ interface PlanGateProps {
   needs: Entitlement
   /** "Webhooks" */
   name: string
-  /** What one could do with it. */
+  /** Description of the feature. */
   about: ReactNode
   children: ReactNode
 }
 
 /**
- * A page that only some plans have. Without the plan it says what the page does; an owner can change the plan right
- * here where the installation lets owners do so.
+ * Plan gate of a page. Without the entitlement it describes the feature; an owner can change the plan here if the
+ * installation allows self-service.
  */
 export function PlanGate({ needs, name, about, children }: PlanGateProps) {
   const me = useMe()
-  if (!me.known) return <SkeletonRows />
-  if (me.has(needs)) return <>{children}</>
+  if (!me.isLoaded) return <SkeletonRows />
+  if (me.hasEntitlement(needs)) return <>{children}</>
   return <Upgrade name={name} about={about} />
 }
 
@@ -37,7 +37,7 @@ function Upgrade({ name, about }: { name: string; about: ReactNode }) {
     setError(null)
     try {
       await client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: me.orgId } }, body: { plan: 'enterprise' } })
-      await refresh('/api/v1/auth', '/api/v1/orgs')
+      await invalidate('/api/v1/auth', '/api/v1/orgs')
     } catch (failure) {
       setError(failure)
     } finally {

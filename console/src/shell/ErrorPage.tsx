@@ -1,5 +1,5 @@
-/** A page that failed to draw itself: a mistake of ours, or a file that could not be loaded. No part of the kit is used, which may be what broke. */
-export function Broken({ error }: { error: unknown }) {
+/** Error boundary page. It does not use the UI kit, which may be the part that failed. */
+export function ErrorPage({ error }: { error: unknown }) {
   return (
     <main role="alert" className="mx-auto flex w-full max-w-[560px] flex-col items-start gap-3 px-4 py-16">
       <h1 className="text-xl">This page broke</h1>

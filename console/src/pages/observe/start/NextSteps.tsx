@@ -8,7 +8,7 @@ const STEPS = [
   { to: '/org/members', name: 'Invite somebody', about: 'Members, admins and viewers, in teams if you like.', icon: Users },
 ]
 
-export function Next() {
+export function NextSteps() {
   return (
     <ul className="grid gap-2 sm:grid-cols-2">
       {STEPS.map(({ to, name, about, icon: Icon }) => (

@@ -10,8 +10,8 @@ interface SecretOnceProps {
   onStored?: () => void
 }
 
-/** A secret that is shown now and never again. It must come from memory only: no storage, no URL, no query cache. */
-export function SecretOnce({ title, secret, children, onStored }: SecretOnceProps) {
+/** Shows a secret once. It must come from memory only: no storage, no URL, no query cache. */
+export function OneTimeSecret({ title, secret, children, onStored }: SecretOnceProps) {
   return (
     <section className="card border-accent bg-accent-soft p-3" aria-label={title}>
       <div className="flex items-center gap-2">

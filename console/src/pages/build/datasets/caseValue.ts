@@ -1,14 +1,14 @@
-/** A part of a case while it is edited: a text as it is, anything else as JSON. */
-export interface Written {
+/** Editable form of a case field: strings as text, other values as JSON. */
+export interface EditableValue {
   kind: 'text' | 'json'
   text: string
 }
 
-export function writeValue(value: unknown): Written {
+export function toEditable(value: unknown): EditableValue {
   return typeof value === 'string' ? { kind: 'text', text: value } : { kind: 'json', text: JSON.stringify(value, null, 2) }
 }
 
-export function readValue({ kind, text }: Written): { value: unknown; problem: string | null } {
+export function parseEditable({ kind, text }: EditableValue): { value: unknown; problem: string | null } {
   if (kind === 'text') return { value: text, problem: null }
   if (text.trim() === '') return { value: null, problem: null }
   try {

@@ -5,13 +5,13 @@ import { usePrompts } from '../prompts/usePrompts'
 import { ParamFields } from './ParamFields'
 import { ROLES, type Message, type PromptChoice, type Setup } from './setup'
 
-interface QuestionProps {
+interface InputPanelProps {
   setup: Setup
   onChange(setup: Setup): void
 }
 
-/** What is asked: messages, or a stored prompt with its variables; and the settings for all columns. */
-export function Question({ setup, onChange }: QuestionProps) {
+/** Input editor: messages or a stored prompt with variables, and the shared parameters. */
+export function InputPanel({ setup, onChange }: InputPanelProps) {
   const { prompts } = usePrompts()
   const first = prompts[0]
   const toPrompt = () => onChange({ ...setup, prompt: setup.prompt ?? { namespace: first?.namespace ?? '', slug: first?.slug ?? '', version: null, values: {} } })

@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { createLive, type Live, type LiveState, type Surroundings } from './live'
+import { createLiveStream, type LiveStream, type LiveState, type BrowserEnv } from './liveStream'
 import type { ServerEvent } from './sse'
 
-/** A lock and channels as browsers have them, shared by the tabs of one test. */
-function browser(): { tab: (url?: string) => { live: Live; hide: (hidden: boolean) => void } } {
-  let holder: Promise<unknown> = Promise.resolve()
+/** In-memory Web Lock and BroadcastChannel, shared by the tabs of one test. */
+function fakeBrowser(): { tab: (url?: string) => { live: LiveStream; hide: (hidden: boolean) => void } } {
+  let lockQueue: Promise<unknown> = Promise.resolve()
   const channels = new Set<{ onmessage: ((message: { data: unknown }) => void) | null }>()
   return {
     tab() {
       let hidden = false
       const listeners = new Set<() => void>()
-      const around: Surroundings = {
+      const env: BrowserEnv = {
         locks: {
           request: ((_name: string, options: { signal: AbortSignal }, work: () => Promise<unknown>) => {
-            const turn = holder.then(() => (options.signal.aborted ? undefined : work()))
-            holder = turn
-            return turn
+            const granted = lockQueue.then(() => (options.signal.aborted ? undefined : work()))
+            lockQueue = granted
+            return granted
           }) as LockManager['request'],
         },
         openChannel: () => {
@@ -33,7 +33,7 @@ function browser(): { tab: (url?: string) => { live: Live; hide: (hidden: boolea
           return () => listeners.delete(listener)
         },
       }
-      const live = createLive({ name: 'logs', url: '/stream', headers: () => ({}), poll: polled }, around)
+      const live = createLiveStream({ name: 'logs', url: '/stream', headers: () => ({}), poll }, env)
       return {
         live,
         hide: (now) => {
@@ -45,7 +45,7 @@ function browser(): { tab: (url?: string) => { live: Live; hide: (hidden: boolea
   }
 }
 
-const polled = vi.fn((_after: string): Promise<ServerEvent[]> => Promise.resolve([]))
+const poll = vi.fn((_after: string): Promise<ServerEvent[]> => Promise.resolve([]))
 let streams: { lastId: string | null; send: (text: string) => void; open: boolean }[] = []
 let isDown = false
 
@@ -53,7 +53,7 @@ beforeEach(() => {
   vi.useFakeTimers()
   streams = []
   isDown = false
-  polled.mockClear()
+  poll.mockClear()
   vi.stubGlobal('fetch', (_url: string, init: RequestInit) => {
     if (isDown) return Promise.resolve(new Response('', { status: 503 }))
     const stream = { lastId: new Headers(init.headers).get('Last-Event-ID'), send: (_: string) => {}, open: true }
@@ -76,65 +76,65 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-function listen(live: Live): { ids: string[]; states: LiveState[]; stop: () => void } {
-  const heard = { ids: [] as string[], states: [] as LiveState[] }
-  return { ...heard, stop: live.subscribe((event) => heard.ids.push(event.id), (state) => heard.states.push(state)) }
+function listen(live: LiveStream): { ids: string[]; states: LiveState[]; stop: () => void } {
+  const received = { ids: [] as string[], states: [] as LiveState[] }
+  return { ...received, stop: live.subscribe((event) => received.ids.push(event.id), (state) => received.states.push(state)) }
 }
 
-const settle = (): Promise<unknown> => vi.advanceTimersByTimeAsync(10)
+const flush = (): Promise<unknown> => vi.advanceTimersByTimeAsync(10)
 
-it('opens one stream for all tabs, and all of them hear everything', async () => {
-  const { tab } = browser()
+it('opens one stream for all tabs, and every tab receives all events', async () => {
+  const { tab } = fakeBrowser()
   const [first, second] = [listen(tab().live), listen(tab().live)]
-  await settle()
+  await flush()
   expect(streams).toHaveLength(1)
   streams[0]?.send('id: 5\ndata: x\n\n')
-  await settle()
+  await flush()
   expect(first.ids).toEqual(['5'])
   expect(second.ids).toEqual(['5'])
   expect(second.states.at(-1)).toEqual({ kind: 'open' })
 })
 
-it('is taken over behind the last event when the tab that had it closes', async () => {
-  const { tab } = browser()
+it('another tab resumes after the last event when the leader closes', async () => {
+  const { tab } = fakeBrowser()
   const [first, second] = [listen(tab().live), listen(tab().live)]
-  await settle()
+  await flush()
   streams[0]?.send('id: 5\ndata: x\n\n')
-  await settle()
+  await flush()
   first.stop()
-  await settle()
+  await flush()
   expect(streams.map((stream) => stream.open)).toEqual([false, true])
   expect(streams[1]?.lastId).toBe('5')
   streams[1]?.send('id: 6\ndata: y\n\n')
-  await settle()
+  await flush()
   expect(second.ids).toEqual(['5', '6'])
   expect(first.ids).toEqual(['5'])
 })
 
-it('is given up by a tab that nobody has looked at for a minute, and resumed when somebody does', async () => {
-  const { tab } = browser()
+it('a tab hidden for a minute releases the stream and resumes it when visible', async () => {
+  const { tab } = fakeBrowser()
   const only = tab()
   const { ids } = listen(only.live)
-  await settle()
+  await flush()
   streams[0]?.send('id: 5\ndata: x\n\n')
-  await settle()
+  await flush()
   only.hide(true)
   await vi.advanceTimersByTimeAsync(59_000)
   expect(streams[0]?.open).toBe(true)
   await vi.advanceTimersByTimeAsync(2_000)
   expect(streams[0]?.open).toBe(false)
   only.hide(false)
-  await settle()
+  await flush()
   expect(streams[1]?.lastId).toBe('5')
   streams[1]?.send('id: 6\ndata: y\n\n')
-  await settle()
+  await flush()
   expect(ids).toEqual(['5', '6'])
 })
 
-it('asks the store while the stream keeps failing, and stops when it is back', async () => {
-  const { tab } = browser()
+it('polls while the stream keeps failing, and stops when it reconnects', async () => {
+  const { tab } = fakeBrowser()
   isDown = true
-  polled.mockResolvedValueOnce([{ event: 'log', id: '9', data: 'x' }])
+  poll.mockResolvedValueOnce([{ event: 'log', id: '9', data: 'x' }])
   const { ids, states } = listen(tab().live)
   await vi.advanceTimersByTimeAsync(15_000)
   expect(states.at(-1)).toEqual({ kind: 'polling' })
@@ -143,22 +143,22 @@ it('asks the store while the stream keeps failing, and stops when it is back', a
   await vi.advanceTimersByTimeAsync(31_000)
   expect(states.at(-1)).toEqual({ kind: 'open' })
   expect(streams[0]?.lastId).toBe('9')
-  const asked = polled.mock.calls.length
+  const calls = poll.mock.calls.length
   await vi.advanceTimersByTimeAsync(20_000)
-  expect(polled.mock.calls).toHaveLength(asked)
+  expect(poll.mock.calls).toHaveLength(calls)
 })
 
-it('asks the store every five seconds where there are no locks', async () => {
-  const without: Surroundings = { locks: undefined, openChannel: undefined, isHidden: () => false, onVisibility: () => () => {} }
-  const live = createLive({ name: 'logs', url: '/stream', headers: () => ({}), poll: polled }, without)
-  polled.mockResolvedValueOnce([{ event: 'log', id: '3', data: 'x' }])
+it('polls every five seconds without Web Locks', async () => {
+  const env: BrowserEnv = { locks: undefined, openChannel: undefined, isHidden: () => false, onVisibility: () => () => {} }
+  const live = createLiveStream({ name: 'logs', url: '/stream', headers: () => ({}), poll }, env)
+  poll.mockResolvedValueOnce([{ event: 'log', id: '3', data: 'x' }])
   const { ids, states, stop } = listen(live)
   await vi.advanceTimersByTimeAsync(10_100)
   expect(states.at(-1)).toEqual({ kind: 'polling' })
   expect(ids).toEqual(['3'])
-  expect(polled.mock.calls).toEqual([[''], ['3']])
+  expect(poll.mock.calls).toEqual([[''], ['3']])
   stop()
   await vi.advanceTimersByTimeAsync(10_000)
-  expect(polled.mock.calls).toHaveLength(2)
+  expect(poll.mock.calls).toHaveLength(2)
   expect(streams).toHaveLength(0)
 })

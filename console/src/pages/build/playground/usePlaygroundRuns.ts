@@ -1,0 +1,99 @@
+import { useEffect, useRef, useState } from 'react'
+import { streamRuns, type RunFailure } from '@/api/playground'
+import type { Schemas } from '@/api/client'
+import { asApiError } from '@/api/error'
+import { invalidate } from '@/api/query'
+import { requestInput, compareTarget, type ColumnSetup, type Setup } from './setup'
+
+export interface ColumnResult {
+  state: 'waiting' | 'streaming' | 'done' | 'failed' | 'stopped'
+  output: string
+  ttftMs: number | null
+  run: Schemas['PlaygroundRun'] | null
+  failure: RunFailure | null
+}
+
+/** Results by column id. */
+export type ColumnResults = Readonly<Record<number, ColumnResult>>
+
+export interface PlaygroundRuns {
+  results: ColumnResults
+  setResults(results: ColumnResults): void
+  /** Runs the models of these columns in one stream. */
+  start(setup: Setup, columns: readonly ColumnSetup[]): void
+  stop(columnId: number): void
+  stopAll(): void
+}
+
+const PENDING_RESULT: ColumnResult = { state: 'waiting', output: '', ttftMs: null, run: null, failure: null }
+
+export function isRunning(result: ColumnResult | undefined): boolean {
+  return result?.state === 'waiting' || result?.state === 'streaming'
+}
+
+/** Runs streams and collects their results. Updates are batched to one per animation frame. */
+export function usePlaygroundRuns(): PlaygroundRuns {
+  const [results, setResults] = useState<ColumnResults>({})
+  const latestResults = useRef<ColumnResults>({})
+  const frame = useRef<number | null>(null)
+  const streams = useRef(new Set<{ ids: number[]; abort: AbortController }>())
+
+  const update = (id: number, change: Partial<ColumnResult>) => {
+    latestResults.current = { ...latestResults.current, [id]: { ...(latestResults.current[id] ?? PENDING_RESULT), ...change } }
+    frame.current ??= requestAnimationFrame(() => {
+      frame.current = null
+      setResults(latestResults.current)
+    })
+  }
+  useEffect(() => () => streams.current.forEach((stream) => stream.abort.abort()), [])
+
+  const start = (setup: Setup, columns: readonly ColumnSetup[]) => {
+    const ids = columns.map((column) => column.id)
+    const targets = columns.map((column) => compareTarget(setup, column))
+    const [only] = targets
+    if (!only) return
+    const stream = { ids, abort: new AbortController() }
+    streams.current.add(stream)
+    for (const id of ids) update(id, PENDING_RESULT)
+    const startedAt = performance.now()
+    const isActive = (id: number) => isRunning(latestResults.current[id])
+    const consume = async () => {
+      const input = requestInput(setup)
+      const events = streamRuns(targets.length === 1 ? { path: 'run', body: { ...input, ...only } } : { path: 'compare', body: { ...input, targets } }, stream.abort.signal)
+      for await (const event of events) {
+        const id = ids[event.index]
+        if (id === undefined || !isActive(id)) continue
+        const result = latestResults.current[id] ?? PENDING_RESULT
+        if (event.kind === 'delta') update(id, { state: 'streaming', output: result.output + event.content, ttftMs: result.ttftMs ?? performance.now() - startedAt })
+        else if (event.kind === 'done') update(id, { state: 'done', output: event.run.output, run: event.run })
+        else if (event.kind === 'error') update(id, { state: 'failed', failure: event.failure })
+      }
+    }
+    consume()
+      .catch((error: unknown) => {
+        if (stream.abort.signal.aborted) return
+        const { code, message } = asApiError(error)
+        for (const id of ids.filter(isActive)) update(id, { state: 'failed', failure: { code, message, logId: null } })
+      })
+      .finally(() => {
+        streams.current.delete(stream)
+        for (const id of ids.filter(isActive)) update(id, { state: 'stopped' })
+        void invalidate('/api/v1/playground/history')
+      })
+  }
+  const stop = (columnId: number) => {
+    if (isRunning(latestResults.current[columnId])) update(columnId, { state: 'stopped' })
+    // Closing the stream makes the gateway cancel the model calls.
+    for (const stream of streams.current) if (!stream.ids.some((id) => isRunning(latestResults.current[id]))) stream.abort.abort()
+  }
+  return {
+    results,
+    setResults: (next) => {
+      latestResults.current = next
+      setResults(next)
+    },
+    start,
+    stop,
+    stopAll: () => [...streams.current].flatMap((stream) => stream.ids).forEach(stop),
+  }
+}
