@@ -56,7 +56,7 @@ export function TimeChart(props: TimeChartProps): ReactNode {
   const offset = zone === 'utc' ? 0 : -new Date(starts[0] ?? 0).getTimezoneOffset() * 60_000
   const style = tickTimeStyle(starts)
   const bucketSummary = (index: number): string =>
-    `${bucketName(starts[index], step, zone)}: ${series.map((one) => `${one.name} ${shown(one.values[index], format)}`).join(', ')}`
+    `${bucketName(starts[index], step, zone)}: ${series.map((one) => `${one.name} ${formatOrDash(one.values[index], format)}`).join(', ')}`
   const bucketAt = (event: PointerEvent<SVGSVGElement>): number => {
     const box = event.currentTarget.getBoundingClientRect()
     return Math.min(count - 1, Math.max(0, Math.floor((event.clientX - box.left - left) / slot)))
@@ -85,7 +85,7 @@ export function TimeChart(props: TimeChartProps): ReactNode {
       legend={series.length > 1 || marks.length > 0 ? [...series, ...marks].map(({ name, color }) => ({ name, color })) : []}
       table={{
         header: ['Time', ...series.map((one) => one.name)],
-        rows: starts.map((start, index) => [bucketName(start, step, zone), ...series.map((one) => shown(one.values[index], format))]),
+        rows: starts.map((start, index) => [bucketName(start, step, zone), ...series.map((one) => formatOrDash(one.values[index], format))]),
       }}
     >
       <div ref={ref} className="relative h-40">
@@ -161,13 +161,13 @@ function Lines({ series, x, y }: { series: TimeSeries[]; x: (index: number) => n
   return series.map((one) => (
     <g key={one.name}>
       <path d={linePath(one.values, x, y)} fill="none" stroke={one.color} strokeWidth={1.5} strokeLinejoin="round" strokeLinecap="round" />
-      {one.values.map((value, index) => value !== null && isAlone(one.values, index) && <circle key={index} cx={x(index)} cy={y(value)} r={2.5} fill={one.color} />)}
+      {one.values.map((value, index) => value !== null && isIsolated(one.values, index) && <circle key={index} cx={x(index)} cy={y(value)} r={2.5} fill={one.color} />)}
     </g>
   ))
 }
 
 /** An isolated value between two gaps needs a dot to be visible. */
-function isAlone(values: readonly (number | null)[], index: number): boolean {
+function isIsolated(values: readonly (number | null)[], index: number): boolean {
   return (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null
 }
 
@@ -182,7 +182,7 @@ function bucketName(start: number | undefined, step: number, zone: Zone): string
   return step >= 86_400_000 ? time(start, zone, 'date') : `${time(start, zone, 'day')} ${time(start, zone, 'minute')}`
 }
 
-function shown(value: number | null | undefined, format: (value: number) => string): string {
+function formatOrDash(value: number | null | undefined, format: (value: number) => string): string {
   return value == null ? NO_VALUE : format(value)
 }
 

@@ -1,8 +1,8 @@
 /**
- * One event stream shared by all tabs of the browser. Browsers allow six HTTP/1.1 connections per origin and each stream
- * occupies one, so a stream per tab would block the seventh tab. The tab that holds a Web Lock is the leader: it reads
- * the stream and broadcasts events to the other tabs. When the leader closes, or is hidden for a minute, another tab
- * takes over and resumes after the last event. Without Web Locks (plain http on another host) every tab polls.
+ * One event stream shared by all tabs of the browser. Browsers allow six HTTP/1.1 connections per origin, and each
+ * stream occupies one, so a stream per tab would block the seventh tab. The tab that holds a Web Lock is the leader: it
+ * reads the stream and broadcasts events to the other tabs. When the leader closes, or is hidden for a minute, another
+ * tab takes over and resumes after the last event. Without Web Locks (plain http on another host) every tab polls.
  */
 import { followStream, type ConnectionState, type ServerEvent } from './sse'
 

@@ -1,6 +1,6 @@
 /**
- * The time range of the console: a span until now (`?range=24h`) or two instants (`?from=…&to=…`). Navigation keeps it in
- * the URL.
+ * The time range of the console: a span until now (`?range=24h`) or two instants (`?from=…&to=…`). Navigation keeps it
+ * in the URL.
  */
 import { instant, oneOf, type RawSearch } from './search'
 

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { allows, callableModels, parseScopes, validateScopes, formatScopes } from './scope'
 
-const OFFERS = [
+const PROVIDERS = [
   { name: 'openai', models: [{ id: 'gpt-4o' }, { id: 'gpt-4o-mini' }, { id: 'o3' }] },
   { name: 'azure-openai', models: [{ id: 'gpt-4o' }] },
 ]
@@ -19,9 +19,9 @@ it('providers are alternatives, so are models, and both kinds must match if both
 })
 
 it('lists the models that a key can call', () => {
-  expect(callableModels(['model:gpt-4o*'], OFFERS)).toHaveLength(3)
-  expect(callableModels(['provider:azure-openai', 'model:gpt-4o*'], OFFERS)).toEqual([{ provider: 'azure-openai', model: 'gpt-4o' }])
-  expect(callableModels(['*'], OFFERS)).toHaveLength(4)
+  expect(callableModels(['model:gpt-4o*'], PROVIDERS)).toHaveLength(3)
+  expect(callableModels(['provider:azure-openai', 'model:gpt-4o*'], PROVIDERS)).toEqual([{ provider: 'azure-openai', model: 'gpt-4o' }])
+  expect(callableModels(['*'], PROVIDERS)).toHaveLength(4)
 })
 
 it('goes from scopes to the form and back', () => {

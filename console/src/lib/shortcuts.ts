@@ -9,7 +9,7 @@ interface Layer {
 }
 
 const layers: Layer[] = []
-const SEQUENCE_MS = 900
+const SEQUENCE_TIMEOUT_MS = 900
 let pendingKey: { key: string; at: number } | null = null
 
 export function useShortcuts(bindings: Bindings, active = true): void {
@@ -56,7 +56,7 @@ function onKey(event: KeyboardEvent): void {
   if (modal && !modal.contains(event.target as Node | null)) return
   if (modal && !mod) return
   if (!mod && (isTyping(event.target) || activatesFocusedElement(event))) return
-  const sequence = pendingKey && event.timeStamp - pendingKey.at < SEQUENCE_MS ? `${pendingKey.key} ${event.key}` : null
+  const sequence = pendingKey && event.timeStamp - pendingKey.at < SEQUENCE_TIMEOUT_MS ? `${pendingKey.key} ${event.key}` : null
   pendingKey = null
   const action = (sequence && findBinding(sequence)) || findBinding(mod ? `mod+${event.key.toLowerCase()}` : event.key)
   if (action) {

@@ -9,7 +9,7 @@ interface Message {
   failed: boolean
 }
 
-const SHOWN_MS = 5000
+const DISMISS_AFTER_MS = 5000
 let next = 0
 let messages: readonly Message[] = []
 const listeners = new Set<() => void>()
@@ -51,7 +51,7 @@ function Toast({ message }: { message: Message }) {
   useEffect(() => {
     // Error toasts stay until dismissed.
     if (message.failed) return
-    const timer = setTimeout(close, SHOWN_MS)
+    const timer = setTimeout(close, DISMISS_AFTER_MS)
     return () => clearTimeout(timer)
   })
   const Icon = message.failed ? CircleAlert : CircleCheck

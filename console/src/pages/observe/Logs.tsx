@@ -13,7 +13,7 @@ import { Button, ErrorPanel, FilterChips, FilterMenu, Input, Menu, MenuChoice, M
 import { VirtualTable } from '@/ui/VirtualTable'
 import { WithLogDrawer } from './log/LogDrawer'
 import { Announcer } from './logs/Announcer'
-import { fitting, logColumns } from './logs/columns'
+import { visibleColumns, logColumns } from './logs/columns'
 import { LiveBadge } from './logs/LiveBadge'
 import { LogsEmpty } from './logs/LogsEmpty'
 import { FILTERS, type LogsSearch } from './logs/search'
@@ -45,7 +45,7 @@ export function Logs() {
   const filtered = FILTERS.some((name) => search[name] !== undefined)
 
   const all = useMemo(() => logColumns({ zone: prefs.zone, keyName: (id) => keys.data?.keys.find((key) => key.id === id)?.name ?? id.slice(0, 8) }), [prefs.zone, keys.data])
-  const columns = fitting(all, width, prefs.hiddenColumns)
+  const columns = visibleColumns(all, width, prefs.hiddenColumns)
 
   const open = (row: LogRow) => {
     setCursor(row.id)

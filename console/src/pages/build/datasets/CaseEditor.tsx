@@ -21,7 +21,7 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
   const [expected, setExpected] = useState<EditableValue>(() => toEditable(value?.expected ?? ''))
   const [metadata, setMetadata] = useState<EditableValue>(() => ({ kind: 'json', text: value?.metadata ? JSON.stringify(value.metadata, null, 2) : '' }))
   const [confirming, setConfirming] = useState(false)
-  const mayNot = usePermissionReason('member') ?? (frozen ? 'A version cannot be changed; go to the working copy' : null)
+  const permissionReason = usePermissionReason('member') ?? (frozen ? 'A version cannot be changed; go to the working copy' : null)
   const parts = { input: parseEditable(input), expected: parseEditable(expected), metadata: parseEditable(metadata) }
   const problem = Object.values(parts).find((part) => part.problem !== null)?.problem ?? (input.text.trim() === '' ? 'The input is empty' : null)
   const save = useAction(async () => {
@@ -49,24 +49,24 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
       className="flex flex-col gap-3 p-4"
       onSubmit={(event) => {
         event.preventDefault()
-        if (!mayNot && !problem) save.run()
+        if (!permissionReason && !problem) save.run()
       }}
     >
-      <Part label="Input" rows={6} value={input} onChange={setInput} error={parts.input.problem ?? save.fields['input']} readOnly={mayNot !== null} />
-      <Part label="Expected" rows={4} value={expected} onChange={setExpected} error={parts.expected.problem ?? save.fields['expected']} readOnly={mayNot !== null} hint="Leave it empty when nothing certain is expected" />
-      <Part label="Metadata" rows={3} value={metadata} onChange={setMetadata} error={parts.metadata.problem ?? save.fields['metadata']} readOnly={mayNot !== null} onlyJson />
+      <Part label="Input" rows={6} value={input} onChange={setInput} error={parts.input.problem ?? save.fields['input']} readOnly={permissionReason !== null} />
+      <Part label="Expected" rows={4} value={expected} onChange={setExpected} error={parts.expected.problem ?? save.fields['expected']} readOnly={permissionReason !== null} hint="Leave it empty when nothing certain is expected" />
+      <Part label="Metadata" rows={3} value={metadata} onChange={setMetadata} error={parts.metadata.problem ?? save.fields['metadata']} readOnly={permissionReason !== null} onlyJson />
       {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
       <div className="flex flex-wrap gap-2">
-        <Button kind="primary" type="submit" busy={save.busy} blocked={mayNot ?? problem ?? false}>
+        <Button kind="primary" type="submit" busy={save.busy} blocked={permissionReason ?? problem ?? false}>
           {value ? 'Save case' : 'Add case'}
         </Button>
         {value && (
-          <Button kind="danger" blocked={mayNot ?? false} onClick={() => setConfirming(true)}>
+          <Button kind="danger" blocked={permissionReason ?? false} onClick={() => setConfirming(true)}>
             Delete case
           </Button>
         )}
       </div>
-      {mayNot && <p className="text-xs text-muted">{mayNot}</p>}
+      {permissionReason && <p className="text-xs text-muted">{permissionReason}</p>}
       <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title="Delete this case?" action="Delete case" onConfirm={remove}>
         It leaves the working copy. Versions that were frozen keep it.
       </ConfirmDialog>

@@ -38,7 +38,7 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
   const navigate = useNavigate()
   const [open, setOpen] = useState<'edit' | 'delete' | 'dataset' | 'logs' | null>(null)
   const close = () => setOpen(null)
-  const mayNot = usePermissionReason('member')
+  const permissionReason = usePermissionReason('member')
   const path = { evalId: value.id }
   const toggle = async (enabled: boolean) => {
     try {
@@ -83,7 +83,7 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
         </div>
         <Section title="Definition">
           <div className="flex flex-col gap-3">
-            <Switch label="Judge new requests" hint={mayNot ?? (value.sample_rate === 0 ? 'Its share is 0%: only runs that are ordered' : `${percent(value.sample_rate)} of them, as they come`)} checked={value.enabled} disabled={mayNot !== null} onChange={(event) => void toggle(event.target.checked)} />
+            <Switch label="Judge new requests" hint={permissionReason ?? (value.sample_rate === 0 ? 'Its share is 0%: only runs that are ordered' : `${percent(value.sample_rate)} of them, as they come`)} checked={value.enabled} disabled={permissionReason !== null} onChange={(event) => void toggle(event.target.checked)} />
             <Json value={value.config} label="Config" />
           </div>
         </Section>

@@ -38,11 +38,11 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
   const [rate, setRate] = useState(value?.sample_rate ?? 0)
   const [touched, setTouched] = useState(false)
   const { value: config, problems } = parseFormValues(fields, typed)
-  const sound = Object.keys(problems).length === 0
+  const isValid = Object.keys(problems).length === 0
   const body = { name, type: evaluator?.type ?? 'static', evaluator: evaluator?.evaluator ?? '', config, enabled, sample_rate: rate }
   const save = useAction(async () => {
     setTouched(true)
-    if (!sound) return
+    if (!isValid) return
     const saved = await unwrap(value ? client.PUT('/api/v1/evals/{evalId}', { params: { path: { evalId: value.id } }, body }) : client.POST('/api/v1/evals', { body }))
     await invalidate('/api/v1/evals')
     onClose()
@@ -83,13 +83,13 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
         </Select>
       </Field>
       <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={(next) => { setTyped(next); save.reset() }} />
-      <LiveShare enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
-      <TryIt definition={body} blocked={sound ? false : 'Fill in what is needed first'} />
+      <OnlineSampling enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
+      <TryIt definition={body} blocked={isValid ? false : 'Fill in what is needed first'} />
     </FormDialog>
   )
 }
 
-interface LiveShareProps {
+interface OnlineSamplingProps {
   enabled: boolean
   rate: number
   /** True if each verdict requires a model call. */
@@ -100,7 +100,7 @@ interface LiveShareProps {
 }
 
 /** Sampling rate of online evaluation, with an estimate from the last day. */
-function LiveShare({ enabled, rate, isJudge, error, onEnabled, onRate }: LiveShareProps) {
+function OnlineSampling({ enabled, rate, isJudge, error, onEnabled, onRate }: OnlineSamplingProps) {
   const [range] = useState(() => ({ from: new Date(Date.now() - 86_400_000).toISOString(), to: new Date().toISOString() }))
   const usage = api.useQuery('get', '/api/v1/usage/summary', { params: { query: range } }, { staleTime: 300_000 })
   const requests = usage.data?.requests

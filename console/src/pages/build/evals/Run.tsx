@@ -22,7 +22,7 @@ export function RunPage() {
   const search: RunSearch = route.useSearch()
   const navigate = route.useNavigate()
   const set = (change: Partial<RunSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
-  const query = api.useQuery('get', '/api/v1/evals/runs/{runId}', { params: { path: { runId } } }, { meta: { quiet: true }, refetchInterval: (latest) => nextLook(latest.state.data, latest.state.dataUpdateCount) })
+  const query = api.useQuery('get', '/api/v1/evals/runs/{runId}', { params: { path: { runId } } }, { meta: { quiet: true }, refetchInterval: (latest) => pollInterval(latest.state.data, latest.state.dataUpdateCount) })
   return (
     <WithLogDrawer logId={search.log} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab })} onClose={() => set({ log: undefined, tab: undefined })}>
       <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
@@ -44,8 +44,8 @@ export function RunPage() {
 }
 
 /** Poll interval that grows with the age of the run. */
-function nextLook(run: Run | undefined, looks: number): number | false {
-  return !run || isRunning(run) ? (looks < 30 ? 1000 : 5000) : false
+function pollInterval(run: Run | undefined, polls: number): number | false {
+  return !run || isRunning(run) ? (polls < 30 ? 1000 : 5000) : false
 }
 
 function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change: Partial<RunSearch>): void }) {

@@ -43,21 +43,21 @@ function Flips({ base, to, onLog }: { base: Schemas['EvalRun']; to: number; onLo
   const query = api.useQuery('get', '/api/v1/evals/runs/{runId}/compare', { params: { path: { runId: to }, query: { to: base.id } } })
   if (query.isError) return <ErrorPanel error={query.error} what="the comparison" onRetry={() => void query.refetch()} />
   if (!query.data) return <SkeletonRows rows={2} />
-  const { compared, gained, lost, run, to: other } = query.data
+  const { compared, gained: improved, lost: regressed, run, to: other } = query.data
   return (
     <div className="flex flex-col gap-3">
       <p className="flex flex-wrap items-center gap-2" role="status">
         <span className="tabular-nums">
           {percent(run.pass_rate)} → {percent(other.pass_rate)}
         </span>
-        <Badge tone={gained.length > 0 ? 'ok' : 'muted'}>{gained.length} improved</Badge>
-        <Badge tone={lost.length > 0 ? 'err' : 'muted'}>{lost.length} regressed</Badge>
-        <Badge>{compared - gained.length - lost.length} the same</Badge>
+        <Badge tone={improved.length > 0 ? 'ok' : 'muted'}>{improved.length} improved</Badge>
+        <Badge tone={regressed.length > 0 ? 'err' : 'muted'}>{regressed.length} regressed</Badge>
+        <Badge>{compared - improved.length - regressed.length} the same</Badge>
       </p>
       {compared === 0 && <p className="text-muted">The two runs have no item in common.</p>}
       <div className="grid gap-3 md:grid-cols-2">
-        <FlipList title="Regressed" flips={lost} inputs={inputs} onLog={onLog} />
-        <FlipList title="Improved" flips={gained} inputs={inputs} onLog={onLog} />
+        <FlipList title="Regressed" flips={regressed} inputs={inputs} onLog={onLog} />
+        <FlipList title="Improved" flips={improved} inputs={inputs} onLog={onLog} />
       </div>
     </div>
   )

@@ -7,7 +7,7 @@ import { Badge, Button, ErrorLine } from '@/ui'
 import { isRunning, passRate } from './RunList'
 
 const TRIAL_SIZE = 20
-const PATIENCE_MS = 60_000
+const TRIAL_TIMEOUT_MS = 60_000
 
 interface Outcome {
   run: Schemas['EvalRun']
@@ -63,7 +63,7 @@ export function TryIt({ definition, blocked }: { definition: Schemas['NewEval'];
 }
 
 async function waitForRun(started: Schemas['EvalRun']): Promise<Schemas['EvalRun']> {
-  const end = Date.now() + PATIENCE_MS
+  const end = Date.now() + TRIAL_TIMEOUT_MS
   for (let run = started; ; ) {
     if (!isRunning(run)) return run
     if (Date.now() > end) throw new ApiError(0, { code: 'timeout', message: 'It takes too long here. Save the eval and order a run.' })

@@ -64,7 +64,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const [draft, setDraft] = usePersistentState<Draft | null>(`prompt.${name}`, null)
   const [values, setValues] = usePersistentState<Record<string, string>>(`values.${name}`, {})
   const [open, setOpen] = useState<'save' | 'restore' | 'delete' | null>(null)
-  const mayNot = usePermissionReason('member')
+  const permissionReason = usePermissionReason('member')
   const set = (change: Partial<PromptSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
 
   const isOld = shown.version !== latest.version
@@ -73,7 +73,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const edit = (next: string) => setDraft(next === latest.content ? null : { base: draft?.base ?? latest, content: next })
   const versions = api.useInfiniteQuery('get', '/api/v1/prompts/{namespace}/{slug}/versions', { params: { path: { namespace, slug }, query: { limit: 50 } } }, cursorPaging)
   const known = versions.data?.pages.flatMap((page) => page.versions)
-  const save = () => isDraft && !mayNot && setOpen('save')
+  const save = () => isDraft && !permissionReason && setOpen('save')
   useShortcuts({ 'mod+s': save })
 
   const saved = async (prompt: Prompt) => {
@@ -143,8 +143,8 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
                 label: 'Text',
                 content: (
                   <div className="p-3">
-                    <TemplateEditor label="Text of the prompt" value={content} onChange={edit} readOnly={isOld || mayNot !== null} rows={18} />
-                    {mayNot && <p className="mt-2 text-xs text-muted">{mayNot}</p>}
+                    <TemplateEditor label="Text of the prompt" value={content} onChange={edit} readOnly={isOld || permissionReason !== null} rows={18} />
+                    {permissionReason && <p className="mt-2 text-xs text-muted">{permissionReason}</p>}
                   </div>
                 ),
               },

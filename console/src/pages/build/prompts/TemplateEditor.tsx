@@ -23,16 +23,16 @@ const LINE = 20
 export function TemplateEditor({ label, value, onChange, readOnly, rows = 14, problem, placeholder }: TemplateEditorProps) {
   const id = useId()
   const lines = useMemo(() => templateLines(value), [value])
-  const place = placeOf(problem)
+  const position = parsePosition(problem)
   const layer = 'col-start-1 row-start-1 min-w-0 font-mono text-xs leading-5 break-words whitespace-pre-wrap'
   return (
-    <div className={cx('max-h-[60vh] overflow-y-auto rounded-sm border bg-surface focus-within:border-accent', place ? 'border-err' : 'border-line-strong', readOnly && 'bg-sunken')}>
+    <div className={cx('max-h-[60vh] overflow-y-auto rounded-sm border bg-surface focus-within:border-accent', position ? 'border-err' : 'border-line-strong', readOnly && 'bg-sunken')}>
       <div className="grid grid-cols-[minmax(0,1fr)]" style={{ minHeight: rows * LINE + 12 }}>
         <div className={cx(layer, 'pointer-events-none py-1.5')} aria-hidden>
           {lines.map((pieces, at) => (
             <div key={at} className="flex">
               <span className="w-10 shrink-0 pr-2 text-right text-muted select-none">{at + 1}</span>
-              <span className={cx('min-h-5 min-w-0 flex-1 pr-2', place?.line === at + 1 && 'bg-err-soft underline decoration-err decoration-wavy underline-offset-2')}>
+              <span className={cx('min-h-5 min-w-0 flex-1 pr-2', position?.line === at + 1 && 'bg-err-soft underline decoration-err decoration-wavy underline-offset-2')}>
                 {pieces.map((piece, index) => (
                   <Piece key={index} piece={piece} />
                 ))}
@@ -43,7 +43,7 @@ export function TemplateEditor({ label, value, onChange, readOnly, rows = 14, pr
         <textarea
           id={id}
           aria-label={label}
-          aria-invalid={place !== null || undefined}
+          aria-invalid={position !== null || undefined}
           readOnly={readOnly}
           value={value}
           placeholder={placeholder}
@@ -63,7 +63,7 @@ function Piece({ piece }: { piece: TemplatePiece }) {
   return <>{piece.text}</>
 }
 
-function placeOf(problem: ApiError | null | undefined): { line: number } | null {
+function parsePosition(problem: ApiError | null | undefined): { line: number } | null {
   const line = problem?.details['line']
   return typeof line === 'number' ? { line } : null
 }

@@ -18,7 +18,7 @@ interface EditorProps {
 }
 
 /** Marks programmatic changes, as opposed to user input. */
-const fromOutside = Annotation.define<boolean>()
+const programmaticChange = Annotation.define<boolean>()
 
 interface Place {
   fences: number
@@ -28,23 +28,23 @@ interface Place {
 /** Minimal highlighting of YAML frontmatter and Markdown. */
 const language = StreamLanguage.define<Place>({
   startState: () => ({ fences: 0, code: false }),
-  token(stream, place) {
+  token(stream, state) {
     if (stream.sol() && /^---\s*$/.test(stream.string)) {
-      place.fences += 1
+      state.fences += 1
       stream.skipToEnd()
       return 'meta'
     }
-    if (place.fences === 1) {
+    if (state.fences === 1) {
       if (stream.sol() && stream.match(/^[\w-]+(?=:)/)) return 'keyword'
       stream.skipToEnd()
       return 'string'
     }
     if (stream.sol() && stream.match(/^\s*```/)) {
-      place.code = !place.code
+      state.code = !state.code
       stream.skipToEnd()
       return 'meta'
     }
-    if (place.code || (stream.sol() && stream.match(/^ {4}/))) {
+    if (state.code || (stream.sol() && stream.match(/^ {4}/))) {
       stream.skipToEnd()
       return 'monospace'
     }
@@ -98,7 +98,7 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
           EditorView.contentAttributes.of({ 'aria-label': label, spellcheck: 'true', tabindex: '0' }),
           keymap.of([...defaultKeymap, ...historyKeymap]),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged && !update.transactions.some((one) => one.annotation(fromOutside))) changed(update.state.doc.toString())
+            if (update.docChanged && !update.transactions.some((one) => one.annotation(programmaticChange))) changed(update.state.doc.toString())
           }),
           // CodeMirror injects styles, which the content security policy allows only with this nonce.
           ...(nonce ? [EditorView.cspNonce.of(nonce)] : []),
@@ -113,7 +113,7 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
   useEffect(() => {
     const editor = view.current
     if (!editor || editor.state.doc.toString() === value) return
-    editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: value }, annotations: fromOutside.of(true) })
+    editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: value }, annotations: programmaticChange.of(true) })
   }, [value])
   useEffect(() => {
     const editor = view.current

@@ -16,7 +16,7 @@ interface PublishProps {
 export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps) {
   const [confirming, setConfirming] = useState(false)
   const path = { skillId: skill.id }
-  const reason = reasonAgainst(skill, evaluations, allowed)
+  const reason = publishBlocker(skill, evaluations, allowed)
   const publish = useAction(async () => {
     const { published_version } = await unwrap(client.POST('/api/v1/skills/{skillId}/publish', { params: { path } }))
     await invalidate('/api/v1/skills')
@@ -73,7 +73,7 @@ function PublishState({ skill }: { skill: Schemas['Skill'] }) {
 }
 
 /** Explains the publish gate. Mirrors the rule of the server, which decides. */
-function reasonAgainst(skill: Schemas['Skill'], evaluations: readonly Schemas['Evaluation'][], allowed: readonly string[]): string | null {
+function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['Evaluation'][], allowed: readonly string[]): string | null {
   if (skill.published_version === skill.version) return `Version ${skill.version} is on the shelf already`
   const ofVersion = evaluations.filter((one) => one.skill_version === skill.version)
   if (ofVersion.some((one) => one.passed && allowed.includes(one.source))) return null

@@ -9,7 +9,7 @@ import { Badge, Button, ErrorLine, ErrorPanel, Field, Input, Page, Section, Skel
 import { SkillsLayout } from './SkillsLayout'
 
 /** Maximum number of skills in the score preview. */
-const PREVIEWED = 20
+const MAX_PREVIEWED_SKILLS = 20
 
 /** Rubric editor: axis weights, threshold and allowed evaluation sources. */
 export function Rubric() {
@@ -30,7 +30,7 @@ function Load() {
 }
 
 function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
-  const mayNot = usePermissionReason('member')
+  const permissionReason = usePermissionReason('member')
   const [weights, setWeights] = useState<Weights>(rubric.weights)
   const [threshold, setThreshold] = useState(rubric.pass_threshold)
   const [judge, setJudge] = useState({ provider: rubric.judge_provider, model: rubric.judge_model })
@@ -44,19 +44,19 @@ function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
     await invalidate('/api/v1/skills')
     toast('The rubric is changed; new verdicts follow it')
   })
-  const off = mayNot !== null
+  const isReadOnly = permissionReason !== null
   return (
     <form
       className="grid items-start gap-4 lg:grid-cols-2"
       onSubmit={(event) => {
         event.preventDefault()
-        if (!off) save.run()
+        if (!isReadOnly) save.run()
       }}
     >
       <Section title="Weights">
         <div className="flex flex-col gap-3">
           {AXES.map((axis) => (
-            <Slider key={axis} label={axis} value={weights[axis] ?? 0} shown={percent(share[axis] ?? 0)} disabled={off} onChange={(value) => setWeights({ ...weights, [axis]: value })} />
+            <Slider key={axis} label={axis} value={weights[axis] ?? 0} shown={percent(share[axis] ?? 0)} disabled={isReadOnly} onChange={(value) => setWeights({ ...weights, [axis]: value })} />
           ))}
           {save.fields['weights'] && <p role="alert" className="text-xs text-err">{save.fields['weights']}</p>}
           <p className="text-xs text-muted">Only the proportions count; together they always make 100%.</p>
@@ -65,20 +65,20 @@ function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
       <div className="flex flex-col gap-4">
         <Section title="Gate">
           <div className="flex flex-col gap-3">
-            <Slider label="Threshold to pass" value={threshold} shown={threshold.toFixed(2)} disabled={off} onChange={setThreshold} />
+            <Slider label="Threshold to pass" value={threshold} shown={threshold.toFixed(2)} disabled={isReadOnly} onChange={setThreshold} />
             <Preview weights={weights} threshold={threshold} />
             <Field label="Sources that count" hint="internal is our own judge; others send verdicts through the API" error={save.fields['allowed_verdict_sources']}>
-              <Input mono disabled={off} value={sources} onChange={(event) => setSources(event.target.value)} />
+              <Input mono disabled={isReadOnly} value={sources} onChange={(event) => setSources(event.target.value)} />
             </Field>
           </div>
         </Section>
         <Section title="Judge">
           <div className="grid grid-cols-2 gap-3">
             <Field label="Provider" hint="builtin needs no account" error={save.fields['judge_provider']}>
-              <Input mono disabled={off} value={judge.provider} onChange={(event) => setJudge({ ...judge, provider: event.target.value })} />
+              <Input mono disabled={isReadOnly} value={judge.provider} onChange={(event) => setJudge({ ...judge, provider: event.target.value })} />
             </Field>
             <Field label="Model" error={save.fields['judge_model']}>
-              <Input mono disabled={off} value={judge.model} onChange={(event) => setJudge({ ...judge, model: event.target.value })} />
+              <Input mono disabled={isReadOnly} value={judge.model} onChange={(event) => setJudge({ ...judge, model: event.target.value })} />
             </Field>
           </div>
         </Section>
@@ -87,7 +87,7 @@ function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
           <Button kind="primary" type="submit" needs="member" busy={save.busy}>
             Save rubric
           </Button>
-          {mayNot && <p className="mt-2 text-xs text-muted">{mayNot}</p>}
+          {permissionReason && <p className="mt-2 text-xs text-muted">{permissionReason}</p>}
         </div>
       </div>
     </form>
@@ -106,7 +106,7 @@ function Slider({ label, value, shown, disabled, onChange }: { label: string; va
 
 /** Preview: latest verdicts rescored with these weights. */
 function Preview({ weights, threshold }: { weights: Weights; threshold: number }) {
-  const skills = api.useQuery('get', '/api/v1/skills', { params: { query: { limit: PREVIEWED } } })
+  const skills = api.useQuery('get', '/api/v1/skills', { params: { query: { limit: MAX_PREVIEWED_SKILLS } } })
   const queries = useQueries({
     queries: (skills.data?.skills ?? []).map((skill) => ({ ...api.queryOptions('get', '/api/v1/skills/{skillId}/evaluations', { params: { path: { skillId: skill.id }, query: { limit: 20 } } }), staleTime: 60_000 })),
   })

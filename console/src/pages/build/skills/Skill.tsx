@@ -56,7 +56,7 @@ function Loaded({ skill }: { skill: Skill }) {
   const [draft, setDraft] = usePersistentState<string | null>(`skill.${skill.id}`, null)
   const [confirming, setConfirming] = useState(false)
   const [waitFor, setWaitFor] = useState<number | null>(null)
-  const mayNot = usePermissionReason('member')
+  const permissionReason = usePermissionReason('member')
   const set = (change: Partial<SkillSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
 
   const rubric = api.useQuery('get', '/api/v1/skills/rubric', {}, { staleTime: 60_000 })
@@ -84,7 +84,7 @@ function Loaded({ skill }: { skill: Skill }) {
   }
   const save = useAction(() => put(text))
   const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'Nothing was changed' : validateSkillSource(text).length > 0 ? 'The frontmatter has problems' : false
-  useShortcuts({ 'mod+s': () => !blocked && !mayNot && save.run() })
+  useShortcuts({ 'mod+s': () => !blocked && !permissionReason && save.run() })
   const remove = async () => {
     await client.DELETE('/api/v1/skills/{skillId}', { params: { path } })
     setDraft(null)
@@ -134,8 +134,8 @@ function Loaded({ skill }: { skill: Skill }) {
                 label: shown ? `Text of v${shown.version}` : 'Text',
                 content: (
                   <div className="flex flex-col gap-2 p-3">
-                    <SourceEditor value={text} onChange={setDraft} readOnly={shown != null || mayNot !== null} refused={save.error} />
-                    {mayNot && <p className="text-xs text-muted">{mayNot}</p>}
+                    <SourceEditor value={text} onChange={setDraft} readOnly={shown != null || permissionReason !== null} refused={save.error} />
+                    {permissionReason && <p className="text-xs text-muted">{permissionReason}</p>}
                     {save.error?.code !== 'invalid_frontmatter' && <ErrorLine error={save.error} />}
                   </div>
                 ),

@@ -18,7 +18,7 @@ interface Props {
 }
 
 const TONES: Record<KeyState, Tone> = { active: 'ok', rotating: 'warn', expired: 'muted', revoked: 'muted' }
-const MOST_SCOPES = 2
+const MAX_VISIBLE_SCOPES = 2
 
 export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   const { zone } = usePrefs()
@@ -70,12 +70,12 @@ function Scopes({ scopes }: { scopes: string[] }) {
   if (allowsEverything(scopes)) return <span className="text-muted">everything</span>
   return (
     <span className="flex flex-wrap gap-1 py-1" title={scopes.join('\n')}>
-      {scopes.slice(0, MOST_SCOPES).map((scope) => (
+      {scopes.slice(0, MAX_VISIBLE_SCOPES).map((scope) => (
         <Badge key={scope}>
           <span className="font-mono">{scope}</span>
         </Badge>
       ))}
-      {scopes.length > MOST_SCOPES && <Badge>+{scopes.length - MOST_SCOPES}</Badge>}
+      {scopes.length > MAX_VISIBLE_SCOPES && <Badge>+{scopes.length - MAX_VISIBLE_SCOPES}</Badge>}
     </span>
   )
 }

@@ -8,7 +8,7 @@ import { useNow } from '@/lib/useNow'
 import { Field, FormDialog, Input } from '@/ui'
 import { NewKeySecret } from './NewKeySecret'
 
-const LONGEST_H = 720
+const MAX_OVERLAP_HOURS = 720
 const HOUR_MS = 3_600_000
 
 /** Replaces a key. The old one keeps working for a grace period. */
@@ -23,7 +23,7 @@ export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
     await invalidate('/api/v1/keys')
   })
   if (rotated) return <NewKeySecret title={`${apiKey.name} is rotated`} rawKey={rotated.raw_key} scopes={apiKey.scopes} onClose={onClose} />
-  const set = (value: number): void => setHours(Math.min(LONGEST_H, Math.max(0, Math.round(value) || 0)))
+  const set = (value: number): void => setHours(Math.min(MAX_OVERLAP_HOURS, Math.max(0, Math.round(value) || 0)))
   return (
     <FormDialog
       onClose={onClose}
@@ -35,10 +35,10 @@ export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
     >
       <div className="grid grid-cols-[1fr_6rem] items-end gap-3">
         <Field label="The old key stays valid for" hint={hours === 0 ? 'It stops at once.' : duration(hours * HOUR_MS)} error={rotate.fields['overlap_hours']}>
-          <input type="range" aria-label="Overlap, slider" min={0} max={LONGEST_H} step={1} value={hours} onChange={(event) => set(event.target.valueAsNumber)} className="h-7 w-full accent-accent" />
+          <input type="range" aria-label="Overlap, slider" min={0} max={MAX_OVERLAP_HOURS} step={1} value={hours} onChange={(event) => set(event.target.valueAsNumber)} className="h-7 w-full accent-accent" />
         </Field>
         <Field label="Hours" className="self-start">
-          <Input type="number" min={0} max={LONGEST_H} value={hours} onChange={(event) => set(event.target.valueAsNumber)} />
+          <Input type="number" min={0} max={MAX_OVERLAP_HOURS} value={hours} onChange={(event) => set(event.target.valueAsNumber)} />
         </Field>
       </div>
       <dl className="grid grid-cols-[auto_1fr] gap-x-3 gap-y-1 rounded-sm bg-sunken p-3">

@@ -19,8 +19,8 @@ export function Providers() {
   const known = api.useQuery('get', '/api/v1/playground/providers', {})
   const own = api.useQuery('get', '/api/v1/orgs/{orgId}/providers', { params: { path: { orgId }, query: { limit: 200 } } })
   const offers = merge(known.data?.providers ?? [], own.data?.providers ?? [])
-  const wanted = (q ?? '').toLowerCase()
-  const shown = offers.filter((offer) => `${offer.name} ${offer.kind} ${offer.models.join(' ')}`.toLowerCase().includes(wanted))
+  const term = (q ?? '').toLowerCase()
+  const shown = offers.filter((offer) => `${offer.name} ${offer.kind} ${offer.models.join(' ')}`.toLowerCase().includes(term))
   const failed = known.error ?? own.error
   return (
     <Page

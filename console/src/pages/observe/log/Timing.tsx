@@ -16,7 +16,7 @@ const COLUMNS: readonly Column<Attempt & { number: number }>[] = [
 
 /** Timing breakdown: gateway overhead, attempts and retry delays. */
 export function Timing({ log }: { log: LogDetail }) {
-  const spans = useMemo(() => spansOf(log), [log])
+  const spans = useMemo(() => buildSpans(log), [log])
   const failures = log.attempts.filter((attempt) => attempt.error !== null)
   return (
     <>
@@ -44,7 +44,7 @@ export function Timing({ log }: { log: LogDetail }) {
   )
 }
 
-function spansOf(log: LogDetail): Span[] {
+function buildSpans(log: LogDetail): Span[] {
   const whole: Span = { label: 'gateway', colorName: null, startMs: 0, lengthMs: log.latency_ms, failed: false }
   return [
     whole,

@@ -9,7 +9,7 @@ interface Call {
   body: string | null
 }
 
-function callOf(log: LogDetail, origin: string): Call {
+function buildCall(log: LogDetail, origin: string): Call {
   const provider = log.attempts[0]?.provider ?? log.provider
   // Replay playground and judge requests through the public endpoint.
   const path = log.source === 'proxy' ? log.path : '/v1/chat/completions'
@@ -25,7 +25,7 @@ function callOf(log: LogDetail, origin: string): Call {
 }
 
 export function asCurl(log: LogDetail, origin: string): string {
-  const { url, headers, body } = callOf(log, origin)
+  const { url, headers, body } = buildCall(log, origin)
   const lines = [`curl ${log.method === 'POST' ? '' : `-X ${log.method} `}${quote(url)}`]
   for (const [name, value] of headers) lines.push(value.startsWith('$') ? `-H "${name}: ${value}"` : `-H ${quote(`${name}: ${value}`)}`)
   if (body !== null) lines.push(`-d ${quote(body)}`)
@@ -33,7 +33,7 @@ export function asCurl(log: LogDetail, origin: string): string {
 }
 
 export function asPython(log: LogDetail, origin: string): string {
-  const { url, headers, body } = callOf(log, origin)
+  const { url, headers, body } = buildCall(log, origin)
   const named = headers.map(([name, value]) => `    ${JSON.stringify(name)}: ${value.startsWith('$') ? `os.environ["${value.slice(1)}"]` : JSON.stringify(value)},`)
   // Escape quotes as \u0027 so that the content cannot end the string literal.
   const data = body === null ? 'None' : `r'''${body.replaceAll("'", '\\u0027')}'''.encode()`

@@ -15,7 +15,7 @@ interface LogColumn extends GridColumn<LogRow> {
 }
 
 /** The columns that fit the width; the model column grows if the preview column is hidden. */
-export function fitting(columns: readonly LogColumn[], width: number, hidden: readonly string[]): LogColumn[] {
+export function visibleColumns(columns: readonly LogColumn[], width: number, hidden: readonly string[]): LogColumn[] {
   const shown = columns.filter((column) => width >= column.from && !hidden.includes(column.key))
   return shown.some((column) => column.key === 'preview') ? shown : shown.map((column) => (column.key === 'model' ? { ...column, width: 'minmax(96px, 1fr)' } : column))
 }

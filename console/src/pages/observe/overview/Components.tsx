@@ -8,12 +8,12 @@ export function Components() {
   // An unhealthy gateway returns 503 with the same body.
   const failed: unknown = health.error
   const body = health.data?.components ?? (failed instanceof ApiError && isRecord(failed.details['components']) ? failed.details['components'] : {})
-  const ill = Object.entries(body).flatMap(([name, component]) => (isRecord(component) && component['status'] !== 'ok' ? [{ name, status: String(component['status']) }] : []))
-  if (ill.length === 0) return null
+  const unhealthy = Object.entries(body).flatMap(([name, component]) => (isRecord(component) && component['status'] !== 'ok' ? [{ name, status: String(component['status']) }] : []))
+  if (unhealthy.length === 0) return null
   return (
     <section role="alert" className="card flex flex-wrap items-center gap-x-4 gap-y-1 border-warn px-3 py-2">
       <h2 className="text-sm">Not everything is well</h2>
-      {ill.map(({ name, status }) => (
+      {unhealthy.map(({ name, status }) => (
         <Status key={name} tone={status === 'down' ? 'err' : 'warn'}>
           {name.replaceAll('_', ' ')}: {status}
         </Status>

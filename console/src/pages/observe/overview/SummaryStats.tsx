@@ -9,28 +9,28 @@ export function SummaryStats({ range }: { range: Range }) {
   const { from, to } = range
   const before = previousRange(range)
   const now = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { from, to } } }, pollingOptions())
-  const then = api.useQuery('get', '/api/v1/usage/summary', { params: { query: before } }, { staleTime: 60_000, placeholderData: (before) => before })
+  const previousQuery = api.useQuery('get', '/api/v1/usage/summary', { params: { query: before } }, { staleTime: 60_000, placeholderData: (before) => before })
   if (now.isError) return <ErrorPanel error={now.error} what="the totals" onRetry={() => void now.refetch()} />
   if (!now.data) return <SkeletonCards cards={6} className="h-[92px]" />
   const sums = now.data
-  const past = then.data
+  const previous = previousQuery.data
   const share = (part: number, whole: number) => (whole === 0 ? null : part / whole)
   const errors = share(sums.errors, sums.requests)
   return (
     <div className="grid grid-cols-2 gap-3 sm:grid-cols-3 xl:grid-cols-6">
-      <Stat label="Requests" value={compact(sums.requests)} change={grown(sums, past, (one) => one.requests)} />
-      <Stat label="Error rate" value={percent(errors)} more="bad" change={grown(sums, past, (one) => share(one.errors, one.requests))} note={sums.errors > 0 ? plural(sums.errors, 'error') : undefined} />
-      <Stat label="Cost" value={money(sums.cost_usd)} more="bad" change={grown(sums, past, (one) => one.cost_usd)} note={sums.unpriced > 0 ? `${compact(sums.unpriced)} without a price` : undefined} />
-      <Stat label="Latency, p95" value={duration(sums.p95_ms)} more="bad" change={grown(sums, past, (one) => one.p95_ms)} note={`p50 ${duration(sums.p50_ms)}`} />
-      <Stat label="Tokens" value={compact(sums.total_tokens)} change={grown(sums, past, (one) => one.total_tokens)} />
-      <Stat label="From the cache" value={percent(share(sums.cache_hits, sums.requests))} more="good" change={grown(sums, past, (one) => share(one.cache_hits, one.requests))} />
+      <Stat label="Requests" value={compact(sums.requests)} change={relativeChange(sums, previous, (one) => one.requests)} />
+      <Stat label="Error rate" value={percent(errors)} more="bad" change={relativeChange(sums, previous, (one) => share(one.errors, one.requests))} note={sums.errors > 0 ? plural(sums.errors, 'error') : undefined} />
+      <Stat label="Cost" value={money(sums.cost_usd)} more="bad" change={relativeChange(sums, previous, (one) => one.cost_usd)} note={sums.unpriced > 0 ? `${compact(sums.unpriced)} without a price` : undefined} />
+      <Stat label="Latency, p95" value={duration(sums.p95_ms)} more="bad" change={relativeChange(sums, previous, (one) => one.p95_ms)} note={`p50 ${duration(sums.p50_ms)}`} />
+      <Stat label="Tokens" value={compact(sums.total_tokens)} change={relativeChange(sums, previous, (one) => one.total_tokens)} />
+      <Stat label="From the cache" value={percent(share(sums.cache_hits, sums.requests))} more="good" change={relativeChange(sums, previous, (one) => share(one.cache_hits, one.requests))} />
     </div>
   )
 }
 
 /** Relative change; null if the previous value is 0. */
-function grown(now: Schemas['Summary'], past: Schemas['Summary'] | undefined, pick: (sums: Schemas['Summary']) => number | null): number | null {
+function relativeChange(now: Schemas['Summary'], previous: Schemas['Summary'] | undefined, pick: (sums: Schemas['Summary']) => number | null): number | null {
   const value = pick(now)
-  const before = past ? pick(past) : null
+  const before = previous ? pick(previous) : null
   return value === null || !before ? null : value / before - 1
 }

@@ -20,7 +20,7 @@ interface SessionTimelineProps {
 const ROW = 22
 const AXIS = 20
 
-/** Requests and their attempts as bars on a time axis with compressed gaps. Dragging zooms; a table has the same data. */
+/** Requests and attempts as bars on a time axis with compressed gaps. Dragging zooms; a table has the same data. */
 export function SessionTimeline({ sessionId, requests, onOpen }: SessionTimelineProps) {
   const [zoom, setZoom] = useState<{ from: number; to: number } | null>(null)
   const lines = useMemo(() => linesOf(requests).filter((line) => !zoom || (line.end >= zoom.from && line.start <= zoom.to)), [requests, zoom])

@@ -18,8 +18,8 @@ export interface FirstRequestState {
 /** Waits for the first request made with this key. */
 export function useFirstRequest(rawKey: string | null): FirstRequestState {
   const [row, setRow] = useState<LogRow | null>(null)
-  const [isSlow, setLate] = useState(false)
-  const [sentLogId, setSent] = useState<number | null>(null)
+  const [isSlow, setIsSlow] = useState(false)
+  const [sentLogId, setSentLogId] = useState<number | null>(null)
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { enabled: rawKey !== null })
   const keyId = keys.data?.keys.find((key) => rawKey?.startsWith(key.key_prefix))?.id
   // A request made before this page was opened.
@@ -39,7 +39,7 @@ export function useFirstRequest(rawKey: string | null): FirstRequestState {
   const found = row ?? (rawKey === null ? null : (earlier.data?.logs[0] ?? null))
   useEffect(() => {
     if (found) return
-    const timer = setTimeout(() => setLate(true), SLOW_AFTER_MS)
+    const timer = setTimeout(() => setIsSlow(true), SLOW_AFTER_MS)
     return () => clearTimeout(timer)
   }, [found])
 
@@ -47,7 +47,7 @@ export function useFirstRequest(rawKey: string | null): FirstRequestState {
     const run = await unwrap(client.POST('/api/v1/playground/run', { body: { provider: 'sandbox', model: 'sandbox-small', messages: [{ role: 'user', content: 'Hello!' }] } }))
     if (typeof run !== 'object' || run.log_id === null) return
     const logId = run.log_id
-    setSent(logId)
+    setSentLogId(logId)
     const { logs } = await unwrap(client.GET('/api/v1/logs', { params: { query: { after_id: logId - 1, limit: 200 } } }))
     const match = logs.find((one) => one.id === logId)
     if (match) setRow(match)

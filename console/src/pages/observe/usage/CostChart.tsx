@@ -12,7 +12,7 @@ import { ErrorPanel, Skeleton } from '@/ui'
 import type { Group } from './search'
 
 type Row = Schemas['BreakdownRow']
-const NAMED = 5
+const MAX_NAMED_SERIES = 5
 
 interface CostChartProps {
   range: Range
@@ -30,17 +30,17 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
   const navigate = useNavigate()
   const { from, to, interval } = range
   const grouped = by === 'provider' ? 'provider' : 'model'
-  const whole = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, pollingOptions(60_000))
+  const totals = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, pollingOptions(60_000))
   const filter = FILTER[by]
-  const biggest = filter ? rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, NAMED) : []
+  const largest = filter ? rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, MAX_NAMED_SERIES) : []
   const parts = useQueries({
-    queries: biggest.map((row) => ({
+    queries: largest.map((row) => ({
       ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, ...filter?.(row.key ?? '') } } }),
       staleTime: 60_000,
     })),
   })
-  if (whole.isError) return <ErrorPanel error={whole.error} what="the chart" onRetry={() => void whole.refetch()} />
-  if (!whole.data || parts.some((part) => !part.data)) {
+  if (totals.isError) return <ErrorPanel error={totals.error} what="the chart" onRetry={() => void totals.refetch()} />
+  if (!totals.data || parts.some((part) => !part.data)) {
     return (
       <div className="card h-[246px] p-3">
         <Skeleton className="h-4 w-24" />
@@ -48,13 +48,13 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
       </div>
     )
   }
-  const buckets = whole.data.buckets
+  const buckets = totals.data.buckets
   const total = buckets.reduce((sum, bucket) => sum + (bucket.cost_usd ?? 0), 0)
   const series: TimeSeries[] =
     by === 'model' || by === 'provider'
-      ? topSeries(buckets, (sums) => sums.cost_usd, NAMED)
+      ? topSeries(buckets, (sums) => sums.cost_usd, MAX_NAMED_SERIES)
       : filter
-        ? appendRemainder(biggest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
+        ? appendRemainder(largest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
         : [{ name: 'all', color: 'var(--series-1)', values: costs(buckets) }]
   const iso = (at: number) => new Date(at).toISOString()
   return (
@@ -85,9 +85,9 @@ function costs(buckets: readonly Schemas['Bucket'][]): number[] {
 }
 
 /** Appends the remainder of the total as `other`. */
-function appendRemainder(named: readonly { name: string; values: number[] }[], whole: readonly number[]): TimeSeries[] {
+function appendRemainder(named: readonly { name: string; values: number[] }[], totals: readonly number[]): TimeSeries[] {
   const colors = colorsOf(named.map((one) => one.name))
-  const rest = whole.map((value, at) => Math.max(0, value - named.reduce((sum, one) => sum + (one.values[at] ?? 0), 0)))
+  const rest = totals.map((value, at) => Math.max(0, value - named.reduce((sum, one) => sum + (one.values[at] ?? 0), 0)))
   const series = named.map((one, at) => ({ ...one, color: colors[at] ?? OTHER_COLOR }))
   return rest.some((value) => value > 1e-12) ? [...series, { name: OTHER, color: OTHER_COLOR, values: rest }] : series
 }

@@ -66,9 +66,9 @@ export function MemberTable({ members }: { members: Member[] }) {
 
 function RoleSelect({ member, blocked }: { member: Member; blocked: string | null }) {
   const me = useMe()
-  const [wanted, setWanted] = useState<Role | null>(null)
+  const [pendingRole, setPendingRole] = useState<Role | null>(null)
   const change = async (role: Role): Promise<void> => {
-    setWanted(role)
+    setPendingRole(role)
     try {
       const params = { path: { orgId: me.orgId, userId: member.user_id } }
       await unwrap(client.PUT('/api/v1/orgs/{orgId}/members/{userId}', { params, body: { role } }))
@@ -77,7 +77,7 @@ function RoleSelect({ member, blocked }: { member: Member; blocked: string | nul
     } catch (error) {
       toastError(error)
     } finally {
-      setWanted(null)
+      setPendingRole(null)
     }
   }
   return (
@@ -86,8 +86,8 @@ function RoleSelect({ member, blocked }: { member: Member; blocked: string | nul
         className="w-28"
         aria-label={`Role of ${member.display_name}`}
         aria-description={blocked ?? undefined}
-        disabled={blocked !== null || wanted !== null}
-        value={wanted ?? member.role}
+        disabled={blocked !== null || pendingRole !== null}
+        value={pendingRole ?? member.role}
         onChange={(event) => void change(event.target.value as Role)}
         options={ROLES.map(({ role }) => ({ value: role, label: role, disabled: roleChangeBlocker(me, role) !== null }))}
       />
