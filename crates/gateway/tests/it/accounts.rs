@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, assert_names, fields, time, with, without};
+use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, time, with, without_field};
 use crate::support::{PASSWORD, TestApp};
 
 const SIGNUP: &str = "/api/v1/signup";
@@ -25,8 +25,8 @@ on_both!(signup_answers_the_organization_the_user_a_key_and_a_token, |app| async
     assert_eq!(fields(&body), ["api_key", "org", "token", "user"]);
     assert_eq!(fields(&body["org"]), ["id", "plan", "slug"]);
     assert_eq!(fields(&body["user"]), ["email", "id"]);
-    assert_id(&body["org"]["id"]);
-    assert_id(&body["user"]["id"]);
+    assert_uuid_v7(&body["org"]["id"]);
+    assert_uuid_v7(&body["user"]["id"]);
     assert_eq!((&body["org"]["slug"], &body["org"]["plan"]), (&json!("engines"), &json!("free")));
     assert_eq!(body["user"]["email"], "ada@example.com");
     assert!(!answer.text().contains(PASSWORD));
@@ -48,13 +48,13 @@ on_both!(signup_answers_the_organization_the_user_a_key_and_a_token, |app| async
 
 on_both!(a_signup_that_lacks_or_garbles_a_field_is_refused_and_names_it, |app| async move {
     for field in ["email", "password", "org_slug"] {
-        assert_names(&app.post(SIGNUP, without(&ada(), field)).send().await, field);
-        assert_names(&app.post(SIGNUP, with(&ada(), field, Value::Null)).send().await, field);
+        assert_field_error(&app.post(SIGNUP, without_field(&ada(), field)).send().await, field);
+        assert_field_error(&app.post(SIGNUP, with(&ada(), field, Value::Null)).send().await, field);
     }
     for field in ["email", "password", "org_slug", "org_name", "display_name", "invite_token"] {
         for wrong in [json!(["x"]), json!({"x": "y"}), json!(true), json!(31_415_926)] {
             let answer = app.post(SIGNUP, with(&ada(), field, wrong)).send().await;
-            assert_names(&answer, field);
+            assert_field_error(&answer, field);
             assert!(!answer.text().contains("31415926"), "{}", answer.text());
         }
     }
@@ -73,7 +73,7 @@ on_both!(a_signup_that_lacks_or_garbles_a_field_is_refused_and_names_it, |app| a
     for (field, values) in cases {
         for value in *values {
             let answer = app.post(SIGNUP, with(&ada(), field, *value)).send().await;
-            assert_names(&answer, field);
+            assert_field_error(&answer, field);
             assert!(*field != "password" || value.is_empty() || !answer.text().contains(value));
         }
     }
@@ -168,7 +168,7 @@ on_both!(login_answers_a_token_the_user_and_the_organizations, |app| async move 
     let life = time(&body["expires_at"]) - app.app.services.clock.now().0;
     assert!((86_390_000..=86_400_000).contains(&life), "{life}");
     assert!(!answer.text().contains(PASSWORD) && !answer.text().contains("argon2"));
-    assert_eq!(app.status_of_token(body["token"].as_str().unwrap()).await, 200);
+    assert_eq!(app.status_with_token(body["token"].as_str().unwrap()).await, 200);
     assert_ne!(body["token"], json!(owner.token), "each session has a token of its own");
 });
 
@@ -178,7 +178,7 @@ on_both!(a_wrong_password_and_an_unknown_email_are_answered_alike, |app| async m
     let unknown = app.login("nobody@example.com", PASSWORD).await;
     wrong.expect_error(401, "unauthorized");
     assert_eq!((wrong.status, &wrong.body), (unknown.status, &unknown.body));
-    let names = |answer: &crate::support::Answer| answer.headers.keys().cloned().collect::<Vec<_>>();
+    let names = |answer: &crate::support::TestResponse| answer.headers.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&wrong), names(&unknown));
     // Neither case nor a space more or less is forgiven in a password.
     app.login(&owner.email, &PASSWORD.to_uppercase()).await.expect_error(401, "unauthorized");
@@ -188,9 +188,9 @@ on_both!(a_wrong_password_and_an_unknown_email_are_answered_alike, |app| async m
 on_both!(a_login_that_lacks_a_field_names_it, |app| async move {
     let whole = json!({"email": "ada@example.com", "password": PASSWORD});
     for field in ["email", "password"] {
-        assert_names(&app.post(LOGIN, without(&whole, field)).send().await, field);
+        assert_field_error(&app.post(LOGIN, without_field(&whole, field)).send().await, field);
         let answer = app.post(LOGIN, with(&whole, field, 27_182_818)).send().await;
-        assert_names(&answer, field);
+        assert_field_error(&answer, field);
         assert!(!answer.text().contains("27182818"), "{}", answer.text());
     }
 });
@@ -202,7 +202,7 @@ on_both!(setup_makes_an_organization_an_application_and_an_admins_key, |app| asy
     assert_eq!(fields(&body["app"]), ["id", "name"]);
     assert_eq!(fields(&body["key"]), ["id", "key_prefix"]);
     for id in [&body["org"]["id"], &body["app"]["id"], &body["key"]["id"]] {
-        assert_id(id);
+        assert_uuid_v7(id);
     }
     assert_eq!(body["org"]["plan"], "free");
     assert!(body["org"]["slug"].as_str().unwrap().starts_with("acme-labs"), "{body}");
@@ -228,10 +228,10 @@ on_both!(setup_takes_names_and_refuses_bad_ones, |app| async move {
     let body = app.post(SETUP, whole.clone()).send().await.expect(201);
     assert_eq!((&body["org"]["slug"], &body["app"]["name"]), (&json!("acme"), &json!("crawler")));
     app.post(SETUP, whole.clone()).send().await.expect_error(409, "conflict");
-    assert_names(&app.post(SETUP, without(&whole, "org_name")).send().await, "org_name");
+    assert_field_error(&app.post(SETUP, without_field(&whole, "org_name")).send().await, "org_name");
     for (field, value) in [("org_name", ""), ("org_slug", "A"), ("app_name", " ")] {
-        assert_names(&app.post(SETUP, with(&whole, field, value)).send().await, field);
-        assert_names(&app.post(SETUP, with(&whole, field, 1)).send().await, field);
+        assert_field_error(&app.post(SETUP, with(&whole, field, value)).send().await, field);
+        assert_field_error(&app.post(SETUP, with(&whole, field, 1)).send().await, field);
     }
     // Two callers of one name do not get in each other's way.
     for _ in 0..3 {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::{Account, Answer, TestApp};
+use crate::support::{Account, TestApp, TestResponse};
 
 fn apps_of(account: &Account) -> String {
     format!("/api/v1/orgs/{}/apps", account.org_id)
@@ -13,7 +13,7 @@ fn path_of(account: &Account, app: &Value) -> String {
     format!("{}/{}", apps_of(account), app["id"].as_str().unwrap())
 }
 
-async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn create(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.post(&apps_of(by), body).bearer(&by.token).send().await
 }
 

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::PASSWORD;
-use crate::support::check::{assert_id, assert_names, assert_unauthorized, fields, missing_id, time};
+use crate::support::assertions::{
+    assert_field_error, assert_unauthorized, assert_uuid_v7, fields, missing_id, time,
+};
 
 const ME: &str = "/api/v1/auth/entitlements";
 
@@ -78,26 +80,26 @@ on_both!(logging_out_ends_that_session_and_no_other, |app| async move {
     let ada = app.signup("acme").await;
     let login = app.login(&ada.email, PASSWORD).await.expect(200);
     let other = login["token"].as_str().unwrap();
-    assert_eq!(app.status_of_token(&ada.token).await, 200);
+    assert_eq!(app.status_with_token(&ada.token).await, 200);
     let out = app.call(Method::POST, "/api/v1/auth/logout").bearer(&ada.token).send().await;
     assert_eq!(out.expect(200), json!({"revoked": true}));
     assert_unauthorized(&app.get(ME).bearer(&ada.token).send().await);
     assert_unauthorized(&app.call(Method::POST, "/api/v1/auth/logout").bearer(&ada.token).send().await);
-    assert_eq!(app.status_of_token(other).await, 200);
-    assert_eq!(app.status_of_key(&ada.api_key).await, 200);
+    assert_eq!(app.status_with_token(other).await, 200);
+    assert_eq!(app.status_with_key(&ada.api_key).await, 200);
     let by_key = app.call(Method::POST, "/api/v1/auth/logout").key(&ada.api_key).send().await;
     by_key.expect_error(403, "forbidden");
     // A restart does not bring the session back.
     let (config, data) = app.stop().await;
     let app = crate::support::TestApp::start(config, data).await;
-    assert_eq!(app.status_of_token(&ada.token).await, 401);
-    assert_eq!(app.status_of_token(other).await, 200);
+    assert_eq!(app.status_with_token(&ada.token).await, 401);
+    assert_eq!(app.status_with_token(other).await, 200);
 });
 
 on_both!(a_removed_member_is_out_at_once, |app| async move {
     let owner = app.signup("acme").await;
     let bob = app.join(&owner, "member").await;
-    assert_eq!(app.status_of_token(&bob.token).await, 200);
+    assert_eq!(app.status_with_token(&bob.token).await, 200);
     let member = format!("/api/v1/orgs/{}/members/{}", owner.org_id, bob.user_id);
     app.delete(&member).bearer(&owner.token).send().await.expect(200);
     assert_unauthorized(&app.get(ME).bearer(&bob.token).send().await);
@@ -131,8 +133,8 @@ on_both!(a_demoted_member_loses_rights_and_a_promoted_one_gains_them_at_once, |a
 on_both!(tokens_and_keys_of_a_deleted_organization_are_dead, |app| async move {
     let owner = app.signup("acme").await;
     let bob = app.join(&owner, "member").await;
-    let key = app.make_key(&bob.token, json!({"name": "bobs"})).await;
-    assert_eq!(app.status_of_key(&key.raw).await, 200);
+    let key = app.create_key(&bob.token, json!({"name": "bobs"})).await;
+    assert_eq!(app.status_with_key(&key.raw).await, 200);
     let org = format!("/api/v1/orgs/{}", owner.org_id);
     app.delete(&org).bearer(&owner.token).send().await.expect(200);
     for token in [&owner.token, &bob.token] {
@@ -179,7 +181,7 @@ on_both!(a_user_of_two_organizations_switches_between_them, |app| async move {
     assert_eq!(fields(&body), ["expires_at", "org", "token"]);
     assert_eq!(body["org"], acme);
     assert!(time(&body["expires_at"]) > app.app.services.clock.now().0);
-    assert_id(&body["org"]["id"]);
+    assert_uuid_v7(&body["org"]["id"]);
     let me = app.get(ME).bearer(body["token"].as_str().unwrap()).send().await.expect(200);
     assert_eq!((&me["org_id"], &me["role"]), (&json!(ada.org_id), &json!("member")));
     // The old token stays where it was.
@@ -191,7 +193,7 @@ on_both!(a_user_of_two_organizations_switches_between_them, |app| async move {
     stranger.expect_error(403, "forbidden");
     assert_eq!((stranger.status, &stranger.body), (nowhere.status, &nowhere.body));
     for wrong in [json!("acme"), json!(1), Value::Null] {
-        assert_names(&switch(wrong).await, "org_id");
+        assert_field_error(&switch(wrong).await, "org_id");
     }
     let body = json!({"org_id": ada.org_id});
     let by_key = app.post("/api/v1/auth/switch-org", body).key(&bob.api_key).send().await;
@@ -251,7 +253,7 @@ on_both!(then_come_routing_role_body_and_existence, |app| async move {
     let body = json!({"name": "x"});
     app.put(&missing, body).key(&owner.api_key).send().await.expect_error(404, "not_found");
     let malformed = app.put("/api/v1/keys/7", json!({"name": "x"})).key(&owner.api_key).send().await;
-    assert_names(&malformed, "keyId");
+    assert_field_error(&malformed, "keyId");
 });
 
 on_both!(every_route_answers_below_api_as_below_api_v1, |app| async move {

@@ -7,8 +7,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::fields;
-use crate::support::{Account, Answer, Backend, Call, Proxied, TestApp};
+use crate::support::assertions::fields;
+use crate::support::{Account, Backend, ProxyFixture, TestApp, TestRequest, TestResponse};
 use crate::upstream::Reply;
 
 /// 10 + 100 tokens of gpt-4o: 0.001025 USD.
@@ -23,7 +23,7 @@ fn org_budget(hard: f64) -> Value {
     json!({"scope": "org", "period": "daily", "hard_limit_usd": hard})
 }
 
-async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn create(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.post(&path(by), body).bearer(&by.token).send().await
 }
 
@@ -41,15 +41,15 @@ fn ask() -> Value {
 }
 
 /// The same call with another key.
-fn ask_with(it: &Proxied, key: &str) -> Call {
-    let call = it.app.call(Method::POST, "/v1/chat/completions").key(key);
+fn ask_with(proxy: &ProxyFixture, key: &str) -> TestRequest {
+    let call = proxy.app.call(Method::POST, "/v1/chat/completions").key(key);
     call.header("x-gateway-provider", "openai").json(ask())
 }
 
-async fn started(backend: Backend) -> Proxied {
-    let it = Proxied::start_with(backend, &[]).await;
-    it.upstream.always(Reply::json(200, ANSWER));
-    it
+async fn started(backend: Backend) -> ProxyFixture {
+    let proxy = ProxyFixture::start_with(backend, &[]).await;
+    proxy.upstream.set_default_reply(Reply::json(200, ANSWER));
+    proxy
 }
 
 /// The events of budgets, once there are so many.
@@ -148,28 +148,28 @@ on_both!(admins_write_and_viewers_read, |app| async move {
 });
 
 async fn a_spent_budget_refuses(backend: Backend) {
-    let it = started(backend).await;
+    let proxy = started(backend).await;
     let body = json!({"scope": "org", "period": "daily", "soft_limit_usd": 0.001, "hard_limit_usd": 0.002});
-    let made = create(&it.app, &it.ada, body).await.expect(201);
-    let first = it.chat(&ask()).send().await;
+    let made = create(&proxy.app, &proxy.ada, body).await.expect(201);
+    let first = proxy.chat(&ask()).send().await;
     first.expect(200);
     assert_eq!(first.header("x-gateway-budget-remaining"), Some("0.002"));
-    let warned = events(&it.app, &it.ada.org_id, 1).await;
+    let warned = events(&proxy.app, &proxy.ada.org_id, 1).await;
     assert_eq!(warned.len(), 1);
-    let second = it.chat(&ask()).send().await;
+    let second = proxy.chat(&ask()).send().await;
     assert_eq!(second.header("x-gateway-budget-remaining"), Some("0.000975"));
-    let calls = it.upstream.requests().len();
-    let refused = it.chat(&ask()).send().await;
+    let calls = proxy.upstream.requests().len();
+    let refused = proxy.chat(&ask()).send().await;
     let error = refused.expect_error(403, "budget_exceeded");
     assert_eq!((&error["error_code"], &error["error"]), (&error["code"], &error["message"]));
     assert_eq!(refused.header("x-gateway-budget-remaining"), Some("0"));
     // A member's own call and the playground's count as well.
     let run = json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
-    let tried = it.app.post("/api/v1/playground/run", run).bearer(&it.ada.token).send().await;
+    let tried = proxy.app.post("/api/v1/playground/run", run).bearer(&proxy.ada.token).send().await;
     tried.expect_error(403, "budget_exceeded");
-    assert_eq!(it.upstream.requests().len(), calls, "nothing was sent");
-    assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
-    let told = events(&it.app, &it.ada.org_id, 2).await;
+    assert_eq!(proxy.upstream.requests().len(), calls, "nothing was sent");
+    assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
+    let told = events(&proxy.app, &proxy.ada.org_id, 2).await;
     let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["budget.warning", "budget.exceeded"]);
     let data = &told[1].1;
@@ -178,23 +178,23 @@ async fn a_spent_budget_refuses(backend: Backend) {
     assert!(near(&data["spent_usd"], 2.0 * COST));
 
     // More money: the very next request is let in, and no event is told twice in the period.
-    let one = format!("{}/{}", path(&it.ada), made["id"].as_str().unwrap());
-    it.app.put(&one, json!({"hard_limit_usd": 0.003})).bearer(&it.ada.token).send().await.expect(200);
-    it.chat(&ask()).send().await.expect(200);
-    it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+    let one = format!("{}/{}", path(&proxy.ada), made["id"].as_str().unwrap());
+    proxy.app.put(&one, json!({"hard_limit_usd": 0.003})).bearer(&proxy.ada.token).send().await.expect(200);
+    proxy.chat(&ask()).send().await.expect(200);
+    proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
     // A new day begins with nothing spent.
-    it.app.app.services.clock.advance(DAY);
-    let next = it.chat(&ask()).send().await;
+    proxy.app.app.services.clock.advance(DAY);
+    let next = proxy.chat(&ask()).send().await;
     assert_eq!(next.header("x-gateway-budget-remaining"), Some("0.003"));
     next.expect(200);
     // The session token has not lived to see the new day.
-    let read = it.app.get(&one).key(&it.ada.api_key).send().await.expect(200);
+    let read = proxy.app.get(&one).key(&proxy.ada.api_key).send().await.expect(200);
     assert!(near(&read["spent_usd"], COST));
-    let told = events(&it.app, &it.ada.org_id, 3).await;
+    let told = events(&proxy.app, &proxy.ada.org_id, 3).await;
     assert_eq!(told.len(), 3, "the warning of the new day: {told:?}");
     // Without the budget nothing is said of one.
-    it.app.delete(&one).key(&it.ada.api_key).send().await.expect(200);
-    assert_eq!(it.chat(&ask()).send().await.header("x-gateway-budget-remaining"), None);
+    proxy.app.delete(&one).key(&proxy.ada.api_key).send().await.expect(200);
+    assert_eq!(proxy.chat(&ask()).send().await.header("x-gateway-budget-remaining"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,11 +208,11 @@ async fn a_spent_budget_refuses_until_there_is_money_or_a_new_day_on_postgres() 
 }
 
 async fn many_at_once(backend: Backend) {
-    let it = started(backend).await;
-    it.upstream.always(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
+    let proxy = started(backend).await;
+    proxy.upstream.set_default_reply(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
     let limit = 10.0 * COST;
-    let made = create(&it.app, &it.ada, org_budget(limit)).await.expect(201);
-    let calls: Vec<_> = (0..200).map(|_| tokio::spawn(it.chat(&ask()).send())).collect();
+    let made = create(&proxy.app, &proxy.ada, org_budget(limit)).await.expect(201);
+    let calls: Vec<_> = (0..200).map(|_| tokio::spawn(proxy.chat(&ask()).send())).collect();
     let mut passed = 0;
     for call in calls {
         let answer = call.await.unwrap();
@@ -222,12 +222,12 @@ async fn many_at_once(backend: Backend) {
             answer.expect_error(403, "budget_exceeded");
         }
     }
-    let spent = get(&it.app, &it.ada, &made["id"]).await["spent_usd"].clone();
+    let spent = get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"].clone();
     assert!((1..=11).contains(&passed), "{passed} passed");
     assert!(near(&spent, f64::from(passed) * COST), "{spent}");
     assert!(spent.as_f64().unwrap() <= limit + COST);
     // What was held for them is free again: the rest of the money can be spent.
-    while it.chat(&ask()).send().await.status == 200 {
+    while proxy.chat(&ask()).send().await.status == 200 {
         passed += 1;
     }
     assert!((10..=11).contains(&passed), "{passed} in all");
@@ -246,48 +246,49 @@ async fn two_hundred_at_once_spend_no_more_than_the_limit_and_one_call_on_postgr
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_scope_counts_its_own_and_all_apply_together() {
     for backend in Backend::BOTH {
-        let it = started(backend).await;
+        let proxy = started(backend).await;
         let make = async |what: &str, body: Value| {
-            let path = format!("/api/v1/orgs/{}/{what}", it.ada.org_id);
-            it.app.post(&path, body).bearer(&it.ada.token).send().await.expect(201)["id"].clone()
+            let path = format!("/api/v1/orgs/{}/{what}", proxy.ada.org_id);
+            proxy.app.post(&path, body).bearer(&proxy.ada.token).send().await.expect(201)["id"].clone()
         };
         let team = make("teams", json!({"name": "t"})).await;
         let app = make("apps", json!({"name": "a", "team_id": team})).await;
-        let key = it.app.make_key(&it.ada.token, json!({"name": "k", "app_id": app})).await;
+        let key = proxy.app.create_key(&proxy.ada.token, json!({"name": "k", "app_id": app})).await;
         for (scope, id) in [("team", &team), ("app", &app), ("key", &json!(key.id))] {
             let body = json!({"scope": scope, "scope_id": id, "period": "weekly", "hard_limit_usd": COST});
-            let made = create(&it.app, &it.ada, body).await.expect(201);
+            let made = create(&proxy.app, &proxy.ada, body).await.expect(201);
             assert_eq!((&made["scope"], &made["scope_id"]), (&json!(scope), id));
             // Spending from before the budget counts, so all but the first are spent already.
-            let first = ask_with(&it, &key.raw).send().await;
+            let first = ask_with(&proxy, &key.raw).send().await;
             assert_eq!(first.status, if scope == "team" { 200 } else { 403 }, "{scope}");
-            ask_with(&it, &key.raw).send().await.expect_error(403, "budget_exceeded");
-            let other = it.chat(&ask()).send().await;
+            ask_with(&proxy, &key.raw).send().await.expect_error(403, "budget_exceeded");
+            let other = proxy.chat(&ask()).send().await;
             assert_eq!((other.status.as_u16(), other.header("x-gateway-budget-remaining")), (200, None));
-            assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST), "{scope}");
+            assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], COST), "{scope}");
             if scope == "key" {
                 // A key that is rotated takes its budget along.
-                let fresh = it.app.post(&format!("{}/rotate", key.path()), json!({})).bearer(&it.ada.token);
+                let fresh =
+                    proxy.app.post(&format!("{}/rotate", key.path()), json!({})).bearer(&proxy.ada.token);
                 let fresh = fresh.send().await.expect(201);
                 let raw = fresh["raw_key"].as_str().unwrap();
-                ask_with(&it, raw).send().await.expect_error(403, "budget_exceeded");
+                ask_with(&proxy, raw).send().await.expect_error(403, "budget_exceeded");
             }
-            let one = format!("{}/{}", path(&it.ada), made["id"].as_str().unwrap());
-            it.app.delete(&one).bearer(&it.ada.token).send().await.expect(200);
+            let one = format!("{}/{}", path(&proxy.ada), made["id"].as_str().unwrap());
+            proxy.app.delete(&one).bearer(&proxy.ada.token).send().await.expect(200);
         }
-        let eve = it.app.signup("evil").await;
-        create(&it.app, &it.ada, org_budget(0.0)).await.expect(201);
-        it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-        ask_with(&it, &eve.api_key).send().await.expect(200);
+        let eve = proxy.app.signup("evil").await;
+        create(&proxy.app, &proxy.ada, org_budget(0.0)).await.expect(201);
+        proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        ask_with(&proxy, &eve.api_key).send().await.expect(200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_cached_answers_and_unpriced_models_cost_nothing() {
     for backend in Backend::BOTH {
-        let it = started(backend).await;
-        let made = create(&it.app, &it.ada, org_budget(1.0)).await.expect(201);
-        let cached = || it.chat(&ask()).header("x-gateway-cache", "true").send();
+        let proxy = started(backend).await;
+        let made = create(&proxy.app, &proxy.ada, org_budget(1.0)).await.expect(201);
+        let cached = || proxy.chat(&ask()).header("x-gateway-cache", "true").send();
         cached().await.expect(200);
         let hit = cached().await;
         assert_eq!(
@@ -295,29 +296,29 @@ async fn failures_cached_answers_and_unpriced_models_cost_nothing() {
             (Some("HIT"), true)
         );
         let unpriced = json!({"model": "nobody-knows", "messages": [{"role": "user", "content": "hi"}]});
-        it.upstream.push(Reply::json(200, &ANSWER.replace("gpt-4o", "nobody-knows")));
-        it.chat(&unpriced).send().await.expect(200);
-        it.upstream.always(Reply::json(400, r#"{"error":{"message":"no"}}"#));
-        assert_eq!(it.chat(&ask()).send().await.status, 400);
-        assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST));
+        proxy.upstream.push(Reply::json(200, &ANSWER.replace("gpt-4o", "nobody-knows")));
+        proxy.chat(&unpriced).send().await.expect(200);
+        proxy.upstream.set_default_reply(Reply::json(400, r#"{"error":{"message":"no"}}"#));
+        assert_eq!(proxy.chat(&ask()).send().await.status, 400);
+        assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], COST));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_spent_outlives_a_restart_and_is_counted_once() {
     for backend in Backend::BOTH {
-        let Proxied { app, upstream, ada } = started(backend).await;
+        let ProxyFixture { app, upstream, ada } = started(backend).await;
         let made = create(&app, &ada, org_budget(2.0 * COST)).await.expect(201);
-        let it = Proxied { app, upstream, ada };
-        it.chat(&ask()).send().await.expect(200);
-        let Proxied { app, upstream, ada } = it;
+        let proxy = ProxyFixture { app, upstream, ada };
+        proxy.chat(&ask()).send().await.expect(200);
+        let ProxyFixture { app, upstream, ada } = proxy;
         let (config, data) = app.stop().await;
-        let it = Proxied { app: TestApp::start(config, data).await, upstream, ada };
-        assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], COST));
-        it.chat(&ask()).send().await.expect(200);
-        it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-        it.wait_for_rows(2).await;
-        assert!(near(&get(&it.app, &it.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
-        assert_eq!(events(&it.app, &it.ada.org_id, 1).await.len(), 1);
+        let proxy = ProxyFixture { app: TestApp::start(config, data).await, upstream, ada };
+        assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], COST));
+        proxy.chat(&ask()).send().await.expect(200);
+        proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        proxy.wait_for_rows(2).await;
+        assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
+        assert_eq!(events(&proxy.app, &proxy.ada.org_id, 1).await.len(), 1);
     }
 }

@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::{
-    Backend, Finished, MASTER_KEY, PASSWORD, Served, TOKEN_SECRET, command, fresh_settings, run,
+    Backend, GatewayProcess, MASTER_KEY, PASSWORD, ProcessOutput, TOKEN_SECRET, command, fresh_settings, run,
 };
 
-fn gateway(data: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
+fn gateway(data: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> ProcessOutput {
     run(command(data, arguments).envs(settings.iter().copied()))
 }
 
@@ -207,7 +207,7 @@ async fn the_operator_sets_plans() {
         let here = tempfile::tempdir().unwrap();
         let mut settings = fresh_settings(backend, &here).await;
         settings.push(("GATEWAY_PLAN_CHANGES".into(), "operator".into()));
-        let service = Served::start(command(here.path(), &["serve"]).envs(settings.iter().cloned()));
+        let service = GatewayProcess::start(command(here.path(), &["serve"]).envs(settings.iter().cloned()));
         let ada = service.post("/api/v1/signup", &signup("acme")).send().await.expect(201);
         service.signal("TERM");
         assert_eq!(service.wait().0, Some(0));
@@ -225,7 +225,7 @@ async fn the_operator_sets_plans() {
         assert!(bad.stderr.contains("gold") && bad.stderr.contains("enterprise"), "{bad:?}");
 
         // A second start keeps the account, and sees the plan.
-        let service = Served::start(command(here.path(), &["serve"]).envs(settings.iter().cloned()));
+        let service = GatewayProcess::start(command(here.path(), &["serve"]).envs(settings.iter().cloned()));
         let call = service.get("/api/v1/auth/entitlements").key(ada["api_key"].as_str().unwrap());
         assert_eq!(call.send().await.expect(200)["plan"], "enterprise");
         let by_token = service.get("/api/v1/auth/orgs").bearer(ada["token"].as_str().unwrap());
@@ -247,7 +247,7 @@ async fn the_operator_sets_plans() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_start_line_names_url_data_and_how_long_it_took() {
     let here = tempfile::tempdir().unwrap();
-    let service = Served::start(&mut command(here.path(), &["serve"]));
+    let service = GatewayProcess::start(&mut command(here.path(), &["serve"]));
     assert_ne!(service.address.port(), 0);
     service.get("/healthz").send().await.expect(200);
     let ready = &service.ready;
@@ -266,7 +266,7 @@ async fn the_start_line_names_url_data_and_how_long_it_took() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_secrets_are_for_the_owner_only_and_kept() {
     let here = tempfile::tempdir().unwrap();
-    let service = Served::start(&mut command(here.path(), &["serve"]));
+    let service = GatewayProcess::start(&mut command(here.path(), &["serve"]));
     let ada = service.post("/api/v1/signup", &signup("acme")).send().await.expect(201);
     service.signal("TERM");
     assert_eq!(service.wait().0, Some(0));
@@ -285,7 +285,7 @@ async fn generated_secrets_are_for_the_owner_only_and_kept() {
             .ends_with(".tmp"))
     );
 
-    let service = Served::start(&mut command(here.path(), &["serve"]));
+    let service = GatewayProcess::start(&mut command(here.path(), &["serve"]));
     let call = service.get("/api/v1/auth/orgs").bearer(ada["token"].as_str().unwrap());
     assert_eq!(call.send().await.expect(200)["orgs"][0]["slug"], "acme");
     let body = json!({"email": "acme@example.com", "password": PASSWORD});
@@ -297,7 +297,7 @@ async fn generated_secrets_are_for_the_owner_only_and_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_is_finished_before_the_service_ends() {
     let here = tempfile::tempdir().unwrap();
-    let service = Served::start(&mut command(here.path(), &["serve"]));
+    let service = GatewayProcess::start(&mut command(here.path(), &["serve"]));
     // An idle connection must not hold the service up.
     let idle = TcpStream::connect(service.address).await.unwrap();
     let mut kept_alive = TcpStream::connect(service.address).await.unwrap();
@@ -339,7 +339,7 @@ async fn no_secret_reaches_the_log_even_at_its_most_talkative() {
         let mut serve = command(here.path(), &["serve"]);
         serve.envs(settings.iter().cloned()).env("GATEWAY_LOG_LEVEL", "trace");
         serve.env("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-operator-secret");
-        let service = Served::start(&mut serve);
+        let service = GatewayProcess::start(&mut serve);
         let ada = service.post("/api/v1/signup", &signup("acme")).send().await.expect(201);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (token, key) = (text(&ada["token"]), text(&ada["api_key"]));

@@ -8,9 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_names, fields, missing_id};
-use crate::support::data::{DATASETS, Data};
-use crate::support::rows::{chat, row, with};
+use crate::support::assertions::{assert_field_error, fields, missing_id};
+use crate::support::datasets::{DATASETS, DatasetFixture};
+use crate::support::log_rows::{chat, row, with};
 
 const CSV: &str = "\u{feff}input,expected,metadata,topic\r\n\
     \"What, is \"\"1+1\"\"?\",2,,maths\r\n\
@@ -24,7 +24,7 @@ fn csv_cases() -> Value {
 }
 
 /// The cases as they went in.
-async fn contents(data: &Data<'_>) -> Value {
+async fn contents(data: &DatasetFixture<'_>) -> Value {
     let export = data.get("/export").await;
     let mut cases = export.expect(200)["cases"].take();
     for case in cases.as_array_mut().unwrap() {
@@ -57,12 +57,12 @@ on_both!(a_file_is_imported_whatever_its_format_and_its_wrapping, |app| async mo
         ("application/json", json!({"format": "json", "data": {"cases": csv_cases()}}).to_string()),
         ("application/json", json!({"format": "ndjson", "data": lines}).to_string()),
     ] {
-        let data = Data::create(&app, &ada).await;
+        let data = DatasetFixture::create(&app, &ada).await;
         assert_eq!(data.import(kind, body.clone()).await.expect(200), json!({"imported": 2}), "{body}");
         assert_eq!(contents(&data).await, csv_cases(), "{kind} {body}");
         assert_eq!(data.count().await, 2);
     }
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     data.add(&["there"]).await;
     assert_eq!(data.import("text/csv", "input\n").await.expect(200), json!({"imported": 0}));
     data.import("text/csv", "input\nnew\n").await.expect(200);
@@ -71,7 +71,7 @@ on_both!(a_file_is_imported_whatever_its_format_and_its_wrapping, |app| async mo
 
 on_both!(every_bad_row_is_named_and_nothing_is_imported, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     data.add(&["there"]).await;
     let csv = "input,expected\nok,ok\n,x\n\"two\nlines\",x\na,b,c\n";
     let wrapped = json!({"format": "csv", "data": csv}).to_string();
@@ -114,7 +114,7 @@ on_both!(every_bad_row_is_named_and_nothing_is_imported, |app| async move {
         ("{\"format\": \"csv\"}", "data"),
         ("{\"format\": \"csv\", \"data\": []}", "data"),
     ] {
-        assert_names(&data.import("application/json", body).await, named);
+        assert_field_error(&data.import("application/json", body).await, named);
     }
     assert_eq!(data.inputs("").await, ["there"]);
     let nowhere = format!("{DATASETS}/{}/import", missing_id().as_str().unwrap());
@@ -124,7 +124,7 @@ on_both!(every_bad_row_is_named_and_nothing_is_imported, |app| async move {
 
 on_both!(an_import_has_a_greatest_size, [("GATEWAY_MAX_BODY_BYTES", "2000000")], |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let body = "x".repeat(2_000_001);
     data.import("text/csv", body).await.expect_error(413, "payload_too_large");
     // Many short rows: more than may be added at once.
@@ -135,7 +135,7 @@ on_both!(an_import_has_a_greatest_size, [("GATEWAY_MAX_BODY_BYTES", "2000000")],
 
 on_both!(a_hundred_thousand_rows_are_imported_in_one_go, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let mut csv = String::from("input,expected,topic\r\n");
     for number in 0..100_000 {
         let _ = write!(csv, "\"question {number}, with a comma\",answer {number},t{}\r\n", number % 7);
@@ -157,7 +157,7 @@ on_both!(a_hundred_thousand_rows_are_imported_in_one_go, |app| async move {
 
 on_both!(others_write_while_an_import_runs, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let csv = format!("input\n{}", "some text\n".repeat(20_000));
     let import = data.import("text/csv", csv);
     let adds = async {
@@ -172,7 +172,7 @@ on_both!(others_write_while_an_import_runs, |app| async move {
 
 on_both!(an_export_holds_every_case_and_can_be_imported_again, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let mut lines = String::new();
     for number in 0..250 {
         let _ = writeln!(
@@ -198,20 +198,20 @@ on_both!(an_export_holds_every_case_and_can_be_imported_again, |app| async move 
             name.starts_with("attachment; filename=\"dataset-") && name.ends_with(&format!(".{format}\""))
         );
         assert!(export.text().starts_with(first), "{format}");
-        let copy = Data::create(&app, &ada).await;
+        let copy = DatasetFixture::create(&app, &ada).await;
         copy.import(kind, export.body.clone()).await.expect(200);
         assert_eq!(contents(&copy).await, expected, "{format}");
         let frozen = data.get(&format!("/export?format={format}&version=1")).await;
         assert!(!frozen.text().contains("later") && export.text().contains("later"));
         assert!(frozen.header("content-disposition").unwrap().contains("-v1."));
     }
-    let empty = Data::create(&app, &ada).await;
+    let empty = DatasetFixture::create(&app, &ada).await;
     assert_eq!(empty.get("/export").await.expect(200), json!({"cases": []}));
 });
 
 on_both!(a_sample_can_be_drawn_again_by_its_seed, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let inputs: Vec<String> = (0..150).map(|number| format!("case {number}")).collect();
     data.add(&inputs.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let first = data.post("/sample", json!({"size": 20, "seed": 7})).await.expect(200);
@@ -249,7 +249,7 @@ on_both!(a_sample_can_be_drawn_again_by_its_seed, |app| async move {
         !ids(&data.post("/sample", json!({"size": 20, "seed": 7})).await.expect(200))
             .contains(&ids(&first)[0])
     );
-    let empty = Data::create(&app, &ada).await;
+    let empty = DatasetFixture::create(&app, &ada).await;
     let none = empty.post("/sample", json!({"size": 3, "seed": 1})).await.expect(200);
     assert_eq!(none, json!({"cases": [], "seed": 1}));
     for (body, named) in [
@@ -262,14 +262,14 @@ on_both!(a_sample_can_be_drawn_again_by_its_seed, |app| async move {
         (json!({"size": 3, "seed": "x"}), "seed"),
         (json!({"size": 3, "version": 0}), "version"),
     ] {
-        assert_names(&data.post("/sample", body).await, named);
+        assert_field_error(&data.post("/sample", body).await, named);
     }
 });
 
 on_both!(log_rows_become_cases, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let now = app.app.services.clock.now();
     let one = row(&ada, now);
     let messages = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]);
@@ -301,7 +301,7 @@ on_both!(log_rows_become_cases, |app| async move {
 
     let missing = data.post("/from-logs", json!({"log_ids": [one.id, 4711]})).await;
     let hidden = data.post("/from-logs", json!({"log_ids": [one.id, foreign.id]})).await;
-    assert_names(&missing, "log_ids");
+    assert_field_error(&missing, "log_ids");
     assert_eq!(missing.text().replace("4711", ""), hidden.text().replace(&foreign.id.to_string(), ""));
     for body in [
         json!({"log_ids": [bare.id]}),
@@ -310,7 +310,7 @@ on_both!(log_rows_become_cases, |app| async move {
         json!({}),
         json!({"log_ids": vec![one.id; 201]}),
     ] {
-        assert_names(&data.post("/from-logs", body).await, "log_ids");
+        assert_field_error(&data.post("/from-logs", body).await, "log_ids");
     }
     assert_eq!(data.count().await, 3);
 });

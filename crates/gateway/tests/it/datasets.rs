@@ -5,8 +5,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, assert_names, fields, time};
-use crate::support::data::{DATASETS, Data};
+use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, time};
+use crate::support::datasets::{DATASETS, DatasetFixture};
 
 on_both!(a_dataset_is_created_listed_changed_and_deleted, |app| async move {
     let ada = app.signup("acme").await;
@@ -16,7 +16,7 @@ on_both!(a_dataset_is_created_listed_changed_and_deleted, |app| async move {
         fields(&made),
         ["case_count", "created_at", "current_version", "description", "id", "name", "updated_at"]
     );
-    assert_id(&made["id"]);
+    assert_uuid_v7(&made["id"]);
     assert_eq!((&made["current_version"], &made["case_count"]), (&json!(0), &json!(0)));
     assert_eq!(time(&made["created_at"]), time(&made["updated_at"]));
     let path = format!("{DATASETS}/{}", made["id"].as_str().unwrap());
@@ -41,9 +41,9 @@ on_both!(a_dataset_is_created_listed_changed_and_deleted, |app| async move {
 
 on_both!(lists_of_datasets_and_cases_come_in_pages, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     for _ in 0..2 {
-        Data::create(&app, &ada).await;
+        DatasetFixture::create(&app, &ada).await;
     }
     let page = app.get(&format!("{DATASETS}?limit=2")).bearer(&ada.token).send().await.expect(200);
     assert_eq!(page["datasets"].as_array().unwrap().len(), 2);
@@ -68,17 +68,17 @@ on_both!(lists_of_datasets_and_cases_come_in_pages, |app| async move {
         ("/versions?cursor=YQ", "cursor"),
         ("/export?format=xml", "format"),
     ] {
-        assert_names(&data.get(below).await, named);
+        assert_field_error(&data.get(below).await, named);
     }
 });
 
 on_both!(cases_are_added_one_by_one_or_together_and_hold_any_json, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let one = json!({"input": {"q": [1, 2.5, null, "ü"]}, "expected": ["x"], "metadata": {"topic": "maths"}});
     let added = data.post("/cases", one.clone()).await.expect(201);
     assert_eq!(fields(&added), ["created_at", "expected", "id", "input", "metadata", "updated_at"]);
-    assert_id(&added["id"]);
+    assert_uuid_v7(&added["id"]);
     for field in ["input", "expected", "metadata"] {
         assert_eq!(added[field], one[field]);
     }
@@ -108,7 +108,7 @@ on_both!(cases_are_added_one_by_one_or_together_and_hold_any_json, |app| async m
 
 on_both!(bad_cases_are_named_and_nothing_is_added, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let large = "x".repeat(MAX_CASE_BYTES);
     for (body, named) in [
         (json!({}), "input"),
@@ -120,27 +120,27 @@ on_both!(bad_cases_are_named_and_nothing_is_added, |app| async move {
         (json!({"cases": vec![json!({"input": 1}); 1001]}), "cases"),
         (json!({"input": large}), "bytes"),
     ] {
-        assert_names(&data.post("/cases", body).await, named);
+        assert_field_error(&data.post("/cases", body).await, named);
     }
     let id = data.add(&["ok"]).await.remove(0);
     for (body, named) in [(json!({"input": large}), "bytes"), (json!([]), "object")] {
-        assert_names(&data.put(&format!("/cases/{id}"), body).await, named);
+        assert_field_error(&data.put(&format!("/cases/{id}"), body).await, named);
     }
     // A null input is no input, and so changes nothing.
     assert_eq!(data.put(&format!("/cases/{id}"), json!({"input": null})).await.expect(200)["input"], "ok");
     assert_eq!(data.inputs("").await, ["ok"]);
     data.delete("/cases/x").await.expect_error(400, "bad_request");
     for body in [json!({}), json!({"name": ""}), json!({"name": 1}), json!({"name": "x".repeat(201)})] {
-        assert_names(&app.post(DATASETS, body).bearer(&ada.token).send().await, "name");
+        assert_field_error(&app.post(DATASETS, body).bearer(&ada.token).send().await, "name");
     }
     let body = json!({"name": "x", "description": "d".repeat(4_097)});
-    assert_names(&app.post(DATASETS, body).bearer(&ada.token).send().await, "description");
-    assert_names(&data.post("/versions", json!({"note": "n".repeat(1_025)})).await, "note");
+    assert_field_error(&app.post(DATASETS, body).bearer(&ada.token).send().await, "description");
+    assert_field_error(&data.post("/versions", json!({"note": "n".repeat(1_025)})).await, "note");
 });
 
 on_both!(a_frozen_version_stays_what_it_was, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let ids = data.add(&["a", "b", "c"]).await;
     let noted = data.post("/versions", json!({"note": "first"})).await.expect(201);
     assert_eq!(fields(&noted), ["case_count", "created_at", "created_by", "note", "version"]);
@@ -186,7 +186,7 @@ on_both!(a_frozen_version_stays_what_it_was, |app| async move {
 
 on_both!(changes_at_once_are_all_kept_and_versions_have_no_gaps, |app| async move {
     let ada = app.signup("acme").await;
-    let data = Data::create(&app, &ada).await;
+    let data = DatasetFixture::create(&app, &ada).await;
     let id = data.add(&["start"]).await.remove(0);
     let adds =
         futures_util::future::join_all((0..6).map(|number| data.post("/cases", json!({"input": number}))));
@@ -221,9 +221,9 @@ on_both!(changes_at_once_are_all_kept_and_versions_have_no_gaps, |app| async mov
 on_both!(viewers_read_and_members_write, |app| async move {
     let ada = app.signup("acme").await;
     let (viewer, member) = (app.join(&ada, "viewer").await, app.join(&ada, "member").await);
-    let data = Data::create(&app, &member).await;
+    let data = DatasetFixture::create(&app, &member).await;
     data.add(&["x"]).await;
-    let seen = Data { app: &app, by: &viewer, path: data.path.clone() };
+    let seen = DatasetFixture { app: &app, by: &viewer, path: data.path.clone() };
     seen.get("").await.expect(200);
     seen.get("/cases").await.expect(200);
     seen.get("/export").await.expect(200);

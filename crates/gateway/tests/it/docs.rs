@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::on_both;
-use crate::support::routes::{filled, params, routes};
+use crate::support::routes::{fill_params, params, routes};
 use crate::support::skills::ENTERPRISE;
 
 /// Every operation of the document with its path and method.
@@ -66,7 +66,7 @@ on_both!(every_documented_operation_really_answers, ENTERPRISE, |app| async move
     for (path, method, operation) in operations(&document) {
         let method: Method = method.to_uppercase().parse().unwrap();
         // Malformed ids are met by the route itself, so the answer shows that it is there. A NUL is in no id.
-        let call = filled(path, |_| "Not-An-Id!%00".to_owned());
+        let call = fill_params(path, |_| "Not-An-Id!%00".to_owned());
         // By key, since a token would end at the logout.
         let answer = app.call(method.clone(), &call).key(&ada.api_key).send().await;
         let code = answer.status.as_u16();

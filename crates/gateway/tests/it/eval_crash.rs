@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Backend, PASSWORD, Served, command, fresh_settings};
+use crate::support::{Backend, GatewayProcess, PASSWORD, command, fresh_settings};
 use crate::upstream::{Reply, Upstream};
 
 const ITEMS: usize = 500;
@@ -15,12 +15,12 @@ async fn survives_being_killed(backend: Backend) {
     let judge = Upstream::start().await;
     let body = json!({"choices": [{"message": {"content": r#"{"score": 1, "reason": "ok"}"#}}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}});
-    judge.always(Reply::json(200, &body.to_string()).delay(Duration::from_millis(8)));
+    judge.set_default_reply(Reply::json(200, &body.to_string()).delay(Duration::from_millis(8)));
     let data = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(backend, &data).await;
     settings.push(("GATEWAY_RATE_LIMIT_FREE".to_owned(), "0".to_owned()));
     settings.push(("GATEWAY_PROVIDER_OPENAI_BASE_URL".to_owned(), judge.url()));
-    let start = || Served::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
+    let start = || GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
 
     let mut process = start();
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});
@@ -69,7 +69,7 @@ async fn survives_being_killed(backend: Backend) {
 }
 
 /// The run, once it is as wanted. A lease of the killed process has to end first.
-async fn until(process: &Served, key: &str, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+async fn until(process: &GatewayProcess, key: &str, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
         let run = process.get(path).key(key).send().await.expect(200);

@@ -7,7 +7,7 @@ use gateway_core::time::DAY;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::rows::row;
+use crate::support::log_rows::row;
 use crate::support::{Account, TestApp};
 
 async fn chat(app: &TestApp, by: &Account, text: &str) -> i64 {
@@ -144,7 +144,7 @@ on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
     let body = json!({"eval_id": eval["id"]});
     let of_cases =
         app.post(&format!("/api/v1/datasets/{case}/eval"), body).bearer(&ada.token).send().await.expect(202);
-    let of_cases = app.end_of_run(&ada, &of_cases).await;
+    let of_cases = app.wait_for_run(&ada, &of_cases).await;
 
     let overrides = [(eve.org_id.parse().unwrap(), 100)];
     let sweep =

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, fields as names, missing_id, time, with, without};
-use crate::support::rows::row;
+use crate::support::assertions::{assert_uuid_v7, fields as names, missing_id, time, with, without_field};
+use crate::support::log_rows::row;
 use crate::support::skills::{ENTERPRISE, fields, path};
-use crate::support::{Account, Answer, TestApp};
+use crate::support::{Account, TestApp, TestResponse};
 
-async fn submit(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn submit(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.post("/api/v1/eval-results", body).bearer(&by.token).send().await
 }
 
@@ -46,7 +46,7 @@ on_both!(a_verdict_on_a_skill_is_an_evaluation_of_its_current_version, ENTERPRIS
             "source",
         ]
     );
-    assert_id(&made["id"]);
+    assert_uuid_v7(&made["id"]);
     time(&made["created_at"]);
     assert_eq!(
         (&made["skill_version"], &made["skill_id"], &made["org_id"]),
@@ -66,8 +66,9 @@ on_both!(a_verdict_on_a_skill_is_an_evaluation_of_its_current_version, ENTERPRIS
     );
     assert_eq!(made["axes"], json!({"external": {"score": 0.8, "rationale": "https://evals.test/runs/1"}}));
     let axes = json!({"depth": {"score": 0.2, "rationale": "shallow"}});
-    let own =
-        submit(&app, &ada, with(&without(&verdict, "external_ref"), "axes", axes.clone())).await.expect(201);
+    let own = submit(&app, &ada, with(&without_field(&verdict, "external_ref"), "axes", axes.clone()))
+        .await
+        .expect(201);
     assert_eq!((&own["axes"], own.get("external_ref")), (&axes, None));
     assert!(app.evaluations(&ada, &skill).await.contains(&made));
     let latest =
@@ -148,18 +149,18 @@ on_both!(what_is_wrong_with_a_verdict_has_its_code, ENTERPRISE, |app| async move
         (with(&good, "source", ""), "invalid_source"),
         (with(&good, "source", "x".repeat(33)), "invalid_source"),
         (with(&good, "source", 5), "invalid_source"),
-        (without(&good, "source"), "invalid_source"),
+        (without_field(&good, "source"), "invalid_source"),
         (with(&good, "score", 1.01), "invalid_score"),
         (with(&good, "score", -0.01), "invalid_score"),
         (with(&good, "axes", json!({"a": {"score": 2, "rationale": ""}})), "invalid_score"),
         (with(&good, "subject_type", "prompt"), "invalid_subject"),
-        (without(&good, "subject_type"), "invalid_subject"),
-        (without(&good, "subject_id"), "invalid_subject"),
+        (without_field(&good, "subject_type"), "invalid_subject"),
+        (without_field(&good, "subject_id"), "invalid_subject"),
         (with(&good, "subject_id", "nonsense"), "invalid_subject"),
         (with(&good, "subject_id", 7), "invalid_subject"),
         (with(&with(&good, "subject_type", "log"), "subject_id", "7"), "invalid_subject"),
         (with(&with(&good, "subject_type", "log"), "subject_id", 7.5), "invalid_subject"),
-        (without(&good, "score"), "invalid_request"),
+        (without_field(&good, "score"), "invalid_request"),
         (with(&good, "score", "high"), "invalid_request"),
         (with(&good, "passed", "yes"), "invalid_request"),
         (with(&good, "axes", json!([])), "invalid_request"),

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::fields;
-use crate::support::rows::{at, row, with};
-use crate::support::{Account, Backend, Proxied, TestApp};
+use crate::support::assertions::fields;
+use crate::support::log_rows::{at, row, with};
+use crate::support::{Account, Backend, ProxyFixture, TestApp};
 use crate::upstream::Reply;
 
 fn answer(text: &str) -> Vec<u8> {
@@ -56,7 +56,7 @@ on_both!(a_run_judges_recent_rows_and_its_results_can_be_read, |app| async move 
         (&made["status"], &made["total"], &made["trigger"]),
         (&json!("queued"), &json!(3), &json!("manual"))
     );
-    let run = app.end_of_run(&ada, &made).await;
+    let run = app.wait_for_run(&ada, &made).await;
     assert_eq!((&run["status"], &run["completed"]), (&json!("completed"), &json!(3)));
     assert_eq!((&run["passed"], &run["failed"], &run["errors"]), (&json!(2), &json!(1), &json!(0)));
 
@@ -266,7 +266,7 @@ on_both!(a_dataset_is_judged_by_what_its_cases_hold, |app| async move {
         (&run["dataset_id"], &run["trigger"], &run["total"]),
         (&json!(dataset), &json!("dataset"), &json!(4))
     );
-    let run = app.end_of_run(&ada, &run).await;
+    let run = app.wait_for_run(&ada, &run).await;
     assert_eq!((&run["passed"], &run["failed"], &run["errors"]), (&json!(2), &json!(1), &json!(1)), "{run}");
     let results = app.run_results(&ada, &run).await;
     assert!(
@@ -321,7 +321,7 @@ on_both!(a_target_is_asked_first_and_its_row_is_named, |app| async move {
     let path = format!("/api/v1/datasets/{dataset}/eval");
     let run = app.post(&path, body).bearer(&ada.token).send().await.expect(202);
     assert_eq!((&run["dataset_version"], &run["target"]["prompt"]["version"]), (&json!(1), &json!(1)));
-    let run = app.end_of_run(&ada, &run).await;
+    let run = app.wait_for_run(&ada, &run).await;
     assert_eq!(
         (&run["status"], &run["passed"], &run["failed"]),
         (&json!("completed"), &json!(1), &json!(1)),
@@ -349,7 +349,7 @@ on_both!(a_target_is_asked_first_and_its_row_is_named, |app| async move {
         .send()
         .await
         .expect(202);
-    let run = app.end_of_run(&ada, &run).await;
+    let run = app.wait_for_run(&ada, &run).await;
     assert_eq!((&run["status"], &run["errors"]), (&json!("failed"), &json!(2)));
     assert!(run["error"].as_str().unwrap().contains("continent"), "{run}");
 });
@@ -359,7 +359,7 @@ fn verdict(text: &str) -> Reply {
     Reply::json(200, &body.to_string())
 }
 
-async fn judged_by(gateway: &Proxied) -> (Value, Value) {
+async fn judged_by(gateway: &ProxyFixture) -> (Value, Value) {
     let config = json!({"provider": "openai", "model": "gpt-4o", "criteria": "polite", "threshold": 0.6});
     let eval = gateway.app.eval(&gateway.ada, "llm", "judge", config).await;
     let run = gateway.app.eval_run(&gateway.ada, &eval, json!({})).await;
@@ -370,7 +370,7 @@ async fn judged_by(gateway: &Proxied) -> (Value, Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_judges_strictly_and_may_mend_its_answer_once() {
     for backend in Backend::BOTH {
-        let gateway = Proxied::start_with(backend, &[]).await;
+        let gateway = ProxyFixture::start_with(backend, &[]).await;
         answered(&gateway.app, &gateway.ada, &["Good day to you."]).await;
         gateway.upstream.push(verdict("I think it is fine"));
         gateway.upstream.push(verdict(r#"{"score": 0.9, "passed": false, "reason": "cold"}"#));
@@ -402,7 +402,7 @@ async fn a_model_judges_strictly_and_may_mend_its_answer_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
-    let gateway = Proxied::start().await;
+    let gateway = ProxyFixture::start().await;
     answered(&gateway.app, &gateway.ada, &["one"]).await;
     gateway.upstream.push(Reply::json(500, "{}"));
     gateway.upstream.push(verdict(r#"{"score": 0.7}"#));
@@ -414,14 +414,14 @@ async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
     );
     assert_eq!(gateway.upstream.requests().len(), 2);
 
-    gateway.upstream.always(Reply::json(503, "{}"));
+    gateway.upstream.set_default_reply(Reply::json(503, "{}"));
     let (run, results) = judged_by(&gateway).await;
     assert_eq!((&run["status"], &run["errors"]), (&json!("failed"), &json!(1)), "{run}");
     assert!(results["errors"][0]["error"].as_str().unwrap().contains("provider_error"), "{results}");
     assert_eq!(gateway.upstream.requests().len(), 5, "three tries");
 
     // What a provider refuses for good is not asked again; a format that it does not know is left out.
-    gateway.upstream.always(Reply::json(400, r#"{"error": {"message": "no response_format"}}"#));
+    gateway.upstream.set_default_reply(Reply::json(400, r#"{"error": {"message": "no response_format"}}"#));
     let (run, _) = judged_by(&gateway).await;
     assert_eq!(run["status"], "failed");
     let sent = gateway.upstream.requests();
@@ -431,7 +431,7 @@ async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embeddings_come_from_the_provider_that_is_named_or_from_the_house() {
-    let gateway = Proxied::start().await;
+    let gateway = ProxyFixture::start().await;
     answered(&gateway.app, &gateway.ada, &["the cat sat on the mat", "quarterly revenue figures"]).await;
     let config = json!({"reference": "A cat sits on a mat.", "threshold": 0.5});
     let eval = gateway.app.eval(&gateway.ada, "similarity", "embedding", config.clone()).await;
@@ -440,7 +440,7 @@ async fn embeddings_come_from_the_provider_that_is_named_or_from_the_house() {
     assert!(gateway.upstream.requests().is_empty());
 
     let body = json!({"data": [{"embedding": [1.0, 0.0]}, {"embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
-    gateway.upstream.always(Reply::json(200, &body.to_string()));
+    gateway.upstream.set_default_reply(Reply::json(200, &body.to_string()));
     let mut config = config;
     config["provider"] = json!("openai");
     config["model"] = json!("text-embedding-3-small");
@@ -456,11 +456,13 @@ async fn embeddings_come_from_the_provider_that_is_named_or_from_the_house() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
     for backend in Backend::BOTH {
-        let gateway = Proxied::start_with(backend, &[]).await;
+        let gateway = ProxyFixture::start_with(backend, &[]).await;
         let (app, ada) = (&gateway.app, &gateway.ada);
         let texts: Vec<String> = (0..30).map(|number| format!("text {number}")).collect();
         answered(app, ada, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        gateway.upstream.always(verdict(r#"{"score": 1}"#).delay(std::time::Duration::from_millis(300)));
+        gateway
+            .upstream
+            .set_default_reply(verdict(r#"{"score": 1}"#).delay(std::time::Duration::from_millis(300)));
         let config = json!({"provider": "openai", "model": "gpt-4o", "criteria": "any"});
         let eval = app.eval(ada, "llm", "judge", config).await;
         let path = format!("/api/v1/evals/{}/run", eval["id"]);
@@ -470,7 +472,7 @@ async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
         let cancelled = app.call(http::Method::POST, &cancel).bearer(&ada.token).send().await.expect(200);
         assert_eq!(cancelled["status"], "cancelled");
         tokio::time::sleep(std::time::Duration::from_millis(700)).await;
-        let later = app.end_of_run(ada, &run).await;
+        let later = app.wait_for_run(ada, &run).await;
         assert_eq!((&later["status"], &later["completed"]), (&json!("cancelled"), &cancelled["completed"]));
         assert!(gateway.upstream.arrivals().len() <= 16, "nothing more is asked");
         app.call(http::Method::POST, &cancel).bearer(&ada.token).send().await.expect_error(409, "conflict");
@@ -479,12 +481,12 @@ async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn judges_keep_to_the_rate_limit_and_go_on_when_it_opens() {
-    let gateway = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
+    let gateway = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
     let (app, ada) = (&gateway.app, &gateway.ada);
     let texts: Vec<String> = (0..110).map(|number| format!("text {number}")).collect();
     answered(app, ada, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    gateway.upstream.always(verdict(r#"{"score": 1}"#));
-    app.begin_a_minute();
+    gateway.upstream.set_default_reply(verdict(r#"{"score": 1}"#));
+    app.advance_to_next_minute();
     let config = json!({"provider": "openai", "model": "gpt-4o", "criteria": "any"});
     let eval = app.eval(ada, "llm", "judge", config).await;
     let path = format!("/api/v1/evals/{}/run", eval["id"]);
@@ -493,7 +495,7 @@ async fn judges_keep_to_the_rate_limit_and_go_on_when_it_opens() {
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(gateway.upstream.requests().len(), 100);
     app.app.services.clock.advance(61_000);
-    let run = app.end_of_run(ada, &run).await;
+    let run = app.wait_for_run(ada, &run).await;
     assert_eq!(
         (&run["status"], &run["passed"], &run["errors"]),
         (&json!("completed"), &json!(110), &json!(0)),

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{fields, time};
-use crate::support::{Account, Answer, TestApp};
+use crate::support::assertions::{fields, time};
+use crate::support::{Account, TestApp, TestResponse};
 
-async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn create(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.post("/api/v1/evals", body).bearer(&by.token).send().await
 }
 
@@ -182,7 +182,7 @@ on_both!(viewers_read_and_members_write, |app| async move {
 on_both!(a_key_of_limited_scope_has_no_model_asked_that_it_may_not_ask, |app| async move {
     let ada = app.signup("acme").await;
     let key = app
-        .make_key(&ada.token, json!({"name": "k", "scopes": ["provider:sandbox", "model:sandbox-small"]}))
+        .create_key(&ada.token, json!({"name": "k", "scopes": ["provider:sandbox", "model:sandbox-small"]}))
         .await;
     let judge = |model: &str| {
         json!({"name": "j", "type": "llm", "evaluator": "judge",

@@ -8,16 +8,16 @@ use gateway_core::otlp::proto::Any;
 use serde_json::{Value, json};
 
 use crate::on_both;
+use crate::support::log_rows::{many, row, with};
 use crate::support::receiver::{
-    PATIENCE, attribute, is_signed_by, otlp, receiver, row_of, spans, traces, webhook,
+    WAIT_TIMEOUT, attribute, is_signed_by, otlp, receiver, span_log_id, spans, traces, webhook,
 };
-use crate::support::rows::{many, row, with};
-use crate::support::{Backend, Proxied};
+use crate::support::{Backend, ProxyFixture};
 use crate::upstream::Reply;
 
 async fn arrives_as_a_span(backend: Backend) {
-    let proxied = Proxied::start_with(backend, &[]).await;
-    proxied.app.make_enterprise(&proxied.ada).await;
+    let proxied = ProxyFixture::start_with(backend, &[]).await;
+    proxied.app.set_enterprise_plan(&proxied.ada).await;
     let upstream = receiver(Reply::new(200)).await;
     let body =
         json!({"name": "c", "kind": "otlp", "endpoint": upstream.url(), "headers": {"X-Api-Key": "k"}});
@@ -31,12 +31,12 @@ async fn arrives_as_a_span(backend: Backend) {
     let call = proxied.chat(&chat).header("traceparent", &format!("00-{trace}-b7ad6b7169203331-01"));
     let answered = call.header("x-gateway-user", "ada").send().await;
     answered.expect(200);
-    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    let request = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
     assert_eq!((request.target(), request.header("x-api-key")), ("/v1/traces", Some("k")));
     let spans = spans(&request);
     assert_eq!(spans.len(), 1);
     let span = &spans[0];
-    assert_eq!(row_of(span), Some(crate::support::log_id(&answered)));
+    assert_eq!(span_log_id(span), Some(crate::support::log_id(&answered)));
     assert_eq!((span.name.as_str(), hex::encode(&span.trace_id).as_str()), ("chat gpt-4o", trace));
     assert_eq!(hex::encode(&span.parent_span_id), "b7ad6b7169203331");
     assert_eq!(attribute(&span.attributes, "gen_ai.usage.input_tokens"), Some(Any::Int(11)));
@@ -47,7 +47,7 @@ async fn arrives_as_a_span(backend: Backend) {
     assert!(said.contains("general greeting"));
     let status = proxied.app.export_status(&proxied.ada, &id, "delivered", |s| s["delivered"] == 1).await;
     assert_eq!((&status["lag"], &status["last_error"]), (&json!(0), &Value::Null));
-    crate::support::check::time(&status["last_success_at"]);
+    crate::support::assertions::time(&status["last_success_at"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,10 +66,10 @@ on_both!(a_webhook_destination_gets_signed_batches_of_log_rows, |app| async move
     app.export(&ada, &webhook(&upstream)).await;
     let one = row(&ada, app.app.services.clock.now());
     app.write(std::slice::from_ref(&one)).await;
-    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    let request = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
     assert!(is_signed_by(&request, "abc"));
     let batch = request.json();
-    assert_eq!(crate::support::check::fields(&batch), ["data", "id", "org_id", "timestamp", "type"]);
+    assert_eq!(crate::support::assertions::fields(&batch), ["data", "id", "org_id", "timestamp", "type"]);
     assert_eq!((&batch["type"], &batch["org_id"]), (&json!("trace.batch"), &json!(ada.org_id)));
     assert_eq!(request.header("webhook-id"), batch["id"].as_str());
     let shown = app.get(&format!("/api/v1/logs/{}", one.id)).bearer(&ada.token).send().await.expect(200);
@@ -92,8 +92,8 @@ on_both!(only_the_sources_that_were_chosen_are_sent, |app| async move {
         .collect();
     let foreign = row(&app.enterprise("evil").await, now);
     app.write(&[rows.clone(), vec![foreign]].concat()).await;
-    usual.wait_for_requests(1, PATIENCE).await;
-    otel.wait_for_requests(1, PATIENCE).await;
+    usual.wait_for_requests(1, WAIT_TIMEOUT).await;
+    otel.wait_for_requests(1, WAIT_TIMEOUT).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(traces(&usual.requests()), [rows[0].id, rows[1].id]);
     assert_eq!(traces(&otel.requests()).len(), 1);
@@ -108,7 +108,7 @@ on_both!(bodies_leave_only_when_the_organization_allows_it, |app| async move {
     let settings = json!({"settings": {"log_bodies": false}});
     app.put(&org, settings).bearer(&ada.token).send().await.expect(200);
     app.write(&[row(&ada, app.app.services.clock.now())]).await;
-    for request in upstream.wait_for_requests(2, PATIENCE).await {
+    for request in upstream.wait_for_requests(2, WAIT_TIMEOUT).await {
         if request.target() == "/v1/traces" {
             assert_eq!(attribute(&spans(&request)[0].attributes, "gen_ai.input.messages"), None);
         } else {
@@ -137,7 +137,7 @@ on_both!(rows_of_a_pause_are_never_sent_and_others_always, |app| async move {
     let after = row(&ada, app.app.services.clock.now());
     // All of them arrive only now, as after an outage of the database.
     app.write(&[before, during.clone(), paused, after.clone()]).await;
-    upstream.wait_for_requests(1, PATIENCE).await;
+    upstream.wait_for_requests(1, WAIT_TIMEOUT).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(traces(&upstream.requests()), [during.id, after.id]);
 });
@@ -153,7 +153,7 @@ on_both!(what_waits_during_a_pause_is_sent_after_it, |app| async move {
     assert!(failing["last_error"].as_str().unwrap().contains("500"));
     let path = format!("/api/v1/exports/{id}");
     app.put(&path, json!({"enabled": false})).bearer(&ada.token).send().await.expect(200);
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     app.app.services.clock.advance(3_600_000);
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert_eq!(upstream.arrivals().len(), 1, "nothing is sent while it is switched off");
@@ -178,9 +178,9 @@ on_both!(attempts_are_spans_below_the_call, |app| async move {
         row.attempts.push(second);
     });
     app.write(std::slice::from_ref(&one)).await;
-    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    let request = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
     let [call, first, second] = &spans(&request)[..] else { panic!("three spans") };
-    assert_eq!(row_of(call), Some(one.id));
+    assert_eq!(span_log_id(call), Some(one.id));
     for (attempt, provider, number) in [(first, "openai", 1), (second, "groq", 2)] {
         assert_eq!((&attempt.parent_span_id, &attempt.trace_id), (&call.span_id, &call.trace_id));
         assert_eq!(attempt.name, format!("attempt {provider}"));
@@ -234,10 +234,10 @@ on_both!(a_plan_that_includes_no_exports_ends_them, |app| async move {
 
 on_both!(an_organization_takes_its_exports_with_it, |app| async move {
     let ada = app.enterprise("acme").await;
-    let upstream = receiver(Reply::silence().then_hang()).await;
+    let upstream = receiver(Reply::no_response().then_stall()).await;
     app.export(&ada, &webhook(&upstream)).await;
     app.write(&many(&ada, &app, 2)).await;
-    upstream.wait_for_requests(1, PATIENCE).await;
+    upstream.wait_for_requests(1, WAIT_TIMEOUT).await;
     app.delete(&format!("/api/v1/orgs/{}", ada.org_id)).bearer(&ada.token).send().await.expect(200);
     upstream.wait_for_aborts(1, Duration::from_secs(3)).await;
 });

@@ -9,8 +9,8 @@ use gateway_store::logs::write_batch;
 use serde_json::json;
 
 use crate::on_both;
-use crate::support::receiver::{PATIENCE, otlp, receiver, row_of, spans, traces, webhook};
-use crate::support::rows::{many, row};
+use crate::support::log_rows::{many, row};
+use crate::support::receiver::{WAIT_TIMEOUT, otlp, receiver, span_log_id, spans, traces, webhook};
 use crate::support::{Backend, TestApp, fresh_config};
 use crate::upstream::{Reply, Signal, Upstream};
 
@@ -28,7 +28,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
     for number in 0..40 {
         upstream.push(match number % 4 {
             0 => Reply::new(503),
-            1 => Reply::refuse().then_reset(),
+            1 => Reply::reset().then_reset(),
             _ => Reply::new(200),
         });
     }
@@ -41,8 +41,8 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
     };
     let failing = async {
         for stretch in 0.. {
-            let fails = if stretch % 4 == 0 { Reply::new(500) } else { Reply::refuse().then_reset() };
-            upstream.always(if stretch % 2 == 0 { fails } else { Reply::new(200) });
+            let fails = if stretch % 4 == 0 { Reply::new(500) } else { Reply::reset().then_reset() };
+            upstream.set_default_reply(if stretch % 2 == 0 { fails } else { Reply::new(200) });
             for _ in 0..4 {
                 // Back-off takes its time; the clock is made to take less.
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -76,7 +76,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
         let found = spans(&request);
         largest = largest.max(found.len());
         for span in &found {
-            *arrived.entry(row_of(span).unwrap()).or_default() += 1;
+            *arrived.entry(span_log_id(span).unwrap()).or_default() += 1;
         }
     }
     let missing: Vec<_> = expected.iter().filter(|id| !arrived.contains_key(id)).collect();
@@ -87,10 +87,10 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
 
 on_both!(deleting_an_export_stops_what_it_is_delivering, |app| async move {
     let ada = app.enterprise("acme").await;
-    let upstream = receiver(Reply::silence().then_hang()).await;
+    let upstream = receiver(Reply::no_response().then_stall()).await;
     let id = app.export(&ada, &otlp(&upstream)).await;
     app.write(&many(&ada, &app, 3)).await;
-    upstream.wait_for_requests(1, PATIENCE).await;
+    upstream.wait_for_requests(1, WAIT_TIMEOUT).await;
     app.delete(&format!("/api/v1/exports/{id}")).bearer(&ada.token).send().await.expect(200);
     upstream.wait_for_aborts(1, Duration::from_secs(2)).await;
     app.write(&many(&ada, &app, 3)).await;
@@ -100,10 +100,11 @@ on_both!(deleting_an_export_stops_what_it_is_delivering, |app| async move {
 
 on_both!(a_change_takes_effect_at_once, |app| async move {
     let ada = app.enterprise("acme").await;
-    let (hanging, better) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    let (hanging, better) =
+        (receiver(Reply::no_response().then_stall()).await, receiver(Reply::new(200)).await);
     let id = app.export(&ada, &otlp(&hanging)).await;
     app.write(&many(&ada, &app, 2)).await;
-    hanging.wait_for_requests(1, PATIENCE).await;
+    hanging.wait_for_requests(1, WAIT_TIMEOUT).await;
     let path = format!("/api/v1/exports/{id}");
     app.put(&path, json!({"endpoint": better.url()})).bearer(&ada.token).send().await.expect(200);
     let request = better.wait_for_requests(1, Duration::from_secs(5)).await.remove(0);
@@ -112,7 +113,7 @@ on_both!(a_change_takes_effect_at_once, |app| async move {
 
 on_both!(a_dead_destination_holds_up_nobody_else, |app| async move {
     let ada = app.enterprise("acme").await;
-    let (dead, alive) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    let (dead, alive) = (receiver(Reply::no_response().then_stall()).await, receiver(Reply::new(200)).await);
     app.export(&ada, &otlp(&dead)).await;
     let good = app.export(&ada, &webhook(&alive)).await;
     app.write(&many(&ada, &app, 2_000)).await;
@@ -124,7 +125,7 @@ on_both!(a_dead_destination_holds_up_nobody_else, |app| async move {
 
 on_both!(nobodys_dead_destinations_can_take_all_places, |app| async move {
     let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
-    let (dead, alive) = (receiver(Reply::silence().then_hang()).await, receiver(Reply::new(200)).await);
+    let (dead, alive) = (receiver(Reply::no_response().then_stall()).await, receiver(Reply::new(200)).await);
     for number in 0..100 {
         let mut body = webhook(&dead);
         body["name"] = json!(format!("hook {number}"));
@@ -133,7 +134,7 @@ on_both!(nobodys_dead_destinations_can_take_all_places, |app| async move {
     let refused = app.post("/api/v1/exports", webhook(&dead)).bearer(&eve.token).send().await;
     refused.expect_error(409, "conflict");
     app.write(&[row(&eve, app.app.services.clock.now())]).await;
-    dead.wait_for_requests(8, PATIENCE).await;
+    dead.wait_for_requests(8, WAIT_TIMEOUT).await;
     let id = app.export(&ada, &webhook(&alive)).await;
     app.write(&[row(&ada, app.app.services.clock.now())]).await;
     app.export_status(&ada, &id, "delivered", |s| s["delivered"] == 1).await;
@@ -153,7 +154,7 @@ on_both!(a_batch_that_is_too_large_is_sent_in_pieces, |app| async move {
         upstream.requests().iter().map(|r| traces(std::slice::from_ref(r)).len()).collect();
     assert_eq!(sizes[..3], [100, 50, 25]);
     assert_eq!(traces(&upstream.requests()[2..]).len(), 100, "each once");
-    upstream.always(Reply::new(413));
+    upstream.set_default_reply(Reply::new(413));
     app.write(&many(&ada, &app, 1)).await;
     let status = app.export_status(&ada, &id, "dropped", |s| s["dropped"] == 1).await;
     assert_eq!(status["lag"], 0, "one that can never fit makes way");
@@ -166,11 +167,11 @@ async fn goes_on_after_a_restart(backend: Backend) {
     let signal = Signal::new();
     let upstream = receiver(Reply::new(200)).await;
     upstream.push(Reply::new(200));
-    upstream.push(Reply::new(200).hold_head(&signal));
+    upstream.push(Reply::new(200).wait_before_head(&signal));
     let id = app.export(&ada, &webhook(&upstream)).await;
     let rows = many(&ada, &app, 2_000);
     app.write(&rows).await;
-    upstream.wait_for_requests(2, PATIENCE).await;
+    upstream.wait_for_requests(2, WAIT_TIMEOUT).await;
     let (config, data) = app.stop().await;
     let app = TestApp::start(config, data).await;
     // On PostgreSQL another node could hold it; its lease has to end first.

@@ -9,8 +9,8 @@ use gateway_core::otlp::proto::{Any, Event, Span};
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::receiver::{PATIENCE, attribute, otlp, receiver, spans, webhook};
-use crate::support::rows::{row, with};
+use crate::support::log_rows::{row, with};
+use crate::support::receiver::{WAIT_TIMEOUT, attribute, otlp, receiver, spans, webhook};
 use crate::support::{Account, Backend, TestApp, fresh_config};
 use crate::upstream::{Reply, Upstream};
 
@@ -48,7 +48,7 @@ async fn wait_for(upstream: &Upstream, count: usize) -> BTreeMap<(String, i64), 
             return found;
         }
         assert!(
-            began.elapsed() < PATIENCE,
+            began.elapsed() < WAIT_TIMEOUT,
             "only {} of {count} verdicts came: {:?}",
             found.len(),
             found.keys()
@@ -119,7 +119,7 @@ on_both!(a_verdict_on_an_answer_that_a_run_asked_for_follows_its_row, |app| asyn
         .send()
         .await
         .expect(202);
-    app.end_of_run(&ada, &run).await;
+    app.wait_for_run(&ada, &run).await;
     let found = wait_for(&collector, 1).await;
     let (_, row) = found.keys().next().unwrap();
     let is_row = |span: &Span| attribute(&span.attributes, "gateway.log_id") == Some(Any::Int(*row));
@@ -186,7 +186,7 @@ async fn outlive_an_outage_and_a_restart(backend: Backend) {
     assert_eq!(run["passed"], 300, "{run}");
     app.export_status(&ada, &id, "behind", |s| s["lag"] == 600 && s["failed"].as_i64() > Some(0)).await;
     let (config, data) = app.stop().await;
-    collector.always(Reply::new(200));
+    collector.set_default_reply(Reply::new(200));
     let before = collector.requests().len();
     let app = TestApp::start(config, data).await;
     app.app.services.clock.advance(600_000);

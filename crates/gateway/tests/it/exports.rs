@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::Answer;
-use crate::support::check::{assert_id, fields, missing_id, time, with, without};
-use crate::support::receiver::{PATIENCE, is_signed_by};
+use crate::support::TestResponse;
+use crate::support::assertions::{assert_uuid_v7, fields, missing_id, time, with, without_field};
+use crate::support::receiver::{WAIT_TIMEOUT, is_signed_by};
 use crate::upstream::{Reply, Upstream};
 
 const EXPORTS: &str = "/api/v1/exports";
@@ -16,7 +16,7 @@ fn otlp() -> Value {
 
 /// An error of this family: two fields, the message naming what is wrong.
 #[track_caller]
-fn assert_refused(answer: &Answer, status: u16, code: &str, word: &str) {
+fn assert_refused(answer: &TestResponse, status: u16, code: &str, word: &str) {
     let body = answer.expect(status);
     assert_eq!((fields(&body), &body["error_code"]), (vec!["error", "error_code"], &json!(code)), "{body}");
     assert!(body["error"].as_str().unwrap().contains(word), "{body} does not name {word}");
@@ -42,7 +42,7 @@ on_both!(a_new_export_never_shows_headers_or_secret, |app| async move {
             "updated_at"
         ]
     );
-    assert_id(&made["id"]);
+    assert_uuid_v7(&made["id"]);
     time(&made["created_at"]);
     assert_eq!((&made["has_secret"], &made["enabled"]), (&json!(true), &json!(false)));
     assert_eq!(made["include_sources"], json!(["otel", "proxy"]));
@@ -78,7 +78,7 @@ on_both!(bad_bodies_are_refused_and_change_nothing, |app| async move {
     assert_refused(&send(&with(&otlp(), "name", 5)).await, 400, "invalid_body", "name");
     assert_refused(&send(&with(&otlp(), "headers", json!({"a": 1}))).await, 400, "invalid_body", "headers");
     for field in ["name", "kind", "endpoint"] {
-        assert_refused(&send(&without(&otlp(), field)).await, 400, "invalid_config", field);
+        assert_refused(&send(&without_field(&otlp(), field)).await, 400, "invalid_config", field);
     }
     for (field, value) in [
         ("kind", json!("kafka")),
@@ -165,7 +165,7 @@ on_both!(the_plan_comes_before_the_role_and_the_role_before_the_body, |app| asyn
     ] {
         assert_refused(&app.call(method, &path).bearer(&ada.token).send().await, 403, "forbidden", "plan");
     }
-    app.make_enterprise(&ada).await;
+    app.set_enterprise_plan(&ada).await;
     let id = app.export(&ada, &otlp()).await;
     for role in ["viewer", "member"] {
         let caller = app.join(&ada, role).await;
@@ -178,7 +178,7 @@ on_both!(the_plan_comes_before_the_role_and_the_role_before_the_body, |app| asyn
 on_both!(a_test_says_what_the_destination_answered, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = Upstream::start().await;
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     let hook = json!({"name": "h", "kind": "webhook", "endpoint": upstream.url(), "secret": "abc", "enabled": false,
         "headers": {"X-Tenant": "acme"}});
     let id = app.export(&ada, &hook).await;
@@ -191,7 +191,7 @@ on_both!(a_test_says_what_the_destination_answered, |app| async move {
         (&answer["ok"], &answer["status"], &answer["error"]),
         (&json!(true), &json!(200), &Value::Null)
     );
-    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    let request = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
     assert!(is_signed_by(&request, "abc"));
     assert_eq!((request.header("x-tenant"), request.target()), (Some("acme"), "/"));
     assert_eq!(request.json()["data"], json!({"traces": [], "test": true}));
@@ -202,7 +202,7 @@ on_both!(a_test_says_what_the_destination_answered, |app| async move {
     let answer = test(&id).await;
     assert_eq!((&answer["ok"], &answer["status"]), (&json!(false), &json!(401)));
     assert!(answer["error"].as_str().unwrap().contains("401"));
-    let request = upstream.wait_for_requests(2, PATIENCE).await.remove(1);
+    let request = upstream.wait_for_requests(2, WAIT_TIMEOUT).await.remove(1);
     assert_eq!(request.target(), "/v1/traces");
     assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
     drop(upstream);

@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::routes::{filled, params, routes};
-use crate::support::rows::{row, with};
+use crate::support::log_rows::{row, with};
+use crate::support::routes::{fill_params, params, routes};
 use crate::support::skills::{ENTERPRISE, fields};
 use crate::support::{Account, TestApp};
 use crate::upstream::{Reply, Upstream};
@@ -154,7 +154,7 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
-    receiver.always(Reply::new(204));
+    receiver.set_default_reply(Reply::new(204));
     let theirs = Things::create(&app, &ada, &receiver).await;
     let (mut asked, before) = (0, inventory(&app, &ada).await);
     for route in routes() {
@@ -162,8 +162,8 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
         for target in &params {
             // Eve's own organization around the foreign id, unless the organization itself is the foreign id.
             let around = |param: &str| if param == "orgId" { eve.org_id.clone() } else { nothing(param) };
-            let foreign = filled(&route.path, |p| if p == *target { theirs.id(p) } else { around(p) });
-            let missing = filled(&route.path, |p| if p == *target { nothing(p) } else { around(p) });
+            let foreign = fill_params(&route.path, |p| if p == *target { theirs.id(p) } else { around(p) });
+            let missing = fill_params(&route.path, |p| if p == *target { nothing(p) } else { around(p) });
             for with_key in [false, true] {
                 let found = ask(&app, &eve, with_key, &route.method, &foreign).await;
                 let absent = ask(&app, &eve, with_key, &route.method, &missing).await;
@@ -204,7 +204,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
-    receiver.always(Reply::new(204));
+    receiver.set_default_reply(Reply::new(204));
     let theirs = Things::create(&app, &ada, &receiver).await;
     let seen = inventory(&app, &eve).await;
     let text = Value::from(seen).to_string();
@@ -232,7 +232,7 @@ on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, ENTERPRISE, |app| async
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
-    receiver.always(Reply::new(204));
+    receiver.set_default_reply(Reply::new(204));
     let theirs = Things::create(&app, &ada, &receiver).await;
     let below = |what: &str| format!("/api/v1/orgs/{}/{what}", eve.org_id);
     for (path, field, foreign) in

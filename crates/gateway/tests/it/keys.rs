@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::on_both;
 use crate::support::TestApp;
-use crate::support::check::{assert_id, assert_names, fields, missing_id, time, with};
+use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, missing_id, time, with};
 
 const KEYS: &str = "/api/v1/keys";
 const SHAPE: [&str; 10] = [
@@ -31,11 +31,11 @@ on_both!(a_new_key_is_shown_once_with_all_its_fields, |app| async move {
     let ada = app.signup("acme").await;
     let of = make_app(&app, &ada.token, &ada.org_id).await;
     let body = json!({"name": "ci", "scopes": ["provider:openai", "model:gpt-4o*"], "app_id": of});
-    let made = app.make_key(&ada.token, body).await;
+    let made = app.create_key(&ada.token, body).await;
     assert_eq!(fields(&made.answer), ["key", "raw_key"]);
     let key = &made.answer["key"];
     assert_eq!(fields(key), SHAPE);
-    assert_id(&key["id"]);
+    assert_uuid_v7(&key["id"]);
     assert!((app.app.services.clock.now().0 - time(&key["created_at"])).abs() < 5_000);
     let digits = made.raw.strip_prefix("sk-gateway-").expect("the prefix of keys");
     assert!(digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)));
@@ -61,13 +61,13 @@ on_both!(a_new_key_is_shown_once_with_all_its_fields, |app| async move {
 on_both!(scopes_default_to_everything_and_bad_ones_are_named, |app| async move {
     let ada = app.signup("acme").await;
     for body in [json!({"name": "x"}), json!({"name": "x", "scopes": null, "app_id": null, "more": [1]})] {
-        let made = app.make_key(&ada.token, body).await;
+        let made = app.create_key(&ada.token, body).await;
         assert_eq!(made.answer["key"]["scopes"], json!(["*"]));
         assert_eq!(made.answer["key"]["app_id"], Value::Null);
     }
     let long = format!("model:{}", "x".repeat(300));
     let many = vec!["model:x"; 101];
-    let made = app.make_key(&ada.token, json!({"name": "x"})).await;
+    let made = app.create_key(&ada.token, json!({"name": "x"})).await;
     for scopes in [
         json!([]),
         json!([""]),
@@ -88,29 +88,29 @@ on_both!(scopes_default_to_everything_and_bad_ones_are_named, |app| async move {
         json!([["*"]]),
     ] {
         let body = json!({"name": "x", "scopes": scopes});
-        assert_names(&app.post(KEYS, body.clone()).bearer(&ada.token).send().await, "scopes");
-        assert_names(&app.put(&made.path(), body).bearer(&ada.token).send().await, "scopes");
+        assert_field_error(&app.post(KEYS, body.clone()).bearer(&ada.token).send().await, "scopes");
+        assert_field_error(&app.put(&made.path(), body).bearer(&ada.token).send().await, "scopes");
     }
     for name in [json!(""), json!(" "), json!("x".repeat(201)), json!("a\u{0}b"), json!(1), json!(["x"])] {
         let answer = app.post(KEYS, json!({"name": name})).bearer(&ada.token).send().await;
-        assert_names(&answer, if name == json!("a\u{0}b") { "NUL" } else { "name" });
+        assert_field_error(&answer, if name == json!("a\u{0}b") { "NUL" } else { "name" });
     }
-    assert_names(&app.post(KEYS, json!({})).bearer(&ada.token).send().await, "name");
+    assert_field_error(&app.post(KEYS, json!({})).bearer(&ada.token).send().await, "name");
 });
 
 on_both!(a_key_belongs_only_to_an_application_of_its_own_organization, |app| async move {
     let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);
     let bobs = make_app(&app, &bob.token, &bob.org_id).await;
-    let made = app.make_key(&ada.token, json!({"name": "x"})).await;
+    let made = app.create_key(&ada.token, json!({"name": "x"})).await;
     let foreign = json!({"name": "x", "app_id": bobs});
     let missing = json!({"name": "x", "app_id": missing_id()});
     for (method, path) in [(http::Method::POST, KEYS.to_owned()), (http::Method::PUT, made.path())] {
         let call =
             |body: &Value| app.call(method.clone(), &path).json(body.clone()).bearer(&ada.token).send();
         let (foreign, missing) = (call(&foreign).await, call(&missing).await);
-        assert_names(&foreign, "app_id");
+        assert_field_error(&foreign, "app_id");
         assert_eq!(foreign.body, missing.body, "what exists elsewhere is not told");
-        assert_names(&call(&json!({"name": "x", "app_id": "crawler"})).await, "app_id");
+        assert_field_error(&call(&json!({"name": "x", "app_id": "crawler"})).await, "app_id");
     }
     assert_eq!(app.get(&made.path()).bearer(&ada.token).send().await.expect(200)["app_id"], Value::Null);
 });
@@ -118,14 +118,14 @@ on_both!(a_key_belongs_only_to_an_application_of_its_own_organization, |app| asy
 on_both!(an_update_changes_what_it_names_and_takes_effect_at_once, |app| async move {
     let ada = app.signup("acme").await;
     let of = make_app(&app, &ada.token, &ada.org_id).await;
-    let made = app.make_key(&ada.token, json!({"name": "old"})).await;
-    assert_eq!(app.status_of_key(&made.raw).await, 200);
+    let made = app.create_key(&ada.token, json!({"name": "old"})).await;
+    assert_eq!(app.status_with_key(&made.raw).await, 200);
     let put = |body: Value| app.put(&made.path(), body).bearer(&ada.token).send();
 
     let renamed =
         put(json!({"name": "new", "key_prefix": "sk-gateway-00000000", "id": "x"})).await.expect(200);
     assert_eq!(renamed, with(&made.answer["key"], "name", "new"));
-    assert_eq!(app.status_of_key(&made.raw).await, 200, "a renamed key works on");
+    assert_eq!(app.status_with_key(&made.raw).await, 200, "a renamed key works on");
     let moved = put(json!({"app_id": of})).await.expect(200);
     assert_eq!((&moved["name"], &moved["app_id"]), (&json!("new"), &json!(of)));
     assert_eq!(put(json!({"app_id": null})).await.expect(200)["app_id"], Value::Null);
@@ -144,7 +144,7 @@ on_both!(pages_show_every_key_once_newest_first, |app| async move {
     let ada = app.signup("acme").await;
     let mut expected = Vec::new();
     for n in 0..7 {
-        expected.insert(0, app.make_key(&ada.token, json!({"name": format!("key {n}")})).await.id);
+        expected.insert(0, app.create_key(&ada.token, json!({"name": format!("key {n}")})).await.id);
     }
     let read = |query: String| app.get(&format!("{KEYS}{query}")).bearer(&ada.token).send();
     for limit in [1, 3, 7, 8, 9] {
@@ -158,7 +158,7 @@ on_both!(pages_show_every_key_once_newest_first, |app| async move {
             rounds += 1;
             // A key made while somebody pages through does not disturb them.
             if rounds == 1 && limit == 3 {
-                let id = app.make_key(&ada.token, json!({"name": "in between"})).await.id;
+                let id = app.create_key(&ada.token, json!({"name": "in between"})).await.id;
                 expected.insert(0, id);
             }
             match page["next_cursor"].as_str() {
@@ -212,7 +212,7 @@ on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {
         assert!(page["next_cursor"].is_string());
     }
     for bad in ["0", "-1", "abc", "1.5", "1e2", "0x10", "%20", "-99999999999999999999999", "true"] {
-        assert_names(&read(&format!("limit={bad}")).await, "limit");
+        assert_field_error(&read(&format!("limit={bad}")).await, "limit");
     }
     for bad in ["%21%21", "abc%00", "====", "a"] {
         read(&format!("cursor={bad}")).await.expect_error(400, "bad_request");
@@ -223,14 +223,14 @@ on_both!(a_member_manages_their_own_keys_and_an_admin_all, |app| async move {
     let owner = app.signup("acme").await;
     let (admin, member, other) =
         (app.join(&owner, "admin").await, app.join(&owner, "member").await, app.join(&owner, "member").await);
-    let key = app.make_key(&member.token, json!({"name": "mine"})).await;
+    let key = app.create_key(&member.token, json!({"name": "mine"})).await;
     assert_eq!(key.answer["key"]["created_by"], json!(member.user_id));
     let rotate = format!("{}/rotate", key.path());
-    let denied = |answer: crate::support::Answer| answer.expect_error(403, "forbidden");
+    let denied = |answer: crate::support::TestResponse| answer.expect_error(403, "forbidden");
     denied(app.put(&key.path(), json!({"name": "x"})).bearer(&other.token).send().await);
     denied(app.post(&rotate, json!({})).bearer(&other.token).send().await);
     denied(app.delete(&key.path()).bearer(&other.token).send().await);
-    assert_eq!(app.status_of_key(&key.raw).await, 200);
+    assert_eq!(app.status_with_key(&key.raw).await, 200);
     // Reading is for everyone in the organization.
     app.get(&key.path()).bearer(&other.token).send().await.expect(200);
 
@@ -239,13 +239,13 @@ on_both!(a_member_manages_their_own_keys_and_an_admin_all, |app| async move {
     }
     app.post(&rotate, json!({})).bearer(&member.token).send().await.expect(201);
     app.delete(&key.path()).bearer(&admin.token).send().await.expect(200);
-    assert_eq!(app.status_of_key(&key.raw).await, 401);
+    assert_eq!(app.status_with_key(&key.raw).await, 401);
 });
 
 on_both!(a_viewer_reads_keys_and_manages_none, |app| async move {
     let owner = app.signup("acme").await;
     let viewer = app.join(&owner, "viewer").await;
-    let key = app.make_key(&owner.token, json!({"name": "x"})).await;
+    let key = app.create_key(&owner.token, json!({"name": "x"})).await;
     let list = app.get(KEYS).bearer(&viewer.token).send().await.expect(200);
     assert_eq!(list["keys"].as_array().unwrap().len(), 2);
     app.get(&key.path()).bearer(&viewer.token).send().await.expect(200);
@@ -263,7 +263,7 @@ on_both!(a_viewer_reads_keys_and_manages_none, |app| async move {
 
 on_both!(a_key_of_limited_scope_acts_as_a_member_and_manages_no_keys, |app| async move {
     let ada = app.signup("acme").await;
-    let scoped = app.make_key(&ada.token, json!({"name": "s", "scopes": ["model:gpt-4o"]})).await;
+    let scoped = app.create_key(&ada.token, json!({"name": "s", "scopes": ["model:gpt-4o"]})).await;
     let me = app.get("/api/v1/auth/entitlements").key(&scoped.raw).send().await.expect(200);
     assert_eq!(me["role"], "member");
     app.get(KEYS).key(&scoped.raw).send().await.expect(200);
@@ -282,11 +282,11 @@ on_both!(a_key_of_limited_scope_acts_as_a_member_and_manages_no_keys, |app| asyn
 
 on_both!(a_key_of_full_scope_acts_as_an_admin_and_never_as_an_owner, |app| async move {
     let ada = app.signup("acme").await;
-    let mixed = app.make_key(&ada.token, json!({"name": "m", "scopes": ["provider:openai", "*"]})).await;
+    let mixed = app.create_key(&ada.token, json!({"name": "m", "scopes": ["provider:openai", "*"]})).await;
     for raw in [&ada.api_key, &mixed.raw] {
         let made = app.post(KEYS, json!({"name": "by a key"})).key(raw).send().await.expect(201);
         let path = format!("{KEYS}/{}", made["key"]["id"].as_str().unwrap());
-        assert_id(&made["key"]["created_by"]);
+        assert_uuid_v7(&made["key"]["created_by"]);
         assert_ne!(made["key"]["created_by"], json!(ada.user_id), "the key made it, not the person");
         app.put(&path, json!({"name": "y"})).key(raw).send().await.expect(200);
         app.delete(&path).key(raw).send().await.expect(200);
@@ -302,7 +302,7 @@ on_both!(a_key_of_full_scope_acts_as_an_admin_and_never_as_an_owner, |app| async
 
 on_both!(keys_of_another_organization_look_missing, |app| async move {
     let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);
-    let key = app.make_key(&ada.token, json!({"name": "adas"})).await;
+    let key = app.create_key(&ada.token, json!({"name": "adas"})).await;
     let missing = format!("{KEYS}/{}", missing_id().as_str().unwrap());
     for credential in
         [("authorization", format!("Bearer {}", bob.token)), ("x-gateway-key", bob.api_key.clone())]
@@ -325,12 +325,12 @@ on_both!(keys_of_another_organization_look_missing, |app| async move {
     let list = app.get(KEYS).bearer(&bob.token).send().await;
     assert!(!list.text().contains(&key.id));
     assert_eq!(app.get(&key.path()).bearer(&ada.token).send().await.expect(200), key.answer["key"]);
-    assert_eq!(app.status_of_key(&key.raw).await, 200);
+    assert_eq!(app.status_with_key(&key.raw).await, 200);
 });
 
 on_both!(only_hashes_of_keys_and_passwords_are_kept, |app| async move {
     let ada = app.signup("acme").await;
-    let made = app.make_key(&ada.token, json!({"name": "x"})).await;
+    let made = app.create_key(&ada.token, json!({"name": "x"})).await;
     let rows = app.app.services.db.all("SELECT hash, key_prefix FROM api_keys", Vec::new()).await.unwrap();
     let hashes: Vec<String> = rows.iter().map(|row| row.get("hash").unwrap()).collect();
     for raw in [&ada.api_key, &made.raw] {
@@ -356,13 +356,13 @@ on_both!(only_hashes_of_keys_and_passwords_are_kept, |app| async move {
 
 on_both!(the_last_use_of_a_key_is_noted, |app| async move {
     let ada = app.signup("acme").await;
-    let used = app.make_key(&ada.token, json!({"name": "used"})).await;
-    let idle = app.make_key(&ada.token, json!({"name": "idle"})).await;
-    let renamed = app.make_key(&ada.token, json!({"name": "renamed right after its use"})).await;
-    let revoked = app.make_key(&ada.token, json!({"name": "revoked right after its use"})).await;
+    let used = app.create_key(&ada.token, json!({"name": "used"})).await;
+    let idle = app.create_key(&ada.token, json!({"name": "idle"})).await;
+    let renamed = app.create_key(&ada.token, json!({"name": "renamed right after its use"})).await;
+    let revoked = app.create_key(&ada.token, json!({"name": "revoked right after its use"})).await;
     let before = app.app.services.clock.now().0;
     for key in [&used, &renamed, &revoked] {
-        assert_eq!(app.status_of_key(&key.raw).await, 200);
+        assert_eq!(app.status_with_key(&key.raw).await, 200);
     }
     app.put(&renamed.path(), json!({"name": "r"})).bearer(&ada.token).send().await.expect(200);
     app.delete(&revoked.path()).bearer(&ada.token).send().await.expect(200);
@@ -382,7 +382,7 @@ on_both!(the_last_use_of_a_key_is_noted, |app| async move {
 on_both!(a_key_never_may_more_than_the_one_who_made_it, |app| async move {
     let owner = app.signup("acme").await;
     let member = app.join(&owner, "member").await;
-    let made = app.make_key(&member.token, json!({"name": "mine", "scopes": ["*"]})).await;
+    let made = app.create_key(&member.token, json!({"name": "mine", "scopes": ["*"]})).await;
     let apps = format!("/api/v1/orgs/{}/apps", owner.org_id);
     app.post(&apps, json!({"name": "x"})).key(&made.raw).send().await.expect_error(403, "forbidden");
     app.post(&apps, json!({"name": "x"})).key(&owner.api_key).send().await.expect(201);
@@ -402,8 +402,8 @@ on_both!(a_key_never_may_more_than_the_one_who_made_it, |app| async move {
 on_both!(a_demoted_admin_makes_no_more_admin_keys_of_old_ones, |app| async move {
     let owner = app.signup("acme").await;
     let admin = app.join(&owner, "admin").await;
-    let old = app.make_key(&admin.token, json!({"name": "old", "scopes": ["provider:openai"]})).await;
-    let full = app.make_key(&admin.token, json!({"name": "full"})).await;
+    let old = app.create_key(&admin.token, json!({"name": "old", "scopes": ["provider:openai"]})).await;
+    let full = app.create_key(&admin.token, json!({"name": "full"})).await;
     let member = format!("/api/v1/orgs/{}/members/{}", owner.org_id, admin.user_id);
     app.put(&member, json!({"role": "member"})).bearer(&owner.token).send().await.expect(200);
     app.put(&old.path(), json!({"scopes": ["*"]})).bearer(&admin.token).send().await.expect(200);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::on_both;
 use crate::support::client::Events;
-use crate::support::rows::{row, with};
+use crate::support::log_rows::{row, with};
 use crate::support::{Account, TestApp};
 
 /// Stores rows and tells those who follow, as the writer does.

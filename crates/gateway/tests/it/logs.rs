@@ -10,7 +10,7 @@ use gateway_store::{logs, orgs};
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::rows::{at, chat, row, with};
+use crate::support::log_rows::{at, chat, row, with};
 use crate::support::{Account, TestApp};
 
 async fn list(app: &TestApp, account: &Account, query: &str) -> Vec<i64> {

@@ -4,7 +4,7 @@ use gateway_core::time::DAY;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::{Account, Answer, PASSWORD, TestApp};
+use crate::support::{Account, PASSWORD, TestApp, TestResponse};
 
 fn members_of(account: &Account) -> String {
     format!("/api/v1/orgs/{}/members", account.org_id)
@@ -14,20 +14,20 @@ fn member_path(org: &Account, of: &Account) -> String {
     format!("/api/v1/orgs/{}/members/{}", org.org_id, of.user_id)
 }
 
-async fn invite(app: &TestApp, by: &Account, email: &str, role: &str) -> Answer {
+async fn invite(app: &TestApp, by: &Account, email: &str, role: &str) -> TestResponse {
     app.post(&members_of(by), json!({"email": email, "role": role})).bearer(&by.token).send().await
 }
 
-async fn signup_with(app: &TestApp, email: &str, token: &Value) -> Answer {
+async fn signup_with(app: &TestApp, email: &str, token: &Value) -> TestResponse {
     let body = json!({"email": email, "password": PASSWORD, "invite_token": token});
     app.post("/api/v1/signup", body).send().await
 }
 
-async fn set_role(app: &TestApp, by: &Account, of: &Account, role: &str) -> Answer {
+async fn set_role(app: &TestApp, by: &Account, of: &Account, role: &str) -> TestResponse {
     app.put(&member_path(by, of), json!({"role": role})).bearer(&by.token).send().await
 }
 
-async fn remove(app: &TestApp, by: &Account, of: &Account) -> Answer {
+async fn remove(app: &TestApp, by: &Account, of: &Account) -> TestResponse {
     app.delete(&member_path(by, of)).bearer(&by.token).send().await
 }
 

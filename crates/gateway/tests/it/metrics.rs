@@ -4,7 +4,7 @@ use gateway_core::logs::LogRow;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::rows::{at, row};
+use crate::support::log_rows::{at, row};
 use crate::support::{Account, TestApp};
 
 async fn seed(app: &TestApp, account: &Account) {

@@ -11,7 +11,7 @@ use gateway_store::{Db, Migrated, Part};
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 
-use crate::support::rows::row;
+use crate::support::log_rows::row;
 use crate::support::{Backend, TestApp, command, fresh_config, fresh_settings, run};
 
 async fn open(config: &Config) -> Db {

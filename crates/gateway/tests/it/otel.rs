@@ -10,7 +10,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::{Account, Answer, TestApp};
+use crate::support::{Account, TestApp, TestResponse};
 
 const TRACES: &str = "/api/v1/otel/v1/traces";
 
@@ -59,7 +59,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-async fn send_json(app: &TestApp, by: &Account, batch: &Value) -> Answer {
+async fn send_json(app: &TestApp, by: &Account, batch: &Value) -> TestResponse {
     app.post(TRACES, batch.clone()).key(&by.api_key).send().await
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::fields;
+use crate::support::assertions::fields;
 use crate::support::client::Events;
-use crate::support::{Account, Answer, Backend, Proxied, TestApp};
+use crate::support::{Account, Backend, ProxyFixture, TestApp, TestResponse};
 use crate::upstream::Reply;
 
 const RUN: &str = "/api/v1/playground/run";
@@ -22,7 +22,7 @@ fn sandbox() -> Value {
     json!({"provider": "sandbox", "model": "sandbox-small", "messages": hello()})
 }
 
-async fn post(app: &TestApp, by: &Account, path: &str, body: Value) -> Answer {
+async fn post(app: &TestApp, by: &Account, path: &str, body: Value) -> TestResponse {
     app.post(path, body).bearer(&by.token).send().await
 }
 
@@ -96,7 +96,7 @@ on_both!(a_malformed_run_is_refused_and_named, |app| async move {
     }
     let viewer = app.join(&ada, "viewer").await;
     post(&app, &viewer, RUN, sandbox()).await.expect_error(403, "forbidden");
-    let key = app.make_key(&ada.token, json!({"name": "k", "scopes": ["provider:openai"]})).await;
+    let key = app.create_key(&ada.token, json!({"name": "k", "scopes": ["provider:openai"]})).await;
     app.post(RUN, sandbox()).key(&key.raw).send().await.expect_error(403, "scope_denied");
 });
 
@@ -223,10 +223,10 @@ on_both!(a_comparison_keeps_the_order_and_one_failure_to_itself, |app| async mov
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn models_are_asked_side_by_side_and_each_counts_against_the_limit() {
-    let gateway = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "6")]).await;
+    let gateway = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "6")]).await;
     let said = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}).to_string();
-    gateway.upstream.always(Reply::json(200, &said).delay(Duration::from_millis(300)));
-    gateway.app.begin_a_minute();
+    gateway.upstream.set_default_reply(Reply::json(200, &said).delay(Duration::from_millis(300)));
+    gateway.app.advance_to_next_minute();
     let targets: Vec<Value> =
         (0..4).map(|n| json!({"provider": "openai", "model": format!("m{n}")})).collect();
     let body = json!({"messages": hello(), "targets": targets});
@@ -274,7 +274,7 @@ on_both!(a_run_streams_its_start_its_pieces_and_its_end, |app| async move {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comparison_streams_each_target_under_its_index() {
-    let gateway = Proxied::start().await;
+    let gateway = ProxyFixture::start().await;
     let (app, ada) = (&gateway.app, &gateway.ada);
     gateway.upstream.push(Reply::sse(&[
         r#"{"choices":[{"delta":{"content":"a"}}]}"#,
@@ -305,7 +305,7 @@ async fn a_comparison_streams_each_target_under_its_index() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_hangs_up_ends_the_call() {
-    let gateway = Proxied::start().await;
+    let gateway = ProxyFixture::start().await;
     let first = Reply::sse(&[r#"{"choices":[{"delta":{"content":"a"}}]}"#]);
     gateway.upstream.push((0..200).fold(first, |reply, _| {
         reply.delay(Duration::from_millis(50)).event(r#"{"choices":[{"delta":{"content":"b"}}]}"#)
@@ -324,7 +324,7 @@ async fn a_caller_that_hangs_up_ends_the_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_provider_refuses_or_fails_is_told_as_its_error() {
     for backend in Backend::BOTH {
-        let gateway = Proxied::start_with(backend, &[]).await;
+        let gateway = ProxyFixture::start_with(backend, &[]).await;
         let body = json!({"provider": "openai", "model": "gpt-4o", "messages": hello()});
         for (reply, status, message) in [
             (Reply::json(401, r#"{"error":{"message":"bad key"}}"#), json!(401), "bad key"),
@@ -351,7 +351,7 @@ async fn what_a_provider_refuses_or_fails_is_told_as_its_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn providers_say_whether_they_can_be_called_and_what_models_cost() {
     for backend in Backend::BOTH {
-        let gateway = Proxied::start_with(backend, &[("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-x")]).await;
+        let gateway = ProxyFixture::start_with(backend, &[("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-x")]).await;
         gateway.provider("mine", "openai", json!({"api_key": "sk-y", "models": ["gpt-4o", "tuned"]})).await;
         let path = "/api/v1/playground/providers";
         let list = gateway.app.get(path).bearer(&gateway.ada.token).send().await.expect(200);
@@ -384,7 +384,7 @@ async fn providers_say_whether_they_can_be_called_and_what_models_cost() {
 
 #[tokio::test]
 async fn a_run_with_a_provider_of_another_format_reads_like_any_other() {
-    let gateway = Proxied::start().await;
+    let gateway = ProxyFixture::start().await;
     let reply = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"Kindly."}],"stop_reason":"max_tokens","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
     gateway.upstream.push(Reply::json(200, reply));
     let body = json!({"provider": "anthropic", "model": "claude-x", "messages": hello()});

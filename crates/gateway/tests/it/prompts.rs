@@ -13,27 +13,27 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, assert_names, fields, time};
-use crate::support::rows::{at, row, with};
-use crate::support::{Account, Answer, TestApp};
+use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, time};
+use crate::support::log_rows::{at, row, with};
+use crate::support::{Account, TestApp, TestResponse};
 
 const PROMPTS: &str = "/api/v1/prompts";
 const HELLO: &str = "/api/v1/prompts/support/hello";
 
-async fn create(app: &TestApp, by: &Account, slug: &str, content: &str) -> Answer {
+async fn create(app: &TestApp, by: &Account, slug: &str, content: &str) -> TestResponse {
     let body = json!({"namespace": "support", "slug": slug, "content": content});
     app.post(PROMPTS, body).bearer(&by.token).send().await
 }
 
-async fn update(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn update(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.put(HELLO, body).bearer(&by.token).send().await
 }
 
-async fn read(app: &TestApp, by: &Account, path: &str) -> Answer {
+async fn read(app: &TestApp, by: &Account, path: &str) -> TestResponse {
     app.get(path).bearer(&by.token).send().await
 }
 
-async fn render(app: &TestApp, by: &Account, query: &str, body: Value) -> Answer {
+async fn render(app: &TestApp, by: &Account, query: &str, body: Value) -> TestResponse {
     app.post(&format!("{HELLO}/render{query}"), body).bearer(&by.token).send().await
 }
 
@@ -54,7 +54,7 @@ on_both!(a_prompt_is_created_changed_read_and_deleted, |app| async move {
             "version"
         ]
     );
-    assert_id(&made["id"]);
+    assert_uuid_v7(&made["id"]);
     assert_eq!(time(&made["created_at"]), time(&made["updated_at"]));
     assert_eq!((&made["version"], &made["variables"]), (&json!(1), &json!(["name", "org"])));
     assert_eq!(made["created_by"], json!(ada.user_id));
@@ -122,7 +122,7 @@ on_both!(an_expected_version_guards_against_a_lost_change, |app| async move {
     }
     assert_eq!(read(&app, &ada, HELLO).await.expect(200), second);
     for bad in [json!(0), json!(-1), json!("1"), json!(1.5)] {
-        assert_names(
+        assert_field_error(
             &update(&app, &ada, json!({"content": "x", "expected_version": bad})).await,
             "expected_version",
         );
@@ -172,7 +172,7 @@ on_both!(a_template_is_rendered_with_what_is_given, |app| async move {
         assert!(error["message"].as_str().unwrap().contains("name, body"), "{error}");
     }
     for bad in [json!({"name": 1}), json!({"name": null}), json!({"name": ["x"]}), json!([]), json!("x")] {
-        assert_names(&render(&app, &ada, "", json!({"variables": bad})).await, "variables");
+        assert_field_error(&render(&app, &ada, "", json!({"variables": bad})).await, "variables");
     }
     update(&app, &ada, json!({"content": "plain"})).await.expect(200);
     assert_eq!(render(&app, &ada, "", json!({})).await.expect(200), json!({"rendered": "plain"}));
@@ -181,7 +181,7 @@ on_both!(a_template_is_rendered_with_what_is_given, |app| async move {
     let first = render(&app, &ada, "?version=1", good).await.expect(200);
     assert_eq!(first["rendered"], "Dear Ada: <b>{{name}}</b> {{name}}");
     render(&app, &ada, "?version=3", json!({})).await.expect_error(404, "not_found");
-    assert_names(&render(&app, &ada, "?version=0", json!({})).await, "version");
+    assert_field_error(&render(&app, &ada, "?version=0", json!({})).await, "version");
 });
 
 on_both!(a_template_that_is_none_is_refused_with_its_place, |app| async move {
@@ -220,11 +220,11 @@ on_both!(bad_fields_are_named_and_sizes_are_bounded, |app| async move {
     ] {
         let mut body = good.clone();
         body[field] = bad;
-        assert_names(&app.post(PROMPTS, body).bearer(&ada.token).send().await, field);
+        assert_field_error(&app.post(PROMPTS, body).bearer(&ada.token).send().await, field);
     }
     for field in ["namespace", "slug", "content"] {
-        let body = crate::support::check::without(&good, field);
-        assert_names(&app.post(PROMPTS, body).bearer(&ada.token).send().await, field);
+        let body = crate::support::assertions::without_field(&good, field);
+        assert_field_error(&app.post(PROMPTS, body).bearer(&ada.token).send().await, field);
     }
     let longest = "x".repeat(MAX_CONTENT);
     create(&app, &ada, "hello", &longest).await.expect(201);
@@ -250,7 +250,7 @@ on_both!(bad_fields_are_named_and_sizes_are_bounded, |app| async move {
         (format!("{PROMPTS}?limit=0"), "limit"),
         (format!("{HELLO}/versions?cursor=*"), "cursor"),
     ] {
-        assert_names(&read(&app, &ada, &path).await, named);
+        assert_field_error(&read(&app, &ada, &path).await, named);
     }
     read(&app, &ada, &format!("{HELLO}?version=99")).await.expect_error(404, "not_found");
 });

@@ -5,17 +5,17 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::{Account, Answer, Backend, TestApp};
+use crate::support::{Account, Backend, TestApp, TestResponse};
 
 fn providers_of(account: &Account) -> String {
     format!("/api/v1/orgs/{}/providers", account.org_id)
 }
 
-async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn create(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.post(&providers_of(by), body).bearer(&by.token).send().await
 }
 
-async fn update(app: &TestApp, by: &Account, name: &str, body: Value) -> Answer {
+async fn update(app: &TestApp, by: &Account, name: &str, body: Value) -> TestResponse {
     app.put(&format!("{}/{name}", providers_of(by)), body).bearer(&by.token).send().await
 }
 
@@ -196,7 +196,7 @@ on_both!(changes_of_different_fields_at_the_same_time_all_stay, |app| async move
 const SECRETS: [&str; 3] = ["sk-live-very-secret-1", "sk-live-very-secret-2", "header-very-secret"];
 
 /// Stores, changes and lists credentials, and answers everything that the service said.
-async fn exercise(app: &TestApp, ada: &Account) -> Vec<Answer> {
+async fn exercise(app: &TestApp, ada: &Account) -> Vec<TestResponse> {
     let body = json!({"name": "openai", "api_key": SECRETS[0], "headers": {"x-extra": SECRETS[2]}});
     let mut answers = vec![create(app, ada, body).await];
     answers.push(update(app, ada, "openai", json!({"api_key": SECRETS[1]})).await);

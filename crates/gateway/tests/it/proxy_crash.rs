@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 
-use crate::support::{Backend, PASSWORD, Served, all_log_ids, command, fresh_settings};
+use crate::support::{Backend, GatewayProcess, PASSWORD, all_log_ids, command, fresh_settings};
 use crate::upstream::{Reply, Upstream};
 
 const CLIENTS: usize = 8;
@@ -45,14 +45,14 @@ async fn survives_being_killed(backend: Backend) {
     let (streams, answers) = (Upstream::start().await, Upstream::start().await);
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}"#;
     let text = Reply::sse(&[r#"{"choices":[{"delta":{"content":"a"}}]}"#]);
-    streams.always(text.delay(Duration::from_millis(2)).event(usage).event("[DONE]"));
-    answers.always(Reply::json(200, r#"{"usage":{"input_tokens":3,"output_tokens":2}}"#));
+    streams.set_default_reply(text.delay(Duration::from_millis(2)).event(usage).event("[DONE]"));
+    answers.set_default_reply(Reply::json(200, r#"{"usage":{"input_tokens":3,"output_tokens":2}}"#));
     let data = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(backend, &data).await;
     settings.push(("GATEWAY_RATE_LIMIT_FREE".to_owned(), "0".to_owned()));
     settings.push(("GATEWAY_PROVIDER_OPENAI_BASE_URL".to_owned(), streams.url()));
     settings.push(("GATEWAY_PROVIDER_ANTHROPIC_BASE_URL".to_owned(), answers.url()));
-    let start = || Served::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
+    let start = || GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
 
     let mut process = start();
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});

@@ -7,18 +7,18 @@ use gateway_core::time::{Timestamp, jiff_timestamp};
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Backend, Proxied, log_id};
+use crate::support::{Backend, ProxyFixture, log_id};
 use crate::upstream::{Reply, Request};
 
 const CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
-async fn start() -> Proxied {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(200, "{}"));
-    it
+async fn start() -> ProxyFixture {
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(200, "{}"));
+    proxy
 }
 
-impl Proxied {
+impl ProxyFixture {
     /// Sends a GET with these headers and answers what the provider saw of it.
     async fn seen(&self, provider: &str, headers: &[(&str, &str)]) -> Request {
         let call = self.call(Method::GET, provider, "/v1/files");
@@ -35,7 +35,7 @@ fn credentials(seen: &Request) -> Vec<(&str, &str)> {
 
 #[tokio::test]
 async fn nothing_of_ours_and_nothing_of_this_hop_leaves() {
-    let it = start().await;
+    let proxy = start().await;
     let headers = [
         ("Connection", "keep-alive, X-Listed"),
         ("Connection", "x-also-listed"),
@@ -65,10 +65,10 @@ async fn nothing_of_ours_and_nothing_of_this_hop_leaves() {
         ("X-Stainless-Lang", "python"),
         ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
     ];
-    let mut raw = it.connect().await;
-    raw.send(it.raw_post("openai", "/v1/chat/completions", &headers, b"{\"model\":\"gpt-4o\"}")).await;
+    let mut raw = proxy.connect().await;
+    raw.send(proxy.raw_post("openai", "/v1/chat/completions", &headers, b"{\"model\":\"gpt-4o\"}")).await;
     assert_eq!(raw.head().await.status, 200);
-    let seen = &it.upstream.requests()[0];
+    let seen = &proxy.upstream.requests()[0];
     let names: BTreeSet<String> = seen.header_names().iter().map(|name| name.to_ascii_lowercase()).collect();
     let expected = [
         "accept",
@@ -81,25 +81,25 @@ async fn nothing_of_ours_and_nothing_of_this_hop_leaves() {
         "x-stainless-lang",
     ];
     assert_eq!(names, expected.map(str::to_owned).into());
-    assert!(!String::from_utf8_lossy(&seen.head).contains(&it.ada.api_key));
+    assert!(!String::from_utf8_lossy(&seen.head).contains(&proxy.ada.api_key));
 }
 
 #[tokio::test]
 async fn a_session_token_never_leaves() {
-    let it = start().await;
-    it.provider("ours", "openai", json!({"api_key": "stored-1"})).await;
-    let token = it.ada.token.clone();
+    let proxy = start().await;
+    proxy.provider("ours", "openai", json!({"api_key": "stored-1"})).await;
+    let token = proxy.ada.token.clone();
     // It authenticates, and the provider is shown the stored credential.
-    let call = it.app.get("/v1/files").bearer(&token).header("x-gateway-provider", "ours");
+    let call = proxy.app.get("/v1/files").bearer(&token).header("x-gateway-provider", "ours");
     call.send().await.expect(200);
     // With a key beside it, it is nothing but somebody's token, in whatever header and however it is written.
     let forms = ["Bearer {}", "bearer {}", "BEARER   {}", "Bearer\t{}", "{}", "Token {}"];
     for name in CREDENTIALS {
         for form in forms {
-            it.seen("ours", &[(name, &form.replace("{}", &token))]).await;
+            proxy.seen("ours", &[(name, &form.replace("{}", &token))]).await;
         }
     }
-    let all = it.upstream.requests();
+    let all = proxy.upstream.requests();
     assert_eq!(all.len(), 1 + CREDENTIALS.len() * forms.len());
     for seen in all {
         let head = String::from_utf8_lossy(&seen.head).into_owned();
@@ -109,35 +109,35 @@ async fn a_session_token_never_leaves() {
     // Somebody else's token is a credential like any other: Google's look like that.
     let foreign = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl";
     assert_eq!(
-        credentials(&it.seen("ours", &[("authorization", foreign)]).await),
+        credentials(&proxy.seen("ours", &[("authorization", foreign)]).await),
         [("authorization", foreign)]
     );
 }
 
 #[tokio::test]
 async fn a_gateway_key_never_leaves_and_is_no_credential() {
-    let it = start().await;
-    it.provider("ours", "openai", json!({"api_key": "stored-1"})).await;
-    let (own, made_up) = (it.ada.api_key.clone(), format!("sk-gateway-{}", "0".repeat(64)));
+    let proxy = start().await;
+    proxy.provider("ours", "openai", json!({"api_key": "stored-1"})).await;
+    let (own, made_up) = (proxy.ada.api_key.clone(), format!("sk-gateway-{}", "0".repeat(64)));
     for key in [&*own, &*made_up, "sk-gateway-x"] {
         for name in CREDENTIALS {
             for value in
                 [key.to_owned(), format!("Bearer {key}"), format!("bearer  {key}"), format!("Bearer\t{key}")]
             {
-                let seen = it.seen("ours", &[(name, &value)]).await;
+                let seen = proxy.seen("ours", &[(name, &value)]).await;
                 assert_eq!(credentials(&seen), [("authorization", "Bearer stored-1")], "{name}: {value}");
             }
         }
     }
     // Nor does it let anybody in.
-    let call = it.app.get("/v1/files").header("x-gateway-provider", "ours");
+    let call = proxy.app.get("/v1/files").header("x-gateway-provider", "ours");
     call.header("authorization", &format!("Bearer {own}")).send().await.expect_error(401, "unauthorized");
 }
 
 #[tokio::test]
 async fn the_callers_own_credential_goes_before_the_stored_one() {
-    let it = start().await;
-    it.provider("ours", "anthropic", json!({"api_key": "stored-1"})).await;
+    let proxy = start().await;
+    proxy.provider("ours", "anthropic", json!({"api_key": "stored-1"})).await;
     for (name, value) in [
         ("authorization", "Bearer sk-mine"),
         ("authorization", "Basic dXNlcjpwYXNz"),
@@ -145,17 +145,17 @@ async fn the_callers_own_credential_goes_before_the_stored_one() {
         ("api-key", "mine"),
         ("x-goog-api-key", "AIzaMine"),
     ] {
-        assert_eq!(credentials(&it.seen("ours", &[(name, value)]).await), [(name, value)]);
-        let asked = it.seen("ours", &[(name, value), ("x-gateway-credential", "stored")]).await;
+        assert_eq!(credentials(&proxy.seen("ours", &[(name, value)]).await), [(name, value)]);
+        let asked = proxy.seen("ours", &[(name, value), ("x-gateway-credential", "stored")]).await;
         assert_eq!(credentials(&asked), [("x-api-key", "stored-1")]);
     }
     // It was for that provider and that request alone.
-    assert_eq!(credentials(&it.seen("openai", &[]).await), []);
+    assert_eq!(credentials(&proxy.seen("openai", &[]).await), []);
 }
 
 #[tokio::test]
 async fn each_kind_of_provider_is_shown_its_credential_in_its_own_way() {
-    let it = start().await;
+    let proxy = start().await;
     for (kind, name, value) in [
         ("openai", "authorization", "Bearer secret-1"),
         ("anthropic", "x-api-key", "secret-1"),
@@ -168,36 +168,35 @@ async fn each_kind_of_provider_is_shown_its_credential_in_its_own_way() {
     ] {
         let own = format!("my-{kind}");
         let fields = json!({"api_key": "secret-1", "headers": {"X-Team": "blue", "User-Agent": "fixed"}});
-        it.provider(&own, kind, fields).await;
-        let seen = it.seen(&own, &[("user-agent", "callers"), ("x-team", "red")]).await;
+        proxy.provider(&own, kind, fields).await;
+        let seen = proxy.seen(&own, &[("user-agent", "callers"), ("x-team", "red")]).await;
         assert_eq!(credentials(&seen), [(name, value)], "{kind}");
         assert_eq!((seen.header_all("x-team"), seen.header_all("user-agent")), (vec!["blue"], vec!["fixed"]));
         let version = (kind == "anthropic").then_some("2023-06-01");
         assert_eq!(seen.header("anthropic-version"), version, "{kind}");
     }
-    let seen = it.seen("my-anthropic", &[("anthropic-version", "2099-01-01")]).await;
+    let seen = proxy.seen("my-anthropic", &[("anthropic-version", "2099-01-01")]).await;
     assert_eq!(seen.header_all("anthropic-version"), ["2099-01-01"]);
 }
 
 #[tokio::test]
 async fn a_credential_in_stored_headers_gives_way_to_the_callers() {
-    let it = start().await;
-    it.provider("own", "openai", json!({"headers": {"Authorization": "Bearer stored-1"}})).await;
-    assert_eq!(credentials(&it.seen("own", &[]).await), [("authorization", "Bearer stored-1")]);
-    let seen = it.seen("own", &[("authorization", "Bearer mine")]).await;
+    let proxy = start().await;
+    proxy.provider("own", "openai", json!({"headers": {"Authorization": "Bearer stored-1"}})).await;
+    assert_eq!(credentials(&proxy.seen("own", &[]).await), [("authorization", "Bearer stored-1")]);
+    let seen = proxy.seen("own", &[("authorization", "Bearer mine")]).await;
     assert_eq!(credentials(&seen), [("authorization", "Bearer mine")]);
 }
 
 #[tokio::test]
 async fn stored_headers_cannot_change_how_a_request_is_framed() {
-    let it = start().await;
-    let path = format!("/api/v1/orgs/{}/providers", it.ada.org_id);
+    let proxy = start().await;
+    let path = format!("/api/v1/orgs/{}/providers", proxy.ada.org_id);
     for name in
         ["Content-Length", "transfer-encoding", "Connection", "Upgrade", "TE", "Host", "X-Gateway-Key"]
     {
-        let body =
-            json!({"name": "odd", "kind": "openai", "base_url": it.upstream.url(), "headers": {name: "5"}});
-        let answer = it.app.post(&path, body).bearer(&it.ada.token).send().await;
+        let body = json!({"name": "odd", "kind": "openai", "base_url": proxy.upstream.url(), "headers": {name: "5"}});
+        let answer = proxy.app.post(&path, body).bearer(&proxy.ada.token).send().await;
         let told = answer.expect_error(400, "bad_request");
         assert!(told["message"].as_str().unwrap().starts_with("headers"), "{told}");
     }
@@ -205,14 +204,15 @@ async fn stored_headers_cannot_change_how_a_request_is_framed() {
 
 #[tokio::test]
 async fn bedrock_requests_are_signed_over_what_is_sent() {
-    let it = start().await;
+    let proxy = start().await;
     let pair = "AKIAIOSFODNN7EXAMPLE:wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY:session/token==";
-    it.provider("aws", "bedrock", json!({"api_key": pair})).await;
+    proxy.provider("aws", "bedrock", json!({"api_key": pair})).await;
     let path = "/model/anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse?b=2&a=%20x";
     let body = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"gr\u{fc}\u{df}\"}]}]}";
-    let call = it.post("aws", path, body).header("authorization", &format!("Bearer {}", it.ada.api_key));
+    let call =
+        proxy.post("aws", path, body).header("authorization", &format!("Bearer {}", proxy.ada.api_key));
     call.header("x-amz-date", "20000101T000000Z").send().await.expect(200);
-    let seen = &it.upstream.requests()[0];
+    let seen = &proxy.upstream.requests()[0];
     assert_eq!((seen.target(), &seen.body[..]), (path, body.as_bytes()));
     assert_eq!(seen.header("x-amz-security-token"), Some("session/token=="));
 
@@ -240,30 +240,30 @@ async fn bedrock_requests_are_signed_over_what_is_sent() {
 #[tokio::test]
 async fn the_operators_credential_goes_only_to_the_operators_address() {
     let operator = [("GATEWAY_PROVIDER_OPENAI_API_KEY", "operators-1")];
-    let it = Proxied::start_with(Backend::Sqlite, &operator).await;
-    it.upstream.always(Reply::json(200, "{}"));
-    assert_eq!(credentials(&it.seen("openai", &[]).await), [("authorization", "Bearer operators-1")]);
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &operator).await;
+    proxy.upstream.set_default_reply(Reply::json(200, "{}"));
+    assert_eq!(credentials(&proxy.seen("openai", &[]).await), [("authorization", "Bearer operators-1")]);
     // A provider of the organization's own, at an address of its own or the operator's.
-    it.provider("elsewhere", "openai", json!({})).await;
-    it.provider("alias", "openai", json!({"base_url": null})).await;
-    assert_eq!(credentials(&it.seen("elsewhere", &[]).await), []);
-    assert_eq!(credentials(&it.seen("alias", &[]).await), []);
+    proxy.provider("elsewhere", "openai", json!({})).await;
+    proxy.provider("alias", "openai", json!({"base_url": null})).await;
+    assert_eq!(credentials(&proxy.seen("elsewhere", &[]).await), []);
+    assert_eq!(credentials(&proxy.seen("alias", &[]).await), []);
     // Its own entry for the built-in name: with an address, the operator's credential stays at home.
-    it.provider("openai", "openai", json!({})).await;
-    assert_eq!(credentials(&it.seen("openai", &[]).await), []);
-    let path = format!("/api/v1/orgs/{}/providers/openai", it.ada.org_id);
-    let put = |fields| it.app.put(&path, fields).bearer(&it.ada.token).send();
+    proxy.provider("openai", "openai", json!({})).await;
+    assert_eq!(credentials(&proxy.seen("openai", &[]).await), []);
+    let path = format!("/api/v1/orgs/{}/providers/openai", proxy.ada.org_id);
+    let put = |fields| proxy.app.put(&path, fields).bearer(&proxy.ada.token).send();
     put(json!({"base_url": null})).await.expect(200);
-    assert_eq!(credentials(&it.seen("openai", &[]).await), [("authorization", "Bearer operators-1")]);
+    assert_eq!(credentials(&proxy.seen("openai", &[]).await), [("authorization", "Bearer operators-1")]);
     put(json!({"api_key": "own-1"})).await.expect(200);
-    assert_eq!(credentials(&it.seen("openai", &[]).await), [("authorization", "Bearer own-1")]);
+    assert_eq!(credentials(&proxy.seen("openai", &[]).await), [("authorization", "Bearer own-1")]);
 }
 
 #[tokio::test]
 async fn every_answer_says_who_served_it_and_how() {
-    let it = start().await;
+    let proxy = start().await;
     let sent = json!({"model": "gpt-4o"});
-    let answer = it.chat(&sent).header("x-request-id", "mine-1").send().await;
+    let answer = proxy.chat(&sent).header("x-request-id", "mine-1").send().await;
     assert_eq!(answer.header("x-gateway-request-id"), Some("mine-1"));
     assert_eq!(answer.header("x-request-id"), Some("mine-1"));
     assert_eq!(answer.header("x-gateway-provider"), Some("openai"));
@@ -280,24 +280,25 @@ async fn every_answer_says_who_served_it_and_how() {
         let duration: f64 = text.strip_prefix(name).expect(timing).parse().unwrap();
         assert!((0.0..5_000.0).contains(&duration), "{timing}");
     }
-    let row = it.row_of(&answer).await;
+    let row = proxy.log_row(&answer).await;
     assert_eq!((&row["id"], &row["request_id"]), (&json!(log_id(&answer)), &json!("mine-1")));
     // Without an id of the caller's there is a new one.
-    let answer = it.chat(&sent).send().await;
+    let answer = proxy.chat(&sent).send().await;
     assert_eq!(answer.header("x-gateway-request-id"), answer.header("x-request-id"));
     assert!(answer.header("x-gateway-request-id").is_some_and(|id| id.len() == 36));
 }
 
 #[tokio::test]
 async fn where_a_provider_uses_our_names_both_are_passed_on() {
-    let it = Proxied::start().await;
+    let proxy = ProxyFixture::start().await;
     let reply = Reply::json(200, "{}").header("X-Request-Id", "req_theirs").header("X-RateLimit-Limit", "7");
     let reply = reply.header("X-RateLimit-Limit-Requests", "60").header("x-ratelimit-reset", "soon");
     let reply = reply.header("Server-Timing", "db;dur=1").header("server-timing", "llm;dur=2");
     let reply = reply.header("X-Gateway-Log-Id", "theirs").header("x-gateway-other", "theirs");
-    it.upstream
+    proxy
+        .upstream
         .push(reply.header("Connection", "X-Hop").header("X-Hop", "1").header("Keep-Alive", "timeout=5"));
-    let answer = it.chat(&json!({"model": "gpt-4o"})).send().await;
+    let answer = proxy.chat(&json!({"model": "gpt-4o"})).send().await;
     assert_eq!(answer.header("x-request-id"), Some("req_theirs"));
     assert_ne!(answer.header("x-gateway-request-id"), Some("req_theirs"));
     assert_eq!(answer.header("x-ratelimit-limit"), Some("1000"));

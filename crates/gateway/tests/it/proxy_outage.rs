@@ -7,23 +7,25 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Backend, Forwarder, PASSWORD, Proxied, fresh_postgres, log_id};
+use crate::support::{Backend, PASSWORD, ProxyFixture, TcpForwarder, fresh_postgres, log_id};
 use crate::upstream::Reply;
 
-async fn start(settings: &[(&str, &str)]) -> (Proxied, Forwarder) {
-    let (forwarder, url) = Forwarder::to_database(&fresh_postgres().await).await;
+async fn start(settings: &[(&str, &str)]) -> (ProxyFixture, TcpForwarder) {
+    let (forwarder, url) = TcpForwarder::to_database(&fresh_postgres().await).await;
     let mut all = vec![("GATEWAY_DATABASE_URL", url.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "0")];
     all.extend_from_slice(settings);
-    let it = Proxied::start_with(Backend::Sqlite, &all).await;
-    it.upstream.always(Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#));
-    (it, forwarder)
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &all).await;
+    proxy
+        .upstream
+        .set_default_reply(Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#));
+    (proxy, forwarder)
 }
 
 fn body() -> Value {
     json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]})
 }
 
-impl Proxied {
+impl ProxyFixture {
     /// Calls in a row for a while; answers their log ids.
     async fn keep_calling(&self, time: Duration) -> BTreeSet<i64> {
         let began = Instant::now();
@@ -38,7 +40,7 @@ impl Proxied {
     }
 
     /// Waits until exactly these rows are in the store, each counted once.
-    async fn expect_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
+    async fn wait_for_exact_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
         let began = Instant::now();
         loop {
             let stored = self.stored_ids().await;
@@ -58,67 +60,67 @@ impl Proxied {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn known_keys_go_on_while_the_database_is_away_and_no_row_is_lost() {
-    let (it, forwarder) = start(&[]).await;
-    let mut ids = it.keep_calling(Duration::from_millis(200)).await;
+    let (proxy, forwarder) = start(&[]).await;
+    let mut ids = proxy.keep_calling(Duration::from_millis(200)).await;
     forwarder.cut();
-    ids.extend(it.keep_calling(Duration::from_secs(2)).await);
+    ids.extend(proxy.keep_calling(Duration::from_secs(2)).await);
 
     // It is the service that is not well, never the caller's credential.
     let stranger = format!("sk-gateway-{}", "a".repeat(64));
-    let login = json!({"email": it.ada.email, "password": PASSWORD});
+    let login = json!({"email": proxy.ada.email, "password": PASSWORD});
     for call in [
-        it.app.get("/api/v1/keys").key(&it.ada.api_key),
-        it.app.get("/api/v1/keys").bearer(&it.ada.token),
-        it.app.get("/api/v1/keys").key(&stranger),
-        it.app.post("/api/v1/login", login),
-        it.app.get("/v1/files").key(&stranger).header("x-gateway-provider", "openai"),
+        proxy.app.get("/api/v1/keys").key(&proxy.ada.api_key),
+        proxy.app.get("/api/v1/keys").bearer(&proxy.ada.token),
+        proxy.app.get("/api/v1/keys").key(&stranger),
+        proxy.app.post("/api/v1/login", login),
+        proxy.app.get("/v1/files").key(&stranger).header("x-gateway-provider", "openai"),
     ] {
         let answer = call.send().await;
         answer.expect_error(503, "unavailable");
         assert!(answer.header("retry-after").is_some());
     }
-    let health = it.app.get("/healthz").send().await.expect(503);
+    let health = proxy.app.get("/healthz").send().await.expect(503);
     assert_eq!(
         (&health["status"], &health["components"]["database"]["status"]),
         (&json!("degraded"), &json!("down"))
     );
     assert_eq!(health["components"]["log_spool"]["status"], "ok");
-    ids.extend(it.keep_calling(Duration::from_secs(2)).await);
+    ids.extend(proxy.keep_calling(Duration::from_secs(2)).await);
 
     forwarder.open();
-    ids.extend(it.keep_calling(Duration::from_millis(300)).await);
-    it.expect_rows(&ids, Duration::from_secs(20)).await;
-    it.app.get("/api/v1/keys").key(&stranger).send().await.expect_error(401, "unauthorized");
-    it.app.get("/healthz").send().await.expect(200);
+    ids.extend(proxy.keep_calling(Duration::from_millis(300)).await);
+    proxy.wait_for_exact_rows(&ids, Duration::from_secs(20)).await;
+    proxy.app.get("/api/v1/keys").key(&stranger).send().await.expect_error(401, "unauthorized");
+    proxy.app.get("/healthz").send().await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_falls_silent_holds_up_nobody_for_long() {
-    let (it, forwarder) = start(&[]).await;
-    let mut ids = it.keep_calling(Duration::from_millis(200)).await;
-    forwarder.fall_silent();
+    let (proxy, forwarder) = start(&[]).await;
+    let mut ids = proxy.keep_calling(Duration::from_millis(200)).await;
+    forwarder.blackhole();
     let began = Instant::now();
     let (calling, managing) = tokio::join!(
-        it.keep_calling(Duration::from_secs(7)),
-        it.app.get("/api/v1/keys").key(&it.ada.api_key).send()
+        proxy.keep_calling(Duration::from_secs(7)),
+        proxy.app.get("/api/v1/keys").key(&proxy.ada.api_key).send()
     );
     ids.extend(calling);
     managing.expect_error(503, "unavailable");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     // The connections of before never speak again; new ones do.
     forwarder.open();
-    it.expect_rows(&ids, Duration::from_secs(40)).await;
+    proxy.wait_for_exact_rows(&ids, Duration::from_secs(40)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn known_keys_are_served_only_so_long_without_the_database() {
-    let (it, forwarder) = start(&[("GATEWAY_OUTAGE_GRACE_S", "2")]).await;
-    it.chat(&body()).send().await.expect(200);
+    let (proxy, forwarder) = start(&[("GATEWAY_OUTAGE_GRACE_S", "2")]).await;
+    proxy.chat(&body()).send().await.expect(200);
     forwarder.cut();
-    it.chat(&body()).send().await.expect(200);
+    proxy.chat(&body()).send().await.expect(200);
     let began = Instant::now();
     loop {
-        let answer = it.chat(&body()).send().await;
+        let answer = proxy.chat(&body()).send().await;
         if answer.status == 503 {
             answer.expect_error(503, "unavailable");
             break;
@@ -129,30 +131,33 @@ async fn known_keys_are_served_only_so_long_without_the_database() {
     }
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     forwarder.open();
-    it.chat(&body()).send().await.expect(200);
+    proxy.chat(&body()).send().await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
-    let (it, forwarder) = start(&[("GATEWAY_SPOOL_BYTES", "1048576")]).await;
+    let (proxy, forwarder) = start(&[("GATEWAY_SPOOL_BYTES", "1048576")]).await;
     let long = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "x".repeat(200_000)}]})
         .to_string();
     let mut ids =
-        BTreeSet::from([log_id(&it.post("openai", "/v1/chat/completions", long.clone()).send().await)]);
-    it.expect_rows(&ids, Duration::from_secs(10)).await;
+        BTreeSet::from([log_id(&proxy.post("openai", "/v1/chat/completions", long.clone()).send().await)]);
+    proxy.wait_for_exact_rows(&ids, Duration::from_secs(10)).await;
     forwarder.cut();
     for _ in 0..20 {
-        ids.insert(log_id(&it.post("openai", "/v1/chat/completions", long.clone()).send().await));
+        ids.insert(log_id(&proxy.post("openai", "/v1/chat/completions", long.clone()).send().await));
     }
-    let shed = it.app.app.proxy.spool.shed_bodies.load(std::sync::atomic::Ordering::Relaxed);
+    let shed = proxy.app.app.proxy.spool.shed_bodies.load(std::sync::atomic::Ordering::Relaxed);
     // Six bodies go beyond 1 MiB.
-    assert_eq!((shed, it.shed_rows()), (14, 0));
-    assert_eq!(it.app.get("/healthz").send().await.expect(503)["components"]["log_spool"]["status"], "down");
+    assert_eq!((shed, proxy.shed_rows()), (14, 0));
+    assert_eq!(
+        proxy.app.get("/healthz").send().await.expect(503)["components"]["log_spool"]["status"],
+        "down"
+    );
     forwarder.open();
-    it.expect_rows(&ids, Duration::from_secs(20)).await;
+    proxy.wait_for_exact_rows(&ids, Duration::from_secs(20)).await;
     let mut off = 0;
     for id in &ids {
-        let row = it.row(*id).await;
+        let row = proxy.log_row_by_id(*id).await;
         assert_eq!((&row["status"], &row["prompt_tokens"]), (&json!(200), &json!(3)));
         off += u64::from(row["request_stored"] == "off");
     }
@@ -163,20 +168,25 @@ async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
     let metadata = format!("{{\"a\":\"{}\"}}", "x".repeat(16_000));
     let count = 220;
     for _ in 0..count {
-        let call =
-            it.call(Method::POST, "openai", "/v1/chat/completions").header("x-gateway-metadata", &metadata);
+        let call = proxy
+            .call(Method::POST, "openai", "/v1/chat/completions")
+            .header("x-gateway-metadata", &metadata);
         call.raw(body().to_string()).send().await.expect(200);
     }
-    assert!((1..count).contains(&it.shed_rows()), "{}", it.shed_rows());
+    assert!((1..count).contains(&proxy.shed_rows()), "{}", proxy.shed_rows());
     forwarder.open();
-    let (expected, began) = (ids.len() as u64 + count - it.shed_rows(), Instant::now());
-    while it.stored_ids().await.len() as u64 != expected {
-        assert!(began.elapsed() < Duration::from_secs(20), "{} of {expected}", it.stored_ids().await.len());
+    let (expected, began) = (ids.len() as u64 + count - proxy.shed_rows(), Instant::now());
+    while proxy.stored_ids().await.len() as u64 != expected {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{} of {expected}",
+            proxy.stored_ids().await.len()
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-impl Proxied {
+impl ProxyFixture {
     fn shed_rows(&self) -> u64 {
         self.app.app.proxy.spool.shed_rows.load(std::sync::atomic::Ordering::Relaxed)
     }

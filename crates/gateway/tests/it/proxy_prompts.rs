@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Backend, Proxied};
+use crate::support::{Backend, ProxyFixture};
 use crate::upstream::Reply;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -10,11 +10,11 @@ const OPENAI: &str = r#"{"id":"x","object":"chat.completion","created":1,"model"
 const CLAUDE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":2}}"#;
 const GEMINI: &str = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hello"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":2,"totalTokenCount":5},"modelVersion":"m"}"#;
 
-async fn start(backend: Backend) -> Proxied {
-    let it = Proxied::start_with(backend, &[]).await;
+async fn start(backend: Backend) -> ProxyFixture {
+    let proxy = ProxyFixture::start_with(backend, &[]).await;
     let body = json!({"namespace": "support", "slug": "hello", "content": "Be {{how}}."});
-    it.app.post("/api/v1/prompts", body).bearer(&it.ada.token).send().await.expect(201);
-    it
+    proxy.app.post("/api/v1/prompts", body).bearer(&proxy.ada.token).send().await.expect(201);
+    proxy
 }
 
 fn chat() -> Value {
@@ -24,7 +24,7 @@ fn chat() -> Value {
 #[tokio::test]
 async fn the_rendered_text_arrives_in_every_format_and_the_row_names_it() {
     for backend in Backend::BOTH {
-        let it = start(backend).await;
+        let proxy = start(backend).await;
         let gemini = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]});
         let claude = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]});
         for (provider, path, body, reply, place) in [
@@ -32,19 +32,19 @@ async fn the_rendered_text_arrives_in_every_format_and_the_row_names_it() {
             ("anthropic", "/v1/messages", claude, CLAUDE, "/system"),
             ("gemini", "/v1beta/models/m:generateContent", gemini, GEMINI, "/systemInstruction/parts/0/text"),
         ] {
-            it.upstream.push(Reply::json(200, reply));
-            let call = it.post(provider, path, body.to_string());
+            proxy.upstream.push(Reply::json(200, reply));
+            let call = proxy.post(provider, path, body.to_string());
             let call = call.header("x-gateway-prompt", "support/hello");
             let answer = call.header("x-gateway-prompt-variables", r#"{"how": "kind"}"#).send().await;
             answer.expect(200);
-            let sent = it.upstream.requests().pop().unwrap();
+            let sent = proxy.upstream.requests().pop().unwrap();
             assert_eq!(sent.json().pointer(place), Some(&json!("Be kind.")), "{provider}: {}", sent.json());
             assert_eq!((sent.header("x-gateway-prompt"), sent.target()), (None, path));
-            let row = it.row_of(&answer).await;
+            let row = proxy.log_row(&answer).await;
             assert_eq!((&row["prompt"], &row["prompt_version"]), (&json!("support/hello"), &json!(1)));
             assert_eq!(row["request"], body, "the row has what the caller sent");
         }
-        let by = it.app.get("/api/v1/usage/breakdown?by=prompt").key(&it.ada.api_key).send().await;
+        let by = proxy.app.get("/api/v1/usage/breakdown?by=prompt").key(&proxy.ada.api_key).send().await;
         let by = by.expect(200);
         let row = &by["rows"][0];
         assert_eq!((&row["key"], &row["requests"]), (&json!("support/hello"), &json!(3)), "{by}");
@@ -53,70 +53,72 @@ async fn the_rendered_text_arrives_in_every_format_and_the_row_names_it() {
 
 #[tokio::test]
 async fn a_stream_and_a_named_version_are_no_different() {
-    let it = start(Backend::Sqlite).await;
+    let proxy = start(Backend::Sqlite).await;
     let change = json!({"content": "Be {{how}}, briefly."});
-    it.app.put("/api/v1/prompts/support/hello", change).bearer(&it.ada.token).send().await.expect(200);
+    proxy.app.put("/api/v1/prompts/support/hello", change).bearer(&proxy.ada.token).send().await.expect(200);
     for (prompt, text, version) in
         [("support/hello@1", "Be kind.", 1), ("support/hello", "Be kind, briefly.", 2)]
     {
-        it.upstream
+        proxy
+            .upstream
             .push(Reply::sse(&["{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}", "[DONE]"]));
         let mut body = chat();
         body["stream"] = json!(true);
-        let call = it.chat(&body).header("x-gateway-prompt", prompt);
+        let call = proxy.chat(&body).header("x-gateway-prompt", prompt);
         let answer = call.header("x-gateway-prompt-variables", r#"{"how": "kind"}"#).send().await;
         assert!(answer.text().ends_with("data: [DONE]\n\n"));
-        let sent = it.upstream.requests().pop().unwrap().json();
+        let sent = proxy.upstream.requests().pop().unwrap().json();
         let expected = json!([{"role": "system", "content": text}, {"role": "user", "content": "hi"}]);
         assert_eq!(sent["messages"], expected);
-        assert_eq!(it.row_of(&answer).await["prompt_version"], version);
+        assert_eq!(proxy.log_row(&answer).await["prompt_version"], version);
     }
 }
 
 #[tokio::test]
 async fn translation_and_fallback_carry_the_prompt_along() {
-    let it = start(Backend::Sqlite).await;
+    let proxy = start(Backend::Sqlite).await;
     let call = |provider: &str| {
-        it.post(provider, CHAT, chat().to_string())
+        proxy
+            .post(provider, CHAT, chat().to_string())
             .header("x-gateway-prompt", "support/hello")
             .header("x-gateway-prompt-variables", r#"{"how": "kind"}"#)
     };
-    it.upstream.push(Reply::json(200, CLAUDE));
+    proxy.upstream.push(Reply::json(200, CLAUDE));
     call("anthropic").header("x-gateway-format", "openai").send().await.expect(200);
-    let sent = it.upstream.requests().pop().unwrap();
+    let sent = proxy.upstream.requests().pop().unwrap();
     assert_eq!(sent.target(), "/v1/messages");
     assert!(sent.json()["system"].to_string().contains("Be kind."), "{}", sent.json());
 
-    it.upstream.push(Reply::json(500, "{}"));
-    it.upstream.push(Reply::json(200, GEMINI));
+    proxy.upstream.push(Reply::json(500, "{}"));
+    proxy.upstream.push(Reply::json(200, GEMINI));
     let answer = call("openai").header("x-gateway-fallback", "gemini/g").send().await;
     answer.expect(200);
-    let sent = it.upstream.requests();
+    let sent = proxy.upstream.requests();
     assert_eq!(sent[1].json()["messages"][0]["content"], "Be kind.");
     assert!(sent[2].json()["systemInstruction"].to_string().contains("Be kind."), "{}", sent[2].json());
-    let row = it.row_of(&answer).await;
+    let row = proxy.log_row(&answer).await;
     assert_eq!((&row["prompt"], &row["provider"]), (&json!("support/hello"), &json!("gemini")));
 }
 
 #[tokio::test]
 async fn answers_are_cached_by_what_was_rendered() {
-    let it = start(Backend::Sqlite).await;
-    it.upstream.always(Reply::json(200, OPENAI));
+    let proxy = start(Backend::Sqlite).await;
+    proxy.upstream.set_default_reply(Reply::json(200, OPENAI));
     for (how, cache) in [("kind", "MISS"), ("kind", "HIT"), ("brief", "MISS")] {
-        let call = it.chat(&chat()).header("x-gateway-cache", "exact");
+        let call = proxy.chat(&chat()).header("x-gateway-cache", "exact");
         let call = call.header("x-gateway-prompt", "support/hello");
         let variables = json!({"how": how}).to_string();
         let answer = call.header("x-gateway-prompt-variables", &variables).send().await;
         answer.expect(200);
         assert_eq!(answer.header("x-gateway-cache"), Some(cache), "{how}");
-        assert_eq!(it.row_of(&answer).await["prompt"], "support/hello");
+        assert_eq!(proxy.log_row(&answer).await["prompt"], "support/hello");
     }
 }
 
 #[tokio::test]
 async fn what_cannot_be_rendered_is_refused_with_a_row_and_never_sent() {
-    let it = start(Backend::Sqlite).await;
-    let eve = it.app.signup("evil").await;
+    let proxy = start(Backend::Sqlite).await;
+    let eve = proxy.app.signup("evil").await;
     let cases = [
         ("support/none", "{}", CHAT, 400, "bad_request", "x-gateway-prompt:"),
         ("support/hello@9", "{}", CHAT, 400, "bad_request", "x-gateway-prompt:"),
@@ -134,24 +136,29 @@ async fn what_cannot_be_rendered_is_refused_with_a_row_and_never_sent() {
         ("support/hello", r#"{"how": "x"}"#, "/v1/embeddings", 400, "bad_request", "x-gateway-prompt:"),
     ];
     for (prompt, variables, path, status, code, message) in cases {
-        let call = it.post("openai", path, chat().to_string()).header("x-gateway-prompt", prompt);
+        let call = proxy.post("openai", path, chat().to_string()).header("x-gateway-prompt", prompt);
         let answer = call.header("x-gateway-prompt-variables", variables).send().await;
         let error = answer.expect_error(status, code);
         assert!(error["message"].as_str().unwrap().starts_with(message), "{prompt} {variables}: {error}");
-        let row = it.row_of(&answer).await;
+        let row = proxy.log_row(&answer).await;
         assert_eq!((&row["status"], &row["error_code"]), (&json!(status), &json!(code)));
         assert_eq!(row["prompt"], Value::Null);
     }
-    let missing = it.chat(&chat()).header("x-gateway-prompt", "support/hello").send().await;
+    let missing = proxy.chat(&chat()).header("x-gateway-prompt", "support/hello").send().await;
     assert_eq!(missing.expect_error(422, "validation_error")["missing"], json!(["how"]));
-    it.chat(&chat()).header("x-gateway-prompt-variables", "{}").send().await.expect_error(400, "bad_request");
-    let not_json = it.post("openai", CHAT, "no").header("x-gateway-prompt", "support/hello");
+    proxy
+        .chat(&chat())
+        .header("x-gateway-prompt-variables", "{}")
+        .send()
+        .await
+        .expect_error(400, "bad_request");
+    let not_json = proxy.post("openai", CHAT, "no").header("x-gateway-prompt", "support/hello");
     let not_json = not_json.header("x-gateway-prompt-variables", r#"{"how": "x"}"#).send().await;
     not_json.expect_error(400, "bad_request");
     // Another organization's prompt is like none at all.
-    let foreign = it.app.call(http::Method::POST, CHAT).key(&eve.api_key).raw(chat().to_string());
+    let foreign = proxy.app.call(http::Method::POST, CHAT).key(&eve.api_key).raw(chat().to_string());
     let foreign = foreign.header("x-gateway-provider", "openai").header("x-gateway-prompt", "support/hello");
     let foreign = foreign.send().await.expect_error(400, "bad_request");
     assert_eq!(foreign["message"], "x-gateway-prompt: there is no such prompt in this organization");
-    assert!(it.upstream.arrivals().is_empty());
+    assert!(proxy.upstream.arrivals().is_empty());
 }

@@ -5,12 +5,12 @@ use http::Method;
 use serde_json::json;
 
 use crate::on_both;
-use crate::support::routes::{Known, filled, routes};
+use crate::support::routes::{RouteInfo, fill_params, routes};
 use crate::support::{Account, TestApp};
 
 /// The path with the caller's organization and, elsewhere, ids that name nothing.
-fn path_in(org: &str, route: &Known) -> String {
-    filled(&route.path, |param| match param {
+fn path_in(org: &str, route: &RouteInfo) -> String {
+    fill_params(&route.path, |param| match param {
         "orgId" => org.to_owned(),
         "name" => "absent".to_owned(),
         "evalId" | "runId" => "4711".to_owned(),
@@ -19,7 +19,7 @@ fn path_in(org: &str, route: &Known) -> String {
 }
 
 /// The canonical path and its alias.
-fn both(route: &Known, path: &str) -> Vec<String> {
+fn both(route: &RouteInfo, path: &str) -> Vec<String> {
     if route.root {
         vec![path.to_owned()]
     } else {

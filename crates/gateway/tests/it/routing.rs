@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Proxied;
-use crate::support::chain::{Chain, ERROR, HELLO, ROLE, WORLD, good, good_stream, tried};
-use crate::upstream::{Refusing, Reply};
+use crate::support::ProxyFixture;
+use crate::support::fallback_chain::{
+    ERROR, FallbackChain, HELLO, ROLE, WORLD, attempted_providers, good, good_stream,
+};
+use crate::upstream::{RefusingAddress, Reply};
 
 #[tokio::test]
 async fn what_is_the_targets_fault_goes_to_the_next_target() {
-    let chain = Chain::start().await;
-    chain.second.always(good());
+    let chain = FallbackChain::start().await;
+    chain.second.set_default_reply(good());
     let limited = Reply::json(429, "{}").header("retry-after", "60");
     let failures: [(Reply, Value); 8] = [
         (Reply::json(500, "{}"), json!(500)),
@@ -25,7 +27,7 @@ async fn what_is_the_targets_fault_goes_to_the_next_target() {
             Reply::new(200)
                 .header("content-type", "application/json")
                 .body("{\"id\":")
-                .claiming_length(90)
+                .with_content_length(90)
                 .then_reset(),
             Value::Null,
         ),
@@ -33,14 +35,14 @@ async fn what_is_the_targets_fault_goes_to_the_next_target() {
     for (count, (failure, status)) in failures.into_iter().enumerate() {
         // Each has a model of its own, so that no breaker is in the way.
         let body = json!({"model": format!("m{count}"), "messages": []});
-        chain.it.upstream.push(failure);
-        let answer = chain.it.chat(&body).header("x-gateway-fallback", "second, third/other").send().await;
+        chain.proxy.upstream.push(failure);
+        let answer = chain.proxy.chat(&body).header("x-gateway-fallback", "second, third/other").send().await;
         assert_eq!(answer.expect(200)["id"], "x", "{status}");
         assert_eq!(answer.header("x-gateway-provider"), Some("second"));
         assert_eq!(answer.header("x-gateway-model"), Some(format!("m{count}").as_str()));
         assert_eq!(answer.header("x-gateway-attempts"), Some("2"));
-        let row = chain.it.row_of(&answer).await;
-        assert_eq!(tried(&row), [("openai".into(), status), ("second".into(), json!(200))]);
+        let row = chain.proxy.log_row(&answer).await;
+        assert_eq!(attempted_providers(&row), [("openai".into(), status), ("second".into(), json!(200))]);
         assert!(row["attempts"][0]["error"].is_string() && row["attempts"][1]["error"].is_null());
         assert_eq!((&row["provider"], &row["status"]), (&json!("second"), &json!(200)));
     }
@@ -48,15 +50,15 @@ async fn what_is_the_targets_fault_goes_to_the_next_target() {
 
 #[tokio::test]
 async fn what_is_the_callers_fault_stops_the_walk() {
-    let chain = Chain::start().await;
+    let chain = FallbackChain::start().await;
     for status in [400, 413, 422] {
-        chain.it.upstream.push(Reply::json(status, r#"{"error":{"message":"bad"}}"#));
+        chain.proxy.upstream.push(Reply::json(status, r#"{"error":{"message":"bad"}}"#));
         let answer = chain.chat().header("x-gateway-retry", "3").send().await;
         assert_eq!(answer.expect(status)["error"]["message"], "bad");
         assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
     }
     // A key of the caller's own that is rejected is the caller's affair.
-    chain.it.upstream.push(Reply::json(401, "{}"));
+    chain.proxy.upstream.push(Reply::json(401, "{}"));
     let own = chain.chat().header("authorization", "Bearer sk-mine").send().await;
     own.expect(401);
     assert_eq!((chain.second.connections(), chain.third.connections()), (0, 0));
@@ -64,13 +66,13 @@ async fn what_is_the_callers_fault_stops_the_walk() {
 
 #[tokio::test]
 async fn the_model_of_a_step_is_put_into_the_body_and_nothing_else_changes() {
-    let chain = Chain::start().await;
-    chain.it.upstream.push(Reply::json(500, "{}"));
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.second.push(Reply::json(503, "{}"));
     chain.third.push(good());
     let body = br#"{ "messages":[{"content":"\u0041"}],"model" : "m","n": 1.0 }"#;
     let answer = chain
-        .it
+        .proxy
         .post("openai", "/v1/chat/completions", &body[..])
         .header("x-gateway-fallback", "second, third/other")
         .send()
@@ -83,32 +85,32 @@ async fn the_model_of_a_step_is_put_into_the_body_and_nothing_else_changes() {
     assert_eq!(chain.second.requests()[0].body, body);
     let other = br#"{ "messages":[{"content":"\u0041"}],"model" : "other","n": 1.0 }"#;
     assert_eq!(chain.third.requests()[0].body, other);
-    let row = chain.it.row_of(&answer).await;
+    let row = chain.proxy.log_row(&answer).await;
     assert_eq!((&row["model"], row["attempts"].as_array().unwrap().len()), (&json!("other"), 3));
 }
 
 #[tokio::test]
 async fn a_callers_credential_goes_to_the_provider_that_it_named_and_to_no_other() {
-    let chain = Chain::start().await;
-    chain.it.upstream.push(Reply::json(500, "{}"));
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.second.push(good());
     chain.chat().header("authorization", "Bearer sk-mine").send().await.expect(200);
-    assert_eq!(chain.it.upstream.requests()[0].header("authorization"), Some("Bearer sk-mine"));
+    assert_eq!(chain.proxy.upstream.requests()[0].header("authorization"), Some("Bearer sk-mine"));
     assert_eq!(chain.second.requests()[0].header("authorization"), Some("Bearer sk-second"));
     // Another model of the same provider is within what was named.
-    chain.it.upstream.push(Reply::json(500, "{}"));
-    chain.it.upstream.push(good());
-    let same = chain.it.chat(&json!({"model": "m"})).header("x-gateway-fallback", "openai/n");
+    chain.proxy.upstream.push(Reply::json(500, "{}"));
+    chain.proxy.upstream.push(good());
+    let same = chain.proxy.chat(&json!({"model": "m"})).header("x-gateway-fallback", "openai/n");
     same.header("authorization", "Bearer sk-mine").send().await.expect(200);
-    assert_eq!(chain.it.upstream.requests()[2].header("authorization"), Some("Bearer sk-mine"));
+    assert_eq!(chain.proxy.upstream.requests()[2].header("authorization"), Some("Bearer sk-mine"));
 }
 
 #[tokio::test]
 async fn every_target_of_a_chain_must_be_within_the_keys_scopes() {
-    let chain = Chain::start().await;
-    let key = chain.it.key(&["provider:openai", "provider:second", "model:m"]).await;
+    let chain = FallbackChain::start().await;
+    let key = chain.proxy.key(&["provider:openai", "provider:second", "model:m"]).await;
     let call = |steps: &str| {
-        let call = chain.it.app.call(http::Method::POST, "/v1/chat/completions").key(&key);
+        let call = chain.proxy.app.call(http::Method::POST, "/v1/chat/completions").key(&key);
         call.header("x-gateway-provider", "openai")
             .header("x-gateway-fallback", steps)
             .json(json!({"model": "m"}))
@@ -116,15 +118,15 @@ async fn every_target_of_a_chain_must_be_within_the_keys_scopes() {
     for steps in ["third", "second/other", "second, third/m"] {
         call(steps).send().await.expect_error(403, "scope_denied");
     }
-    assert_eq!(chain.it.upstream.connections(), 0);
-    chain.it.upstream.push(Reply::json(500, "{}"));
+    assert_eq!(chain.proxy.upstream.connections(), 0);
+    chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.second.push(good());
     call("second").send().await.expect(200);
 }
 
 #[tokio::test]
 async fn chains_retries_and_routes_that_make_no_sense_are_refused_by_name() {
-    let chain = Chain::start().await;
+    let chain = FallbackChain::start().await;
     for (name, value) in [
         ("x-gateway-fallback", ""),
         ("x-gateway-fallback", "second,,third"),
@@ -136,49 +138,49 @@ async fn chains_retries_and_routes_that_make_no_sense_are_refused_by_name() {
         ("x-gateway-retry", "two"),
         ("x-gateway-route", "random"),
     ] {
-        let answer = chain.it.chat(&json!({"model": "m"})).header(name, value).send().await;
+        let answer = chain.proxy.chat(&json!({"model": "m"})).header(name, value).send().await;
         let message = answer.expect_error(400, "bad_request")["message"].as_str().unwrap().to_owned();
         assert!(message.starts_with(name), "{name}: {value} gave: {message}");
     }
-    assert_eq!(chain.it.upstream.connections(), 0);
+    assert_eq!(chain.proxy.upstream.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_retry_waits_as_long_as_it_was_told() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(429, "{}").header("retry-after-ms", "400").header("retry-after", "20"));
-    it.upstream.push(good());
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(429, "{}").header("retry-after-ms", "400").header("retry-after", "20"));
+    proxy.upstream.push(good());
     let began = Instant::now();
-    let answer = it.chat(&json!({"model": "m"})).header("x-gateway-retry", "1").send().await;
+    let answer = proxy.chat(&json!({"model": "m"})).header("x-gateway-retry", "1").send().await;
     answer.expect(200);
     assert!(began.elapsed() >= Duration::from_millis(400));
     assert_eq!(answer.header("x-gateway-attempts"), Some("2"));
-    let row = it.row_of(&answer).await;
-    assert_eq!(tried(&row), [("openai".into(), json!(429)), ("openai".into(), json!(200))]);
+    let row = proxy.log_row(&answer).await;
+    assert_eq!(attempted_providers(&row), [("openai".into(), json!(429)), ("openai".into(), json!(200))]);
 }
 
 #[tokio::test]
 async fn retries_end_with_the_last_answer_as_it_is() {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(429, r#"{"error":{"message":"slow down"}}"#));
-    let answer = it.chat(&json!({"model": "m"})).header("x-gateway-retry", "2").send().await;
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(429, r#"{"error":{"message":"slow down"}}"#));
+    let answer = proxy.chat(&json!({"model": "m"})).header("x-gateway-retry", "2").send().await;
     assert_eq!(answer.expect(429)["error"]["message"], "slow down");
-    assert_eq!((answer.header("x-gateway-attempts"), it.upstream.requests().len()), (Some("3"), 3));
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(500, r#"{"error":"broken"}"#));
-    let answer = it.chat(&json!({"model": "m"})).header("x-gateway-retry", "1").send().await;
+    assert_eq!((answer.header("x-gateway-attempts"), proxy.upstream.requests().len()), (Some("3"), 3));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(500, r#"{"error":"broken"}"#));
+    let answer = proxy.chat(&json!({"model": "m"})).header("x-gateway-retry", "1").send().await;
     let body = answer.expect_error(502, "provider_error");
     assert_eq!(body["attempts"].as_array().unwrap().len(), 2);
     assert_eq!((&body["upstream_status"], &body["attempts"][0]["status"]), (&json!(500), &json!(500)));
-    assert_eq!(it.row_of(&answer).await["attempts"].as_array().unwrap().len(), 2);
+    assert_eq!(proxy.log_row(&answer).await["attempts"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_refused_connection_and_slow_heads_and_bodies_fall_over() {
-    let chain = Chain::start().await;
-    let refusing = Refusing::start();
-    chain.it.provider("nowhere", "openai", json!({"base_url": refusing.url()})).await;
-    chain.second.always(good());
+    let chain = FallbackChain::start().await;
+    let refusing = RefusingAddress::start();
+    chain.proxy.provider("nowhere", "openai", json!({"base_url": refusing.url()})).await;
+    chain.second.set_default_reply(good());
     let slow_body = Reply::new(200)
         .header("content-type", "application/json")
         .body("{\"id\":")
@@ -191,9 +193,9 @@ async fn a_refused_connection_and_slow_heads_and_bodies_fall_over() {
         ("openai", Some(slow_body)),
     ] {
         if let Some(reply) = reply {
-            chain.it.upstream.push(reply);
+            chain.proxy.upstream.push(reply);
         }
-        let call = chain.it.post(provider, "/v1/chat/completions", r#"{"model":"m"}"#);
+        let call = chain.proxy.post(provider, "/v1/chat/completions", r#"{"model":"m"}"#);
         let answer =
             call.header("x-gateway-fallback", "second").header("x-gateway-timeout", "300").send().await;
         assert_eq!(answer.expect(200)["id"], "x");
@@ -203,16 +205,16 @@ async fn a_refused_connection_and_slow_heads_and_bodies_fall_over() {
 
 #[tokio::test]
 async fn an_error_as_the_first_event_of_a_stream_falls_over() {
-    let chain = Chain::start().await;
-    chain.second.always(good_stream());
+    let chain = FallbackChain::start().await;
+    chain.second.set_default_reply(good_stream());
     for first in [&[ERROR][..], &[ROLE, ERROR]] {
-        chain.it.upstream.push(Reply::sse(first));
+        chain.proxy.upstream.push(Reply::sse(first));
         let answer = chain.stream().send().await;
         assert_eq!(answer.status, 200);
         let text = answer.text();
         assert!(text.contains("hello") && !text.contains("overloaded"), "{text}");
         assert_eq!(answer.header("x-gateway-provider"), Some("second"));
-        let row = chain.it.row_of(&answer).await;
+        let row = chain.proxy.log_row(&answer).await;
         let error = row["attempts"][0]["error"].as_str().unwrap();
         assert!(error.contains("overloaded inside"), "{error}");
         assert_eq!(row["error_code"], Value::Null);
@@ -220,11 +222,11 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
     // Anthropic's streams begin with an event that says nothing yet.
     let start = r#"{"type":"message_start","message":{"id":"a","model":"c","usage":{"input_tokens":3,"output_tokens":0}}}"#;
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    chain.it.upstream.push(Reply::sse(&[start, error]));
-    chain.it.provider("claude", "anthropic", json!({"base_url": chain.third.url()})).await;
+    chain.proxy.upstream.push(Reply::sse(&[start, error]));
+    chain.proxy.provider("claude", "anthropic", json!({"base_url": chain.third.url()})).await;
     let delta = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello"}}"#;
     chain.third.push(Reply::sse(&[start, delta, r#"{"type":"message_stop"}"#]));
-    let call = chain.it.post("anthropic", "/v1/messages", r#"{"model":"c","stream":true}"#);
+    let call = chain.proxy.post("anthropic", "/v1/messages", r#"{"model":"c","stream":true}"#);
     let answer = call.header("x-gateway-fallback", "claude").send().await;
     assert!(answer.text().contains("hello") && !answer.text().contains("Overloaded"), "{}", answer.text());
 }
@@ -232,9 +234,9 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
 #[tokio::test]
 async fn a_stream_that_ends_before_its_first_word_falls_over() {
     for events in [&[ROLE][..], &[]] {
-        let chain = Chain::start().await;
-        chain.it.upstream.always(Reply::sse(events));
-        chain.second.always(good_stream());
+        let chain = FallbackChain::start().await;
+        chain.proxy.upstream.set_default_reply(Reply::sse(events));
+        chain.second.set_default_reply(good_stream());
         let answer = chain.stream().send().await;
         assert_eq!(answer.header("x-gateway-provider"), Some("second"), "{events:?}");
         assert_eq!((answer.text().matches("hello").count(), answer.text().contains("[DONE]")), (1, true));
@@ -243,8 +245,8 @@ async fn a_stream_that_ends_before_its_first_word_falls_over() {
 
 #[tokio::test]
 async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_never_spliced() {
-    let chain = Chain::start().await;
-    chain.it.upstream.push(
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.push(
         Reply::new(200)
             .header("content-type", "text/event-stream")
             .chunked()
@@ -253,21 +255,21 @@ async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_nev
             .flush()
             .then_reset(),
     );
-    chain.second.always(good_stream());
+    chain.second.set_default_reply(good_stream());
     let answer = chain.stream().send().await;
     let text = answer.text();
     assert!(text.contains("hello") && text.contains("world") && text.contains("provider_error"), "{text}");
     assert_eq!((text.matches("hello").count(), chain.second.connections()), (1, 0));
-    let row = chain.it.row_of(&answer).await;
+    let row = chain.proxy.log_row(&answer).await;
     assert_eq!(row["error_code"], "provider_error");
 }
 
 #[tokio::test]
 async fn the_whole_walk_ends_within_the_servers_limit() {
-    let chain = Chain::start_with(&[("GATEWAY_PROXY_TIMEOUT_MS", "700")]).await;
-    chain.it.upstream.always(Reply::silence());
-    chain.second.always(Reply::silence());
-    chain.third.always(Reply::silence());
+    let chain = FallbackChain::start_with(&[("GATEWAY_PROXY_TIMEOUT_MS", "700")]).await;
+    chain.proxy.upstream.set_default_reply(Reply::no_response());
+    chain.second.set_default_reply(Reply::no_response());
+    chain.third.set_default_reply(Reply::no_response());
     let began = Instant::now();
     let answer = chain.chat().header("x-gateway-timeout", "400").header("x-gateway-retry", "5").send().await;
     let body = answer.expect_error(504, "provider_timeout");
@@ -277,13 +279,13 @@ async fn the_whole_walk_ends_within_the_servers_limit() {
 
 #[tokio::test]
 async fn the_timeline_of_a_session_tells_of_the_fallback() {
-    let chain = Chain::start().await;
-    chain.it.upstream.push(Reply::json(500, "{}"));
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.second.push(good());
     let answer = chain.chat().header("x-gateway-session", "told").send().await;
-    chain.it.row_of(&answer).await;
+    chain.proxy.log_row(&answer).await;
     let path = "/api/v1/sessions/told/timeline";
-    let timeline = chain.it.app.get(path).key(&chain.it.ada.api_key).send().await.expect(200);
+    let timeline = chain.proxy.app.get(path).key(&chain.proxy.ada.api_key).send().await.expect(200);
     let types: Vec<&str> =
         timeline["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["request", "fallback", "response"]);
@@ -291,16 +293,16 @@ async fn the_timeline_of_a_session_tells_of_the_fallback() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_between_retries_is_let_go_and_leaves_its_row() {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(503, "{}").header("retry-after", "4"));
-    let mut raw = it.connect().await;
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(503, "{}").header("retry-after", "4"));
+    let mut raw = proxy.connect().await;
     let bytes =
-        it.raw_post("openai", "/v1/chat/completions", &[("x-gateway-retry", "5")], br#"{"model":"m"}"#);
+        proxy.raw_post("openai", "/v1/chat/completions", &[("x-gateway-retry", "5")], br#"{"model":"m"}"#);
     raw.send(&bytes).await;
-    it.upstream.wait_for_requests(1, Duration::from_secs(5)).await;
+    proxy.upstream.wait_for_requests(1, Duration::from_secs(5)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(raw);
-    let row = it.only_row().await;
+    let row = proxy.only_row().await;
     assert_eq!((&row["status"], &row["error_code"]), (&json!(499), &json!("client_closed")));
-    assert_eq!(it.upstream.requests().len(), 1);
+    assert_eq!(proxy.upstream.requests().len(), 1);
 }

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::chain::{Chain, good};
+use crate::support::fallback_chain::{FallbackChain, good};
 
 #[tokio::test]
 async fn auto_finds_the_provider_by_prefix_by_list_and_by_price() {
-    let chain = Chain::start().await;
+    let chain = FallbackChain::start().await;
     chain
-        .it
+        .proxy
         .provider("listed", "openai", json!({"base_url": chain.third.url(), "models": ["house-1"]}))
         .await;
-    chain.it.upstream.always(good());
-    chain.second.always(good());
-    chain.third.always(good());
+    chain.proxy.upstream.set_default_reply(good());
+    chain.second.set_default_reply(good());
+    chain.third.set_default_reply(good());
     for (asked, provider, model) in [
         ("second/gpt-x", "second", "gpt-x"),
         ("openai/gpt-4o", "openai", "gpt-4o"),
@@ -23,7 +23,7 @@ async fn auto_finds_the_provider_by_prefix_by_list_and_by_price() {
         ("gpt-4o-mini", "openai", "gpt-4o-mini"),
     ] {
         let body = json!({"model": asked, "messages": []}).to_string();
-        let answer = chain.it.post("auto", "/v1/chat/completions", body).send().await;
+        let answer = chain.proxy.post("auto", "/v1/chat/completions", body).send().await;
         answer.expect(200);
         let served = (answer.header("x-gateway-provider"), answer.header("x-gateway-model"));
         assert_eq!(served, (Some(provider), Some(model)), "{asked}");
@@ -34,47 +34,47 @@ async fn auto_finds_the_provider_by_prefix_by_list_and_by_price() {
 
 #[tokio::test]
 async fn auto_names_the_candidates_when_it_cannot_tell() {
-    let chain = Chain::start().await;
+    let chain = FallbackChain::start().await;
     for name in ["one", "two"] {
-        chain.it.provider(name, "openai", json!({"models": ["shared-1"]})).await;
+        chain.proxy.provider(name, "openai", json!({"models": ["shared-1"]})).await;
     }
     let ask = |model: Value| {
         let body = json!({"model": model, "messages": []}).to_string();
-        chain.it.post("auto", "/v1/chat/completions", body)
+        chain.proxy.post("auto", "/v1/chat/completions", body)
     };
     let several = ask(json!("shared-1")).send().await.expect_error(400, "bad_request");
     let message = several["message"].as_str().unwrap();
     assert!(message.contains("one") && message.contains("two"), "{message}");
     let unknown = ask(json!("no-such-model-1")).send().await.expect_error(400, "bad_request");
     assert!(unknown["message"].as_str().unwrap().contains("no-such-model-1"));
-    let none = chain.it.post("auto", "/v1/chat/completions", "{}").send().await;
+    let none = chain.proxy.post("auto", "/v1/chat/completions", "{}").send().await;
     none.expect_error(400, "bad_request");
-    assert_eq!(chain.it.upstream.connections(), 0);
+    assert_eq!(chain.proxy.upstream.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_credential_for_an_unnamed_provider_is_not_passed_on_by_auto() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(good());
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.set_default_reply(good());
     let ask = |model: &str| {
         let body = json!({"model": model, "messages": []}).to_string();
-        chain.it.post("auto", "/v1/chat/completions", body).header("authorization", "Bearer sk-mine")
+        chain.proxy.post("auto", "/v1/chat/completions", body).header("authorization", "Bearer sk-mine")
     };
     ask("gpt-4o-mini").send().await.expect(200);
     ask("openai/gpt-4o").send().await.expect(200);
-    let sent = chain.it.upstream.requests();
+    let sent = chain.proxy.upstream.requests();
     assert_eq!(sent[0].header("authorization"), None);
     assert_eq!(sent[1].header("authorization"), Some("Bearer sk-mine"));
 }
 
 #[tokio::test]
 async fn cheapest_and_weighted_and_fastest_choose_the_first_target() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(good().delay_head(Duration::from_millis(60)));
-    chain.second.always(good());
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.set_default_reply(good().delay_head(Duration::from_millis(60)));
+    chain.second.set_default_reply(good());
     let ask = |model: &str, steps: &str, route: &str| {
         let body = json!({"model": model, "messages": []});
-        chain.it.chat(&body).header("x-gateway-fallback", steps).header("x-gateway-route", route)
+        chain.proxy.chat(&body).header("x-gateway-fallback", steps).header("x-gateway-route", route)
     };
     let cheap = ask("gpt-4o", "openai/gpt-4o-mini, second/unpriced", "cheapest").send().await;
     assert_eq!(cheap.header("x-gateway-model"), Some("gpt-4o-mini"));
@@ -102,11 +102,11 @@ async fn cheapest_and_weighted_and_fastest_choose_the_first_target() {
 
 #[tokio::test]
 async fn a_session_stays_with_the_target_that_was_the_fastest() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(good().delay_head(Duration::from_millis(80)));
-    chain.second.always(good());
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.set_default_reply(good().delay_head(Duration::from_millis(80)));
+    chain.second.set_default_reply(good());
     let ask = || {
-        let call = chain.it.chat(&json!({"model": "m"})).header("x-gateway-fallback", "second");
+        let call = chain.proxy.chat(&json!({"model": "m"})).header("x-gateway-fallback", "second");
         call.header("x-gateway-route", "fastest").header("x-gateway-session", "s")
     };
     let first = ask().send().await.header("x-gateway-provider").unwrap().to_owned();

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::chain::{CLAUDE, Chain, good, tried};
-use crate::support::{Answer, Proxied};
+use crate::support::fallback_chain::{CLAUDE, FallbackChain, attempted_providers, good};
+use crate::support::{ProxyFixture, TestResponse};
 use crate::upstream::{Reply, Signal, Upstream};
 
 /// A chain whose first target has failed until its circuit breaker opened.
-async fn with_an_open_breaker() -> Chain {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
+async fn with_an_open_breaker() -> FallbackChain {
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.set_default_reply(Reply::json(500, "{}"));
+    chain.second.set_default_reply(good());
     for _ in 0..6 {
         chain.chat().send().await.expect(200);
     }
@@ -21,45 +21,45 @@ async fn with_an_open_breaker() -> Chain {
 
 #[tokio::test]
 async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
-    chain.second.always(good());
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.set_default_reply(Reply::json(500, "{}"));
+    chain.second.set_default_reply(good());
     for _ in 0..5 {
         chain.chat().send().await.expect(200);
     }
-    assert_eq!(chain.it.upstream.requests().len(), 5);
+    assert_eq!(chain.proxy.upstream.requests().len(), 5);
     let answer = chain.chat().send().await;
     answer.expect(200);
-    assert_eq!(chain.it.upstream.requests().len(), 5, "an open breaker lets nothing through");
+    assert_eq!(chain.proxy.upstream.requests().len(), 5, "an open breaker lets nothing through");
     assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
-    let row = chain.it.row_of(&answer).await;
-    assert_eq!(tried(&row), [("openai".into(), Value::Null), ("second".into(), json!(200))]);
+    let row = chain.proxy.log_row(&answer).await;
+    assert_eq!(attempted_providers(&row), [("openai".into(), Value::Null), ("second".into(), json!(200))]);
     assert!(row["attempts"][0]["error"].as_str().unwrap().contains("circuit breaker open"), "{row}");
     // Alone, or as the last of a chain, it is tried all the same.
-    chain.it.chat(&json!({"model": "m"})).send().await.expect_error(502, "provider_error");
-    chain.second.always(Reply::json(500, "{}"));
-    let last = chain.it.post("second", "/v1/chat/completions", r#"{"model":"m"}"#);
+    chain.proxy.chat(&json!({"model": "m"})).send().await.expect_error(502, "provider_error");
+    chain.second.set_default_reply(Reply::json(500, "{}"));
+    let last = chain.proxy.post("second", "/v1/chat/completions", r#"{"model":"m"}"#);
     last.header("x-gateway-fallback", "openai").send().await.expect_error(502, "provider_error");
-    assert_eq!(chain.it.upstream.requests().len(), 7);
+    assert_eq!(chain.proxy.upstream.requests().len(), 7);
 }
 
 #[tokio::test]
 async fn after_its_rest_one_probe_closes_a_breaker_again() {
     let chain = with_an_open_breaker().await;
-    chain.it.app.app.services.clock.advance(11_000);
-    chain.it.upstream.always(good());
+    chain.proxy.app.app.services.clock.advance(11_000);
+    chain.proxy.upstream.set_default_reply(good());
     for _ in 0..3 {
         assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
     }
-    assert_eq!(chain.it.upstream.requests().len(), 8);
+    assert_eq!(chain.proxy.upstream.requests().len(), 8);
 }
 
 #[tokio::test]
 async fn a_probe_that_is_refused_for_the_callers_fault_closes_the_breaker_too() {
     let chain = with_an_open_breaker().await;
-    chain.it.app.app.services.clock.advance(11_000);
-    chain.it.upstream.push(Reply::json(400, r#"{"error":"your fault"}"#));
-    chain.it.upstream.always(good());
+    chain.proxy.app.app.services.clock.advance(11_000);
+    chain.proxy.upstream.push(Reply::json(400, r#"{"error":"your fault"}"#));
+    chain.proxy.upstream.set_default_reply(good());
     chain.chat().send().await.expect(400);
     // The target is alive: nobody has to wait until a probe is given up.
     assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
@@ -67,15 +67,15 @@ async fn a_probe_that_is_refused_for_the_callers_fault_closes_the_breaker_too() 
 
 #[tokio::test]
 async fn a_request_that_cannot_be_put_into_a_targets_words_is_not_held_against_it() {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(500, "{}"));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(500, "{}"));
     let claude = Upstream::start().await;
-    claude.always(Reply::json(200, CLAUDE));
-    it.provider("claude", "anthropic", json!({"base_url": claude.url(), "api_key": "sk-c"})).await;
+    claude.set_default_reply(Reply::json(200, CLAUDE));
+    proxy.provider("claude", "anthropic", json!({"base_url": claude.url(), "api_key": "sk-c"})).await;
     let chat = |more: Value| {
         let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        it.chat(&body).header("x-gateway-fallback", "claude/claude-x, sandbox")
+        proxy.chat(&body).header("x-gateway-fallback", "claude/claude-x, sandbox")
     };
     for _ in 0..6 {
         let answer = chat(json!({"functions": [{"name": "f"}]})).send().await;
@@ -91,14 +91,14 @@ async fn a_request_that_cannot_be_put_into_a_targets_words_is_not_held_against_i
 #[tokio::test]
 async fn breakers_are_of_one_organization() {
     let chain = with_an_open_breaker().await;
-    let bob = chain.it.app.signup("other").await;
-    let call = chain.it.app.call(http::Method::POST, "/v1/chat/completions").key(&bob.api_key);
+    let bob = chain.proxy.app.signup("other").await;
+    let call = chain.proxy.app.call(http::Method::POST, "/v1/chat/completions").key(&bob.api_key);
     let call = call.header("x-gateway-provider", "openai").header("x-gateway-fallback", "sandbox");
     call.json(json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}))
         .send()
         .await
         .expect(200);
-    assert_eq!(chain.it.upstream.requests().len(), 6);
+    assert_eq!(chain.proxy.upstream.requests().len(), 6);
 }
 
 fn with_keys(weights: [u32; 2]) -> Value {
@@ -116,8 +116,8 @@ fn keys_used(upstream: &Upstream) -> Vec<String> {
         .collect()
 }
 
-async fn call_mine(it: &Proxied, session: Option<&str>) -> Answer {
-    let mut call = it.post("mine", "/v1/chat/completions", r#"{"model":"m"}"#);
+async fn call_mine(proxy: &ProxyFixture, session: Option<&str>) -> TestResponse {
+    let mut call = proxy.post("mine", "/v1/chat/completions", r#"{"model":"m"}"#);
     if let Some(session) = session {
         call = call.header("x-gateway-session", session);
     }
@@ -126,89 +126,90 @@ async fn call_mine(it: &Proxied, session: Option<&str>) -> Answer {
 
 #[tokio::test]
 async fn several_credentials_share_the_calls_by_weight_and_a_session_stays_with_one() {
-    let it = Proxied::start().await;
-    it.provider("mine", "openai", with_keys([1, 3])).await;
-    it.upstream.always(good());
+    let proxy = ProxyFixture::start().await;
+    proxy.provider("mine", "openai", with_keys([1, 3])).await;
+    proxy.upstream.set_default_reply(good());
     for _ in 0..60 {
-        call_mine(&it, None).await.expect(200);
+        call_mine(&proxy, None).await.expect(200);
     }
-    let b = keys_used(&it.upstream).iter().filter(|key| *key == "b").count();
+    let b = keys_used(&proxy.upstream).iter().filter(|key| *key == "b").count();
     assert!((30..=57).contains(&b), "{b} of 60 calls used the credential of weight 3");
     for _ in 0..10 {
-        call_mine(&it, Some("one")).await.expect(200);
+        call_mine(&proxy, Some("one")).await.expect(200);
     }
-    let used = keys_used(&it.upstream)[60..].to_vec();
+    let used = keys_used(&proxy.upstream)[60..].to_vec();
     assert!(used.iter().all(|key| *key == used[0]), "{used:?}");
 }
 
 #[tokio::test]
 async fn a_rejected_credential_is_put_aside_and_a_limited_one_rests_as_long_as_it_was_told() {
     for (status, back_after) in [(401, 301_000), (403, 301_000), (402, 301_000), (429, 31_000)] {
-        let it = Proxied::start().await;
-        it.provider("mine", "openai", with_keys([1, 1])).await;
-        it.upstream.push(Reply::json(status, "{}").header("retry-after", "30"));
-        it.upstream.always(good());
-        let answer = call_mine(&it, Some("s")).await;
+        let proxy = ProxyFixture::start().await;
+        proxy.provider("mine", "openai", with_keys([1, 1])).await;
+        proxy.upstream.push(Reply::json(status, "{}").header("retry-after", "30"));
+        proxy.upstream.set_default_reply(good());
+        let answer = call_mine(&proxy, Some("s")).await;
         answer.expect(200);
         assert_eq!(answer.header("x-gateway-attempts"), Some("2"), "{status}");
-        let used = keys_used(&it.upstream);
+        let used = keys_used(&proxy.upstream);
         assert_ne!(used[0], used[1]);
         // The session would choose the first again, but that one is at rest.
-        call_mine(&it, Some("s")).await.expect(200);
-        assert_eq!(keys_used(&it.upstream)[2], used[1], "{status}");
-        it.app.app.services.clock.advance(back_after);
-        call_mine(&it, Some("s")).await.expect(200);
-        assert_eq!(keys_used(&it.upstream)[3], used[0], "{status}");
+        call_mine(&proxy, Some("s")).await.expect(200);
+        assert_eq!(keys_used(&proxy.upstream)[2], used[1], "{status}");
+        proxy.app.app.services.clock.advance(back_after);
+        call_mine(&proxy, Some("s")).await.expect(200);
+        assert_eq!(keys_used(&proxy.upstream)[3], used[0], "{status}");
     }
 }
 
 #[tokio::test]
 async fn when_every_credential_is_rejected_the_callers_sees_the_last_answer() {
-    let it = Proxied::start().await;
-    it.provider("mine", "openai", with_keys([1, 1])).await;
-    it.upstream.always(Reply::json(401, r#"{"error":"no"}"#));
-    let answer = call_mine(&it, None).await;
+    let proxy = ProxyFixture::start().await;
+    proxy.provider("mine", "openai", with_keys([1, 1])).await;
+    proxy.upstream.set_default_reply(Reply::json(401, r#"{"error":"no"}"#));
+    let answer = call_mine(&proxy, None).await;
     assert_eq!(answer.expect(401)["error"], "no");
     assert_eq!(answer.header("x-gateway-attempts"), Some("2"));
-    it.upstream.always(good());
-    call_mine(&it, None).await.expect(200);
+    proxy.upstream.set_default_reply(good());
+    call_mine(&proxy, None).await.expect(200);
 }
 
 #[tokio::test]
 async fn a_call_whose_other_credential_was_put_aside_meanwhile_is_not_made_without_one() {
-    let it = Proxied::start().await;
-    it.provider("mine", "openai", with_keys([1, 1])).await;
-    it.upstream.always(good());
+    let proxy = ProxyFixture::start().await;
+    proxy.provider("mine", "openai", with_keys([1, 1])).await;
+    proxy.upstream.set_default_reply(good());
     let (mut of_a, mut of_b) = (None, None);
     for session in (0..64).map(|number| format!("s{number}")) {
-        call_mine(&it, Some(&session)).await.expect(200);
-        let used = keys_used(&it.upstream).pop().unwrap();
+        call_mine(&proxy, Some(&session)).await.expect(200);
+        let used = keys_used(&proxy.upstream).pop().unwrap();
         *(if used == "a" { &mut of_a } else { &mut of_b }) = Some(session);
     }
     let (of_a, of_b) = (of_a.unwrap(), of_b.unwrap());
     let go = Signal::new();
-    it.upstream.push(Reply::json(401, "{}").hold_head(&go));
-    let call = it.post("mine", "/v1/chat/completions", r#"{"model":"m"}"#).header("x-gateway-session", &of_a);
+    proxy.upstream.push(Reply::json(401, "{}").wait_before_head(&go));
+    let call =
+        proxy.post("mine", "/v1/chat/completions", r#"{"model":"m"}"#).header("x-gateway-session", &of_a);
     let waiting = tokio::spawn(call.send());
-    it.upstream.wait_for_requests(65, Duration::from_secs(10)).await;
-    it.upstream.push(Reply::json(401, "{}"));
-    call_mine(&it, Some(&of_b)).await.expect(200);
-    go.give();
+    proxy.upstream.wait_for_requests(65, Duration::from_secs(10)).await;
+    proxy.upstream.push(Reply::json(401, "{}"));
+    call_mine(&proxy, Some(&of_b)).await.expect(200);
+    go.notify();
     let answer = waiting.await.unwrap();
     answer.expect(401);
     assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
-    assert_eq!(keys_used(&it.upstream)[64..], ["a", "b", "a"]);
+    assert_eq!(keys_used(&proxy.upstream)[64..], ["a", "b", "a"]);
 }
 
 #[tokio::test]
 async fn what_one_account_keeps_is_not_asked_of_another() {
-    let chain = Chain::start().await;
-    chain.it.upstream.always(Reply::json(500, "{}"));
+    let chain = FallbackChain::start().await;
+    chain.proxy.upstream.set_default_reply(Reply::json(500, "{}"));
     for body in [
         r#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#,
         "{\"model\": \"m\", \"input\": \"hi\", \"previous_response_id\" :\n \"resp_1\"}",
     ] {
-        let call = chain.it.post("openai", "/v1/responses", body).header("x-gateway-fallback", "second");
+        let call = chain.proxy.post("openai", "/v1/responses", body).header("x-gateway-fallback", "second");
         call.send().await.expect_error(502, "provider_error");
         assert_eq!(chain.second.connections(), 0, "{body}");
     }

@@ -6,7 +6,7 @@ use gateway_core::time::{HOUR, MINUTE, SECOND, Timestamp};
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::rows::{at, row, with};
+use crate::support::log_rows::{at, row, with};
 use crate::support::{Account, TestApp};
 
 fn start() -> Timestamp {

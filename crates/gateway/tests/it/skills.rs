@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, fields as names, missing_id, time};
+use crate::support::assertions::{assert_uuid_v7, fields as names, missing_id, time};
 use crate::support::skills::{ENTERPRISE, fields, path};
-use crate::support::{Answer, TestApp};
+use crate::support::{TestApp, TestResponse};
 
 const RAW: &str = "---\nname: code-review\nheadline: Careful reviews\ndescription: Reviews a change.\nlicense: MIT\n---\n\n# Steps\n\n1. Read it.\n";
 
 #[track_caller]
-fn assert_coded(answer: &Answer, status: u16, code: &str) -> Value {
+fn assert_coded(answer: &TestResponse, status: u16, code: &str) -> Value {
     let body = answer.expect_error(status, code);
     assert!(body["error"].is_string() && body["error_code"] == code, "{body}");
     body
@@ -41,7 +41,7 @@ on_both!(a_skill_is_created_from_a_file, ENTERPRISE, |app| async move {
             "visibility",
         ]
     );
-    assert_id(&skill["id"]);
+    assert_uuid_v7(&skill["id"]);
     assert_eq!((&skill["name"], &skill["headline"]), (&json!("code-review"), &json!("Careful reviews")));
     assert_eq!(
         (&skill["description"], &skill["body"]),
@@ -309,7 +309,7 @@ on_both!(a_rubric_is_seeded_once_and_changed_in_part, ENTERPRISE, |app| async mo
     let (first, again) = tokio::join!(get(), get());
     assert_eq!(first, again, "two who ask first get the same");
     let rubric = first;
-    assert_id(&rubric["id"]);
+    assert_uuid_v7(&rubric["id"]);
     let chosen = ["judge_provider", "judge_model", "embed_provider", "embed_model", "embed_dims"]
         .map(|f| rubric[f].clone());
     assert_eq!(
@@ -372,7 +372,7 @@ on_both!(a_rubric_is_seeded_once_and_changed_in_part, ENTERPRISE, |app| async mo
 
 on_both!(a_key_of_limited_scope_cannot_choose_a_judge_that_it_may_not_call, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
-    let key = app.make_key(&ada.token, json!({"name": "k", "scopes": ["provider:openai"]})).await;
+    let key = app.create_key(&ada.token, json!({"name": "k", "scopes": ["provider:openai"]})).await;
     let rubric = app.get("/api/v1/skills/rubric").key(&key.raw).send().await.expect(200);
     let path = format!("/api/v1/skills/rubric/{}", rubric["id"].as_str().unwrap());
     let choose =
@@ -383,7 +383,7 @@ on_both!(a_key_of_limited_scope_cannot_choose_a_judge_that_it_may_not_call, ENTE
 });
 
 /// The file of a skill with this source.
-async fn served(app: &TestApp, token: &str, skill: &Value) -> Answer {
+async fn served(app: &TestApp, token: &str, skill: &Value) -> TestResponse {
     app.get(&format!("{}/SKILL.md", path(skill))).bearer(token).send().await
 }
 

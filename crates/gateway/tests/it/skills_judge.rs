@@ -9,9 +9,9 @@ use gateway::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, time};
+use crate::support::assertions::{assert_uuid_v7, time};
 use crate::support::skills::{ENTERPRISE, fields, path};
-use crate::support::{Backend, Proxied, TestApp, fresh_config};
+use crate::support::{Backend, ProxyFixture, TestApp, fresh_config};
 use crate::upstream::Reply;
 
 const AXES: [&str; 5] = ["clarity", "completeness", "originality", "safety", "specificity"];
@@ -21,8 +21,8 @@ const UNSAFE: &str = include_str!("../../../gateway-core/fixtures/skills/unsafe/
 on_both!(every_version_is_judged_by_itself_and_again_when_asked, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let skill = app.skill(&ada, json!({"raw_source": GOOD})).await;
-    let first = app.judged(&ada, &skill, 1).await.remove(0);
-    assert_id(&first["id"]);
+    let first = app.wait_for_verdicts(&ada, &skill, 1).await.remove(0);
+    assert_uuid_v7(&first["id"]);
     time(&first["created_at"]);
     let rubric = app.get("/api/v1/skills/rubric").bearer(&ada.token).send().await.expect(200);
     assert_eq!((&first["rubric_config_id"], &first["skill_version"]), (&rubric["id"], &json!(1)));
@@ -42,11 +42,11 @@ on_both!(every_version_is_judged_by_itself_and_again_when_asked, ENTERPRISE, |ap
         .send()
         .await
         .expect(200);
-    let second = app.judged(&ada, &skill, 2).await.remove(0);
+    let second = app.wait_for_verdicts(&ada, &skill, 2).await.remove(0);
     assert_eq!((&second["skill_version"], &second["passed"]), (&json!(2), &json!(false)));
     let again = app.post(&format!("{}/evaluate", path(&skill)), json!({})).bearer(&ada.token).send().await;
     assert_eq!(again.expect(202), json!({"dispatched": true, "queued": true}));
-    let third = app.judged(&ada, &skill, 3).await.remove(0);
+    let third = app.wait_for_verdicts(&ada, &skill, 3).await.remove(0);
     assert_eq!(
         (&third["skill_version"], &third["axes"]),
         (&json!(2), &second["axes"]),
@@ -64,17 +64,17 @@ on_both!(every_version_is_judged_by_itself_and_again_when_asked, ENTERPRISE, |ap
     }
     // Time for anything that would judge a version twice.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    assert_eq!(app.judged(&ada, &skill, 3).await.len(), 3);
+    assert_eq!(app.wait_for_verdicts(&ada, &skill, 3).await.len(), 3);
 });
 
 on_both!(what_is_unsafe_or_copied_does_not_pass, ENTERPRISE, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
     let skill = app.skill(&ada, json!({"raw_source": GOOD})).await;
-    app.judged(&ada, &skill, 1).await;
+    app.wait_for_verdicts(&ada, &skill, 1).await;
     app.publish(&ada, &skill).await.expect(200);
     app.change_rubric(&eve, json!({"pass_threshold": 0, "weights": {"clarity": 1}})).await;
     let bad = app.skill(&eve, json!({"raw_source": UNSAFE})).await;
-    let verdict = app.judged(&eve, &bad, 1).await.remove(0);
+    let verdict = app.wait_for_verdicts(&eve, &bad, 1).await.remove(0);
     assert_eq!(
         (&verdict["passed"], &verdict["axes"]["safety"]["score"]),
         (&json!(false), &json!(0.0)),
@@ -85,7 +85,7 @@ on_both!(what_is_unsafe_or_copied_does_not_pass, ENTERPRISE, |app| async move {
     let copy = app
         .skill(&eve, json!({"raw_source": GOOD.replace("name: postgres-slow-query", "name: my-own-work")}))
         .await;
-    let verdict = app.judged(&eve, &copy, 1).await.remove(0);
+    let verdict = app.wait_for_verdicts(&eve, &copy, 1).await.remove(0);
     assert_eq!(verdict["passed"], false, "{verdict:#}");
     let rationale = verdict["axes"]["originality"]["rationale"].as_str().unwrap();
     assert!(rationale.contains("copy of \"postgres-slow-query\""), "{rationale}");
@@ -113,8 +113,8 @@ const WITH_MODEL: [(&str, &str); 5] = [
     ("GATEWAY_PROXY_TIMEOUT_MS", "1500"),
 ];
 
-async fn by_model(backend: Backend) -> Proxied {
-    Proxied::start_with(backend, &WITH_MODEL).await
+async fn by_model(backend: Backend) -> ProxyFixture {
+    ProxyFixture::start_with(backend, &WITH_MODEL).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,7 +124,7 @@ async fn a_language_model_judges_through_the_gateways_own_proxy() {
         let (app, ada) = (&gateway.app, &gateway.ada);
         gateway.upstream.push(says(&axes(0.9)));
         let skill = app.skill(ada, fields("by-model")).await;
-        let verdict = app.judged(ada, &skill, 1).await.remove(0);
+        let verdict = app.wait_for_verdicts(ada, &skill, 1).await.remove(0);
         assert_eq!((&verdict["overall_score"], &verdict["passed"]), (&json!(0.9), &json!(true)));
         assert_eq!(
             (&verdict["judge_provider"], &verdict["judge_model"], &verdict["source"]),
@@ -160,7 +160,7 @@ async fn an_answer_that_is_no_json_is_repaired_once() {
     gateway.upstream.push(says("I would say it is quite good."));
     gateway.upstream.push(says(&axes(0.8)));
     let skill = app.skill(ada, fields("repaired")).await;
-    let verdict = app.judged(ada, &skill, 1).await.remove(0);
+    let verdict = app.wait_for_verdicts(ada, &skill, 1).await.remove(0);
     assert_eq!(
         (&verdict["passed"], &verdict["prompt_tokens"], &verdict["completion_tokens"]),
         (&json!(true), &json!(200), &json!(40))
@@ -172,7 +172,7 @@ async fn an_answer_that_is_no_json_is_repaired_once() {
     gateway.upstream.push(says("No."));
     gateway.upstream.push(says("```json\n{}\n```"));
     let skill = app.skill(ada, fields("hopeless")).await;
-    let verdict = app.judged(ada, &skill, 1).await.remove(0);
+    let verdict = app.wait_for_verdicts(ada, &skill, 1).await.remove(0);
     assert_eq!(
         (&verdict["passed"], &verdict["overall_score"], &verdict["prompt_tokens"]),
         (&json!(false), &json!(0.0), &json!(200))
@@ -187,7 +187,7 @@ async fn a_judge_that_fails_leaves_a_verdict_that_says_why() {
     let gateway = by_model(Backend::Sqlite).await;
     let (app, ada) = (&gateway.app, &gateway.ada);
     let why = async |skill: &Value| {
-        let verdict = app.judged(ada, skill, 1).await.remove(0);
+        let verdict = app.wait_for_verdicts(ada, skill, 1).await.remove(0);
         assert_eq!((&verdict["passed"], &verdict["judge_provider"]), (&json!(false), &json!("openai")));
         verdict["axes"]["judge"]["rationale"].as_str().unwrap().to_owned()
     };
@@ -200,39 +200,39 @@ async fn a_judge_that_fails_leaves_a_verdict_that_says_why() {
     let skill = app.skill(ada, fields("broken")).await;
     assert!(why(&skill).await.contains("openai"), "tried three times");
     assert_eq!(gateway.upstream.requests().len(), 4);
-    gateway.upstream.push(Reply::silence());
+    gateway.upstream.push(Reply::no_response());
     let skill = app.skill(ada, fields("silent")).await;
     assert!(why(&skill).await.contains("no response within"), "a judge has its time");
     // It recovers: a failure for a moment is none.
     gateway.upstream.push(Reply::json(503, "{}"));
     gateway.upstream.push(says(&axes(0.9)));
     let skill = app.skill(ada, fields("lucky")).await;
-    assert_eq!(app.judged(ada, &skill, 1).await[0]["passed"], true);
+    assert_eq!(app.wait_for_verdicts(ada, &skill, 1).await[0]["passed"], true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_cannot_be_talked_past_a_finding() {
     let gateway = by_model(Backend::Sqlite).await;
-    gateway.upstream.always(says(&axes(1.0)));
+    gateway.upstream.set_default_reply(says(&axes(1.0)));
     let skill = gateway.app.skill(&gateway.ada, json!({"raw_source": UNSAFE})).await;
-    let verdict = gateway.app.judged(&gateway.ada, &skill, 1).await.remove(0);
+    let verdict = gateway.app.wait_for_verdicts(&gateway.ada, &skill, 1).await.remove(0);
     assert_eq!((&verdict["passed"], &verdict["axes"]["safety"]["score"]), (&json!(false), &json!(0.0)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_may_make_the_embeddings() {
     for backend in Backend::BOTH {
-        let gateway = Proxied::start_with(backend, &ENTERPRISE).await;
+        let gateway = ProxyFixture::start_with(backend, &ENTERPRISE).await;
         let (app, ada) = (&gateway.app, &gateway.ada);
         let change = json!({"embed_provider": "sandbox", "embed_model": "sandbox-embed", "embed_dims": 64});
         app.change_rubric(ada, change).await;
         let first = app.skill(ada, json!({"raw_source": GOOD})).await;
-        app.judged(ada, &first, 1).await;
+        app.wait_for_verdicts(ada, &first, 1).await;
         app.publish(ada, &first).await.expect(200);
         let copy = app
             .skill(ada, json!({"raw_source": GOOD.replace("name: postgres-slow-query", "name: a-copy")}))
             .await;
-        let verdict = app.judged(ada, &copy, 1).await.remove(0);
+        let verdict = app.wait_for_verdicts(ada, &copy, 1).await.remove(0);
         let rationale = verdict["axes"]["originality"]["rationale"].as_str().unwrap();
         assert!(rationale.contains("copy of") && rationale.contains("sandbox-embed"), "{rationale}");
     }
@@ -242,10 +242,10 @@ async fn a_provider_may_make_the_embeddings() {
 async fn a_full_buffer_drops_requests_and_loses_no_version() {
     for backend in Backend::BOTH {
         let settings: Vec<_> = WITH_MODEL.iter().copied().chain([("GATEWAY_EVAL_QUEUE", "2")]).collect();
-        let gateway = Proxied::start_with(backend, &settings).await;
+        let gateway = ProxyFixture::start_with(backend, &settings).await;
         let (app, ada) = (&gateway.app, &gateway.ada);
         let slow = || says(&axes(0.9)).delay_head(Duration::from_millis(700));
-        gateway.upstream.always(slow());
+        gateway.upstream.set_default_reply(slow());
         let mut made = Vec::new();
         for name in ["one", "two", "three", "four"] {
             made.push(app.skill(ada, fields(name)).await);
@@ -261,7 +261,7 @@ async fn a_full_buffer_drops_requests_and_loses_no_version() {
         assert!(full >= 6, "{full} of 8 were dropped, with room for 2");
         assert!(answers.iter().all(|answer| answer.expect(202)["dispatched"] == true));
         for skill in &made {
-            assert_eq!(app.judged(ada, skill, 1).await[0]["passed"], true, "{}", skill["name"]);
+            assert_eq!(app.wait_for_verdicts(ada, skill, 1).await[0]["passed"], true, "{}", skill["name"]);
         }
     }
 }
@@ -273,7 +273,7 @@ on_both!(the_judge_goes_by_the_rubric_that_is_in_force_when_it_has_judged, ENTER
         let raise = app.change_rubric(&ada, json!({"pass_threshold": 1}));
         let create = app.skill(&ada, fields(&format!("race-{round}")));
         let (_, skill) = tokio::join!(raise, create);
-        let verdict = app.judged(&ada, &skill, 1).await.remove(0);
+        let verdict = app.wait_for_verdicts(&ada, &skill, 1).await.remove(0);
         // Judged before the change it may have passed; kept after it, it may not.
         let kept = time(&verdict["created_at"]);
         let rubric = app.get("/api/v1/skills/rubric").bearer(&ada.token).send().await.expect(200);
@@ -309,7 +309,7 @@ async fn versions_without_a_verdict_are_found_after_a_restart() {
         };
         let app = TestApp::start(config, data).await;
         let skill = json!({"id": id, "name": source.name});
-        assert_eq!(app.judged(&ada, &skill, 1).await.len(), 1);
+        assert_eq!(app.wait_for_verdicts(&ada, &skill, 1).await.len(), 1);
     }
 }
 
@@ -325,11 +325,11 @@ async fn several_nodes_judge_each_version_once() {
     let ada = app.signup("acme").await;
     let skills = join_all((0..12).map(|number| app.skill(&ada, fields(&format!("skill-{number}"))))).await;
     for skill in &skills {
-        app.judged(&ada, skill, 1).await;
+        app.wait_for_verdicts(&ada, skill, 1).await;
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
     for skill in &skills {
-        assert_eq!(app.judged(&ada, skill, 1).await.len(), 1, "{}", skill["name"]);
+        assert_eq!(app.wait_for_verdicts(&ada, skill, 1).await.len(), 1, "{}", skill["name"]);
     }
     second.services.tasks.begin_stop();
     second.finish_stop(Duration::from_secs(5)).await;

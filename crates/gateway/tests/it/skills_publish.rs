@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::Account;
 use crate::support::TestApp;
-use crate::support::check::time;
+use crate::support::assertions::time;
 use crate::support::skills::{ENTERPRISE, fields, path, shelf_path};
 
 async fn update(app: &TestApp, by: &Account, skill: &Value, body: Value) -> Value {
@@ -19,7 +19,7 @@ async fn get(app: &TestApp, by: &Account, skill: &Value) -> Value {
 on_both!(a_skill_without_a_passing_verdict_is_not_published, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let skill = app.skill(&ada, fields("vague")).await;
-    app.judged(&ada, &skill, 1).await;
+    app.wait_for_verdicts(&ada, &skill, 1).await;
     let refused = async || {
         let answer = app.publish(&ada, &skill).await;
         let error = answer.expect_error(409, "not_publishable");

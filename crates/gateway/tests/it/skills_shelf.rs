@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::assert_id;
+use crate::support::assertions::assert_uuid_v7;
 use crate::support::skills::{ENTERPRISE, fields, path, shelf_path};
 use crate::support::{Account, TestApp};
 
@@ -71,7 +71,7 @@ on_both!(the_shelf_is_sorted_and_paged, ENTERPRISE, |app| async move {
             )
             .await,
         );
-        app.judged(&ada, &made[index], 1).await;
+        app.wait_for_verdicts(&ada, &made[index], 1).await;
     }
     for (index, times) in [(0, 2), (2, 1)] {
         for _ in 0..times {
@@ -83,7 +83,7 @@ on_both!(the_shelf_is_sorted_and_paged, ENTERPRISE, |app| async move {
     let mut scores = Vec::new();
     for name in &scored {
         let skill = made.iter().find(|skill| skill["name"] == **name).unwrap();
-        scores.push(app.judged(&ada, skill, 1).await[0]["overall_score"].as_f64().unwrap());
+        scores.push(app.wait_for_verdicts(&ada, skill, 1).await[0]["overall_score"].as_f64().unwrap());
     }
     assert!(scores.is_sorted_by(|a, b| a >= b), "{scored:?} {scores:?}");
     for sort in ["recent", "adoptions", "score"] {
@@ -117,7 +117,7 @@ on_both!(an_adopted_skill_is_a_private_copy_of_the_published_version, ENTERPRISE
     let answer = adopt(&app, &bob, &skill).await;
     let copy = &answer["skill"];
     assert_eq!((&answer["renamed"], &answer["name"]), (&json!(false), &json!("helper")));
-    assert_id(&copy["id"]);
+    assert_uuid_v7(&copy["id"]);
     assert_ne!(copy["id"], skill["id"]);
     assert_eq!((&copy["org_id"], &copy["source_skill_id"]), (&json!(bob.org_id), &skill["id"]));
     assert_eq!(
@@ -126,7 +126,7 @@ on_both!(an_adopted_skill_is_a_private_copy_of_the_published_version, ENTERPRISE
     );
     assert_eq!((&copy["source_version"], &copy["source_status"]), (&json!(1), &json!("current")));
     assert_eq!(app.get(&shelf_path(&skill)).bearer(&bob.token).send().await.expect(200)["adoptions"], 1);
-    app.judged(&bob, copy, 1).await;
+    app.wait_for_verdicts(&bob, copy, 1).await;
 
     let again = adopt(&app, &bob, &skill).await;
     assert_eq!((&again["renamed"], &again["name"]), (&json!(true), &json!("helper-adopted-1")));

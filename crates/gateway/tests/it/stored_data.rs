@@ -12,7 +12,7 @@ use gateway_store::testing::load_postgres_dump;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Answer, Backend, PASSWORD, TestApp, fresh_settings};
+use crate::support::{Backend, PASSWORD, TestApp, TestResponse, fresh_settings};
 use crate::upstream::{Reply, Upstream};
 
 /// Five rows were stored and five more were in the spool, besides one row of the playground.
@@ -51,7 +51,7 @@ impl Upgraded {
         format!("/api/v1/orgs/{}/{area}", self.made["org_id"].as_str().unwrap())
     }
 
-    async fn proxied(&self, key: &str, provider: &str) -> Answer {
+    async fn proxied(&self, key: &str, provider: &str) -> TestResponse {
         let body = json!({"model": "echo", "messages": [{"role": "user", "content": "hello"}]});
         let call = self.app.post("/v1/chat/completions", body).key(self.made[key].as_str().unwrap());
         call.header("x-gateway-provider", provider).send().await
@@ -105,27 +105,27 @@ async fn config(backend: Backend, fixture: &Path, data: &TempDir) -> Config {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accounts_keys_and_everything_that_was_created_is_still_there() {
     for backend in Backend::BOTH {
-        let it = Upgraded::open(backend).await;
-        it.proxied("api_key", "sandbox").await.expect(200);
-        it.proxied("scoped_key", "sandbox").await.expect(200);
-        it.proxied("scoped_key", "openai").await.expect_error(403, "scope_denied");
-        let prompt = it.get("/api/v1/prompts/support/reply").await;
+        let upgraded = Upgraded::open(backend).await;
+        upgraded.proxied("api_key", "sandbox").await.expect(200);
+        upgraded.proxied("scoped_key", "sandbox").await.expect(200);
+        upgraded.proxied("scoped_key", "openai").await.expect_error(403, "scope_denied");
+        let prompt = upgraded.get("/api/v1/prompts/support/reply").await;
         assert_eq!(
             (&prompt["version"], &prompt["content"]),
             (&json!(2), &json!("You are {{name}}, be brief."))
         );
-        let old = it.get("/api/v1/prompts/support/reply?version=1").await;
+        let old = upgraded.get("/api/v1/prompts/support/reply?version=1").await;
         assert_eq!(old["content"], "You are {{name}}.");
-        assert_eq!(it.made("datasets", "dataset_id").await["case_count"], 2);
-        assert_eq!(it.made("evals", "eval_id").await["evaluator"], "contains");
-        assert_eq!(it.made("skills", "skill_id").await["name"], "release-notes");
-        assert_eq!(it.made("webhooks", "webhook_id").await["url"], "http://127.0.0.1:9/hook");
-        let export = it.made("exports", "export_id").await;
+        assert_eq!(upgraded.made("datasets", "dataset_id").await["case_count"], 2);
+        assert_eq!(upgraded.made("evals", "eval_id").await["evaluator"], "contains");
+        assert_eq!(upgraded.made("skills", "skill_id").await["name"], "release-notes");
+        assert_eq!(upgraded.made("webhooks", "webhook_id").await["url"], "http://127.0.0.1:9/hook");
+        let export = upgraded.made("exports", "export_id").await;
         assert_eq!((&export["name"], &export["has_secret"]), (&json!("collector"), &json!(true)));
-        let budgets = it.get(&it.org_path("budgets")).await;
-        assert_eq!(budgets["budgets"][0]["id"], it.made["budget_id"]);
-        assert_eq!(it.get(&it.org_path("teams")).await["teams"][0]["name"], "support");
-        let runs = it.get("/api/v1/evals/runs").await;
+        let budgets = upgraded.get(&upgraded.org_path("budgets")).await;
+        assert_eq!(budgets["budgets"][0]["id"], upgraded.made["budget_id"]);
+        assert_eq!(upgraded.get(&upgraded.org_path("teams")).await["teams"][0]["name"], "support");
+        let runs = upgraded.get("/api/v1/evals/runs").await;
         let run = &runs["runs"][0];
         assert_eq!(
             (&run["status"], &run["completed"], &run["passed"]),
@@ -137,12 +137,18 @@ async fn accounts_keys_and_everything_that_was_created_is_still_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sealed_credential_is_still_readable() {
     for backend in Backend::BOTH {
-        let it = Upgraded::open(backend).await;
+        let upgraded = Upgraded::open(backend).await;
         let upstream = Upstream::start().await;
-        upstream.always(Reply::json(200, "{}"));
-        let path = it.org_path("providers/upstream");
-        it.app.put(&path, json!({"base_url": upstream.url()})).bearer(&it.token).send().await.expect(200);
-        it.proxied("api_key", "upstream").await.expect(200);
+        upstream.set_default_reply(Reply::json(200, "{}"));
+        let path = upgraded.org_path("providers/upstream");
+        upgraded
+            .app
+            .put(&path, json!({"base_url": upstream.url()}))
+            .bearer(&upgraded.token)
+            .send()
+            .await
+            .expect(200);
+        upgraded.proxied("api_key", "upstream").await.expect(200);
         assert_eq!(upstream.requests()[0].header("authorization"), Some("Bearer sk-upstream-secret"));
     }
 }
@@ -150,20 +156,21 @@ async fn a_sealed_credential_is_still_readable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_rows_are_there_including_those_that_were_in_the_spool() {
     for backend in Backend::BOTH {
-        let it = Upgraded::open(backend).await;
-        let rows = it.rows("", ROWS).await;
+        let upgraded = Upgraded::open(backend).await;
+        let rows = upgraded.rows("", ROWS).await;
         assert_eq!(rows.len(), ROWS);
         assert_eq!(
-            it.rows("&q=invoices", PROXIED_ROWS).await.len(),
+            upgraded.rows("&q=invoices", PROXIED_ROWS).await.len(),
             PROXIED_ROWS,
             "the search index has them all"
         );
-        let of_maria = it.rows("&user=maria", PROXIED_ROWS).await;
+        let of_maria = upgraded.rows("&user=maria", PROXIED_ROWS).await;
         assert_eq!(of_maria.len(), PROXIED_ROWS);
-        let usage = it.get("/api/v1/usage/summary?from=2026-11-15T00:00:00Z&to=2026-11-16T00:00:00Z").await;
+        let usage =
+            upgraded.get("/api/v1/usage/summary?from=2026-11-15T00:00:00Z&to=2026-11-16T00:00:00Z").await;
         assert_eq!(usage["requests"], ROWS);
         let path = format!("/api/v1/logs/{}", of_maria[0]["id"]);
-        let row = it.get(&path).await;
+        let row = upgraded.get(&path).await;
         assert!(row["request"].to_string().contains("about invoices"), "{row}");
     }
 }

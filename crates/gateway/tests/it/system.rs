@@ -4,9 +4,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::Answer;
+use crate::support::TestResponse;
 
-fn allowed(answer: &Answer) -> Vec<String> {
+fn allowed(answer: &TestResponse) -> Vec<String> {
     let mut methods: Vec<_> =
         answer.header("allow").unwrap_or_default().split(',').map(|m| m.trim().to_owned()).collect();
     methods.sort();

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::{Account, Answer, TestApp};
+use crate::support::{Account, TestApp, TestResponse};
 
 fn teams_of(account: &Account) -> String {
     format!("/api/v1/orgs/{}/teams", account.org_id)
 }
 
-async fn create(app: &TestApp, by: &Account, body: Value) -> Answer {
+async fn create(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.post(&teams_of(by), body).bearer(&by.token).send().await
 }
 
-async fn update(app: &TestApp, by: &Account, team: &Value, body: Value) -> Answer {
+async fn update(app: &TestApp, by: &Account, team: &Value, body: Value) -> TestResponse {
     let path = format!("{}/{}", teams_of(by), team["id"].as_str().unwrap());
     app.put(&path, body).bearer(&by.token).send().await
 }

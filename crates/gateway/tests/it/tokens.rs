@@ -6,7 +6,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, assert_unauthorized, fields, missing_id};
+use crate::support::assertions::{assert_unauthorized, assert_uuid_v7, fields, missing_id};
 
 const ME: &str = "/api/v1/auth/entitlements";
 /// What the test application is started with.
@@ -37,7 +37,7 @@ on_both!(a_token_holds_the_documented_claims_for_24_hours, |app| async move {
     assert_eq!(fields(&claims), ["exp", "iat", "jti", "org", "role", "sub"]);
     assert_eq!((&claims["sub"], &claims["org"]), (&json!(ada.user_id), &json!(ada.org_id)));
     assert_eq!(claims["role"], "owner");
-    assert_id(&claims["jti"]);
+    assert_uuid_v7(&claims["jti"]);
     let (iat, exp) = (claims["iat"].as_i64().unwrap(), claims["exp"].as_i64().unwrap());
     assert_eq!(exp - iat, 24 * 60 * 60);
     assert!((app.app.services.clock.now().0 / 1000 - iat).abs() <= 5);
@@ -48,10 +48,10 @@ on_both!(a_token_works_until_the_24_hours_are_over_and_no_longer, |app| async mo
     let exp = part(&ada.token, 1)["exp"].as_i64().unwrap() * 1000;
     // Half a second is far more than a request takes, and far less than a leeway would be.
     app.app.services.clock.advance(exp - app.app.services.clock.now().0 - 500);
-    assert_eq!(app.status_of_token(&ada.token).await, 200);
+    assert_eq!(app.status_with_token(&ada.token).await, 200);
     app.app.services.clock.advance(exp - app.app.services.clock.now().0);
     assert_unauthorized(&app.get(ME).bearer(&ada.token).send().await);
-    assert_eq!(app.status_of_key(&ada.api_key).await, 200, "keys know no such end");
+    assert_eq!(app.status_with_key(&ada.api_key).await, 200, "keys know no such end");
 });
 
 on_both!(a_forged_token_is_refused, |app| async move {
@@ -93,7 +93,7 @@ on_both!(a_forged_token_is_refused, |app| async move {
         assert_unauthorized(&app.get(ME).bearer(token).send().await);
     }
     // The same claims under the right key are good, so the refusals above were no accident.
-    assert_eq!(app.status_of_token(&signed(Algorithm::HS256, SECRET, &claims)).await, 200);
+    assert_eq!(app.status_with_token(&signed(Algorithm::HS256, SECRET, &claims)).await, 200);
 });
 
 on_both!(what_a_well_signed_token_claims_is_checked_against_the_store, |app| async move {

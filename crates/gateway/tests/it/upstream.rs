@@ -62,7 +62,7 @@ impl Upstream {
     }
 
     /// The reply to every request for which the queue has none.
-    pub(crate) fn always(&self, reply: Reply) {
+    pub(crate) fn set_default_reply(&self, reply: Reply) {
         self.state.lock().always = Some(reply);
     }
 
@@ -122,11 +122,11 @@ impl Drop for Upstream {
 }
 
 /// An address at which every connection is refused. It is held, so that no other test can come to listen there.
-pub(crate) struct Refusing {
+pub(crate) struct RefusingAddress {
     socket: TcpSocket,
 }
 
-impl Refusing {
+impl RefusingAddress {
     pub(crate) fn start() -> Self {
         let socket = TcpSocket::new_v4().expect("sockets can be had");
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback has a free port");

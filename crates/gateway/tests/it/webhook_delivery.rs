@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::TestApp;
-use crate::support::check::{assert_id, fields, time};
-use crate::support::receiver::{PATIENCE, is_signed_by, receiver};
-use crate::upstream::{Refusing, Reply, Signal};
+use crate::support::assertions::{assert_uuid_v7, fields, time};
+use crate::support::receiver::{WAIT_TIMEOUT, is_signed_by, receiver};
+use crate::upstream::{RefusingAddress, Reply, Signal};
 
 fn is(status: &'static str) -> impl Fn(&Value) -> bool {
     move |delivery| delivery["status"] == status
@@ -22,9 +22,9 @@ fn attempts(delivery: &Value) -> usize {
 on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
     let ada = app.enterprise("acme").await;
     let (all, some) = (receiver(Reply::new(200)).await, receiver(Reply::new(204)).await);
-    app.hook(&ada, &format!("{}/all", all.url()), &[]).await;
-    app.hook(&ada, &some.url(), &["key.rotate"]).await;
-    let key = app.make_key(&ada.token, json!({"name": "k"})).await;
+    app.create_webhook(&ada, &format!("{}/all", all.url()), &[]).await;
+    app.create_webhook(&ada, &some.url(), &["key.rotate"]).await;
+    let key = app.create_key(&ada.token, json!({"name": "k"})).await;
     let rotated = app.post(&format!("{}/rotate", key.path()), json!({"overlap_hours": 3})).bearer(&ada.token);
     let rotated = rotated.send().await.expect(201);
     app.delete(&key.path()).bearer(&ada.token).send().await.expect(200);
@@ -40,7 +40,7 @@ on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
     app.put(&member, json!({"role": "viewer"})).bearer(&ada.token).send().await.expect(200);
     app.delete(&member).bearer(&ada.token).send().await.expect(200);
 
-    let requests = all.wait_for_requests(8, PATIENCE).await;
+    let requests = all.wait_for_requests(8, WAIT_TIMEOUT).await;
     let mut events: Vec<Value> = requests.iter().map(crate::upstream::Request::json).collect();
     events.sort_by_key(|event| event["id"].to_string());
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -59,7 +59,7 @@ on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
     );
     for event in &events {
         assert_eq!(fields(event), ["data", "id", "org_id", "timestamp", "type"]);
-        assert_id(&event["id"]);
+        assert_uuid_v7(&event["id"]);
         time(&event["timestamp"]);
         assert_eq!(event["org_id"], ada.org_id);
     }
@@ -68,7 +68,7 @@ on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
         json!({"key_id": key.id, "new_key_id": rotated["key"]["id"], "overlap_hours": 3})
     );
     assert_eq!(events[6]["data"]["previous_role"], "member");
-    let only = some.wait_for_requests(1, PATIENCE).await;
+    let only = some.wait_for_requests(1, WAIT_TIMEOUT).await;
     assert_eq!(only[0].json(), events[1], "the same event, byte for byte alike in both");
     assert!(requests.iter().all(|request| request.target() == "/all" && request.method() == "POST"));
     tokio::time::sleep(Duration::from_millis(600)).await;
@@ -78,10 +78,10 @@ on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
 on_both!(a_delivery_is_signed_over_its_bytes_and_names_its_event, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::json(200, r#"{"thanks": true}"#)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
     let before = app.app.services.clock.now().unix_seconds();
-    app.make_key(&ada.token, json!({"name": "grün \u{1f600} \"quoted\""})).await;
-    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    app.create_key(&ada.token, json!({"name": "grün \u{1f600} \"quoted\""})).await;
+    let request = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
     assert!(is_signed_by(&request, &hook.secret));
     let event = request.json();
     assert_eq!(request.header("webhook-id"), event["id"].as_str());
@@ -106,8 +106,8 @@ on_both!(a_delivery_is_signed_over_its_bytes_and_names_its_event, |app| async mo
 on_both!(a_failing_receiver_is_tried_again_with_the_same_id_and_a_fresh_signature, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(500)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     let mut waits = Vec::new();
     for made in 1..=7 {
         let delivery = app.delivery(&ada, &hook, "attempted", |d| attempts(d) == made).await;
@@ -132,7 +132,7 @@ on_both!(a_failing_receiver_is_tried_again_with_the_same_id_and_a_fresh_signatur
     assert!(requests.iter().all(|request| is_signed_by(request, &hook.secret)));
     assert!(requests.windows(2).all(|pair| pair[0].body == pair[1].body));
 
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     let retry = format!("{}/deliveries/{}/retry", hook.path(), failed["id"].as_str().unwrap());
     let again = app.post(&retry, json!({})).key(&ada.api_key).send().await.expect(202);
     assert_eq!((&again["status"], &again["id"]), (&json!("pending"), &failed["id"]));
@@ -143,8 +143,8 @@ on_both!(a_failing_receiver_is_tried_again_with_the_same_id_and_a_fresh_signatur
 on_both!(a_receiver_that_asks_for_time_gets_it, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(429).header("retry-after", "3600")).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     let delivery = app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
     let wait = time(&delivery["next_attempt_at"]) - time(&delivery["attempts"][0]["at"]);
     assert!((HOUR..HOUR + 20_000).contains(&wait), "{wait}");
@@ -153,16 +153,16 @@ on_both!(a_receiver_that_asks_for_time_gets_it, |app| async move {
 on_both!(a_receiver_that_is_gone_is_left_alone, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(410)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     let delivery = app.delivery(&ada, &hook, "failed", is("failed")).await;
     assert_eq!(attempts(&delivery), 1);
     let found = app.get(&hook.path()).bearer(&ada.token).send().await.expect(200);
     assert_eq!(found["active"], false);
     assert!(found["deactivated_reason"].as_str().unwrap().contains("410"));
-    app.make_key(&ada.token, json!({"name": "k2"})).await;
+    app.create_key(&ada.token, json!({"name": "k2"})).await;
     assert_eq!(app.deliveries(&ada, &hook).await.len(), 1, "nothing is recorded for it any more");
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     let back = app.put(&hook.path(), json!({"active": true})).bearer(&ada.token).send().await.expect(200);
     assert_eq!((&back["active"], &back["deactivated_reason"]), (&json!(true), &Value::Null));
     let many = format!("{}/deliveries/retry", hook.path());
@@ -177,14 +177,14 @@ on_both!(redirects_resets_and_refusals_are_failures_that_say_so, |app| async mov
     let ada = app.enterprise("acme").await;
     let elsewhere = receiver(Reply::new(200)).await;
     let redirecting = receiver(Reply::new(302).header("location", &elsewhere.url())).await;
-    let resetting = receiver(Reply::refuse().then_reset()).await;
-    let refusing = Refusing::start();
+    let resetting = receiver(Reply::reset().then_reset()).await;
+    let refusing = RefusingAddress::start();
     for (url, status, word) in [
         (redirecting.url(), json!(302), "redirect"),
         (resetting.url(), Value::Null, "connection"),
         (refusing.url(), Value::Null, "connect"),
     ] {
-        let hook = app.hook(&ada, &url, &["budget.warning"]).await;
+        let hook = app.create_webhook(&ada, &url, &["budget.warning"]).await;
         app.post(&format!("{}/test", hook.path()), json!({})).bearer(&ada.token).send().await.expect(202);
         let delivery = app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
         let attempt = &delivery["attempts"][0];
@@ -203,8 +203,8 @@ on_both!(redirects_resets_and_refusals_are_failures_that_say_so, |app| async mov
 on_both!(five_days_of_failure_switch_a_webhook_off, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(503)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
     app.app.services.clock.advance(5 * DAY - HOUR);
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 2).await;
@@ -226,8 +226,8 @@ on_both!(a_success_in_between_ends_the_count_of_failures, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
     upstream.push(Reply::new(500));
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
     app.app.services.clock.advance(10_000);
     app.delivery(&ada, &hook, "delivered", is("delivered")).await;
@@ -238,31 +238,31 @@ on_both!(a_success_in_between_ends_the_count_of_failures, |app| async move {
 on_both!(a_slow_receiver_delays_nobody_else, |app| async move {
     let ada = app.enterprise("acme").await;
     let signal = Signal::new();
-    let slow = receiver(Reply::new(200).hold_head(&signal)).await;
+    let slow = receiver(Reply::new(200).wait_before_head(&signal)).await;
     let quick = receiver(Reply::new(200)).await;
-    app.hook(&ada, &slow.url(), &["key.create"]).await;
-    app.hook(&ada, &quick.url(), &["key.create"]).await;
+    app.create_webhook(&ada, &slow.url(), &["key.create"]).await;
+    app.create_webhook(&ada, &quick.url(), &["key.create"]).await;
     for number in 0..20 {
-        app.make_key(&ada.token, json!({"name": format!("k{number}")})).await;
+        app.create_key(&ada.token, json!({"name": format!("k{number}")})).await;
     }
-    quick.wait_for_requests(20, PATIENCE).await;
-    slow.wait_until(PATIENCE, "four at once", || slow.arrivals().len() >= 4).await;
+    quick.wait_for_requests(20, WAIT_TIMEOUT).await;
+    slow.wait_until(WAIT_TIMEOUT, "four at once", || slow.arrivals().len() >= 4).await;
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(slow.arrivals().len(), 4, "so many at once to one receiver, and no more");
-    signal.give();
-    slow.wait_for_requests(20, PATIENCE).await;
+    signal.notify();
+    slow.wait_for_requests(20, WAIT_TIMEOUT).await;
 });
 
 on_both!(a_receiver_that_says_nothing_has_failed_after_fifteen_seconds, |app| async move {
     let ada = app.enterprise("acme").await;
-    let silent = receiver(Reply::silence().then_hang()).await;
+    let silent = receiver(Reply::no_response().then_stall()).await;
     // The head in time, the end never: it is an answer all the same.
-    let endless = receiver(Reply::new(200).claiming_length(100).piece("thanks").then_hang()).await;
+    let endless = receiver(Reply::new(200).with_content_length(100).piece("thanks").then_stall()).await;
     let (first, second) = (
-        app.hook(&ada, &silent.url(), &["key.create"]).await,
-        app.hook(&ada, &endless.url(), &["key.create"]).await,
+        app.create_webhook(&ada, &silent.url(), &["key.create"]).await,
+        app.create_webhook(&ada, &endless.url(), &["key.create"]).await,
     );
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     silent.wait_for_aborts(1, Duration::from_secs(20)).await;
     let failed = app.delivery(&ada, &first, "attempted", |d| attempts(d) == 1).await;
     let attempt = &failed["attempts"][0];
@@ -275,19 +275,19 @@ on_both!(a_receiver_that_says_nothing_has_failed_after_fifteen_seconds, |app| as
 
 on_both!(nobodys_dead_receivers_can_take_all_places, |app| async move {
     let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
-    let dead = receiver(Reply::silence().then_hang()).await;
+    let dead = receiver(Reply::no_response().then_stall()).await;
     let alive = receiver(Reply::new(200)).await;
     for _ in 0..100 {
-        app.hook(&eve, &dead.url(), &["key.create"]).await;
+        app.create_webhook(&eve, &dead.url(), &["key.create"]).await;
     }
     let more = app.post("/api/v1/webhooks", json!({"url": dead.url()})).bearer(&eve.token).send().await;
     more.expect_error(409, "conflict");
     for number in 0..5 {
-        app.make_key(&eve.token, json!({"name": format!("k{number}")})).await;
+        app.create_key(&eve.token, json!({"name": format!("k{number}")})).await;
     }
-    dead.wait_until(PATIENCE, "sixteen at once", || dead.arrivals().len() >= 16).await;
-    app.hook(&ada, &alive.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    dead.wait_until(WAIT_TIMEOUT, "sixteen at once", || dead.arrivals().len() >= 16).await;
+    app.create_webhook(&ada, &alive.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     alive.wait_for_requests(1, Duration::from_secs(5)).await;
     assert_eq!(dead.arrivals().len(), 16, "so many of one organization at once, and no more");
 });
@@ -295,14 +295,14 @@ on_both!(nobodys_dead_receivers_can_take_all_places, |app| async move {
 on_both!(a_rotated_secret_signs_beside_the_old_one_for_a_while, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
     let rotate = async |body: Value| {
         let path = format!("{}/rotate-secret", hook.path());
         app.post(&path, body).bearer(&ada.token).send().await.expect(201)
     };
     let send = async |count: usize| {
-        app.make_key(&ada.token, json!({"name": "k"})).await;
-        upstream.wait_for_requests(count, PATIENCE).await.pop().unwrap()
+        app.create_key(&ada.token, json!({"name": "k"})).await;
+        upstream.wait_for_requests(count, WAIT_TIMEOUT).await.pop().unwrap()
     };
     let second = rotate(json!({"overlap_hours": 2})).await;
     let (new, until) = (second["secret"].as_str().unwrap(), time(&second["previous_secret_until"]));
@@ -323,12 +323,12 @@ on_both!(a_rotated_secret_signs_beside_the_old_one_for_a_while, |app| async move
 on_both!(a_test_event_is_sent_also_to_an_inactive_webhook, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
     app.put(&hook.path(), json!({"active": false})).bearer(&ada.token).send().await.expect(200);
-    app.make_key(&ada.token, json!({"name": "unheard"})).await;
+    app.create_key(&ada.token, json!({"name": "unheard"})).await;
     let test = app.call(http::Method::POST, &format!("{}/test", hook.path())).bearer(&ada.token).send().await;
     assert_eq!(test.expect(202)["event_type"], "webhook.test");
-    let request = upstream.wait_for_requests(1, PATIENCE).await.remove(0);
+    let request = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
     assert!(is_signed_by(&request, &hook.secret));
     let event = request.json();
     assert_eq!((&event["type"], &event["data"]), (&json!("webhook.test"), &json!({"webhook_id": hook.id})));
@@ -338,12 +338,12 @@ on_both!(a_test_event_is_sent_also_to_an_inactive_webhook, |app| async move {
 on_both!(deliveries_wait_while_a_webhook_is_switched_off, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(500)).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
     app.put(&hook.path(), json!({"active": false})).bearer(&ada.token).send().await.expect(200);
     app.app.services.clock.advance(10_000);
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(upstream.arrivals().len(), 1);
     app.put(&hook.path(), json!({"active": true})).bearer(&ada.token).send().await.expect(200);
@@ -358,7 +358,7 @@ on_both!(
         let upstream = receiver(Reply::new(200)).await;
         let port = upstream.url().rsplit(':').next().unwrap().to_owned();
         for url in [upstream.url(), format!("http://localhost:{port}/"), format!("http://0x7f.1:{port}/")] {
-            let hook = app.hook(&ada, &url, &["budget.warning"]).await;
+            let hook = app.create_webhook(&ada, &url, &["budget.warning"]).await;
             app.post(&format!("{}/test", hook.path()), json!({})).bearer(&ada.token).send().await.expect(202);
             let delivery = app.delivery(&ada, &hook, "attempted", |d| attempts(d) == 1).await;
             assert!(delivery["attempts"][0]["error"].as_str().unwrap().contains("private"), "{delivery}");
@@ -370,7 +370,7 @@ on_both!(
 on_both!(an_event_of_a_change_that_failed_is_never_sent, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
-    let hook = app.hook(&ada, &upstream.url(), &[]).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &[]).await;
     let members = format!("/api/v1/orgs/{}/members", ada.org_id);
     let again = json!({"email": ada.email, "role": "member"});
     app.post(&members, again).bearer(&ada.token).send().await.expect_error(409, "conflict");
@@ -390,12 +390,12 @@ async fn several_nodes_deliver_an_event_once() {
     let second = TestApp::start(second_config, second_data).await;
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200).delay_head(Duration::from_millis(20))).await;
-    let hook = app.hook(&ada, &upstream.url(), &["key.create"]).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
     for number in 0..40 {
         let node = if number % 2 == 0 { &app } else { &second };
-        node.make_key(&ada.token, json!({"name": format!("k{number}")})).await;
+        node.create_key(&ada.token, json!({"name": format!("k{number}")})).await;
     }
-    upstream.wait_for_requests(40, PATIENCE).await;
+    upstream.wait_for_requests(40, WAIT_TIMEOUT).await;
     tokio::time::sleep(Duration::from_millis(800)).await;
     let requests = upstream.requests();
     let ids: std::collections::HashSet<_> =

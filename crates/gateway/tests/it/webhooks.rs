@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_id, assert_names, fields, missing_id, time};
+use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, missing_id, time};
 
 const HOOKS: &str = "/api/v1/webhooks";
 
@@ -12,7 +12,7 @@ on_both!(a_new_webhook_shows_its_secret_once, |app| async move {
     let body =
         json!({"url": "https://example.com/hook?x=1", "events": ["key.create", "app.delete", "key.create"]});
     let made = app.post(HOOKS, body).bearer(&ada.token).send().await.expect(201);
-    assert_id(&made["id"]);
+    assert_uuid_v7(&made["id"]);
     time(&made["created_at"]);
     let secret = made["secret"].as_str().unwrap();
     assert!(secret.starts_with("whsec_") && secret.len() == 6 + 44, "{secret}");
@@ -48,28 +48,28 @@ on_both!(bad_bodies_name_the_field_and_change_nothing, |app| async move {
         json!(5),
         json!("http://u:p@h/"),
     ] {
-        assert_names(&send(json!({"url": url})).await, "url");
+        assert_field_error(&send(json!({"url": url})).await, "url");
     }
-    assert_names(&send(json!({})).await, "url");
+    assert_field_error(&send(json!({})).await, "url");
     for events in [json!(["key.explode"]), json!("key.create"), json!([1]), json!(["webhook.test"])] {
-        assert_names(&send(json!({"url": "https://example.com", "events": events})).await, "events");
+        assert_field_error(&send(json!({"url": "https://example.com", "events": events})).await, "events");
     }
     let list = app.get(HOOKS).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list["webhooks"], json!([]));
-    let hook = app.hook(&ada, "https://example.com", &["key.create"]).await;
+    let hook = app.create_webhook(&ada, "https://example.com", &["key.create"]).await;
     let put = async |body: Value| app.put(&hook.path(), body).bearer(&ada.token).send().await;
-    assert_names(&put(json!({"url": "nowhere"})).await, "url");
-    assert_names(&put(json!({"active": false, "events": ["x"]})).await, "events");
-    assert_names(&put(json!({"active": "no"})).await, "active");
+    assert_field_error(&put(json!({"url": "nowhere"})).await, "url");
+    assert_field_error(&put(json!({"active": false, "events": ["x"]})).await, "events");
+    assert_field_error(&put(json!({"active": "no"})).await, "active");
     let rotate = app.post(&format!("{}/rotate-secret", hook.path()), json!({"overlap_hours": 721}));
-    assert_names(&rotate.bearer(&ada.token).send().await, "overlap_hours");
+    assert_field_error(&rotate.bearer(&ada.token).send().await, "overlap_hours");
     let found = app.get(&hook.path()).bearer(&ada.token).send().await.expect(200);
     assert_eq!((&found["active"], &found["events"]), (&json!(true), &json!(["key.create"])));
 });
 
 on_both!(fields_left_out_of_a_change_stay, |app| async move {
     let ada = app.enterprise("acme").await;
-    let hook = app.hook(&ada, "https://example.com/a", &["key.create"]).await;
+    let hook = app.create_webhook(&ada, "https://example.com/a", &["key.create"]).await;
     let put = async |body: Value| app.put(&hook.path(), body).bearer(&ada.token).send().await.expect(200);
     let changed = put(json!({"url": "https://example.com/b"})).await;
     assert_eq!(
@@ -84,7 +84,7 @@ on_both!(fields_left_out_of_a_change_stay, |app| async move {
 
 on_both!(a_deleted_webhook_is_gone, |app| async move {
     let ada = app.enterprise("acme").await;
-    let hook = app.hook(&ada, "https://example.com/a", &[]).await;
+    let hook = app.create_webhook(&ada, "https://example.com/a", &[]).await;
     let gone = app.delete(&hook.path()).bearer(&ada.token).send().await.expect(200);
     assert_eq!(gone, json!({"deleted": true}));
     for path in [hook.path(), format!("{}/deliveries", hook.path())] {
@@ -105,7 +105,7 @@ on_both!(lists_come_in_pages, |app| async move {
     let ada = app.enterprise("acme").await;
     let mut made = Vec::new();
     for number in 0..5 {
-        made.push(app.hook(&ada, &format!("https://example.com/{number}"), &[]).await.id);
+        made.push(app.create_webhook(&ada, &format!("https://example.com/{number}"), &[]).await.id);
     }
     made.reverse();
     let (mut seen, mut path) = (Vec::new(), format!("{HOOKS}?limit=2"));
@@ -118,8 +118,8 @@ on_both!(lists_come_in_pages, |app| async move {
         path = format!("{HOOKS}?limit=2&cursor={cursor}");
     }
     assert_eq!(seen, made);
-    assert_names(&app.get(&format!("{HOOKS}?limit=0")).bearer(&ada.token).send().await, "limit");
-    assert_names(&app.get(&format!("{HOOKS}?cursor=%21")).bearer(&ada.token).send().await, "cursor");
+    assert_field_error(&app.get(&format!("{HOOKS}?limit=0")).bearer(&ada.token).send().await, "limit");
+    assert_field_error(&app.get(&format!("{HOOKS}?cursor=%21")).bearer(&ada.token).send().await, "cursor");
 });
 
 on_both!(the_plan_comes_before_the_role_and_the_role_before_the_body, |app| async move {
@@ -135,8 +135,8 @@ on_both!(the_plan_comes_before_the_role_and_the_role_before_the_body, |app| asyn
         let body = refused.expect_error(403, "forbidden");
         assert!(body["message"].as_str().unwrap().contains("plan"), "{body}");
     }
-    app.make_enterprise(&ada).await;
-    let hook = app.hook(&ada, "https://example.com", &[]).await;
+    app.set_enterprise_plan(&ada).await;
+    let hook = app.create_webhook(&ada, "https://example.com", &[]).await;
     for role in ["viewer", "member"] {
         let caller = app.join(&ada, role).await;
         app.get(&hook.path()).bearer(&caller.token).send().await.expect(200);
@@ -149,8 +149,8 @@ on_both!(the_plan_comes_before_the_role_and_the_role_before_the_body, |app| asyn
 
 on_both!(a_delivery_log_is_filtered, |app| async move {
     let ada = app.enterprise("acme").await;
-    let hook = app.hook(&ada, "http://127.0.0.1:9/closed", &["key.create", "app.create"]).await;
-    app.make_key(&ada.token, json!({"name": "k"})).await;
+    let hook = app.create_webhook(&ada, "http://127.0.0.1:9/closed", &["key.create", "app.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
     app.post(&format!("/api/v1/orgs/{}/apps", ada.org_id), json!({"name": "a"}))
         .bearer(&ada.token)
         .send()
@@ -174,6 +174,6 @@ on_both!(a_delivery_log_is_filtered, |app| async move {
     assert_eq!(ask("from=2020-01-01T00:00:00Z").await.len(), 2);
     for (query, field) in [("status=lost", "status"), ("from=yesterday", "from"), ("limit=x", "limit")] {
         let path = format!("{}/deliveries?{query}", hook.path());
-        assert_names(&app.get(&path).bearer(&ada.token).send().await, field);
+        assert_field_error(&app.get(&path).bearer(&ada.token).send().await, field);
     }
 });

@@ -13,7 +13,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::{Answer, Call};
+use super::client::{TestRequest, TestResponse};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -73,23 +73,23 @@ impl TestApp {
         (config, Arc::clone(&self.data))
     }
 
-    pub fn call(&self, method: Method, path: &str) -> Call {
-        Call::new(self.address, method, path)
+    pub fn call(&self, method: Method, path: &str) -> TestRequest {
+        TestRequest::new(self.address, method, path)
     }
 
-    pub fn get(&self, path: &str) -> Call {
+    pub fn get(&self, path: &str) -> TestRequest {
         self.call(Method::GET, path)
     }
 
-    pub fn post(&self, path: &str, body: Value) -> Call {
+    pub fn post(&self, path: &str, body: Value) -> TestRequest {
         self.call(Method::POST, path).json(body)
     }
 
-    pub fn put(&self, path: &str, body: Value) -> Call {
+    pub fn put(&self, path: &str, body: Value) -> TestRequest {
         self.call(Method::PUT, path).json(body)
     }
 
-    pub fn delete(&self, path: &str) -> Call {
+    pub fn delete(&self, path: &str) -> TestRequest {
         self.call(Method::DELETE, path)
     }
 
@@ -135,7 +135,7 @@ impl TestApp {
         stored.into_iter().map(|event| (event.kind, event.data)).collect()
     }
 
-    pub async fn login(&self, email: &str, password: &str) -> Answer {
+    pub async fn login(&self, email: &str, password: &str) -> TestResponse {
         self.post("/api/v1/login", json!({"email": email, "password": password})).send().await
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 /// A request that is being put together.
-pub struct Call {
+pub struct TestRequest {
     address: SocketAddr,
     method: Method,
     path: String,
@@ -20,7 +20,7 @@ pub struct Call {
     body: Bytes,
 }
 
-impl Call {
+impl TestRequest {
     pub fn new(address: SocketAddr, method: Method, path: &str) -> Self {
         Self { address, method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() }
     }
@@ -48,7 +48,7 @@ impl Call {
         self
     }
 
-    pub async fn send(self) -> Answer {
+    pub async fn send(self) -> TestResponse {
         // The live stream of log rows has no end; its first bytes are its answer.
         let endless = self.path.contains("/logs/stream");
         let (head, mut body) = self.start().await.into_parts();
@@ -57,7 +57,7 @@ impl Call {
         } else {
             body.collect().await.unwrap().to_bytes()
         };
-        Answer { status: head.status, headers: head.headers, body }
+        TestResponse { status: head.status, headers: head.headers, body }
     }
 
     /// A stream of events that goes on.
@@ -126,13 +126,13 @@ fn event(block: &str) -> Option<Event> {
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl TestResponse {
     /// The JSON body, after checking the status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
@@ -165,7 +165,7 @@ impl Answer {
     }
 }
 
-impl Index<&str> for Answer {
+impl Index<&str> for TestResponse {
     type Output = http::HeaderValue;
 
     fn index(&self, name: &str) -> &Self::Output {

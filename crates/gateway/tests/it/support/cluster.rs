@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::app::{MASTER_KEY, PASSWORD, TOKEN_SECRET, fresh_postgres};
-use super::client::{Answer, Call};
-use super::process::{Served, command};
-use super::proxied::all_log_ids;
+use super::client::{TestRequest, TestResponse};
+use super::process::{GatewayProcess, command};
+use super::proxy::all_log_ids;
 use crate::upstream::{Reply, Upstream};
 
 pub struct Cluster {
-    pub nodes: Vec<Served>,
+    pub nodes: Vec<GatewayProcess>,
     pub upstream: Upstream,
     pub database: String,
     pub org_id: String,
@@ -31,10 +31,10 @@ struct Home {
 }
 
 impl Home {
-    fn start(&self) -> Served {
+    fn start(&self) -> GatewayProcess {
         let mut command = command(self.data.path(), &["serve"]);
         command.envs(self.settings.iter().cloned());
-        tokio::task::block_in_place(|| Served::start(&mut command))
+        tokio::task::block_in_place(|| GatewayProcess::start(&mut command))
     }
 }
 
@@ -49,7 +49,8 @@ impl Cluster {
     /// Settings may name another address of the database.
     pub async fn start_each(database: String, settings: &[Vec<(&str, &str)>]) -> Self {
         let upstream = Upstream::start().await;
-        upstream.always(Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#));
+        upstream
+            .set_default_reply(Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#));
         let common = [
             ("GATEWAY_DATABASE_URL", database.as_str()),
             ("GATEWAY_TOKEN_SECRET", TOKEN_SECRET),
@@ -64,7 +65,7 @@ impl Cluster {
             settings: common.iter().chain(settings).map(owned).collect(),
         };
         let homes: Vec<Home> = settings.iter().map(home).collect();
-        let nodes: Vec<Served> = homes.iter().map(Home::start).collect();
+        let nodes: Vec<GatewayProcess> = homes.iter().map(Home::start).collect();
         let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});
         let made = nodes[0].post("/api/v1/signup", &body).send().await.expect(201);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -90,18 +91,18 @@ impl Cluster {
     /// Ends a node as SIGTERM does, and waits until it is gone.
     pub fn stop(&mut self, node: usize) {
         self.nodes[node].signal("TERM");
-        let code = tokio::task::block_in_place(|| self.nodes[node].wait_for_end());
+        let code = tokio::task::block_in_place(|| self.nodes[node].wait_for_exit_code());
         assert_eq!(code, Some(0), "node {node}");
     }
 
     /// Ends a node as a power cut does.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].signal("KILL");
-        tokio::task::block_in_place(|| self.nodes[node].wait_for_end());
+        tokio::task::block_in_place(|| self.nodes[node].wait_for_exit_code());
     }
 
     /// Starts a node that was ended again, on its own data.
-    pub fn start_again(&mut self, node: usize) {
+    pub fn restart(&mut self, node: usize) {
         self.nodes[node] = self.homes[node].start();
     }
 
@@ -110,7 +111,7 @@ impl Cluster {
     }
 
     /// A management call with the owner's token.
-    pub fn manage(&self, node: usize, method: Method, path: &str) -> Call {
+    pub fn manage(&self, node: usize, method: Method, path: &str) -> TestRequest {
         self.nodes[node].call(method, path).bearer(&self.token)
     }
 
@@ -119,12 +120,12 @@ impl Cluster {
     }
 
     /// A call of a model with this key.
-    pub fn chat(&self, node: usize, key: &str) -> Call {
-        chat_at(self.nodes[node].address, key)
+    pub fn chat(&self, node: usize, key: &str) -> TestRequest {
+        chat_request(self.nodes[node].address, key)
     }
 
     /// The cheapest request that counts: it names no provider, so that it is refused once it is let in.
-    pub async fn knock(&self, node: usize) -> bool {
+    pub async fn try_request(&self, node: usize) -> bool {
         match self.nodes[node].get("/nowhere").key(&self.key).send().await.status.as_u16() {
             400 => true,
             429 => false,
@@ -133,7 +134,7 @@ impl Cluster {
     }
 
     /// Waits until exactly these rows are in the log, each once, and counted once.
-    pub async fn expect_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
+    pub async fn wait_for_exact_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
         let began = Instant::now();
         loop {
             let stored = all_log_ids(self.nodes[0].address, &self.key).await;
@@ -152,15 +153,19 @@ impl Cluster {
     }
 }
 
-pub fn chat_at(address: SocketAddr, key: &str) -> Call {
+pub fn chat_request(address: SocketAddr, key: &str) -> TestRequest {
     let body =
         json!({"model": "gpt-4o", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
-    let call = Call::new(address, Method::POST, "/v1/chat/completions").key(key);
+    let call = TestRequest::new(address, Method::POST, "/v1/chat/completions").key(key);
     call.header("x-gateway-provider", "openai").json(body)
 }
 
 /// Asks until the answer is as wanted, which must be within the limit.
-pub async fn seen_within(limit: Duration, call: impl Fn() -> Call, wanted: impl Fn(&Answer) -> bool) {
+pub async fn wait_for_response(
+    limit: Duration,
+    call: impl Fn() -> TestRequest,
+    wanted: impl Fn(&TestResponse) -> bool,
+) {
     let begun = Instant::now();
     loop {
         let asked = begun.elapsed();

@@ -21,11 +21,11 @@ impl TestApp {
     pub async fn eval_run(&self, by: &Account, eval: &Value, body: Value) -> Value {
         let path = format!("/api/v1/evals/{}/run", eval["id"]);
         let run = self.post(&path, body).bearer(&by.token).send().await.expect(202);
-        self.end_of_run(by, &run).await
+        self.wait_for_run(by, &run).await
     }
 
     /// The run once nothing more happens to it.
-    pub async fn end_of_run(&self, by: &Account, run: &Value) -> Value {
+    pub async fn wait_for_run(&self, by: &Account, run: &Value) -> Value {
         let path = format!("/api/v1/evals/runs/{}", run["id"]);
         for _ in 0..1_500 {
             let run = self.get(&path).bearer(&by.token).send().await.expect(200);

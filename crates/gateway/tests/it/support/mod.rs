@@ -1,33 +1,33 @@
 //! What all tests share: an application on a port of its own, a client, and accounts to begin with.
 
 mod app;
-mod balancer;
-pub mod chain;
-pub mod check;
+pub mod assertions;
 pub mod client;
 mod cluster;
-pub mod data;
+pub mod datasets;
 mod evals;
-mod forwarder;
+pub mod fallback_chain;
+mod load_balancer;
+pub mod log_rows;
 mod process;
-mod proxied;
-mod raw;
+mod proxy;
+mod raw_http;
 pub mod receiver;
 pub mod routes;
-pub mod rows;
 pub mod skills;
+mod tcp_forwarder;
 
 pub use app::{
     Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,
     fresh_settings,
 };
-pub use balancer::Balancer;
-pub use client::{Answer, Call};
-pub use cluster::{Cluster, chat_at, seen_within};
-pub use forwarder::Forwarder;
-pub use process::{Finished, Served, command, run};
-pub use proxied::{Proxied, all_log_ids, log_id};
-pub use raw::{Raw, http_chunk, request, request_head};
+pub use client::{TestRequest, TestResponse};
+pub use cluster::{Cluster, chat_request, wait_for_response};
+pub use load_balancer::LoadBalancer;
+pub use process::{GatewayProcess, ProcessOutput, command, run};
+pub use proxy::{ProxyFixture, all_log_ids, log_id};
+pub use raw_http::{RawConnection, http_chunk, request, request_head};
+pub use tcp_forwarder::TcpForwarder;
 
 /// Runs a test on both databases: `on_both!(name, |app| async move { … })` makes `name::sqlite` and
 /// `name::postgres`. A second form takes settings: `on_both!(name, [("GATEWAY_…", "…")], |app| …)`.

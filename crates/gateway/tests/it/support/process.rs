@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::Value;
 
-use super::client::Call;
+use super::client::TestRequest;
 
 /// No start, stop or answer of the binary takes this long unless something is wrong.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `gateway` with these arguments and nothing in its environment but a data directory and a free port.
 pub fn command(data: &Path, arguments: &[&str]) -> Command {
@@ -25,14 +25,14 @@ pub fn command(data: &Path, arguments: &[&str]) -> Command {
 }
 
 #[derive(Debug)]
-pub struct Finished {
+pub struct ProcessOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
 /// Runs a command to its end.
-pub fn run(command: &mut Command) -> Finished {
+pub fn run(command: &mut Command) -> ProcessOutput {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let errors = std::thread::spawn(move || {
@@ -45,12 +45,12 @@ pub fn run(command: &mut Command) -> Finished {
         stdout.read_to_string(&mut text).unwrap();
         text
     });
-    let code = end_of(&mut child);
-    Finished { code, stdout: output.join().unwrap(), stderr: errors.join().unwrap() }
+    let code = wait_for_exit(&mut child);
+    ProcessOutput { code, stdout: output.join().unwrap(), stderr: errors.join().unwrap() }
 }
 
 /// `gateway serve`, ready to answer. Killed when it is dropped.
-pub struct Served {
+pub struct GatewayProcess {
     child: Child,
     pub address: SocketAddr,
     /// The log line that said that it is ready.
@@ -58,7 +58,7 @@ pub struct Served {
     log: Option<JoinHandle<String>>,
 }
 
-impl Served {
+impl GatewayProcess {
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -81,15 +81,15 @@ impl Served {
         Self { child, address: address.parse().unwrap(), ready, log: Some(log) }
     }
 
-    pub fn call(&self, method: Method, path: &str) -> Call {
-        Call::new(self.address, method, path)
+    pub fn call(&self, method: Method, path: &str) -> TestRequest {
+        TestRequest::new(self.address, method, path)
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Call {
+    pub fn post(&self, path: &str, body: &Value) -> TestRequest {
         self.call(Method::POST, path).json(body.clone())
     }
 
-    pub fn get(&self, path: &str) -> Call {
+    pub fn get(&self, path: &str) -> TestRequest {
         self.call(Method::GET, path)
     }
 
@@ -100,18 +100,18 @@ impl Served {
     }
 
     /// Waits for the end of a service that was told to stop; answers the exit code.
-    pub fn wait_for_end(&mut self) -> Option<i32> {
-        end_of(&mut self.child)
+    pub fn wait_for_exit_code(&mut self) -> Option<i32> {
+        wait_for_exit(&mut self.child)
     }
 
     /// Waits for the end of a service that was told to stop; answers exit code and log.
     pub fn wait(mut self) -> (Option<i32>, String) {
-        let code = end_of(&mut self.child);
+        let code = wait_for_exit(&mut self.child);
         (code, self.log.take().unwrap().join().unwrap())
     }
 }
 
-impl Drop for Served {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -119,7 +119,7 @@ impl Drop for Served {
 }
 
 fn ready_line(lines: &Receiver<String>) -> Option<Value> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let line = lines.recv_timeout(left).ok()?;
@@ -130,8 +130,8 @@ fn ready_line(lines: &Receiver<String>) -> Option<Value> {
     }
 }
 
-fn end_of(child: &mut Child) -> Option<i32> {
-    let deadline = Instant::now() + PATIENCE;
+fn wait_for_exit(child: &mut Child) -> Option<i32> {
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();
@@ -139,7 +139,7 @@ fn end_of(child: &mut Child) -> Option<i32> {
         if Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("the process did not end within {PATIENCE:?}");
+            panic!("the process did not end within {WAIT_TIMEOUT:?}");
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use super::{Account, TestApp};
 use crate::upstream::{Reply, Request, Upstream};
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A webhook as its maker was shown it.
-pub struct Hook {
+pub struct TestWebhook {
     pub id: String,
     pub secret: String,
 }
 
-impl Hook {
+impl TestWebhook {
     pub fn path(&self) -> String {
         format!("/api/v1/webhooks/{}", self.id)
     }
@@ -32,19 +32,19 @@ impl TestApp {
     /// An account on the plan that includes everything.
     pub async fn enterprise(&self, slug: &str) -> Account {
         let account = self.signup(slug).await;
-        self.make_enterprise(&account).await;
+        self.set_enterprise_plan(&account).await;
         account
     }
 
-    pub async fn hook(&self, of: &Account, url: &str, events: &[&str]) -> Hook {
+    pub async fn create_webhook(&self, of: &Account, url: &str, events: &[&str]) -> TestWebhook {
         let body = json!({"url": url, "events": events});
         let made = self.post("/api/v1/webhooks", body).bearer(&of.token).send().await.expect(201);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        Hook { id: text(&made["id"]), secret: text(&made["secret"]) }
+        TestWebhook { id: text(&made["id"]), secret: text(&made["secret"]) }
     }
 
     /// The webhook's deliveries, newest first.
-    pub async fn deliveries(&self, of: &Account, hook: &Hook) -> Vec<Value> {
+    pub async fn deliveries(&self, of: &Account, hook: &TestWebhook) -> Vec<Value> {
         let path = format!("{}/deliveries?limit=200", hook.path());
         let list = self.get(&path).key(&of.api_key).send().await.expect(200);
         list["deliveries"].as_array().unwrap().clone()
@@ -54,7 +54,7 @@ impl TestApp {
     pub async fn delivery(
         &self,
         of: &Account,
-        hook: &Hook,
+        hook: &TestWebhook,
         what: &str,
         fits: impl Fn(&Value) -> bool,
     ) -> Value {
@@ -102,7 +102,7 @@ impl TestApp {
 /// A receiver that always answers like this.
 pub async fn receiver(reply: Reply) -> Upstream {
     let upstream = Upstream::start().await;
-    upstream.always(reply);
+    upstream.set_default_reply(reply);
     upstream
 }
 
@@ -131,7 +131,7 @@ pub fn attribute(attributes: &[KeyValue], name: &str) -> Option<Any> {
 }
 
 /// The row that a span is of.
-pub fn row_of(span: &Span) -> Option<i64> {
+pub fn span_log_id(span: &Span) -> Option<i64> {
     match attribute(&span.attributes, "gateway.log_id")? {
         Any::Int(id) => Some(id),
         _ => None,

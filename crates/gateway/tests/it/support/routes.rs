@@ -5,7 +5,7 @@ use gateway_core::access::Role;
 use http::Method;
 
 /// What is known of a route without calling it.
-pub struct Known {
+pub struct RouteInfo {
     pub method: Method,
     /// With its parameters in braces, below `/api/v1` unless it is a root route.
     pub path: String,
@@ -15,13 +15,13 @@ pub struct Known {
 }
 
 /// Every mounted route.
-pub fn routes() -> Vec<Known> {
+pub fn routes() -> Vec<RouteInfo> {
     let mut schemas = Schemas::default();
     let areas = gateway::api::areas();
     areas.iter().flat_map(|area| &area.routes).map(|route| known(route, &mut schemas)).collect()
 }
 
-fn known(route: &Route, schemas: &mut Schemas) -> Known {
+fn known(route: &Route, schemas: &mut Schemas) -> RouteInfo {
     let mut operation = Operation {
         schemas,
         parameters: Vec::new(),
@@ -33,7 +33,7 @@ fn known(route: &Route, schemas: &mut Schemas) -> Known {
     };
     route.describe(&mut operation);
     let path = if route.root { route.path.to_owned() } else { format!("/api/v1{}", route.path) };
-    Known {
+    RouteInfo {
         method: Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap(),
         root: route.root,
         role: operation.role,
@@ -48,7 +48,7 @@ pub fn params(path: &str) -> Vec<&str> {
 }
 
 /// The path with each parameter replaced.
-pub fn filled(path: &str, value: impl Fn(&str) -> String) -> String {
+pub fn fill_params(path: &str, value: impl Fn(&str) -> String) -> String {
     let part = |part: &str| match part.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
         Some(name) => value(name),
         None => part.to_owned(),

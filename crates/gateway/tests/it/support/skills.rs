@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Account, Answer, TestApp};
+use super::{Account, TestApp, TestResponse};
 
 /// Every organization has the marketplace.
 pub const ENTERPRISE: [(&str, &str); 1] = [("GATEWAY_DEFAULT_PLAN", "enterprise")];
@@ -28,7 +28,7 @@ impl TestApp {
     }
 
     /// Submits a verdict of the source `scanner` on the skill's current version.
-    pub async fn verdict(&self, by: &Account, skill: &Value, passed: bool) -> Answer {
+    pub async fn verdict(&self, by: &Account, skill: &Value, passed: bool) -> TestResponse {
         let body = json!({"subject_type": "skill", "subject_id": skill["id"], "source": "scanner", "passed": passed});
         self.post("/api/v1/eval-results", body).bearer(&by.token).send().await
     }
@@ -44,7 +44,7 @@ impl TestApp {
         self.change_rubric(by, json!({"allowed_verdict_sources": ["internal", "scanner"]})).await;
     }
 
-    pub async fn publish(&self, by: &Account, skill: &Value) -> Answer {
+    pub async fn publish(&self, by: &Account, skill: &Value) -> TestResponse {
         self.post(&format!("{}/publish", path(skill)), json!({})).bearer(&by.token).send().await
     }
 
@@ -64,7 +64,7 @@ impl TestApp {
     }
 
     /// Our own verdicts on the skill, newest first, once there are so many.
-    pub async fn judged(&self, by: &Account, skill: &Value, count: usize) -> Vec<Value> {
+    pub async fn wait_for_verdicts(&self, by: &Account, skill: &Value, count: usize) -> Vec<Value> {
         for _ in 0..600 {
             let mut found = self.evaluations(by, skill).await;
             found.retain(|evaluation| evaluation["source"] == "internal");

@@ -92,12 +92,12 @@ impl Reply {
     }
 
     /// Nothing at all, not even a status, until the peer goes away.
-    pub(crate) fn silence() -> Self {
-        Self::shaped(Shape::Raw).then_hang()
+    pub(crate) fn no_response() -> Self {
+        Self::shaped(Shape::Raw).then_stall()
     }
 
     /// The connection is reset once the request is read.
-    pub(crate) fn refuse() -> Self {
+    pub(crate) fn reset() -> Self {
         Self::shaped(Shape::Raw).then_reset()
     }
 
@@ -129,7 +129,7 @@ impl Reply {
     }
 
     /// Announces a length, whatever the steps then send.
-    pub(crate) fn claiming_length(self, length: usize) -> Self {
+    pub(crate) fn with_content_length(self, length: usize) -> Self {
         self.framed(Framing::ClaimedLength(length))
     }
 
@@ -183,7 +183,7 @@ impl Reply {
     }
 
     /// Sends not even the head before the test gives the signal.
-    pub(crate) fn hold_head(mut self, signal: &Signal) -> Self {
+    pub(crate) fn wait_before_head(mut self, signal: &Signal) -> Self {
         self.before_head.push(Step::Wait(signal.clone()));
         self
     }
@@ -214,12 +214,12 @@ impl Reply {
 
     /// Closes the connection after the steps, before the body is finished: a length is announced that is too long by
     /// one, or the last chunk is missing. A body that ends with the connection cannot be cut short in this way.
-    pub(crate) fn then_half(self) -> Self {
+    pub(crate) fn then_truncate(self) -> Self {
         self.ending(End::Half)
     }
 
     /// Sends nothing more after the steps, and never ends, until the peer goes away.
-    pub(crate) fn then_hang(self) -> Self {
+    pub(crate) fn then_stall(self) -> Self {
         self.ending(End::Hang)
     }
 
@@ -286,7 +286,7 @@ impl Signal {
         Self(Arc::new(watch::channel(false).0))
     }
 
-    pub(crate) fn give(&self) {
+    pub(crate) fn notify(&self) {
         self.0.send_replace(true);
     }
 

@@ -137,20 +137,20 @@ impl Peer<'_> {
                 sleep(Duration::from_millis(20)).await;
                 Next::Reset
             }
-            End::Hang => self.unless_gone(pending()).await?,
+            End::Hang => self.until_disconnect(pending()).await?,
         })
     }
 
     async fn wait(&mut self, step: &Step) -> Result<(), Gone> {
         match step {
             Step::Bytes(_) | Step::Flush => Ok(()),
-            Step::Delay(time) => self.unless_gone(sleep(*time)).await,
-            Step::Wait(signal) => self.unless_gone(signal.wait()).await,
+            Step::Delay(time) => self.until_disconnect(sleep(*time)).await,
+            Step::Wait(signal) => self.until_disconnect(signal.wait()).await,
         }
     }
 
     /// Does something, but stops as soon as the peer goes away. What the peer sends meanwhile is kept.
-    async fn unless_gone<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Gone> {
+    async fn until_disconnect<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Gone> {
         tokio::pin!(doing);
         loop {
             tokio::select! {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Refusing, Reply, Signal, Upstream};
+use super::{RefusingAddress, Reply, Signal, Upstream};
 
 const SOON: Duration = Duration::from_secs(5);
 const GET: &[u8] = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -43,7 +43,7 @@ async fn nothing_comes(stream: &mut TcpStream) {
 #[tokio::test]
 async fn a_request_is_kept_byte_for_byte() {
     let upstream = Upstream::start().await;
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     let mut stream = connect(&upstream).await;
     let head = "POST /v1/x?y=%20 HTTP/1.1\r\nHost: here\r\nX-Odd-CASE:  two words \r\nx-odd-case: again\r\n\
                 Content-Length: 5\r\n\r\n";
@@ -63,7 +63,7 @@ async fn a_request_is_kept_byte_for_byte() {
 #[tokio::test]
 async fn a_chunked_request_is_kept_decoded_and_raw() {
     let upstream = Upstream::start().await;
-    upstream.always(Reply::new(200));
+    upstream.set_default_reply(Reply::new(200));
     let mut stream = connect(&upstream).await;
     stream.write_all(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     let body = b"4;ext=1\r\nab\r\n\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
@@ -103,7 +103,7 @@ async fn a_peer_that_leaves_in_the_middle_of_its_body_is_an_abort() {
 async fn replies_come_from_the_queue_and_then_from_the_standing_one() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::json(429, "{}").header("Retry-After", "1"));
-    upstream.always(Reply::new(204));
+    upstream.set_default_reply(Reply::new(204));
     let mut stream = connect(&upstream).await;
 
     stream.write_all(GET).await.unwrap();
@@ -143,7 +143,7 @@ async fn events_leave_one_by_one_when_the_test_says_so() {
         "{start}"
     );
     nothing_comes(&mut stream).await;
-    signal.give();
+    signal.notify();
 
     assert_eq!(read_until(&mut stream, "0\r\n\r\n").await, "b\r\ndata: two\n\n\r\n0\r\n\r\n");
 }
@@ -152,12 +152,14 @@ async fn events_leave_one_by_one_when_the_test_says_so() {
 async fn head_and_body_can_be_held_back() {
     let upstream = Upstream::start().await;
     let signal = Signal::new();
-    upstream.push(Reply::new(200).hold_head(&signal).piece("a").delay(Duration::from_millis(80)).body("b"));
+    upstream.push(
+        Reply::new(200).wait_before_head(&signal).piece("a").delay(Duration::from_millis(80)).body("b"),
+    );
     let mut stream = connect(&upstream).await;
     stream.write_all(GET).await.unwrap();
 
     nothing_comes(&mut stream).await;
-    signal.give();
+    signal.notify();
     read_until(&mut stream, "content-length: 2\r\n\r\na").await;
     let began = Instant::now();
     read_until(&mut stream, "b").await;
@@ -179,9 +181,9 @@ async fn a_body_can_end_with_the_connection() {
 #[tokio::test]
 async fn half_a_body_is_shorter_than_announced() {
     let upstream = Upstream::start().await;
-    upstream.push(Reply::new(200).body("abc").then_half());
-    upstream.push(Reply::new(200).chunked().body("abc").then_half());
-    upstream.push(Reply::new(200).claiming_length(1000).body("abc").then_close());
+    upstream.push(Reply::new(200).body("abc").then_truncate());
+    upstream.push(Reply::new(200).chunked().body("abc").then_truncate());
+    upstream.push(Reply::new(200).with_content_length(1000).body("abc").then_close());
 
     for expected in
         ["content-length: 4\r\n\r\nabc", "chunked\r\n\r\n3\r\nabc\r\n", "content-length: 1000\r\n\r\nabc"]
@@ -197,7 +199,7 @@ async fn half_a_body_is_shorter_than_announced() {
 async fn a_reset_is_a_reset() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::new(200).chunked().piece("abc").then_reset());
-    upstream.push(Reply::refuse());
+    upstream.push(Reply::reset());
     let mut stream = connect(&upstream).await;
     stream.write_all(GET).await.unwrap();
     read_until(&mut stream, "abc\r\n").await;
@@ -223,7 +225,7 @@ async fn garbage_is_sent_as_it_is() {
 #[tokio::test]
 async fn a_peer_that_leaves_a_hanging_reply_is_an_abort_with_its_time() {
     let upstream = Upstream::start().await;
-    upstream.push(Reply::sse(&["one"]).then_hang());
+    upstream.push(Reply::sse(&["one"]).then_stall());
     let mut stream = connect(&upstream).await;
     stream.write_all(GET).await.unwrap();
     read_until(&mut stream, "one\n\n\r\n").await;
@@ -241,7 +243,7 @@ async fn a_peer_that_leaves_a_hanging_reply_is_an_abort_with_its_time() {
 #[tokio::test]
 async fn a_peer_that_leaves_between_requests_is_no_abort() {
     let upstream = Upstream::start().await;
-    upstream.always(Reply::new(200).body("x"));
+    upstream.set_default_reply(Reply::new(200).body("x"));
     let mut stream = connect(&upstream).await;
     stream.write_all(GET).await.unwrap();
     read_until(&mut stream, "x").await;
@@ -294,7 +296,7 @@ async fn a_kept_connection_can_be_closed_without_a_word() {
 #[tokio::test]
 async fn connections_end_with_the_upstream() {
     let upstream = Upstream::start().await;
-    upstream.push(Reply::silence());
+    upstream.push(Reply::no_response());
     let mut stream = connect(&upstream).await;
     stream.write_all(GET).await.unwrap();
     upstream.wait_for_requests(1, SOON).await;
@@ -305,7 +307,7 @@ async fn connections_end_with_the_upstream() {
 
 #[tokio::test]
 async fn a_refusing_address_refuses() {
-    let refusing = Refusing::start();
+    let refusing = RefusingAddress::start();
     let address = refusing.url().replace("http://", "");
 
     assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);

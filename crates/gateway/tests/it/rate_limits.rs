@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::check::{assert_unauthorized, fields};
-use crate::support::{Answer, TestApp};
+use crate::support::assertions::{assert_unauthorized, fields};
+use crate::support::{TestApp, TestResponse};
 
 const SIGNUP: &str = "/api/v1/signup";
 const LOGIN: &str = "/api/v1/login";
@@ -21,7 +21,7 @@ fn hopeless(path: &str) -> Value {
 }
 
 #[track_caller]
-fn assert_too_many(answer: &Answer, longest: i64) -> i64 {
+fn assert_too_many(answer: &TestResponse, longest: i64) -> i64 {
     let body = answer.expect_error(429, "rate_limited");
     assert_eq!(fields(&body), ["code", "message"]);
     let wait: i64 = answer.header("retry-after").expect("Retry-After").parse().unwrap();
@@ -91,7 +91,7 @@ on_both!(
     }
 );
 
-fn window(answer: &Answer) -> [i64; 3] {
+fn window(answer: &TestResponse) -> [i64; 3] {
     ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
         .map(|name| answer.header(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap())
 }
@@ -102,7 +102,7 @@ on_both!(callers_learn_where_they_stand_in_their_minute, [("GATEWAY_RATE_LIMIT_F
 
 async fn three_a_minute(app: TestApp) {
     let ada = app.signup("acme").await;
-    app.begin_a_minute();
+    app.advance_to_next_minute();
     let end = (app.app.services.clock.now().0 / 60_000 + 1) * 60;
     for remaining in [2, 1, 0] {
         let answer = app.get(ME).key(&ada.api_key).send().await;
@@ -114,7 +114,7 @@ async fn three_a_minute(app: TestApp) {
     assert_too_many(&refused, 60);
     assert_eq!(window(&refused), [3, 0, end]);
     // A second key, and the person, have windows of their own.
-    let second = app.make_key(&ada.token, json!({"name": "second"})).await;
+    let second = app.create_key(&ada.token, json!({"name": "second"})).await;
     assert_eq!(window(&app.get(ME).key(&second.raw).send().await), [3, 2, end]);
     assert_eq!(window(&app.get(ME).bearer(&ada.token).send().await), [3, 1, end]);
     // Another session of the same person does not open another window.
@@ -125,7 +125,7 @@ async fn three_a_minute(app: TestApp) {
     // Unclaimed paths count, and are closed, alike.
     assert_too_many(&app.get("/api/v1/nothing").bearer(&ada.token).send().await, 60);
     // The next minute opens.
-    app.begin_a_minute();
+    app.advance_to_next_minute();
     for credential in [&ada.api_key, &second.raw] {
         assert_eq!(window(&app.get(ME).key(credential).send().await), [3, 2, end + 60]);
     }
@@ -134,7 +134,7 @@ async fn three_a_minute(app: TestApp) {
 
 on_both!(every_authenticated_answer_tells_the_window_also_errors, |app| async move {
     let ada = app.signup("acme").await;
-    app.begin_a_minute();
+    app.advance_to_next_minute();
     let cases = [
         (http::Method::GET, ME, 200),
         (http::Method::GET, "/api/v1/keys/7", 400),
@@ -155,7 +155,7 @@ on_both!(every_authenticated_answer_tells_the_window_also_errors, |app| async mo
 
 on_both!(the_limit_follows_the_plan, [("GATEWAY_RATE_LIMIT_PRO", "7")], |app| async move {
     let ada = app.signup("acme").await;
-    app.begin_a_minute();
+    app.advance_to_next_minute();
     assert_eq!(window(&app.get(ME).key(&ada.api_key).send().await)[..2], [1000, 999]);
     let org = format!("/api/v1/orgs/{}", ada.org_id);
     app.put(&org, json!({"plan": "pro"})).bearer(&ada.token).send().await.expect(200);
@@ -179,7 +179,7 @@ on_both!(
     [("GATEWAY_RATE_LIMIT_FREE", "10")],
     |app| async move {
         let ada = app.signup("acme").await;
-        app.begin_a_minute();
+        app.advance_to_next_minute();
         let calls = (0..40).map(|_| app.get(ME).key(&ada.api_key).send());
         let answers = futures_util::future::join_all(calls).await;
         let through = answers.iter().filter(|answer| answer.status == 200).count();

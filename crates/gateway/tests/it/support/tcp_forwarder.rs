@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Ends, with all its connections, when it is dropped.
-pub struct Forwarder {
+pub struct TcpForwarder {
     address: SocketAddr,
     line: watch::Sender<Line>,
     accepting: JoinHandle<()>,
@@ -23,7 +23,7 @@ enum Line {
     Silent,
 }
 
-impl Forwarder {
+impl TcpForwarder {
     pub async fn start(to: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -54,12 +54,12 @@ impl Forwarder {
         self.line.send_replace(Line::Cut);
     }
 
-    pub fn fall_silent(&self) {
+    pub fn blackhole(&self) {
         self.line.send_replace(Line::Silent);
     }
 }
 
-impl Drop for Forwarder {
+impl Drop for TcpForwarder {
     fn drop(&mut self) {
         self.accepting.abort();
     }
@@ -68,12 +68,12 @@ impl Drop for Forwarder {
 async fn accept(listener: TcpListener, to: String, line: watch::Sender<Line>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(carry(stream, to.clone(), line.subscribe()));
+        connections.spawn(forward(stream, to.clone(), line.subscribe()));
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn carry(mut from: TcpStream, to: String, mut line: watch::Receiver<Line>) {
+async fn forward(mut from: TcpStream, to: String, mut line: watch::Receiver<Line>) {
     if *line.borrow_and_update() == Line::Open {
         let Ok(mut onward) = TcpStream::connect(to).await else { return };
         tokio::select! {

@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::Proxied;
+use crate::support::ProxyFixture;
 use crate::upstream::Reply;
 
 const PLAIN: &str = r#"{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello world"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}"#;
@@ -62,75 +62,78 @@ fn said(events: &[Value]) -> String {
 
 #[tokio::test]
 async fn a_caller_that_wants_one_body_gets_the_stream_folded() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::sse(&CHUNKS));
-    let answer = it.chat(&ask(true)).header("x-gateway-stream", "false").send().await;
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::sse(&CHUNKS));
+    let answer = proxy.chat(&ask(true)).header("x-gateway-stream", "false").send().await;
     let body = answer.expect(200);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(body["choices"][0]["message"]["content"], "hello world");
     assert_eq!((&body["object"], &body["usage"]["total_tokens"]), (&json!("chat.completion"), &json!(5)));
-    assert_eq!(it.upstream.requests()[0].json()["stream"], true, "it was collected from the stream");
-    let row = it.row_of(&answer).await;
+    assert_eq!(proxy.upstream.requests()[0].json()["stream"], true, "it was collected from the stream");
+    let row = proxy.log_row(&answer).await;
     assert_eq!((&row["total_tokens"], &row["status"]), (&json!(5), &json!(200)));
 }
 
 #[tokio::test]
 async fn a_caller_that_wants_a_stream_gets_one_whatever_its_body_says() {
-    let it = Proxied::start().await;
+    let proxy = ProxyFixture::start().await;
     // A provider that streams when asked to, and one that does not.
-    it.upstream.push(Reply::sse(&CHUNKS));
-    it.upstream.push(Reply::json(200, PLAIN));
+    proxy.upstream.push(Reply::sse(&CHUNKS));
+    proxy.upstream.push(Reply::json(200, PLAIN));
     for _ in 0..2 {
-        let answer = it.chat(&ask(false)).header("x-gateway-stream", "true").send().await;
+        let answer = proxy.chat(&ask(false)).header("x-gateway-stream", "true").send().await;
         assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("text/event-stream")));
         let text = answer.text();
         let events = events(&text);
         assert_eq!(said(&events), "hello world");
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
         assert!(events.iter().all(|event| event["usage"].is_null()), "nobody asked for usage");
-        assert_eq!(it.row_of(&answer).await["total_tokens"], 5);
+        assert_eq!(proxy.log_row(&answer).await["total_tokens"], 5);
     }
-    assert_eq!(it.upstream.requests()[0].json()["stream"], true);
+    assert_eq!(proxy.upstream.requests()[0].json()["stream"], true);
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_while_it_is_folded_is_an_error_and_no_half_answer() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::sse(&CHUNKS[..2]));
-    let answer = it.chat(&ask(true)).header("x-gateway-stream", "false").send().await;
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::sse(&CHUNKS[..2]));
+    let answer = proxy.chat(&ask(true)).header("x-gateway-stream", "false").send().await;
     answer.expect_error(502, "provider_error");
-    let wrong = it.chat(&ask(true)).header("x-gateway-stream", "maybe").send().await;
+    let wrong = proxy.chat(&ask(true)).header("x-gateway-stream", "maybe").send().await;
     wrong.expect_error(400, "bad_request");
 }
 
 #[tokio::test]
 async fn a_stream_folds_and_a_body_replays_in_the_providers_own_shape() {
-    let it = Proxied::start().await;
-    it.upstream.push(claude_stream());
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(claude_stream());
     let body = json!({"model": "claude-x", "max_tokens": 5, "messages": [], "stream": true}).to_string();
-    let folded = it.post("anthropic", "/v1/messages", body).header("x-gateway-stream", "false").send().await;
+    let folded =
+        proxy.post("anthropic", "/v1/messages", body).header("x-gateway-stream", "false").send().await;
     assert_eq!(folded.expect(200)["content"][0]["text"], "hello world");
-    it.upstream.push(Reply::json(200, CLAUDE));
+    proxy.upstream.push(Reply::json(200, CLAUDE));
     let body = json!({"model": "claude-x", "max_tokens": 5, "messages": []}).to_string();
-    let replayed = it.post("anthropic", "/v1/messages", body).header("x-gateway-stream", "true").send().await;
+    let replayed =
+        proxy.post("anthropic", "/v1/messages", body).header("x-gateway-stream", "true").send().await;
     let text = replayed.text();
     assert!(text.contains("event: message_start") && text.contains("event: message_stop"), "{text}");
     let gemini = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hello"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1,"totalTokenCount":2},"modelVersion":"g"}"#;
-    it.upstream.push(Reply::sse(&[gemini]));
+    proxy.upstream.push(Reply::sse(&[gemini]));
     let path = "/v1beta/models/g:generateContent";
     let streamed =
-        it.post("gemini", path, r#"{"contents":[]}"#).header("x-gateway-stream", "true").send().await;
+        proxy.post("gemini", path, r#"{"contents":[]}"#).header("x-gateway-stream", "true").send().await;
     assert!(streamed.text().contains("hello"));
-    let sent = it.upstream.requests().pop().unwrap();
+    let sent = proxy.upstream.requests().pop().unwrap();
     assert_eq!(sent.target(), "/v1beta/models/g:streamGenerateContent?alt=sse");
 }
 
 #[tokio::test]
 async fn a_chat_caller_talks_to_claude_and_back() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(200, CLAUDE));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(200, CLAUDE));
     let call = |stream| {
-        it.post("anthropic", "/v1/chat/completions", ask(stream).to_string())
+        proxy
+            .post("anthropic", "/v1/chat/completions", ask(stream).to_string())
             .header("x-gateway-format", "openai")
             .header("authorization", "Bearer sk-ant-mine")
     };
@@ -138,35 +141,35 @@ async fn a_chat_caller_talks_to_claude_and_back() {
     let body = answer.expect(200);
     assert_eq!(body["choices"][0]["message"]["content"], "hello world");
     assert_eq!((&body["object"], &body["usage"]["total_tokens"]), (&json!("chat.completion"), &json!(5)));
-    let sent = &it.upstream.requests()[0];
+    let sent = &proxy.upstream.requests()[0];
     assert_eq!(sent.target(), "/v1/messages");
     assert_eq!((sent.header("x-api-key"), sent.header("authorization")), (Some("sk-ant-mine"), None));
     assert_eq!(sent.header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(sent.json()["messages"][0]["role"], "user");
-    let row = it.row_of(&answer).await;
+    let row = proxy.log_row(&answer).await;
     assert_eq!((&row["provider"], &row["total_tokens"]), (&json!("anthropic"), &json!(5)));
 
-    it.upstream.push(claude_stream());
+    proxy.upstream.push(claude_stream());
     let answer = call(true).send().await;
     let text = answer.text();
     assert_eq!(said(&events(&text)), "hello world");
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
-    assert_eq!(it.row_of(&answer).await["total_tokens"], 5);
+    assert_eq!(proxy.log_row(&answer).await["total_tokens"], 5);
 }
 
 #[tokio::test]
 async fn errors_are_told_in_the_callers_words() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(
         429,
         r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#,
     ));
-    let call = it.post("anthropic", "/v1/chat/completions", ask(false).to_string());
+    let call = proxy.post("anthropic", "/v1/chat/completions", ask(false).to_string());
     let answer = call.header("x-gateway-format", "openai").send().await;
     assert_eq!(answer.expect(429)["error"]["message"], "slow down");
     // In the middle of a stream as well.
     let start = as_events(&CLAUDE_EVENTS[..3]);
-    it.upstream.push(
+    proxy.upstream.push(
         Reply::new(200)
             .header("content-type", "text/event-stream")
             .chunked()
@@ -174,19 +177,19 @@ async fn errors_are_told_in_the_callers_words() {
             .flush()
             .then_reset(),
     );
-    let call = it.post("anthropic", "/v1/chat/completions", ask(true).to_string());
+    let call = proxy.post("anthropic", "/v1/chat/completions", ask(true).to_string());
     let answer = call.header("x-gateway-format", "openai").send().await;
     let text = answer.text();
     assert!(text.contains("hello world") && text.contains("provider_error"), "{text}");
-    assert_eq!(it.row_of(&answer).await["error_code"], "provider_error");
+    assert_eq!(proxy.log_row(&answer).await["error_code"], "provider_error");
 }
 
 #[tokio::test]
 async fn what_cannot_be_said_is_refused_or_named() {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(200, CLAUDE));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(200, CLAUDE));
     let call = |body: Value| {
-        it.post("anthropic", "/v1/chat/completions", body.to_string()).header("x-gateway-format", "openai")
+        proxy.post("anthropic", "/v1/chat/completions", body.to_string()).header("x-gateway-format", "openai")
     };
     let mut body = ask(false);
     body["seed"] = json!(7);
@@ -198,19 +201,19 @@ async fn what_cannot_be_said_is_refused_or_named() {
     let refused = call(body).send().await.expect_error(422, "validation_error");
     assert!(refused["message"].as_str().unwrap().starts_with("n:"), "{refused}");
     call(json!({"model": "m", "messages": "no"})).send().await.expect_error(400, "bad_request");
-    assert_eq!(it.upstream.requests().len(), 1);
-    let wrong = it.chat(&ask(false)).header("x-gateway-format", "soap").send().await;
+    assert_eq!(proxy.upstream.requests().len(), 1);
+    let wrong = proxy.chat(&ask(false)).header("x-gateway-format", "soap").send().await;
     wrong.expect_error(400, "bad_request");
-    let other = it.chat(&ask(false)).header("x-gateway-format", "anthropic").send().await;
+    let other = proxy.chat(&ask(false)).header("x-gateway-format", "anthropic").send().await;
     other.expect_error(400, "bad_request");
 }
 
 #[tokio::test]
 async fn a_fallback_to_another_shape_is_translated_by_itself() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(500, "{}"));
-    it.upstream.push(Reply::json(200, CLAUDE));
-    let answer = it
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(500, "{}"));
+    proxy.upstream.push(Reply::json(200, CLAUDE));
+    let answer = proxy
         .chat(&ask(false))
         .header("authorization", "Bearer sk-openai-mine")
         .header("x-gateway-fallback", "anthropic/claude-x")
@@ -219,7 +222,7 @@ async fn a_fallback_to_another_shape_is_translated_by_itself() {
     assert_eq!(answer.expect(200)["choices"][0]["message"]["content"], "hello world");
     let served = (answer.header("x-gateway-provider"), answer.header("x-gateway-model"));
     assert_eq!(served, (Some("anthropic"), Some("claude-x")));
-    let sent = &it.upstream.requests()[1];
+    let sent = &proxy.upstream.requests()[1];
     assert_eq!(
         (sent.target(), sent.header("authorization"), sent.header("x-api-key")),
         ("/v1/messages", None, None)
@@ -228,32 +231,32 @@ async fn a_fallback_to_another_shape_is_translated_by_itself() {
 
 #[tokio::test]
 async fn auto_takes_a_chat_caller_to_a_provider_of_another_shape() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(200, CLAUDE));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(200, CLAUDE));
     let body = json!({"model": "anthropic/claude-x", "messages": [{"role": "user", "content": "hi"}]});
-    let answer = it.post("auto", "/v1/chat/completions", body.to_string()).send().await;
+    let answer = proxy.post("auto", "/v1/chat/completions", body.to_string()).send().await;
     assert_eq!(answer.expect(200)["choices"][0]["message"]["content"], "hello world");
-    assert_eq!(it.upstream.requests()[0].json()["model"], "claude-x");
+    assert_eq!(proxy.upstream.requests()[0].json()["model"], "claude-x");
 }
 
 #[tokio::test]
 async fn models_are_listed_in_the_callers_shape() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(
         200,
         r#"{"data":[{"type":"model","id":"claude-x","display_name":"X","created_at":"2025-01-01T00:00:00Z"}],"has_more":false,"first_id":"claude-x","last_id":"claude-x"}"#,
     ));
-    let call = it.call(Method::GET, "anthropic", "/v1/models").header("x-gateway-format", "openai");
+    let call = proxy.call(Method::GET, "anthropic", "/v1/models").header("x-gateway-format", "openai");
     let list = call.send().await.expect(200);
     assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("claude-x")));
 }
 
 #[tokio::test]
 async fn embeddings_of_another_shape_come_back_as_the_caller_knows_them() {
-    let it = Proxied::start().await;
-    it.upstream.push(Reply::json(200, r#"{"embeddings":[{"values":[0.5,-0.25]}]}"#));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.push(Reply::json(200, r#"{"embeddings":[{"values":[0.5,-0.25]}]}"#));
     let body = json!({"model": "gemini-embedding-001", "input": "hi"}).to_string();
-    let call = it.post("gemini", "/v1/embeddings", body).header("x-gateway-format", "openai");
+    let call = proxy.post("gemini", "/v1/embeddings", body).header("x-gateway-format", "openai");
     let answer = call.send().await.expect(200);
     assert_eq!(answer["data"][0]["embedding"], json!([0.5, -0.25]));
 }

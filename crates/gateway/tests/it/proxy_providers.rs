@@ -4,12 +4,12 @@
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Backend, Proxied, TestApp};
+use crate::support::{Backend, ProxyFixture, TestApp};
 use crate::upstream::Reply;
 
 #[tokio::test]
 async fn a_control_header_that_makes_no_sense_is_refused_by_name() {
-    let it = Proxied::start().await;
+    let proxy = ProxyFixture::start().await;
     let (long, big) = ("x".repeat(257), format!("{{\"a\":\"{}\"}}", "x".repeat(17 << 10)));
     for (name, value) in [
         ("x-gateway-timeout", "0"),
@@ -30,30 +30,30 @@ async fn a_control_header_that_makes_no_sense_is_refused_by_name() {
         ("x-gateway-metadata", "{\"a\":\"\\u0000\"}"),
         ("x-gateway-metadata", &big),
     ] {
-        let answer = it.chat(&json!({"model": "gpt-4o"})).header(name, value).send().await;
+        let answer = proxy.chat(&json!({"model": "gpt-4o"})).header(name, value).send().await;
         let body = answer.expect_error(400, "bad_request");
         assert_eq!((&body["error_code"], &body["error"]), (&body["code"], &body["message"]));
         let message = body["message"].as_str().unwrap();
         assert!(message.starts_with(name), "{name}: {value} gave: {message}");
     }
-    assert_eq!(it.upstream.connections(), 0);
+    assert_eq!(proxy.upstream.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_time_limit_above_the_servers_is_cut_to_it() {
-    let it = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_PROXY_TIMEOUT_MS", "200")]).await;
-    it.upstream.always(Reply::silence());
-    let call = it.chat(&json!({"model": "gpt-4o"})).header("x-gateway-timeout", "3600000");
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_PROXY_TIMEOUT_MS", "200")]).await;
+    proxy.upstream.set_default_reply(Reply::no_response());
+    let call = proxy.chat(&json!({"model": "gpt-4o"})).header("x-gateway-timeout", "3600000");
     call.send().await.expect_error(504, "provider_timeout");
 }
 
 #[tokio::test]
 async fn an_unknown_provider_or_one_without_an_address_is_refused() {
-    let it = Proxied::start().await;
+    let proxy = ProxyFixture::start().await;
     for (name, hint) in
         [("nobody", "openai"), ("OpenAI", "openai"), ("", "openai"), ("azure-openai", "AZURE_OPENAI")]
     {
-        let answer = it.call(Method::POST, name, "/v1/chat/completions").send().await;
+        let answer = proxy.call(Method::POST, name, "/v1/chat/completions").send().await;
         let message = answer.expect_error(400, "bad_request")["message"].as_str().unwrap().to_owned();
         assert!(message.contains("x-gateway-provider") && message.contains(hint), "{name}: {message}");
     }
@@ -61,21 +61,21 @@ async fn an_unknown_provider_or_one_without_an_address_is_refused() {
 
 #[tokio::test]
 async fn a_provider_of_one_organization_is_unknown_to_another() {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(200, "{}"));
-    it.provider("private", "openai", json!({"api_key": "secret"})).await;
-    it.call(Method::GET, "private", "/v1/files").send().await.expect(200);
-    let bob = it.app.signup("bobs").await;
-    let call = it.app.get("/v1/files").key(&bob.api_key).header("x-gateway-provider", "private");
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(200, "{}"));
+    proxy.provider("private", "openai", json!({"api_key": "secret"})).await;
+    proxy.call(Method::GET, "private", "/v1/files").send().await.expect(200);
+    let bob = proxy.app.signup("bobs").await;
+    let call = proxy.app.get("/v1/files").key(&bob.api_key).header("x-gateway-provider", "private");
     let told = call.send().await.expect_error(400, "bad_request");
-    assert_eq!(it.upstream.requests().len(), 1);
+    assert_eq!(proxy.upstream.requests().len(), 1);
     assert!(!told["message"].as_str().unwrap().split("must be one of").nth(1).unwrap().contains("private"));
 }
 
 #[tokio::test]
 async fn a_path_that_nobody_claims_needs_a_provider() {
-    let it = Proxied::start().await;
-    let ask = |path: &str| it.app.get(path).key(&it.ada.api_key);
+    let proxy = ProxyFixture::start().await;
+    let ask = |path: &str| proxy.app.get(path).key(&proxy.ada.api_key);
     for path in ["/api/v1/nothing", "/api/nothing/at/all", "/api", "/api/"] {
         ask(path).send().await.expect_error(404, "not_found");
     }
@@ -85,75 +85,75 @@ async fn a_path_that_nobody_claims_needs_a_provider() {
     }
     // Who is not known learns nothing, whatever the path.
     for path in ["/api/v1/nothing", "/v1/chat/completions"] {
-        it.app.get(path).send().await.expect_error(401, "unauthorized");
-        let proxied = it.app.get(path).header("x-gateway-provider", "openai").send().await;
+        proxy.app.get(path).send().await.expect_error(401, "unauthorized");
+        let proxied = proxy.app.get(path).header("x-gateway-provider", "openai").send().await;
         let body = proxied.expect_error(401, "unauthorized");
         assert_eq!((&body["error_code"], &body["error"]), (&body["code"], &body["message"]));
     }
-    assert_eq!(it.upstream.connections(), 0);
+    assert_eq!(proxy.upstream.connections(), 0);
 }
 
 #[tokio::test]
 async fn providers_live_below_api_too_but_our_own_routes_stay_ours() {
-    let it = Proxied::start().await;
-    it.upstream.always(Reply::json(200, r#"{"upstream":true}"#));
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(200, r#"{"upstream":true}"#));
     for path in ["/api/chat", "/api/v1/chat/completions", "/api/generate", "/api/v1"] {
-        let answer = it.call(Method::POST, "openai", path).raw("{\"model\":\"m\"}").send().await;
+        let answer = proxy.call(Method::POST, "openai", path).raw("{\"model\":\"m\"}").send().await;
         assert_eq!(answer.expect(200)["upstream"], true, "{path}");
     }
-    let seen: Vec<String> = it.upstream.requests().iter().map(|seen| seen.target().to_owned()).collect();
+    let seen: Vec<String> = proxy.upstream.requests().iter().map(|seen| seen.target().to_owned()).collect();
     assert_eq!(seen, ["/api/chat", "/api/v1/chat/completions", "/api/generate", "/api/v1"]);
-    let keys = it.call(Method::GET, "openai", "/api/v1/keys").send().await.expect(200);
+    let keys = proxy.call(Method::GET, "openai", "/api/v1/keys").send().await.expect(200);
     assert!(keys["keys"].is_array());
-    it.call(Method::PATCH, "openai", "/api/keys").send().await.expect_error(405, "method_not_allowed");
-    it.call(Method::GET, "openai", "/healthz").send().await.expect(200);
-    assert_eq!(it.upstream.requests().len(), 4);
+    proxy.call(Method::PATCH, "openai", "/api/keys").send().await.expect_error(405, "method_not_allowed");
+    proxy.call(Method::GET, "openai", "/healthz").send().await.expect(200);
+    assert_eq!(proxy.upstream.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn a_tenants_address_inside_the_house_is_not_connected_to() {
-    let it = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_EGRESS_PRIVATE", "deny")]).await;
-    it.upstream.always(Reply::json(200, "{}"));
-    let port = it.upstream.url().rsplit(':').next().unwrap().to_owned();
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_EGRESS_PRIVATE", "deny")]).await;
+    proxy.upstream.set_default_reply(Reply::json(200, "{}"));
+    let port = proxy.upstream.url().rsplit(':').next().unwrap().to_owned();
     for (index, host) in
         ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0"]
             .into_iter()
             .enumerate()
     {
         let name = format!("inside-{index}");
-        it.provider(&name, "openai", json!({"base_url": format!("http://{host}:{port}")})).await;
-        let answer = it.call(Method::GET, &name, "/v1/files").send().await;
+        proxy.provider(&name, "openai", json!({"base_url": format!("http://{host}:{port}")})).await;
+        let answer = proxy.call(Method::GET, &name, "/v1/files").send().await;
         let body = answer.expect_error(502, "provider_error");
         assert!(body["message"].as_str().unwrap().contains("not allowed"), "{host}: {body}");
     }
-    assert_eq!(it.upstream.connections(), 0);
+    assert_eq!(proxy.upstream.connections(), 0);
     // What the operator set up is the operator's business.
-    it.call(Method::GET, "openai", "/v1/files").send().await.expect(200);
+    proxy.call(Method::GET, "openai", "/v1/files").send().await.expect(200);
 }
 
 #[tokio::test]
 async fn a_redirect_is_passed_on_and_not_followed() {
-    let it = Proxied::start().await;
-    let away = format!("{}/elsewhere", it.upstream.url());
-    it.upstream.push(Reply::new(307).header("location", &away).body(""));
-    let answer = it.chat(&json!({"model": "gpt-4o"})).send().await;
+    let proxy = ProxyFixture::start().await;
+    let away = format!("{}/elsewhere", proxy.upstream.url());
+    proxy.upstream.push(Reply::new(307).header("location", &away).body(""));
+    let answer = proxy.chat(&json!({"model": "gpt-4o"})).send().await;
     assert_eq!((answer.status.as_u16(), answer.header("location")), (307, Some(&*away)));
-    assert_eq!(it.upstream.requests().len(), 1);
+    assert_eq!(proxy.upstream.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn proxied_requests_count_against_the_keys_limit() {
-    let it = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "3")]).await;
-    it.upstream.always(Reply::json(200, "{}"));
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "3")]).await;
+    proxy.upstream.set_default_reply(Reply::json(200, "{}"));
     let body = json!({"model": "gpt-4o"});
     let mut answers = Vec::new();
     for _ in 0..8 {
-        answers.push(it.chat(&body).send().await);
+        answers.push(proxy.chat(&body).send().await);
     }
     // The window may turn over once while this runs.
     let passed = answers.iter().filter(|answer| answer.status == 200).count();
     assert!((3..=6).contains(&passed), "{passed} passed");
-    assert_eq!(it.upstream.requests().len(), passed);
+    assert_eq!(proxy.upstream.requests().len(), passed);
     let refused = answers.iter().find(|answer| answer.status == 429).unwrap();
     let told = refused.expect_error(429, "rate_limited");
     assert_eq!((&told["error_code"], &told["error"]), (&told["code"], &told["message"]));

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::app::Backend;
-use super::client::Call;
-use super::proxied::Proxied;
+use super::client::TestRequest;
+use super::proxy::ProxyFixture;
 use crate::upstream::{Reply, Upstream};
 
 pub const GOOD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
@@ -17,34 +17,34 @@ pub const STOP: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{}
 pub const ERROR: &str = r#"{"error":{"message":"overloaded inside","type":"server_error"}}"#;
 
 /// The first target is `openai`, the others are providers of the organization's own.
-pub struct Chain {
-    pub it: Proxied,
+pub struct FallbackChain {
+    pub proxy: ProxyFixture,
     pub second: Upstream,
     pub third: Upstream,
 }
 
-impl Chain {
+impl FallbackChain {
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let it = Proxied::start_with(Backend::Sqlite, settings).await;
+        let proxy = ProxyFixture::start_with(Backend::Sqlite, settings).await;
         let (second, third) = (Upstream::start().await, Upstream::start().await);
-        it.provider("second", "openai", json!({"base_url": second.url(), "api_key": "sk-second"})).await;
-        it.provider("third", "groq", json!({"base_url": third.url(), "api_key": "sk-third"})).await;
-        Self { it, second, third }
+        proxy.provider("second", "openai", json!({"base_url": second.url(), "api_key": "sk-second"})).await;
+        proxy.provider("third", "groq", json!({"base_url": third.url(), "api_key": "sk-third"})).await;
+        Self { proxy, second, third }
     }
 
-    pub fn chat(&self) -> Call {
-        self.it
+    pub fn chat(&self) -> TestRequest {
+        self.proxy
             .chat(&json!({"model": "m", "messages": []}))
             .header("x-gateway-fallback", "second, third/other")
     }
 
-    pub fn stream(&self) -> Call {
+    pub fn stream(&self) -> TestRequest {
         let body = json!({"model": "m", "messages": [], "stream": true});
-        self.it.chat(&body).header("x-gateway-fallback", "second")
+        self.proxy.chat(&body).header("x-gateway-fallback", "second")
     }
 }
 
@@ -56,7 +56,7 @@ pub fn good_stream() -> Reply {
     Reply::sse(&[ROLE, HELLO, STOP, "[DONE]"])
 }
 
-pub fn tried(row: &Value) -> Vec<(String, Value)> {
+pub fn attempted_providers(row: &Value) -> Vec<(String, Value)> {
     let attempts = row["attempts"].as_array().unwrap();
     attempts.iter().map(|a| (a["provider"].as_str().unwrap().to_owned(), a["status"].clone())).collect()
 }

@@ -7,7 +7,7 @@ use gateway_store::{Db, events};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Call, Cluster, seen_within};
+use crate::support::{Cluster, TestRequest, wait_for_response};
 use crate::upstream::Reply;
 
 /// 10 + 100 tokens of gpt-4o: 0.001025 USD.
@@ -16,23 +16,24 @@ const COST: f64 = 0.001_025;
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn started(limit: f64) -> (Cluster, String) {
-    let it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
-    it.upstream.always(Reply::json(200, ANSWER));
+    let cluster = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
+    cluster.upstream.set_default_reply(Reply::json(200, ANSWER));
     let budget = json!({"scope": "org", "period": "monthly", "hard_limit_usd": limit});
-    let made = it.manage(0, Method::POST, &it.in_org("/budgets")).json(budget).send().await.expect(201);
-    let path = it.in_org(&format!("/budgets/{}", made["id"].as_str().unwrap()));
-    (it, path)
+    let made =
+        cluster.manage(0, Method::POST, &cluster.in_org("/budgets")).json(budget).send().await.expect(201);
+    let path = cluster.in_org(&format!("/budgets/{}", made["id"].as_str().unwrap()));
+    (cluster, path)
 }
 
 /// A call that costs what was held for it at most, 0.001 USD and a little for what is asked.
-fn ask(it: &Cluster, node: usize) -> Call {
+fn ask(cluster: &Cluster, node: usize) -> TestRequest {
     let body = json!({"model": "gpt-4o", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]});
-    let call = it.nodes[node].call(Method::POST, "/v1/chat/completions").key(&it.key);
+    let call = cluster.nodes[node].call(Method::POST, "/v1/chat/completions").key(&cluster.key);
     call.header("x-gateway-provider", "openai").json(body)
 }
 
 /// True when it was let in, false when there was no money left.
-async fn passes(call: Call) -> bool {
+async fn passes(call: TestRequest) -> bool {
     let answer = call.send().await;
     if answer.status == 200 {
         return true;
@@ -42,10 +43,10 @@ async fn passes(call: Call) -> bool {
 }
 
 /// What the budget says of its spending, once every row is stored.
-async fn spent(it: &Cluster, path: &str, calls: usize) -> f64 {
+async fn spent(cluster: &Cluster, path: &str, calls: usize) -> f64 {
     let mut spent = 0.0;
     for _ in 0..200 {
-        let budget = it.manage(0, Method::GET, path).send().await.expect(200);
+        let budget = cluster.manage(0, Method::GET, path).send().await.expect(200);
         spent = budget["spent_usd"].as_f64().unwrap();
         if (spent - COST * f64::from(u32::try_from(calls).unwrap())).abs() < 1e-9 {
             return spent;
@@ -58,9 +59,9 @@ async fn spent(it: &Cluster, path: &str, calls: usize) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
     let limit = 10.0 * COST;
-    let (it, path) = started(limit).await;
-    it.upstream.always(Reply::json(200, ANSWER).delay_head(Duration::from_millis(20)));
-    let calls: Vec<_> = (0..150).map(|number| tokio::spawn(passes(ask(&it, number % 3)))).collect();
+    let (cluster, path) = started(limit).await;
+    cluster.upstream.set_default_reply(Reply::json(200, ANSWER).delay_head(Duration::from_millis(20)));
+    let calls: Vec<_> = (0..150).map(|number| tokio::spawn(passes(ask(&cluster, number % 3)))).collect();
     let mut passed = 0;
     for call in calls {
         passed += usize::from(call.await.unwrap());
@@ -69,7 +70,7 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
     // What was held is free again, wherever: the rest of the money can be spent, and no more.
     let mut refused_in_a_row = 0;
     while refused_in_a_row < 60 {
-        if passes(ask(&it, refused_in_a_row % 3)).await {
+        if passes(ask(&cluster, refused_in_a_row % 3)).await {
             passed += 1;
             refused_in_a_row = 0;
         } else {
@@ -79,25 +80,25 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
         assert!(passed <= 11, "{passed} passed");
     }
     assert!((10..=11).contains(&passed), "{passed} passed");
-    assert!(spent(&it, &path, passed).await <= limit + COST);
+    assert!(spent(&cluster, &path, passed).await <= limit + COST);
     // All of them know that the limit was reached; one of them says so.
-    let db = Db::open(&it.database).await.unwrap();
-    let told = events::list(&db, it.org_id.parse().unwrap()).await.unwrap();
+    let db = Db::open(&cluster.database).await.unwrap();
+    let told = events::list(&db, cluster.org_id.parse().unwrap()).await.unwrap();
     assert_eq!(told.iter().filter(|event| event.kind == "budget.exceeded").count(), 1);
     db.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_has_spent_its_lease_gets_what_the_others_do_not_need() {
-    let (it, path) = started(100.0 * COST).await;
+    let (cluster, path) = started(100.0 * COST).await;
     // Each node leases some of the money with its first call, and more than that call needs.
     for node in 0..3 {
-        assert!(passes(ask(&it, node)).await);
+        assert!(passes(ask(&cluster, node)).await);
     }
     let mut passed = 3;
     let mut refused = 0;
     while refused < 20 {
-        if passes(ask(&it, 1)).await {
+        if passes(ask(&cluster, 1)).await {
             passed += 1;
         } else {
             refused += 1;
@@ -105,48 +106,48 @@ async fn a_node_that_has_spent_its_lease_gets_what_the_others_do_not_need() {
         }
     }
     assert!((100..=101).contains(&passed), "{passed} passed");
-    spent(&it, &path, passed).await;
+    spent(&cluster, &path, passed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_budget_made_changed_or_deleted_on_one_node_is_so_on_the_others() {
-    let (it, path) = started(0.0).await;
-    let change = |change: Value| it.manage(0, Method::PUT, &path).json(change).send();
+    let (cluster, path) = started(0.0).await;
+    let change = |change: Value| cluster.manage(0, Method::PUT, &path).json(change).send();
     for node in 0..3 {
-        seen_within(SECOND, || ask(&it, node), |answer| answer.status == 403).await;
+        wait_for_response(SECOND, || ask(&cluster, node), |answer| answer.status == 403).await;
     }
     change(json!({"hard_limit_usd": 1.0})).await.expect(200);
     for node in 0..3 {
-        seen_within(SECOND, || ask(&it, node), |answer| answer.status == 200).await;
+        wait_for_response(SECOND, || ask(&cluster, node), |answer| answer.status == 200).await;
     }
     change(json!({"hard_limit_usd": 0.001})).await.expect(200);
     for node in 0..3 {
-        seen_within(SECOND, || ask(&it, node), |answer| answer.status == 403).await;
+        wait_for_response(SECOND, || ask(&cluster, node), |answer| answer.status == 403).await;
     }
-    it.manage(1, Method::DELETE, &path).send().await.expect(200);
+    cluster.manage(1, Method::DELETE, &path).send().await.expect(200);
     for node in 0..3 {
-        seen_within(SECOND, || ask(&it, node), |answer| answer.status == 200).await;
+        wait_for_response(SECOND, || ask(&cluster, node), |answer| answer.status == 200).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_of_a_killed_node_is_free_once_its_lease_is_over() {
-    let (mut it, path) = started(10.0 * COST).await;
+    let (mut cluster, path) = started(10.0 * COST).await;
     // Held for a call that never ends, and lost with its node.
-    it.upstream.push(Reply::json(200, ANSWER).delay_head(Duration::from_secs(60)));
-    let lost = tokio::spawn(ask(&it, 2).send());
-    it.upstream.wait_for_requests(1, Duration::from_secs(10)).await;
-    it.kill(2);
+    cluster.upstream.push(Reply::json(200, ANSWER).delay_head(Duration::from_secs(60)));
+    let lost = tokio::spawn(ask(&cluster, 2).send());
+    cluster.upstream.wait_for_requests(1, Duration::from_secs(10)).await;
+    cluster.kill(2);
     assert!(lost.await.is_err(), "its caller has no answer");
     let mut passed = 0;
     let began = std::time::Instant::now();
     while passed < 10 {
-        if passes(ask(&it, passed % 2)).await {
+        if passes(ask(&cluster, passed % 2)).await {
             passed += 1;
         } else {
             assert!(began.elapsed() < Duration::from_secs(45), "{passed} passed");
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
     }
-    spent(&it, &path, passed).await;
+    spent(&cluster, &path, passed).await;
 }

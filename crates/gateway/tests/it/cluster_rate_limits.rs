@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Cluster, Forwarder, PASSWORD, fresh_postgres, seen_within};
+use crate::support::{Cluster, PASSWORD, TcpForwarder, fresh_postgres, wait_for_response};
 
 const LIMIT: usize = 100;
 /// A tenth of the limit.
@@ -20,17 +20,17 @@ fn now_ms() -> u64 {
 
 /// Has something done within one window with a key that nobody has used. Windows are minutes of the clock; one that is
 /// about to end is waited for, and what one ended under is done again.
-async fn in_one_window<T>(it: &mut Cluster, work: impl AsyncFn(&Cluster) -> T) -> T {
+async fn in_one_window<T>(cluster: &mut Cluster, work: impl AsyncFn(&Cluster) -> T) -> T {
     for number in 0..3 {
         let body = json!({"name": format!("window {number}")});
-        let made = it.manage(0, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);
-        made["raw_key"].as_str().unwrap().clone_into(&mut it.key);
+        let made = cluster.manage(0, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);
+        made["raw_key"].as_str().unwrap().clone_into(&mut cluster.key);
         let gone = now_ms() % MINUTE_MS;
         if gone > 45_000 {
             tokio::time::sleep(Duration::from_millis(MINUTE_MS + 100 - gone)).await;
         }
         let window = now_ms() / MINUTE_MS;
-        let done = work(it).await;
+        let done = work(cluster).await;
         if now_ms() / MINUTE_MS == window {
             return done;
         }
@@ -39,12 +39,13 @@ async fn in_one_window<T>(it: &mut Cluster, work: impl AsyncFn(&Cluster) -> T) -
 }
 
 /// Knocks so often, at all nodes at once; answers how many were let in.
-async fn knock(it: &Cluster, times: usize) -> usize {
+async fn try_request(cluster: &Cluster, times: usize) -> usize {
     let at = |node: usize| async move {
         let mut passed = 0;
-        for _ in 0..times / it.nodes.len() / 3 {
+        for _ in 0..times / cluster.nodes.len() / 3 {
             // Three at a time, so that requests meet an exchange that is under way.
-            let (a, b, c) = tokio::join!(it.knock(node), it.knock(node), it.knock(node));
+            let (a, b, c) =
+                tokio::join!(cluster.try_request(node), cluster.try_request(node), cluster.try_request(node));
             passed += [a, b, c].into_iter().filter(|passed| *passed).count();
         }
         passed
@@ -57,10 +58,10 @@ fn redis() -> String {
     std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`")
 }
 
-async fn through_a_forwarder(address: &str) -> (Forwarder, String) {
+async fn through_a_forwarder(address: &str) -> (TcpForwarder, String) {
     let mut url = url::Url::parse(address).unwrap();
     let to = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(6379));
-    let forwarder = Forwarder::start(to).await;
+    let forwarder = TcpForwarder::start(to).await;
     url.set_host(Some("127.0.0.1")).unwrap();
     url.set_port(Some(forwarder.port())).unwrap();
     (forwarder, url.to_string())
@@ -68,10 +69,10 @@ async fn through_a_forwarder(address: &str) -> (Forwarder, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_three_nodes_let_the_limit_pass_and_at_most_a_slice() {
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
-    let (passed, later) = in_one_window(&mut it, async |it| {
-        let passed = knock(it, 360).await;
-        (passed, [it.knock(0).await, it.knock(1).await, it.knock(2).await])
+    let mut cluster = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
+    let (passed, later) = in_one_window(&mut cluster, async |cluster| {
+        let passed = try_request(cluster, 360).await;
+        (passed, [cluster.try_request(0).await, cluster.try_request(1).await, cluster.try_request(2).await])
     })
     .await;
     assert!((LIMIT..=LIMIT + SLICE).contains(&passed), "{passed}");
@@ -80,56 +81,61 @@ async fn without_redis_three_nodes_let_the_limit_pass_and_at_most_a_slice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_a_burst_at_one_node_has_the_whole_limit() {
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
-    let burst = async |it: &Cluster| futures_util::future::join_all((0..130).map(|_| it.knock(2))).await;
-    let burst = in_one_window(&mut it, burst).await;
+    let mut cluster = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
+    let burst = async |cluster: &Cluster| {
+        futures_util::future::join_all((0..130).map(|_| cluster.try_request(2))).await
+    };
+    let burst = in_one_window(&mut cluster, burst).await;
     assert_eq!(burst.into_iter().filter(|passed| *passed).count(), LIMIT);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_redis_three_nodes_let_exactly_the_limit_pass() {
     let url = redis();
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100"), ("GATEWAY_REDIS_URL", &url)]).await;
-    for node in &it.nodes {
-        let up = |answer: &crate::support::Answer| answer.json()["components"]["redis"]["status"] == "ok";
-        seen_within(Duration::from_secs(5), || node.get("/healthz"), up).await;
+    let mut cluster =
+        Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100"), ("GATEWAY_REDIS_URL", &url)]).await;
+    for node in &cluster.nodes {
+        let up =
+            |answer: &crate::support::TestResponse| answer.json()["components"]["redis"]["status"] == "ok";
+        wait_for_response(Duration::from_secs(5), || node.get("/healthz"), up).await;
     }
     for _ in 0..5 {
-        assert_eq!(in_one_window(&mut it, async |it| knock(it, 360).await).await, LIMIT);
+        assert_eq!(in_one_window(&mut cluster, async |cluster| try_request(cluster, 360).await).await, LIMIT);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_redis_goes_away_limits_hold_by_the_database_and_redis_is_used_again_when_it_is_back() {
     let (forwarder, url) = through_a_forwarder(&redis()).await;
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100"), ("GATEWAY_REDIS_URL", &url)]).await;
-    let redis_is = async |it: &Cluster, wanted: &str| {
-        for node in &it.nodes {
-            let is = |answer: &crate::support::Answer| {
+    let mut cluster =
+        Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100"), ("GATEWAY_REDIS_URL", &url)]).await;
+    let redis_is = async |cluster: &Cluster, wanted: &str| {
+        for node in &cluster.nodes {
+            let is = |answer: &crate::support::TestResponse| {
                 let health = answer.json();
                 health["components"]["redis"]["status"] == wanted && health["status"] == "ok"
             };
-            seen_within(Duration::from_secs(5), || node.get("/healthz"), is).await;
+            wait_for_response(Duration::from_secs(5), || node.get("/healthz"), is).await;
         }
     };
-    redis_is(&it, "ok").await;
-    let (before, meanwhile) = in_one_window(&mut it, async |it| {
+    redis_is(&cluster, "ok").await;
+    let (before, meanwhile) = in_one_window(&mut cluster, async |cluster| {
         forwarder.open();
-        redis_is(it, "ok").await;
-        let before = knock(it, 63).await;
+        redis_is(cluster, "ok").await;
+        let before = try_request(cluster, 63).await;
         forwarder.cut();
-        (before, knock(it, 180).await)
+        (before, try_request(cluster, 180).await)
     })
     .await;
     assert_eq!(before, 63);
     // A request whose count Redis took with it into the dark is counted by the database once more.
     assert!((LIMIT - SLICE..=LIMIT + SLICE).contains(&(before + meanwhile)), "{meanwhile}");
-    redis_is(&it, "down").await;
+    redis_is(&cluster, "down").await;
     forwarder.open();
-    redis_is(&it, "ok").await;
+    redis_is(&cluster, "ok").await;
     // In the minute in which it came back it may not have counted all, so both count; a request that only one of them lets
     // pass is counted by the other all the same.
-    let passed = in_one_window(&mut it, async |it| knock(it, 360).await).await;
+    let passed = in_one_window(&mut cluster, async |cluster| try_request(cluster, 360).await).await;
     assert!((LIMIT - SLICE..=LIMIT + SLICE).contains(&passed), "{passed}");
 }
 
@@ -137,14 +143,14 @@ async fn when_redis_goes_away_limits_hold_by_the_database_and_redis_is_used_agai
 async fn attempts_to_log_in_are_counted_over_all_nodes() {
     let database = fresh_postgres().await;
     let few = vec![("GATEWAY_AUTH_ATTEMPTS", "4")];
-    let it = Cluster::start_each(database, &[few.clone(), few]).await;
+    let cluster = Cluster::start_each(database, &[few.clone(), few]).await;
     let login = json!({"email": "ada@example.com", "password": "wrong password"});
     let mut answers = Vec::new();
     for attempt in 0..6 {
-        let answer = it.nodes[attempt % 2].post("/api/v1/login", &login).send().await;
+        let answer = cluster.nodes[attempt % 2].post("/api/v1/login", &login).send().await;
         answers.push(answer.status.as_u16());
     }
     assert_eq!(answers, [401, 401, 401, 401, 429, 429]);
     let right = json!({"email": "ada@example.com", "password": PASSWORD});
-    it.nodes[1].post("/api/v1/login", &right).send().await.expect_error(429, "rate_limited");
+    cluster.nodes[1].post("/api/v1/login", &right).send().await.expect_error(429, "rate_limited");
 }

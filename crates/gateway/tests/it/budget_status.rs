@@ -9,7 +9,7 @@ use gateway_store::logs::{self, SpendSnapshot};
 use serde_json::json;
 
 use crate::on_both;
-use crate::support::rows::row;
+use crate::support::log_rows::row;
 use crate::support::{Account, TestApp};
 
 /// The cost of a test row, in USD.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::receiver::is_signed_by;
-use crate::support::{Backend, PASSWORD, Served, command, fresh_settings, log_id};
+use crate::support::{Backend, GatewayProcess, PASSWORD, command, fresh_settings, log_id};
 use crate::upstream::{Reply, Signal, Upstream};
 
 const EVENTS: usize = 12;
@@ -16,11 +16,11 @@ async fn events_survive_a_kill(backend: Backend) {
     let receiver = Upstream::start().await;
     let signal = Signal::new();
     // The first attempts hang, so that the process dies in the middle of them.
-    receiver.always(Reply::new(200).hold_head(&signal));
+    receiver.set_default_reply(Reply::new(200).wait_before_head(&signal));
     let data = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(backend, &data).await;
     settings.push(("GATEWAY_DEFAULT_PLAN".to_owned(), "enterprise".to_owned()));
-    let start = || Served::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
+    let start = || GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
     let process = start();
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});
     let account = process.post("/api/v1/signup", &body).send().await.expect(201);
@@ -33,8 +33,8 @@ async fn events_survive_a_kill(backend: Backend) {
     }
     receiver.wait_for_requests(2, Duration::from_secs(20)).await;
     drop(process);
-    signal.give();
-    receiver.always(Reply::new(200));
+    signal.notify();
+    receiver.set_default_reply(Reply::new(200));
 
     let process = start();
     let path = format!("/api/v1/webhooks/{}/deliveries?limit=200", hook["id"].as_str().unwrap());
@@ -73,11 +73,11 @@ async fn no_event_is_lost_by_a_kill_on_postgres() {
 async fn rows_survive_a_kill(backend: Backend) {
     let receiver = Upstream::start().await;
     let signal = Signal::new();
-    receiver.always(Reply::new(200).hold_head(&signal));
+    receiver.set_default_reply(Reply::new(200).wait_before_head(&signal));
     let data = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(backend, &data).await;
     settings.push(("GATEWAY_DEFAULT_PLAN".to_owned(), "enterprise".to_owned()));
-    let start = || Served::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
+    let start = || GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
     let process = start();
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});
     let account = process.post("/api/v1/signup", &body).send().await.expect(201);
@@ -95,8 +95,8 @@ async fn rows_survive_a_kill(backend: Backend) {
     receiver.wait_for_requests(1, Duration::from_secs(20)).await;
     // Some rows are on their way, others still in the spool.
     drop(process);
-    signal.give();
-    receiver.always(Reply::new(200));
+    signal.notify();
+    receiver.set_default_reply(Reply::new(200));
     let killed_at = receiver.requests().len();
 
     let _process = start();

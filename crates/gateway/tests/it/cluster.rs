@@ -9,7 +9,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Cluster, Forwarder, MASTER_KEY, PASSWORD, TOKEN_SECRET, command, fresh_postgres, log_id, run, seen_within,
+    Cluster, MASTER_KEY, PASSWORD, TOKEN_SECRET, TcpForwarder, command, fresh_postgres, log_id, run,
+    wait_for_response,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,117 +33,128 @@ impl Cluster {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_made_changed_or_revoked_on_one_node_is_so_on_the_others() {
-    let it = Cluster::start(3, &[]).await;
-    let (key, id) = it.key_with(&["provider:openai"]).await;
+    let cluster = Cluster::start(3, &[]).await;
+    let (key, id) = cluster.key_with(&["provider:openai"]).await;
     for node in 0..3 {
-        it.chat(node, &key).send().await.expect(200);
+        cluster.chat(node, &key).send().await.expect(200);
     }
     let path = format!("/api/v1/keys/{id}");
     let change = json!({"scopes": ["provider:anthropic"]});
-    it.manage(0, Method::PUT, &path).json(change).send().await.expect(200);
+    cluster.manage(0, Method::PUT, &path).json(change).send().await.expect(200);
     for node in 0..3 {
-        seen_within(SECOND, || it.chat(node, &key), |answer| answer.status == 403).await;
+        wait_for_response(SECOND, || cluster.chat(node, &key), |answer| answer.status == 403).await;
     }
-    it.manage(1, Method::DELETE, &path).send().await.expect(200);
-    it.chat(1, &key).send().await.expect_error(401, "unauthorized");
+    cluster.manage(1, Method::DELETE, &path).send().await.expect(200);
+    cluster.chat(1, &key).send().await.expect_error(401, "unauthorized");
     for node in [0, 2] {
-        seen_within(SECOND, || it.chat(node, &key), |answer| answer.status == 401).await;
+        wait_for_response(SECOND, || cluster.chat(node, &key), |answer| answer.status == 401).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plans_providers_and_prompts_changed_on_one_node_are_so_on_the_others() {
-    let it = Cluster::start(2, &[]).await;
-    let limit = |answer: &crate::support::Answer| answer.header("x-ratelimit-limit").map(str::to_owned);
-    assert_eq!(limit(&it.chat(1, &it.key).send().await).as_deref(), Some("1000"));
-    it.manage(0, Method::PUT, &it.in_org("")).json(json!({"plan": "pro"})).send().await.expect(200);
-    seen_within(SECOND, || it.chat(1, &it.key), |answer| limit(answer).as_deref() == Some("10000")).await;
+    let cluster = Cluster::start(2, &[]).await;
+    let limit = |answer: &crate::support::TestResponse| answer.header("x-ratelimit-limit").map(str::to_owned);
+    assert_eq!(limit(&cluster.chat(1, &cluster.key).send().await).as_deref(), Some("1000"));
+    cluster.manage(0, Method::PUT, &cluster.in_org("")).json(json!({"plan": "pro"})).send().await.expect(200);
+    wait_for_response(
+        SECOND,
+        || cluster.chat(1, &cluster.key),
+        |answer| limit(answer).as_deref() == Some("10000"),
+    )
+    .await;
 
     // A change from outside any node.
     let data = tempfile::tempdir().unwrap();
     let done = run(command(data.path(), &["admin", "set-plan", "acme", "enterprise"])
-        .env("GATEWAY_DATABASE_URL", &it.database)
+        .env("GATEWAY_DATABASE_URL", &cluster.database)
         .env("GATEWAY_TOKEN_SECRET", TOKEN_SECRET)
         .env("GATEWAY_MASTER_KEY", MASTER_KEY));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     for node in 0..2 {
-        seen_within(SECOND, || it.chat(node, &it.key), |answer| limit(answer).as_deref() == Some("100000"))
-            .await;
+        wait_for_response(
+            SECOND,
+            || cluster.chat(node, &cluster.key),
+            |answer| limit(answer).as_deref() == Some("100000"),
+        )
+        .await;
     }
 
-    let provider = json!({"name": "openai", "api_key": "first", "base_url": it.upstream.url()});
-    it.manage(0, Method::POST, &it.in_org("/providers")).json(provider).send().await.expect(201);
+    let provider = json!({"name": "openai", "api_key": "first", "base_url": cluster.upstream.url()});
+    cluster.manage(0, Method::POST, &cluster.in_org("/providers")).json(provider).send().await.expect(201);
     tokio::time::sleep(SECOND).await;
-    assert_eq!(it.credential(1).await.as_deref(), Some("Bearer first"));
-    let path = it.in_org("/providers/openai");
-    it.manage(0, Method::PUT, &path).json(json!({"api_key": "second"})).send().await.expect(200);
+    assert_eq!(cluster.credential(1).await.as_deref(), Some("Bearer first"));
+    let path = cluster.in_org("/providers/openai");
+    cluster.manage(0, Method::PUT, &path).json(json!({"api_key": "second"})).send().await.expect(200);
     tokio::time::sleep(SECOND).await;
-    assert_eq!(it.credential(1).await.as_deref(), Some("Bearer second"));
+    assert_eq!(cluster.credential(1).await.as_deref(), Some("Bearer second"));
 
     let prompt = json!({"namespace": "ns", "slug": "hello", "content": "be brief"});
-    it.manage(0, Method::POST, "/api/v1/prompts").json(prompt).send().await.expect(201);
+    cluster.manage(0, Method::POST, "/api/v1/prompts").json(prompt).send().await.expect(201);
     let path = "/api/v1/prompts/ns/hello";
-    let render =
-        || it.manage(1, Method::POST, &format!("{path}/render")).json(json!({"variables": {"who": "Ada"}}));
+    let render = || {
+        cluster.manage(1, Method::POST, &format!("{path}/render")).json(json!({"variables": {"who": "Ada"}}))
+    };
     assert!(render().send().await.text().contains("be brief"));
-    it.manage(0, Method::PUT, path).json(json!({"content": "be long"})).send().await.expect(200);
-    seen_within(SECOND, render, |answer| answer.text().contains("be long")).await;
-    it.manage(0, Method::DELETE, path).send().await.expect(200);
-    seen_within(SECOND, render, |answer| answer.status == 404).await;
+    cluster.manage(0, Method::PUT, path).json(json!({"content": "be long"})).send().await.expect(200);
+    wait_for_response(SECOND, render, |answer| answer.text().contains("be long")).await;
+    cluster.manage(0, Method::DELETE, path).send().await.expect(200);
+    wait_for_response(SECOND, render, |answer| answer.status == 404).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_member_and_a_token_that_logged_out_are_out_on_every_node() {
-    let it = Cluster::start(2, &[]).await;
+    let cluster = Cluster::start(2, &[]).await;
     let invite = json!({"email": "bob@example.com", "role": "member"});
-    let members = it.in_org("/members");
-    let invite = it.manage(0, Method::POST, &members).json(invite).send().await.expect(201);
+    let members = cluster.in_org("/members");
+    let invite = cluster.manage(0, Method::POST, &members).json(invite).send().await.expect(201);
     let body =
         json!({"email": "bob@example.com", "password": PASSWORD, "invite_token": invite["invite_token"]});
-    let bob = it.nodes[1].post("/api/v1/signup", &body).send().await.expect(201);
+    let bob = cluster.nodes[1].post("/api/v1/signup", &body).send().await.expect(201);
     let login = json!({"email": "bob@example.com", "password": PASSWORD});
-    let other = it.nodes[0].post("/api/v1/login", &login).send().await.expect(200);
+    let other = cluster.nodes[0].post("/api/v1/login", &login).send().await.expect(200);
     let (token, other) = (bob["token"].as_str().unwrap(), other["token"].as_str().unwrap());
-    for node in &it.nodes {
+    for node in &cluster.nodes {
         node.get("/api/v1/keys").bearer(token).send().await.expect(200);
         node.get("/api/v1/keys").bearer(other).send().await.expect(200);
     }
-    it.nodes[0].post("/api/v1/auth/logout", &json!({})).bearer(other).send().await.expect(200);
-    let call = || it.nodes[1].get("/api/v1/keys").bearer(other);
-    seen_within(SECOND, call, |answer| answer.status == 401).await;
-    it.nodes[1].get("/api/v1/keys").bearer(token).send().await.expect(200);
+    cluster.nodes[0].post("/api/v1/auth/logout", &json!({})).bearer(other).send().await.expect(200);
+    let call = || cluster.nodes[1].get("/api/v1/keys").bearer(other);
+    wait_for_response(SECOND, call, |answer| answer.status == 401).await;
+    cluster.nodes[1].get("/api/v1/keys").bearer(token).send().await.expect(200);
 
     let path = format!("{members}/{}", bob["user"]["id"].as_str().unwrap());
-    it.manage(0, Method::DELETE, &path).send().await.expect(200);
-    let call = || it.nodes[1].get("/api/v1/keys").bearer(token);
-    seen_within(SECOND, call, |answer| answer.status == 401).await;
+    cluster.manage(0, Method::DELETE, &path).send().await.expect(200);
+    let call = || cluster.nodes[1].get("/api/v1/keys").bearer(token);
+    wait_for_response(SECOND, call, |answer| answer.status == 401).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_changed_while_a_node_was_cut_off_is_seen_when_it_is_back() {
     let database = fresh_postgres().await;
-    let (forwarder, through) = Forwarder::to_database(&database).await;
-    let it = Cluster::start_each(database, &[vec![], vec![("GATEWAY_DATABASE_URL", through.as_str())]]).await;
-    let (key, id) = it.key_with(&["*"]).await;
-    it.chat(1, &key).send().await.expect(200);
+    let (forwarder, through) = TcpForwarder::to_database(&database).await;
+    let cluster =
+        Cluster::start_each(database, &[vec![], vec![("GATEWAY_DATABASE_URL", through.as_str())]]).await;
+    let (key, id) = cluster.key_with(&["*"]).await;
+    cluster.chat(1, &key).send().await.expect(200);
     forwarder.cut();
-    it.manage(0, Method::DELETE, &format!("/api/v1/keys/{id}")).send().await.expect(200);
-    it.chat(1, &key).send().await.expect(200);
+    cluster.manage(0, Method::DELETE, &format!("/api/v1/keys/{id}")).send().await.expect(200);
+    cluster.chat(1, &key).send().await.expect(200);
     forwarder.open();
     // A second, once the node has its connection again.
-    seen_within(2 * SECOND, || it.chat(1, &key), |answer| answer.status == 401).await;
-    it.chat(1, &it.key).send().await.expect(200);
+    wait_for_response(2 * SECOND, || cluster.chat(1, &key), |answer| answer.status == 401).await;
+    cluster.chat(1, &cluster.key).send().await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_start() {
-    let it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
+    let cluster = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
     let calls = |node: usize| {
-        let it = &it;
+        let cluster = &cluster;
         async move {
             let mut ids = BTreeSet::new();
             for _ in 0..60 {
-                ids.insert(log_id(&it.chat(node, &it.key).send().await));
+                ids.insert(log_id(&cluster.chat(node, &cluster.key).send().await));
             }
             ids
         }
@@ -154,7 +166,7 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
     assert_eq!(all.len(), 180);
     assert_eq!([a, b, c].iter().flat_map(numbers).collect::<BTreeSet<_>>().len(), 3);
 
-    let db = Db::open(&it.database).await.unwrap();
+    let db = Db::open(&cluster.database).await.unwrap();
     let mut taken = Vec::new();
     while let Some(number) = node_ids::claim(&db, "somebody else").await.unwrap() {
         taken.push(number);
@@ -162,7 +174,7 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
     assert_eq!(taken.len(), 28, "{taken:?}");
     let data = tempfile::tempdir().unwrap();
     let refused = run(command(data.path(), &["serve"])
-        .env("GATEWAY_DATABASE_URL", &it.database)
+        .env("GATEWAY_DATABASE_URL", &cluster.database)
         .env("GATEWAY_TOKEN_SECRET", TOKEN_SECRET)
         .env("GATEWAY_MASTER_KEY", MASTER_KEY));
     assert_eq!(refused.code, Some(1));

@@ -17,11 +17,11 @@ pub fn at(text: &str) -> Timestamp {
 
 /// A successful chat of 10 + 5 tokens that cost a thousandth of a dollar and took 100 ms.
 pub fn row(account: &Account, time: Timestamp) -> LogRow {
-    row_of(&account.org_id, time)
+    row_in_org(&account.org_id, time)
 }
 
 /// The same of an organization that is known by its id only.
-pub fn row_of(org_id: &str, time: Timestamp) -> LogRow {
+pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
     static NEXT: AtomicI64 = AtomicI64::new(0);
     LogRow {
         id: first_log_id(time) + NEXT.fetch_add(1, Ordering::Relaxed) % 4096,

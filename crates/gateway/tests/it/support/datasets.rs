@@ -3,41 +3,41 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Account, Answer, TestApp};
+use super::{Account, TestApp, TestResponse};
 
 pub const DATASETS: &str = "/api/v1/datasets";
 
 /// A dataset and the account that works with it.
-pub struct Data<'a> {
+pub struct DatasetFixture<'a> {
     pub app: &'a TestApp,
     pub by: &'a Account,
     pub path: String,
 }
 
-impl<'a> Data<'a> {
+impl<'a> DatasetFixture<'a> {
     pub async fn create(app: &'a TestApp, by: &'a Account) -> Self {
         let body = json!({"name": "questions"});
         let made = app.post(DATASETS, body).bearer(&by.token).send().await.expect(201);
         Self { app, by, path: format!("{DATASETS}/{}", made["id"].as_str().unwrap()) }
     }
 
-    pub async fn get(&self, below: &str) -> Answer {
+    pub async fn get(&self, below: &str) -> TestResponse {
         self.app.get(&format!("{}{below}", self.path)).bearer(&self.by.token).send().await
     }
 
-    pub async fn post(&self, below: &str, body: Value) -> Answer {
+    pub async fn post(&self, below: &str, body: Value) -> TestResponse {
         self.app.post(&format!("{}{below}", self.path), body).bearer(&self.by.token).send().await
     }
 
-    pub async fn put(&self, below: &str, body: Value) -> Answer {
+    pub async fn put(&self, below: &str, body: Value) -> TestResponse {
         self.app.put(&format!("{}{below}", self.path), body).bearer(&self.by.token).send().await
     }
 
-    pub async fn delete(&self, below: &str) -> Answer {
+    pub async fn delete(&self, below: &str) -> TestResponse {
         self.app.delete(&format!("{}{below}", self.path)).bearer(&self.by.token).send().await
     }
 
-    pub async fn import(&self, kind: &str, body: impl Into<bytes::Bytes>) -> Answer {
+    pub async fn import(&self, kind: &str, body: impl Into<bytes::Bytes>) -> TestResponse {
         let call = self.app.call(Method::POST, &format!("{}/import", self.path)).bearer(&self.by.token);
         call.header("content-type", kind).raw(body).send().await
     }

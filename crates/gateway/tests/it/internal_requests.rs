@@ -7,7 +7,7 @@ use gateway::internal_call::{
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Backend, Proxied};
+use crate::support::{Backend, ProxyFixture};
 use crate::upstream::Reply;
 
 fn internal_request(provider: &str, body: &Value) -> InternalRequest {
@@ -25,7 +25,7 @@ fn chat(model: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": "hello"}]})
 }
 
-async fn the_org(gateway: &Proxied) -> Identity {
+async fn the_org(gateway: &ProxyFixture) -> Identity {
     let org = gateway.ada.org_id.parse().unwrap();
     gateway.app.app.proxy.access.org_identity(org).await.unwrap().unwrap()
 }
@@ -38,14 +38,14 @@ fn text(answer: &ModelResponse) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_leaves_a_row_of_source_api_with_usage_and_cost() {
     for backend in Backend::BOTH {
-        let gateway = Proxied::start_with(backend, &[]).await;
+        let gateway = ProxyFixture::start_with(backend, &[]).await;
         let org = the_org(&gateway).await;
         let answer = call_model(&gateway.app.app, &org, internal_request("sandbox", &chat("sandbox-small")))
             .await
             .unwrap();
         assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("The sandbox read: hello")));
         assert_eq!(answer.summary.tokens.map(|tokens| tokens.total()), Some(8));
-        let row = gateway.row(answer.log_id).await;
+        let row = gateway.log_row_by_id(answer.log_id).await;
         assert_eq!(
             (&row["source"], &row["provider"], &row["status"]),
             (&json!("api"), &json!("sandbox"), &json!(200))
@@ -59,7 +59,7 @@ async fn a_question_leaves_a_row_of_source_api_with_usage_and_cost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_stored_credential_is_sent_and_the_price_is_known() {
     let gateway =
-        Proxied::start_with(Backend::Sqlite, &[("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-theirs")]).await;
+        ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-theirs")]).await;
     let said = json!({"model": "gpt-4o", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}});
     gateway.upstream.push(Reply::json(200, &said.to_string()));
@@ -83,7 +83,7 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
     let problem =
         call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap_err();
     assert_eq!((problem.status.as_u16(), problem.code), (502, "provider_error"));
-    let row = gateway.row(log_id_of(&problem).unwrap()).await;
+    let row = gateway.log_row_by_id(log_id_of(&problem).unwrap()).await;
     assert_eq!((&row["source"], &row["status"]), (&json!("api"), &json!(502)));
 }
 
@@ -95,7 +95,8 @@ const COHERE: &str = r#"{"id":"c","finish_reason":"COMPLETE","message":{"role":"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_of_any_format_is_asked_in_its_own_words() {
     let gateway =
-        Proxied::start_with(Backend::Sqlite, &[("GATEWAY_PROVIDER_ANTHROPIC_API_KEY", "sk-theirs")]).await;
+        ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_PROVIDER_ANTHROPIC_API_KEY", "sk-theirs")])
+            .await;
     let org = the_org(&gateway).await;
     for (provider, reply, path) in [
         ("anthropic", CLAUDE, "/v1/messages"),
@@ -110,7 +111,7 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
         assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("hi")), "{provider}");
         assert_eq!(answer.summary.tokens.map(|tokens| tokens.total()), Some(5), "{provider}");
         assert_eq!(gateway.upstream.requests().pop().unwrap().target(), path);
-        let row = gateway.row(answer.log_id).await;
+        let row = gateway.log_row_by_id(answer.log_id).await;
         assert_eq!((&row["source"], &row["provider"]), (&json!("api"), &json!(provider)));
     }
     assert_eq!(gateway.upstream.requests()[0].header("x-api-key"), Some("sk-theirs"));
@@ -127,7 +128,7 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
-    let gateway = Proxied::start().await;
+    let gateway = ProxyFixture::start().await;
     let org = the_org(&gateway).await;
     let streaming =
         stream_model(&gateway.app.app, &org, internal_request("sandbox", &chat("m"))).await.unwrap();
@@ -136,12 +137,12 @@ async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
     let text = String::from_utf8(body.to_vec()).unwrap();
     assert!(text.ends_with("data: [DONE]\n\n") && !text.contains("prompt_tokens"), "{text}");
     assert_eq!(streaming.summary.await.unwrap().tokens.map(|tokens| tokens.total()), Some(8));
-    assert_eq!(gateway.row(streaming.log_id).await["stream"], true);
+    assert_eq!(gateway.log_row_by_id(streaming.log_id).await["stream"], true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scopes_and_limits_are_those_of_the_proxy() {
-    let gateway = Proxied::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "3")]).await;
+    let gateway = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "3")]).await;
     let app = &gateway.app.app;
     let org = the_org(&gateway).await;
     let refused = async |question: InternalRequest| {

@@ -7,8 +7,8 @@ use gateway_core::time::DAY;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::receiver::{PATIENCE, receiver};
-use crate::support::{Backend, PASSWORD, Proxied, Served, TestApp, command, fresh_settings};
+use crate::support::receiver::{WAIT_TIMEOUT, receiver};
+use crate::support::{Backend, GatewayProcess, PASSWORD, ProxyFixture, TestApp, command, fresh_settings};
 use crate::upstream::{Reply, Upstream};
 
 /// 10 + 100 tokens of gpt-4o: 0.001025 USD.
@@ -21,16 +21,16 @@ fn ask() -> Value {
 }
 
 /// An application whose organization has a budget of this many calls.
-async fn started(backend: Backend, calls: f64) -> (Proxied, String) {
-    let it = Proxied::start_with(backend, &[]).await;
-    it.upstream.always(Reply::json(200, ANSWER));
-    let id = budget(&it, json!({"scope": "org", "period": "daily", "hard_limit_usd": calls * COST})).await;
-    (it, id)
+async fn started(backend: Backend, calls: f64) -> (ProxyFixture, String) {
+    let proxy = ProxyFixture::start_with(backend, &[]).await;
+    proxy.upstream.set_default_reply(Reply::json(200, ANSWER));
+    let id = budget(&proxy, json!({"scope": "org", "period": "daily", "hard_limit_usd": calls * COST})).await;
+    (proxy, id)
 }
 
-async fn budget(it: &Proxied, body: Value) -> String {
-    let path = format!("/api/v1/orgs/{}/budgets", it.ada.org_id);
-    let made = it.app.post(&path, body).bearer(&it.ada.token).send().await.expect(201);
+async fn budget(proxy: &ProxyFixture, body: Value) -> String {
+    let path = format!("/api/v1/orgs/{}/budgets", proxy.ada.org_id);
+    let made = proxy.app.post(&path, body).bearer(&proxy.ada.token).send().await.expect(201);
     format!("{path}/{}", made["id"].as_str().unwrap())
 }
 
@@ -46,81 +46,84 @@ fn near(usd: f64, expected: f64) -> bool {
 async fn a_call_that_fails_gives_back_what_was_held_for_it() {
     for backend in Backend::BOTH {
         // Money for one call: were anything kept, the next would be refused.
-        let (it, path) = started(backend, 1.0).await;
+        let (proxy, path) = started(backend, 1.0).await;
         for (reply, status) in [
             (Reply::json(500, "{}"), 502),
-            (Reply::refuse().then_reset(), 502),
+            (Reply::reset().then_reset(), 502),
             (Reply::json(400, r#"{"error":{"message":"no"}}"#), 400),
             (Reply::json(429, r#"{"error":{"message":"slow down"}}"#), 429),
-            (Reply::silence(), 504),
+            (Reply::no_response(), 504),
         ] {
-            it.upstream.push(reply);
-            let call = it.chat(&ask());
+            proxy.upstream.push(reply);
+            let call = proxy.chat(&ask());
             let call = if status == 504 { call.header("x-gateway-timeout", "300") } else { call };
             let answer = call.send().await;
             assert_eq!(answer.status, status, "{}", answer.text());
         }
-        assert!(near(spent(&it.app, &it.ada.api_key, &path).await, 0.0));
-        it.chat(&ask()).send().await.expect(200);
-        it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-        assert!(near(spent(&it.app, &it.ada.api_key, &path).await, COST));
+        assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 0.0));
+        proxy.chat(&ask()).send().await.expect(200);
+        proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, COST));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_hangs_up_pays_for_what_was_used_and_for_no_more() {
     for backend in Backend::BOTH {
-        let (it, path) = started(backend, 1.0).await;
+        let (proxy, path) = started(backend, 1.0).await;
         let body =
             json!({"model": "gpt-4o", "stream": true, "max_tokens": 16_000, "messages": []}).to_string();
         // Before the first byte: nothing was used.
-        it.upstream.push(Reply::silence());
-        let mut raw = it.connect().await;
-        raw.send(it.raw_post("openai", CHAT, &[], body.as_bytes())).await;
-        it.upstream.wait_for_requests(1, PATIENCE).await;
-        let held = it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        proxy.upstream.push(Reply::no_response());
+        let mut raw = proxy.connect().await;
+        raw.send(proxy.raw_post("openai", CHAT, &[], body.as_bytes())).await;
+        proxy.upstream.wait_for_requests(1, WAIT_TIMEOUT).await;
+        let held = proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
         assert!(held["message"].as_str().unwrap().contains("reserved"), "{held}");
         drop(raw);
-        it.upstream.wait_for_aborts(1, PATIENCE).await;
-        it.only_row().await;
-        assert!(near(spent(&it.app, &it.ada.api_key, &path).await, 0.0));
+        proxy.upstream.wait_for_aborts(1, WAIT_TIMEOUT).await;
+        proxy.only_row().await;
+        assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 0.0));
         // In the middle: what had come by then.
         let text = json!({"choices": [{"index": 0, "delta": {"content": "y".repeat(400)}}]}).to_string();
-        it.upstream.push(Reply::sse(&[&text]).then_hang());
-        let mut raw = it.connect().await;
-        raw.send(it.raw_post("openai", CHAT, &[], body.as_bytes())).await;
+        proxy.upstream.push(Reply::sse(&[&text]).then_stall());
+        let mut raw = proxy.connect().await;
+        raw.send(proxy.raw_post("openai", CHAT, &[], body.as_bytes())).await;
         let head = raw.head().await;
         raw.chunks_until("yyyy").await;
         drop(raw);
-        it.upstream.wait_for_aborts(2, PATIENCE).await;
-        let row = it.row(head.log_id()).await;
+        proxy.upstream.wait_for_aborts(2, WAIT_TIMEOUT).await;
+        let row = proxy.log_row_by_id(head.log_id()).await;
         let cost = row["cost_usd"].as_f64().unwrap();
         assert!(cost > 0.0 && cost < 16_000.0 * 1e-5, "not all that it might have cost: {cost}");
-        assert!(near(spent(&it.app, &it.ada.api_key, &path).await, cost), "and it is counted once");
+        assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, cost), "and it is counted once");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_once_keep_within_every_budget_that_covers_them() {
     for backend in Backend::BOTH {
-        let (it, whole) = started(backend, 12.0).await;
-        it.upstream.always(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
-        let key = it.app.make_key(&it.ada.token, json!({"name": "k"})).await;
+        let (proxy, whole) = started(backend, 12.0).await;
+        proxy.upstream.set_default_reply(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
+        let key = proxy.app.create_key(&proxy.ada.token, json!({"name": "k"})).await;
         let limit =
             json!({"scope": "key", "scope_id": key.id, "period": "monthly", "hard_limit_usd": 5.0 * COST});
-        let of_key = budget(&it, limit).await;
+        let of_key = budget(&proxy, limit).await;
         let call = |raw: &str| {
-            let call = it.app.call(Method::POST, CHAT).key(raw).header("x-gateway-provider", "openai");
+            let call = proxy.app.call(Method::POST, CHAT).key(raw).header("x-gateway-provider", "openai");
             tokio::spawn(call.json(ask()).send())
         };
-        let calls: Vec<_> =
-            (0..120).map(|number| call(if number % 2 == 0 { &key.raw } else { &it.ada.api_key })).collect();
+        let calls: Vec<_> = (0..120)
+            .map(|number| call(if number % 2 == 0 { &key.raw } else { &proxy.ada.api_key }))
+            .collect();
         let mut passed = 0;
         for answer in calls {
             passed += i32::from(answer.await.unwrap().status == 200);
         }
-        let (all, part) =
-            (spent(&it.app, &it.ada.api_key, &whole).await, spent(&it.app, &it.ada.api_key, &of_key).await);
+        let (all, part) = (
+            spent(&proxy.app, &proxy.ada.api_key, &whole).await,
+            spent(&proxy.app, &proxy.ada.api_key, &of_key).await,
+        );
         assert!(near(all, f64::from(passed) * COST), "{all} for {passed}");
         assert!(part <= 6.0 * COST + 1e-9 && all <= 13.0 * COST + 1e-9, "{part} of {all}");
     }
@@ -128,11 +131,11 @@ async fn many_at_once_keep_within_every_budget_that_covers_them() {
 
 async fn is_killed_in_the_middle(backend: Backend) {
     let upstream = Upstream::start().await;
-    upstream.always(Reply::json(200, ANSWER));
+    upstream.set_default_reply(Reply::json(200, ANSWER));
     let data = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(backend, &data).await;
     settings.push(("GATEWAY_PROVIDER_OPENAI_BASE_URL".to_owned(), upstream.url()));
-    let start = || Served::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
+    let start = || GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned()));
     let process = start();
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "org_slug": "acme"});
     let account = process.post("/api/v1/signup", &body).send().await.expect(201);
@@ -142,21 +145,23 @@ async fn is_killed_in_the_middle(backend: Backend) {
         json!({"scope": "org", "period": "monthly", "soft_limit_usd": COST, "hard_limit_usd": 8.0 * COST});
     let made = process.post(&budgets, &limit).key(&key).send().await.expect(201);
     let path = format!("{budgets}/{}", made["id"].as_str().unwrap());
-    let call = |process: &Served| process.post(CHAT, &ask()).key(&key).header("x-gateway-provider", "openai");
+    let call = |process: &GatewayProcess| {
+        process.post(CHAT, &ask()).key(&key).header("x-gateway-provider", "openai")
+    };
     for _ in 0..3 {
         call(&process).send().await.expect(200);
     }
     // Money is held for these when the process dies; nobody will ever settle it.
-    upstream.always(Reply::silence());
+    upstream.set_default_reply(Reply::no_response());
     let open: Vec<_> = (0..5).map(|_| tokio::spawn(call(&process).send())).collect();
-    upstream.wait_for_requests(8, PATIENCE).await;
+    upstream.wait_for_requests(8, WAIT_TIMEOUT).await;
     call(&process).send().await.expect_error(403, "budget_exceeded");
     drop(process);
     for call in open {
         call.abort();
     }
 
-    upstream.always(Reply::json(200, ANSWER));
+    upstream.set_default_reply(Reply::json(200, ANSWER));
     let process = start();
     let spent = async || process.get(&path).key(&key).send().await.expect(200)["spent_usd"].as_f64().unwrap();
     for _ in 0..200 {
@@ -197,41 +202,41 @@ async fn what_was_held_is_free_after_a_kill_and_what_was_spent_is_not_on_postgre
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_hear_of_each_limit_once_in_a_period_also_over_a_restart() {
     for backend in Backend::BOTH {
-        let it = Proxied::start_with(backend, &[]).await;
-        it.app.make_enterprise(&it.ada).await;
-        it.upstream.always(Reply::json(200, ANSWER));
+        let proxy = ProxyFixture::start_with(backend, &[]).await;
+        proxy.app.set_enterprise_plan(&proxy.ada).await;
+        proxy.upstream.set_default_reply(Reply::json(200, ANSWER));
         let hooks = receiver(Reply::new(200)).await;
-        it.app.hook(&it.ada, &hooks.url(), &["budget.warning", "budget.exceeded"]).await;
+        proxy.app.create_webhook(&proxy.ada, &hooks.url(), &["budget.warning", "budget.exceeded"]).await;
         let limits =
             json!({"scope": "org", "period": "daily", "soft_limit_usd": COST, "hard_limit_usd": 3.0 * COST});
-        budget(&it, limits).await;
+        budget(&proxy, limits).await;
         let kinds = |count: usize| {
             let hooks = &hooks;
             async move {
-                let events = hooks.wait_for_requests(count, PATIENCE).await;
+                let events = hooks.wait_for_requests(count, WAIT_TIMEOUT).await;
                 events
                     .iter()
                     .map(|event| event.json()["type"].as_str().unwrap().to_owned())
                     .collect::<Vec<_>>()
             }
         };
-        it.chat(&ask()).send().await.expect(200);
+        proxy.chat(&ask()).send().await.expect(200);
         assert_eq!(kinds(1).await, ["budget.warning"]);
-        let Proxied { app, upstream, ada } = it;
+        let ProxyFixture { app, upstream, ada } = proxy;
         let (config, data) = app.stop().await;
-        let it = Proxied { app: TestApp::start(config, data).await, upstream, ada };
-        it.chat(&ask()).send().await.expect(200);
-        it.chat(&ask()).send().await.expect(200);
+        let proxy = ProxyFixture { app: TestApp::start(config, data).await, upstream, ada };
+        proxy.chat(&ask()).send().await.expect(200);
+        proxy.chat(&ask()).send().await.expect(200);
         assert_eq!(kinds(2).await, ["budget.warning", "budget.exceeded"]);
-        let Proxied { app, upstream, ada } = it;
+        let ProxyFixture { app, upstream, ada } = proxy;
         let (config, data) = app.stop().await;
-        let it = Proxied { app: TestApp::start(config, data).await, upstream, ada };
-        it.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+        let proxy = ProxyFixture { app: TestApp::start(config, data).await, upstream, ada };
+        proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(hooks.requests().len(), 2, "no limit is told of twice");
-        it.app.app.services.clock.advance(DAY);
+        proxy.app.app.services.clock.advance(DAY);
         for _ in 0..3 {
-            it.chat(&ask()).send().await.expect(200);
+            proxy.chat(&ask()).send().await.expect(200);
         }
         let mut told = kinds(4).await.split_off(2);
         told.sort_unstable();
@@ -242,8 +247,8 @@ async fn webhooks_hear_of_each_limit_once_in_a_period_also_over_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn judges_count_and_what_others_report_does_not() {
     for backend in Backend::BOTH {
-        let (it, path) = started(backend, 2.5).await;
-        let start = u64::try_from(it.app.app.services.clock.now().0 - 5_000).unwrap() * 1_000_000;
+        let (proxy, path) = started(backend, 2.5).await;
+        let start = u64::try_from(proxy.app.app.services.clock.now().0 - 5_000).unwrap() * 1_000_000;
         let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
         let span = json!({"traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "chat",
             "startTimeUnixNano": start.to_string(), "endTimeUnixNano": start.to_string(), "attributes": [
@@ -251,29 +256,29 @@ async fn judges_count_and_what_others_report_does_not() {
                 text("gen_ai.request.model", "gpt-4o"),
                 {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "1000000000000000"}}]});
         let traces = json!({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]});
-        it.app.post("/api/v1/otel/v1/traces", traces).key(&it.ada.api_key).send().await.expect(200);
-        let row = it.only_row().await;
+        proxy.app.post("/api/v1/otel/v1/traces", traces).key(&proxy.ada.api_key).send().await.expect(200);
+        let row = proxy.only_row().await;
         assert!(row["cost_usd"].as_f64().unwrap() > 1_000.0, "it costs, wherever it was paid: {row}");
-        assert!(near(spent(&it.app, &it.ada.api_key, &path).await, 0.0));
-        let answered = it.chat(&ask()).send().await;
+        assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 0.0));
+        let answered = proxy.chat(&ask()).send().await;
         answered.expect(200);
         // As they are read from the store, and not only as they are remembered.
-        it.app.app.proxy.budgets.load(it.ada.org_id.parse().unwrap()).await.unwrap();
-        let seen = spent(&it.app, &it.ada.api_key, &path).await;
+        proxy.app.app.proxy.budgets.load(proxy.ada.org_id.parse().unwrap()).await.unwrap();
+        let seen = spent(&proxy.app, &proxy.ada.api_key, &path).await;
         assert!(near(seen, COST), "{seen}");
 
         let verdict = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"{\"score\":1,\"reason\":\"ok\"}"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
-        it.upstream.always(Reply::json(200, verdict));
+        proxy.upstream.set_default_reply(Reply::json(200, verdict));
         let judge = json!({"provider": "openai", "model": "gpt-4o", "criteria": "any"});
-        let eval = it.app.eval(&it.ada, "llm", "judge", judge).await;
+        let eval = proxy.app.eval(&proxy.ada, "llm", "judge", judge).await;
         let only = json!({"log_ids": [crate::support::log_id(&answered)]});
-        let run = it.app.eval_run(&it.ada, &eval, only.clone()).await;
+        let run = proxy.app.eval_run(&proxy.ada, &eval, only.clone()).await;
         assert_eq!(run["status"], "completed", "{run}");
-        assert!(near(spent(&it.app, &it.ada.api_key, &path).await, 2.0 * COST));
-        it.chat(&ask()).send().await.expect(200);
-        let calls = it.upstream.requests().len();
-        let run = it.app.eval_run(&it.ada, &eval, only).await;
-        assert_eq!((&run["status"], it.upstream.requests().len()), (&json!("failed"), calls), "{run}");
+        assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 2.0 * COST));
+        proxy.chat(&ask()).send().await.expect(200);
+        let calls = proxy.upstream.requests().len();
+        let run = proxy.app.eval_run(&proxy.ada, &eval, only).await;
+        assert_eq!((&run["status"], proxy.upstream.requests().len()), (&json!("failed"), calls), "{run}");
         assert!(run["error"].as_str().unwrap().contains("budget"), "{run}");
     }
 }

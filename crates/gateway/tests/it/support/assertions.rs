@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::Answer;
+use super::client::TestResponse;
 use super::{Account, TestApp};
 
 /// A fresh key: its id, its raw text, and the whole answer that made it.
@@ -20,30 +20,30 @@ impl NewKey {
 
 impl TestApp {
     /// Makes a key in the name of a session.
-    pub async fn make_key(&self, token: &str, body: Value) -> NewKey {
+    pub async fn create_key(&self, token: &str, body: Value) -> NewKey {
         let answer = self.post("/api/v1/keys", body).bearer(token).send().await.expect(201);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         NewKey { id: text(&answer["key"]["id"]), raw: text(&answer["raw_key"]), answer }
     }
 
     /// Puts an organization on the plan that includes everything.
-    pub async fn make_enterprise(&self, owner: &Account) {
+    pub async fn set_enterprise_plan(&self, owner: &Account) {
         let path = format!("/api/v1/orgs/{}", owner.org_id);
         self.put(&path, json!({"plan": "enterprise"})).bearer(&owner.token).send().await.expect(200);
     }
 
     /// The status that a read with this key gets.
-    pub async fn status_of_key(&self, raw: &str) -> u16 {
+    pub async fn status_with_key(&self, raw: &str) -> u16 {
         self.get("/api/v1/auth/entitlements").key(raw).send().await.status.as_u16()
     }
 
     /// The status that a read with this token gets.
-    pub async fn status_of_token(&self, token: &str) -> u16 {
+    pub async fn status_with_token(&self, token: &str) -> u16 {
         self.get("/api/v1/auth/entitlements").bearer(token).send().await.status.as_u16()
     }
 
     /// Moves the clock to the beginning of the next minute, so that a test cannot straddle two windows.
-    pub fn begin_a_minute(&self) {
+    pub fn advance_to_next_minute(&self) {
         let now = self.app.services.clock.now().0;
         self.app.services.clock.advance(60_000 - now.rem_euclid(60_000));
     }
@@ -67,7 +67,7 @@ pub fn time(value: &Value) -> i64 {
 
 /// A UUID of version 7, hyphenated.
 #[track_caller]
-pub fn assert_id(value: &Value) {
+pub fn assert_uuid_v7(value: &Value) {
     let text = value.as_str().unwrap_or_else(|| panic!("no id: {value}"));
     let id: uuid::Uuid = text.parse().unwrap();
     assert_eq!((text.len(), id.get_version_num()), (36, 7), "{text}");
@@ -75,7 +75,7 @@ pub fn assert_id(value: &Value) {
 
 /// A 400 whose message names the field.
 #[track_caller]
-pub fn assert_names(answer: &Answer, field: &str) {
+pub fn assert_field_error(answer: &TestResponse, field: &str) {
     let body = answer.expect_error(400, "bad_request");
     assert_eq!(fields(&body), ["code", "message"]);
     let message = body["message"].as_str().unwrap();
@@ -83,7 +83,7 @@ pub fn assert_names(answer: &Answer, field: &str) {
 }
 
 /// The body without one of its fields.
-pub fn without(body: &Value, field: &str) -> Value {
+pub fn without_field(body: &Value, field: &str) -> Value {
     let mut body = body.clone();
     body.as_object_mut().unwrap().remove(field);
     body
@@ -98,7 +98,7 @@ pub fn with(body: &Value, field: &str, value: impl Into<Value>) -> Value {
 
 /// The 401 of somebody who is not let in.
 #[track_caller]
-pub fn assert_unauthorized(answer: &Answer) {
+pub fn assert_unauthorized(answer: &TestResponse) {
     let body = answer.expect_error(401, "unauthorized");
     assert_eq!(fields(&body), ["code", "message"]);
     assert_eq!(answer.header("www-authenticate"), Some("Bearer"));

@@ -7,20 +7,20 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::app::{Account, Backend, TestApp};
-use super::client::{Answer, Call};
-use super::raw::{Raw, request, request_head};
+use super::client::{TestRequest, TestResponse};
+use super::raw_http::{RawConnection, request, request_head};
 use crate::upstream::Upstream;
 
 /// The operator's addresses of these providers are the upstream's.
 const PROVIDERS: [&str; 5] = ["OPENAI", "ANTHROPIC", "GEMINI", "BEDROCK", "COHERE"];
 
-pub struct Proxied {
+pub struct ProxyFixture {
     pub app: TestApp,
     pub upstream: Upstream,
     pub ada: Account,
 }
 
-impl Proxied {
+impl ProxyFixture {
     pub async fn start() -> Self {
         Self::start_with(Backend::Sqlite, &[]).await
     }
@@ -37,15 +37,15 @@ impl Proxied {
     }
 
     /// A call through the gateway with the organization's first key.
-    pub fn call(&self, method: Method, provider: &str, path: &str) -> Call {
+    pub fn call(&self, method: Method, provider: &str, path: &str) -> TestRequest {
         self.app.call(method, path).key(&self.ada.api_key).header("x-gateway-provider", provider)
     }
 
-    pub fn post(&self, provider: &str, path: &str, body: impl Into<bytes::Bytes>) -> Call {
+    pub fn post(&self, provider: &str, path: &str, body: impl Into<bytes::Bytes>) -> TestRequest {
         self.call(Method::POST, provider, path).header("content-type", "application/json").raw(body)
     }
 
-    pub fn chat(&self, body: &Value) -> Call {
+    pub fn chat(&self, body: &Value) -> TestRequest {
         self.post("openai", "/v1/chat/completions", body.to_string())
     }
 
@@ -63,8 +63,8 @@ impl Proxied {
         ours.into_iter().chain(headers.iter().copied()).collect()
     }
 
-    pub async fn connect(&self) -> Raw {
-        Raw::connect(self.app.address).await
+    pub async fn connect(&self) -> RawConnection {
+        RawConnection::connect(self.app.address).await
     }
 
     /// Stores a provider of the organization's own whose address is the upstream, unless `fields` name another.
@@ -83,12 +83,12 @@ impl Proxied {
     }
 
     /// The log row of an answer.
-    pub async fn row_of(&self, answer: &Answer) -> Value {
-        self.row(log_id(answer)).await
+    pub async fn log_row(&self, answer: &TestResponse) -> Value {
+        self.log_row_by_id(log_id(answer)).await
     }
 
     /// The log row with this id, once it is there.
-    pub async fn row(&self, id: i64) -> Value {
+    pub async fn log_row_by_id(&self, id: i64) -> Value {
         let path = format!("/api/v1/logs/{id}");
         for _ in 0..250 {
             let answer = self.app.get(&path).key(&self.ada.api_key).send().await;
@@ -126,7 +126,7 @@ impl Proxied {
 
     /// The trace that the row with this id belongs to, which only exports show.
     pub async fn traceparent(&self, id: i64) -> Option<String> {
-        self.row(id).await;
+        self.log_row_by_id(id).await;
         let org = self.ada.org_id.parse().unwrap();
         gateway_store::logs::find(&self.app.app.services.logs, org, id)
             .await
@@ -142,13 +142,13 @@ pub async fn all_log_ids(address: SocketAddr, key: &str) -> Vec<i64> {
     let mut ids = Vec::new();
     let mut path = "/api/v1/logs?limit=200".to_owned();
     loop {
-        let page = Call::new(address, Method::GET, &path).key(key).send().await.expect(200);
+        let page = TestRequest::new(address, Method::GET, &path).key(key).send().await.expect(200);
         ids.extend(page["logs"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()));
         let Some(cursor) = page["next_cursor"].as_str() else { return ids };
         path = format!("/api/v1/logs?limit=200&cursor={cursor}");
     }
 }
 
-pub fn log_id(answer: &Answer) -> i64 {
+pub fn log_id(answer: &TestResponse) -> i64 {
     answer.header("x-gateway-log-id").and_then(|id| id.parse().ok()).expect("a log id")
 }

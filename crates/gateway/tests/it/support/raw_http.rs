@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// No answer of a test takes longer than this.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub struct Raw {
+pub struct RawConnection {
     stream: TcpStream,
     inbox: Vec<u8>,
 }
@@ -39,7 +39,7 @@ pub struct Cut {
     pub got: Vec<u8>,
 }
 
-impl Raw {
+impl RawConnection {
     pub async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -117,7 +117,7 @@ impl Raw {
     }
 
     /// Asserts that nothing comes for a while.
-    pub async fn hears_nothing_for(&mut self, time: Duration) {
+    pub async fn assert_no_data_for(&mut self, time: Duration) {
         assert!(self.inbox.is_empty(), "already here: {:?}", self.seen());
         let read = timeout(time, self.stream.read_buf(&mut self.inbox)).await;
         assert!(read.is_err(), "something came: {:?}", self.seen());
@@ -129,7 +129,7 @@ impl Raw {
 
     /// Reads what there is; false at the end of the connection, however it ends.
     async fn more(&mut self) -> bool {
-        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.inbox)).await;
+        let read = timeout(WAIT_TIMEOUT, self.stream.read_buf(&mut self.inbox)).await;
         read.unwrap_or_else(|_| panic!("nothing came any more; so far: {:?}", self.seen()))
             .is_ok_and(|length| length > 0)
     }

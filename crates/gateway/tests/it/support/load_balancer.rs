@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Ends, with all its connections, when it is dropped.
-pub struct Balancer {
+pub struct LoadBalancer {
     pub address: SocketAddr,
     nodes: Arc<Nodes>,
     accepting: JoinHandle<()>,
@@ -22,7 +22,7 @@ struct Nodes {
     next: AtomicUsize,
 }
 
-impl Balancer {
+impl LoadBalancer {
     pub async fn start(addresses: Vec<SocketAddr>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -32,12 +32,12 @@ impl Balancer {
     }
 
     /// The nodes are at these addresses from now on.
-    pub fn lead_to(&self, addresses: Vec<SocketAddr>) {
+    pub fn set_nodes(&self, addresses: Vec<SocketAddr>) {
         *self.nodes.addresses.write().unwrap() = addresses;
     }
 }
 
-impl Drop for Balancer {
+impl Drop for LoadBalancer {
     fn drop(&mut self) {
         self.accepting.abort();
     }
@@ -46,12 +46,12 @@ impl Drop for Balancer {
 async fn accept(listener: TcpListener, nodes: Arc<Nodes>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(carry(stream, Arc::clone(&nodes)));
+        connections.spawn(forward(stream, Arc::clone(&nodes)));
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn carry(mut from: TcpStream, nodes: Arc<Nodes>) {
+async fn forward(mut from: TcpStream, nodes: Arc<Nodes>) {
     let addresses = nodes.addresses.read().unwrap().clone();
     let first = nodes.next.fetch_add(1, Ordering::Relaxed);
     for turn in 0..addresses.len() {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::on_both;
 use crate::support::PASSWORD;
-use crate::support::check::{assert_names, fields};
+use crate::support::assertions::{assert_field_error, fields};
 
 const KEYS: &str = "/api/v1/keys";
 
@@ -69,7 +69,7 @@ on_both!(unknown_fields_are_ignored_and_wrong_types_named, |app| async move {
     ] {
         let mut body = json!({"name": "x"});
         body[field] = value;
-        assert_names(&app.post(KEYS, body).key(&ada.api_key).send().await, field);
+        assert_field_error(&app.post(KEYS, body).key(&ada.api_key).send().await, field);
     }
 });
 
@@ -91,7 +91,7 @@ on_both!(a_nul_in_a_text_is_refused_wherever_it_stands, |app| async move {
     ] {
         app.post(path, body).send().await.expect_error(400, "bad_request");
     }
-    let spelled = app.make_key(&ada.token, json!({"name": "a\\u0000b"})).await;
+    let spelled = app.create_key(&ada.token, json!({"name": "a\\u0000b"})).await;
     assert_eq!(spelled.answer["key"]["name"], "a\\u0000b");
     for path in ["/api/v1/keys/%00", "/api/v1/keys?cursor=%00", "/api/v1/keys?limit=%00"] {
         app.get(path).key(&ada.api_key).send().await.expect_error(400, "bad_request");
@@ -102,7 +102,7 @@ on_both!(unusual_texts_come_back_as_they_were_sent, |app| async move {
     let ada = app.signup("acme").await;
     for name in ["Ключ №1 🔑", "'; DROP TABLE api_keys; --", "\"quoted\" \\ back", "e\u{301}", "%s %00 {}"]
     {
-        let made = app.make_key(&ada.token, json!({"name": name})).await;
+        let made = app.create_key(&ada.token, json!({"name": name})).await;
         let shown = app.get(&made.path()).bearer(&ada.token).send().await.expect(200);
         assert_eq!(shown["name"], name);
     }

@@ -18,7 +18,9 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::support::{Balancer, Cluster, Forwarder, chat_at, fresh_postgres, log_id, seen_within};
+use crate::support::{
+    Cluster, LoadBalancer, TcpForwarder, chat_request, fresh_postgres, log_id, wait_for_response,
+};
 
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -39,7 +41,7 @@ impl Load {
         self.callers.spawn(async move {
             let mut ids = BTreeSet::new();
             while !is_over.load(Ordering::Relaxed) {
-                let answer = chat_at(address, &key).send().await;
+                let answer = chat_request(address, &key).send().await;
                 assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
                 ids.insert(log_id(&answer));
                 tokio::time::sleep(PAUSE).await;
@@ -107,26 +109,27 @@ async fn chat_on(sender: &mut SendRequest<Full<Bytes>>, key: &str) -> (i64, bool
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgresql_away_for_twenty_seconds_fails_no_request_and_loses_no_row() {
     let database = fresh_postgres().await;
-    let (forwarder, through) = Forwarder::to_database(&database).await;
+    let (forwarder, through) = TcpForwarder::to_database(&database).await;
     // A limit that is counted and a budget that is held, neither of them ever reached.
     let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "100000")];
-    let it = Cluster::start_each(database, &[node.clone(), node.clone(), node]).await;
+    let cluster = Cluster::start_each(database, &[node.clone(), node.clone(), node]).await;
     let budget = json!({"scope": "org", "period": "monthly", "hard_limit_usd": 1000});
-    it.manage(0, Method::POST, &it.in_org("/budgets")).json(budget).send().await.expect(201);
+    cluster.manage(0, Method::POST, &cluster.in_org("/budgets")).json(budget).send().await.expect(201);
     let mut load = Load::new();
     let mut known = BTreeSet::new();
-    for (node, address) in it.addresses().into_iter().enumerate() {
-        known.insert(log_id(&it.chat(node, &it.key).send().await));
-        load.call(address, &it.key);
-        load.call_on_one_connection(address, &it.key);
+    for (node, address) in cluster.addresses().into_iter().enumerate() {
+        known.insert(log_id(&cluster.chat(node, &cluster.key).send().await));
+        load.call(address, &cluster.key);
+        load.call_on_one_connection(address, &cluster.key);
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     forwarder.cut();
     let (began, stranger) = (Instant::now(), format!("sk-gateway-{}", "a".repeat(64)));
     while began.elapsed() < Duration::from_secs(20) {
-        for node in &it.nodes {
+        for node in &cluster.nodes {
             // It is the service that is not well, never the caller's credential.
-            for call in [node.get("/api/v1/keys").key(&it.key), node.get("/api/v1/keys").key(&stranger)] {
+            for call in [node.get("/api/v1/keys").key(&cluster.key), node.get("/api/v1/keys").key(&stranger)]
+            {
                 call.send().await.expect_error(503, "unavailable");
             }
         }
@@ -135,72 +138,73 @@ async fn postgresql_away_for_twenty_seconds_fails_no_request_and_loses_no_row() 
     forwarder.open();
     tokio::time::sleep(Duration::from_millis(500)).await;
     known.extend(load.end().await);
-    for node in &it.nodes {
-        seen_within(Duration::from_secs(10), || node.get("/healthz"), |answer| answer.status == 200).await;
+    for node in &cluster.nodes {
+        wait_for_response(Duration::from_secs(10), || node.get("/healthz"), |answer| answer.status == 200)
+            .await;
         node.get("/api/v1/keys").key(&stranger).send().await.expect_error(401, "unauthorized");
     }
-    it.expect_rows(&known, Duration::from_secs(30)).await;
+    cluster.wait_for_exact_rows(&known, Duration::from_secs(30)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_restarted_one_by_one_fail_no_request_and_lose_no_row() {
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
-    let balancer = Balancer::start(it.addresses()).await;
+    let mut cluster = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
+    let balancer = LoadBalancer::start(cluster.addresses()).await;
     let mut load = Load::new();
     for _ in 0..3 {
-        load.call(balancer.address, &it.key);
-        load.call_on_one_connection(balancer.address, &it.key);
+        load.call(balancer.address, &cluster.key);
+        load.call_on_one_connection(balancer.address, &cluster.key);
     }
     for node in 0..3 {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        it.stop(node);
-        it.start_again(node);
-        balancer.lead_to(it.addresses());
+        cluster.stop(node);
+        cluster.restart(node);
+        balancer.set_nodes(cluster.addresses());
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     let ids = load.end().await;
-    it.expect_rows(&ids, Duration::from_secs(20)).await;
+    cluster.wait_for_exact_rows(&ids, Duration::from_secs(20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_leaves_no_row_behind_in_its_spool() {
-    let mut it = Cluster::start(2, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
+    let mut cluster = Cluster::start(2, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
     let mut load = Load::new();
     let slow = crate::upstream::Reply::json(200, r#"{"usage":{"prompt_tokens":3,"completion_tokens":2}}"#);
-    it.upstream.always(slow.delay_head(Duration::from_millis(700)));
-    let call = tokio::spawn(it.chat(1, &it.key).send());
-    load.call(it.nodes[0].address, &it.key);
-    it.upstream.wait_for_requests(2, Duration::from_secs(10)).await;
+    cluster.upstream.set_default_reply(slow.delay_head(Duration::from_millis(700)));
+    let call = tokio::spawn(cluster.chat(1, &cluster.key).send());
+    load.call(cluster.nodes[0].address, &cluster.key);
+    cluster.upstream.wait_for_requests(2, Duration::from_secs(10)).await;
     // The node is told to stop while a call is under way, and never started again.
-    it.stop(1);
+    cluster.stop(1);
     let mut ids = load.end().await;
     ids.insert(log_id(&call.await.unwrap()));
-    it.expect_rows(&ids, Duration::from_secs(10)).await;
+    cluster.wait_for_exact_rows(&ids, Duration::from_secs(10)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_serve_on_and_start_again_while_a_newer_version_adds_to_the_schema() {
-    let mut it = Cluster::start(2, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
-    let balancer = Balancer::start(it.addresses()).await;
+    let mut cluster = Cluster::start(2, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
+    let balancer = LoadBalancer::start(cluster.addresses()).await;
     let mut load = Load::new();
     for _ in 0..3 {
-        load.call(balancer.address, &it.key);
+        load.call(balancer.address, &cluster.key);
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let db = Db::open(&it.database).await.unwrap();
+    let db = Db::open(&cluster.database).await.unwrap();
     let newer = apply_future_migration(&db, FutureMigration::Additive).await.unwrap();
     for node in 0..2 {
         let body = json!({"name": format!("key {node}")});
-        it.manage(node, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);
+        cluster.manage(node, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);
     }
     // A node of the old version that has to start again in the middle of an upgrade.
-    it.stop(0);
-    it.start_again(0);
-    balancer.lead_to(it.addresses());
-    it.manage(0, Method::POST, "/api/v1/keys").json(json!({"name": "later"})).send().await.expect(201);
+    cluster.stop(0);
+    cluster.restart(0);
+    balancer.set_nodes(cluster.addresses());
+    cluster.manage(0, Method::POST, "/api/v1/keys").json(json!({"name": "later"})).send().await.expect(201);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let ids = load.end().await;
-    it.expect_rows(&ids, Duration::from_secs(20)).await;
+    cluster.wait_for_exact_rows(&ids, Duration::from_secs(20)).await;
     assert_eq!(schema_version(&db).await.unwrap(), newer);
     db.close().await;
 }

@@ -10,16 +10,16 @@ use gateway_store::{Db, logs};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::rows::row_of;
+use crate::support::log_rows::row_in_org;
 use crate::support::{Cluster, log_id, skills};
 use crate::upstream::{Reply, Request, Signal, Upstream};
 
 const ENTERPRISE: [(&str, &str); 2] =
     [("GATEWAY_DEFAULT_PLAN", "enterprise"), ("GATEWAY_RATE_LIMIT_ENTERPRISE", "0")];
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Cluster {
-    async fn hook(&self, receiver: &Upstream) -> String {
+    async fn create_webhook(&self, receiver: &Upstream) -> String {
         let body = json!({"url": receiver.url(), "events": ["key.create"]});
         let made = self.manage(0, Method::POST, "/api/v1/webhooks").json(body).send().await.expect(201);
         format!("/api/v1/webhooks/{}/deliveries?limit=200", made["id"].as_str().unwrap())
@@ -31,7 +31,7 @@ impl Cluster {
     }
 
     /// So many events, made on all nodes in turn.
-    async fn make_events(&self, count: usize) {
+    async fn emit_events(&self, count: usize) {
         for number in 0..count {
             let body = json!({"name": format!("k{number}")});
             let node = number % self.nodes.len();
@@ -48,7 +48,7 @@ impl Cluster {
             if deliveries.iter().all(|delivery| delivery["status"] == "delivered") {
                 return deliveries;
             }
-            assert!(began.elapsed() < PATIENCE, "not all are delivered: {deliveries:?}");
+            assert!(began.elapsed() < WAIT_TIMEOUT, "not all are delivered: {deliveries:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -73,23 +73,23 @@ fn exported(requests: &[Request]) -> BTreeMap<i64, usize> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_deliver_each_event_and_each_row_once() {
     const EVENTS: usize = 30;
-    let it = Cluster::start(3, &ENTERPRISE).await;
+    let cluster = Cluster::start(3, &ENTERPRISE).await;
     let (hook, collector) = (Upstream::start().await, Upstream::start().await);
     // Slow enough that every node sees the others at work.
-    hook.always(Reply::new(200).delay_head(Duration::from_millis(30)));
-    collector.always(Reply::new(200).delay_head(Duration::from_millis(30)));
-    let path = it.hook(&hook).await;
-    it.export(&collector).await;
-    it.make_events(EVENTS).await;
+    hook.set_default_reply(Reply::new(200).delay_head(Duration::from_millis(30)));
+    collector.set_default_reply(Reply::new(200).delay_head(Duration::from_millis(30)));
+    let path = cluster.create_webhook(&hook).await;
+    cluster.export(&collector).await;
+    cluster.emit_events(EVENTS).await;
     let mut made = BTreeSet::new();
     for number in 0..60 {
-        made.insert(log_id(&it.chat(number % 3, &it.key).send().await));
+        made.insert(log_id(&cluster.chat(number % 3, &cluster.key).send().await));
     }
-    let deliveries = it.delivered(1, &path).await;
+    let deliveries = cluster.delivered(1, &path).await;
     assert_eq!(deliveries.len(), EVENTS);
     let began = Instant::now();
     while exported(&collector.requests()).len() < made.len() {
-        assert!(began.elapsed() < PATIENCE, "{} rows arrived", exported(&collector.requests()).len());
+        assert!(began.elapsed() < WAIT_TIMEOUT, "{} rows arrived", exported(&collector.requests()).len());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // Time for a second delivery of anything.
@@ -102,30 +102,30 @@ async fn three_nodes_deliver_each_event_and_each_row_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deliveries_and_exports_of_a_killed_node_are_made_by_another() {
     const EVENTS: usize = 8;
-    let mut it = Cluster::start(1, &ENTERPRISE).await;
+    let mut cluster = Cluster::start(1, &ENTERPRISE).await;
     let (hook, collector, signal) = (Upstream::start().await, Upstream::start().await, Signal::new());
-    hook.always(Reply::new(200).hold_head(&signal));
-    collector.always(Reply::new(200).hold_head(&signal));
-    let path = it.hook(&hook).await;
-    it.export(&collector).await;
-    it.make_events(EVENTS).await;
-    let made: BTreeSet<i64> = BTreeSet::from([log_id(&it.chat(0, &it.key).send().await)]);
+    hook.set_default_reply(Reply::new(200).wait_before_head(&signal));
+    collector.set_default_reply(Reply::new(200).wait_before_head(&signal));
+    let path = cluster.create_webhook(&hook).await;
+    cluster.export(&collector).await;
+    cluster.emit_events(EVENTS).await;
+    let made: BTreeSet<i64> = BTreeSet::from([log_id(&cluster.chat(0, &cluster.key).send().await)]);
     // As many as a node sends to one receiver at a time.
-    let begun = event_ids(&hook.wait_for_requests(4, PATIENCE).await);
-    let sent = collector.wait_for_requests(1, PATIENCE).await.len();
-    it.add();
-    it.add();
-    it.kill(0);
-    signal.give();
-    hook.always(Reply::new(200));
-    collector.always(Reply::new(200));
-    let deliveries = it.delivered(1, &path).await;
+    let begun = event_ids(&hook.wait_for_requests(4, WAIT_TIMEOUT).await);
+    let sent = collector.wait_for_requests(1, WAIT_TIMEOUT).await.len();
+    cluster.add();
+    cluster.add();
+    cluster.kill(0);
+    signal.notify();
+    hook.set_default_reply(Reply::new(200));
+    collector.set_default_reply(Reply::new(200));
+    let deliveries = cluster.delivered(1, &path).await;
     assert_eq!(deliveries.len(), EVENTS);
     // What was under way when the node died is made once more; whatever else, once.
     for (id, times) in event_ids(&hook.requests()) {
         assert_eq!(times, 1 + begun.get(&id).copied().unwrap_or(0), "{id}");
     }
-    collector.wait_for_requests(sent + 1, PATIENCE).await;
+    collector.wait_for_requests(sent + 1, WAIT_TIMEOUT).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(exported(&collector.requests()[sent..]), counts(made));
 }
@@ -133,21 +133,22 @@ async fn deliveries_and_exports_of_a_killed_node_are_made_by_another() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_judge_each_version_of_a_skill_once() {
     const SKILLS: usize = 12;
-    let it = Cluster::start(3, &ENTERPRISE).await;
+    let cluster = Cluster::start(3, &ENTERPRISE).await;
     let mut paths = Vec::new();
     for number in 0..SKILLS {
         let body = skills::fields(&format!("skill-{number}"));
-        let made = it.manage(number % 3, Method::POST, "/api/v1/skills").json(body).send().await.expect(201);
+        let made =
+            cluster.manage(number % 3, Method::POST, "/api/v1/skills").json(body).send().await.expect(201);
         paths.push(format!("{}/evaluations", skills::path(&made)));
     }
     let judged = async |path: &str| {
-        let list = it.manage(1, Method::GET, path).send().await.expect(200);
+        let list = cluster.manage(1, Method::GET, path).send().await.expect(200);
         list["evaluations"].as_array().unwrap().len()
     };
     for path in &paths {
         let began = Instant::now();
         while judged(path).await == 0 {
-            assert!(began.elapsed() < PATIENCE, "{path}");
+            assert!(began.elapsed() < WAIT_TIMEOUT, "{path}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -160,30 +161,30 @@ async fn three_nodes_judge_each_version_of_a_skill_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_remove_what_is_past_its_retention_and_nothing_else() {
-    let mut it = Cluster::start(1, &[("GATEWAY_LOG_RETENTION_DAYS", "7")]).await;
-    let db = Db::open(&it.database).await.unwrap();
+    let mut cluster = Cluster::start(1, &[("GATEWAY_LOG_RETENTION_DAYS", "7")]).await;
+    let db = Db::open(&cluster.database).await.unwrap();
     let logs = db.open_logs().await.unwrap();
     let now = Clock::default().now();
     let days = [1_i64, 3, 20, 21, 22];
-    let rows: Vec<_> = days.iter().map(|days| row_of(&it.org_id, now.plus(-days * DAY))).collect();
+    let rows: Vec<_> = days.iter().map(|days| row_in_org(&cluster.org_id, now.plus(-days * DAY))).collect();
     assert_eq!(logs::write_batch(&logs, &rows).await.unwrap().len(), rows.len());
     // A node looks when it starts.
-    it.add();
-    it.add();
+    cluster.add();
+    cluster.add();
     let began = Instant::now();
     let stored = async || {
-        let list = it.nodes[2].get("/api/v1/logs").key(&it.key).send().await.expect(200);
+        let list = cluster.nodes[2].get("/api/v1/logs").key(&cluster.key).send().await.expect(200);
         let ids = list["logs"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap());
         ids.collect::<BTreeSet<i64>>()
     };
     let kept: BTreeSet<i64> = rows[..2].iter().map(|row| row.id).collect();
     while stored().await != kept {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < WAIT_TIMEOUT);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     for node in 0..3 {
-        it.chat(node, &it.key).send().await.expect(200);
-        it.nodes[node].get("/healthz").send().await.expect(200);
+        cluster.chat(node, &cluster.key).send().await.expect(200);
+        cluster.nodes[node].get("/healthz").send().await.expect(200);
     }
     logs.close().await;
     db.close().await;
@@ -192,20 +193,22 @@ async fn three_nodes_remove_what_is_past_its_retention_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_of_a_killed_node_is_finished_by_another_and_nothing_is_done_twice() {
     const ITEMS: usize = 120;
-    let mut it = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
+    let mut cluster = Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
     let verdict = json!({"choices": [{"message": {"content": r#"{"score": 1, "reason": "ok"}"#}}]});
-    it.upstream.always(Reply::json(200, &verdict.to_string()));
+    cluster.upstream.set_default_reply(Reply::json(200, &verdict.to_string()));
     for _ in 0..ITEMS {
-        it.chat(1, &it.key).send().await.expect(200);
+        cluster.chat(1, &cluster.key).send().await.expect(200);
     }
-    it.upstream.always(Reply::json(200, &verdict.to_string()).delay(Duration::from_millis(100)));
+    cluster
+        .upstream
+        .set_default_reply(Reply::json(200, &verdict.to_string()).delay(Duration::from_millis(100)));
     let eval = json!({"name": "j", "type": "llm", "evaluator": "judge",
         "config": {"provider": "openai", "model": "gpt-4o", "criteria": "any"}});
-    let eval = it.nodes[0].post("/api/v1/evals", &eval).key(&it.key).send().await.expect(201);
+    let eval = cluster.nodes[0].post("/api/v1/evals", &eval).key(&cluster.key).send().await.expect(201);
     let begun = Instant::now();
     let run = loop {
         let path = format!("/api/v1/evals/{}/run", eval["id"]);
-        let started = it.nodes[0].post(&path, &json!({"limit": ITEMS})).key(&it.key).send().await;
+        let started = cluster.nodes[0].post(&path, &json!({"limit": ITEMS})).key(&cluster.key).send().await;
         let run = started.expect(202);
         if run["total"] == ITEMS {
             break run;
@@ -214,22 +217,28 @@ async fn a_job_of_a_killed_node_is_finished_by_another_and_nothing_is_done_twice
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
     let path = format!("/api/v1/evals/runs/{}", run["id"]);
-    seen_run(&it, 1, &path, |run| run["completed"].as_u64().unwrap() >= 10).await;
+    wait_for_run_counts(&cluster, 1, &path, |run| run["completed"].as_u64().unwrap() >= 10).await;
     // The node that took the order was woken first and has the job.
-    it.kill(0);
-    let run = seen_run(&it, 1, &path, |run| run["finished_at"].is_string()).await;
+    cluster.kill(0);
+    let run = wait_for_run_counts(&cluster, 1, &path, |run| run["finished_at"].is_string()).await;
     assert_eq!((&run["status"], &run["passed"]), (&json!("completed"), &json!(ITEMS)), "{run}");
-    let results = it.nodes[1].get(&format!("{path}/results?limit=200")).key(&it.key).send().await.expect(200);
+    let results =
+        cluster.nodes[1].get(&format!("{path}/results?limit=200")).key(&cluster.key).send().await.expect(200);
     let rows: BTreeSet<i64> =
         results["results"].as_array().unwrap().iter().map(|row| row["log_id"].as_i64().unwrap()).collect();
     assert_eq!((results["results"].as_array().unwrap().len(), rows.len()), (ITEMS, ITEMS));
 }
 
 /// The run as a node shows it, once it is as wanted. A lease of a killed node has to end first.
-async fn seen_run(it: &Cluster, node: usize, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+async fn wait_for_run_counts(
+    cluster: &Cluster,
+    node: usize,
+    path: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Value {
     let begun = Instant::now();
     loop {
-        let run = it.nodes[node].get(path).key(&it.key).send().await.expect(200);
+        let run = cluster.nodes[node].get(path).key(&cluster.key).send().await.expect(200);
         if wanted(&run) {
             return run;
         }
