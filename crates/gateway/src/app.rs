@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_store::db::Dialect;
-use tokio::sync::watch;
 
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
-use crate::evals::live::LiveEvals;
-use crate::jobs::Bells;
+use crate::internal_call::InternalCaller;
+use crate::jobs::JobServices;
 use crate::proxy::state::ProxyState;
 use crate::rate_limits::RateLimiter;
 use crate::services::Services;
@@ -27,12 +26,9 @@ pub struct App {
     pub cluster: Arc<Cluster>,
     pub rate_limiter: Arc<RateLimiter>,
     pub passwords: Passwords,
-    /// The evals that judge new log rows.
-    pub live_evals: LiveEvals,
-    /// Wakes the job workers.
-    pub bells: Bells,
-    /// Notified when an export was changed on this node, so that a delivery in progress reloads it.
-    pub export_changes: watch::Sender<()>,
+    /// Model calls of the gateway itself.
+    pub models: InternalCaller,
+    pub jobs: Arc<JobServices>,
 }
 
 impl App {

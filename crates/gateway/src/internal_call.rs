@@ -1,37 +1,58 @@
-//! Calls of the gateway itself to models, on behalf of a caller: checked against its scopes and counted against its rate
-//! limit.
+//! Model calls of the gateway itself on behalf of a caller: playground, judges and embeddings. They are checked against the
+//! caller's scopes and counted against its rate limit.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::app::App;
 use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::Proxy;
 use crate::proxy::internal_request::resolve_provider;
 pub use crate::proxy::internal_request::{Endpoint, InternalRequest, ModelResponse, StreamingResponse};
 pub use crate::proxy::origin::CallSummary;
+use crate::proxy::state::ProxyState;
+use crate::services::Services;
 
-/// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a response;
-/// other failures are problems.
-pub async fn call_model(
-    app: &Arc<App>,
-    identity: &Identity,
-    request: InternalRequest,
-) -> ApiResult<ModelResponse> {
-    let identity = count(app, identity, &request).await?;
-    proxy(app).call_model(&identity, request).await
+#[derive(Clone)]
+pub struct InternalCaller {
+    pub services: Arc<Services>,
+    pub proxy: Arc<ProxyState>,
 }
 
-/// Sends a request for a stream of events.
-pub async fn stream_model(
-    app: &Arc<App>,
-    identity: &Identity,
-    request: InternalRequest,
-) -> ApiResult<StreamingResponse> {
-    let identity = count(app, identity, &request).await?;
-    proxy(app).send_internal(&identity, request, true).await
+impl InternalCaller {
+    /// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a response;
+    /// other failures are problems.
+    pub async fn call_model(
+        &self,
+        identity: &Identity,
+        request: InternalRequest,
+    ) -> ApiResult<ModelResponse> {
+        let identity = self.count(identity, &request).await?;
+        self.proxy().call_model(&identity, request).await
+    }
+
+    /// Sends a request for a stream of events.
+    pub async fn stream_model(
+        &self,
+        identity: &Identity,
+        request: InternalRequest,
+    ) -> ApiResult<StreamingResponse> {
+        let identity = self.count(identity, &request).await?;
+        self.proxy().send_internal(&identity, request, true).await
+    }
+
+    fn proxy(&self) -> Proxy<'_> {
+        Proxy { services: &self.services, state: &self.proxy, worker: &self.proxy.worker }
+    }
+
+    async fn count(&self, identity: &Identity, request: &InternalRequest) -> ApiResult<Identity> {
+        let mut identity = identity.clone();
+        if !request.is_counted {
+            self.proxy.access.count_request(&mut identity).await?;
+        }
+        Ok(identity)
+    }
 }
 
 /// Checks whether the caller may use the model. For calls that are made later, by the organization.
@@ -49,16 +70,4 @@ pub fn check_allowed(identity: &Identity, provider: &str, model: &str) -> ApiRes
 pub fn log_id_of(problem: &Problem) -> Option<i64> {
     let found = problem.headers.iter().find(|(name, _)| name == "x-gateway-log-id");
     found.and_then(|(_, value)| value.to_str().ok()?.parse().ok())
-}
-
-fn proxy(app: &App) -> Proxy<'_> {
-    Proxy { services: &app.services, state: &app.proxy, worker: &app.proxy.worker }
-}
-
-async fn count(app: &App, identity: &Identity, request: &InternalRequest) -> ApiResult<Identity> {
-    let mut identity = identity.clone();
-    if !request.is_counted {
-        app.proxy.access.count_request(&mut identity).await?;
-    }
-    Ok(identity)
 }

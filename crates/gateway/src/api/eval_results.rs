@@ -182,7 +182,7 @@ async fn store_on_skill(
             format!("the verdict is not about the current version of the skill, which is {}", skill.version);
         return Err(Problem::conflict(why));
     }
-    let rubric = judge_skill::hold_rubric(app, &mut tx, org).await?.rubric;
+    let rubric = judge_skill::lock_rubric(&app.jobs, &mut tx, org).await?.rubric;
     let (score, passed) = resolve_score(input.score, input.passed, rubric.pass_threshold)?;
     let external_ref = input.external_ref.unwrap_or_default();
     let evaluation = Evaluation {
@@ -236,16 +236,17 @@ async fn store_on_log(
         external_ref: input.external_ref.unwrap_or_default(),
         created_at: app.services.clock.now(),
     };
-    let told = ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() }.wanted(app, org).await?;
-    if told.is_some() && export_verdicts::is_behind(app).await? {
+    let told =
+        ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() }.wanted(&app.jobs, org).await?;
+    if told.is_some() && export_verdicts::is_behind(&app.jobs).await? {
         return Err(Problem::unavailable());
     }
     let mut tx = app.services.db.begin().await?;
     verdicts::insert(&mut tx, &verdict).await?;
-    let queued = export_verdicts::enqueue(app, &mut tx, org, told.as_ref()).await?;
+    let queued = export_verdicts::enqueue(&app.jobs, &mut tx, org, told.as_ref()).await?;
     tx.commit().await?;
     if let Some(queued) = queued {
-        queued.committed(app);
+        queued.notify(&app.jobs);
     }
     Ok(verdict.into())
 }

@@ -23,7 +23,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::outgoing::batch;
+use crate::delivery::batch;
 use crate::problem::{ApiResult, Problem};
 use crate::vault::encryption_context;
 
@@ -237,7 +237,7 @@ async fn test(
 ) -> ApiResult<Json<ExportTest>> {
     let (export, _) =
         exports::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let sent = batch::test(&app, &export).await;
+    let sent = batch::test(&app.jobs.delivery, &export).await;
     Ok(Json(ExportTest {
         ok: sent.is_success(),
         status: sent.status,

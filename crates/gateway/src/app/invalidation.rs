@@ -25,9 +25,9 @@ impl InvalidationHandler for App {
             }
             Invalidation::Prompt { org, namespace, slug } => prompts.invalidate(*org, namespace, slug),
             Invalidation::BudgetLeases(org) => self.proxy.budgets.recall(*org),
-            Invalidation::LiveEvals => self.live_evals.invalidate(),
+            Invalidation::LiveEvals => self.jobs.live_evals.invalidate(),
             Invalidation::Exports => {
-                self.export_changes.send_replace(());
+                self.jobs.export_changes.send_replace(());
             }
             // The cluster applies it itself.
             Invalidation::Nodes => {}
@@ -45,6 +45,6 @@ impl InvalidationHandler for App {
     fn invalidate_all(&self) {
         self.proxy.access.invalidate_all();
         self.proxy.prompts.invalidate_all();
-        self.live_evals.invalidate();
+        self.jobs.live_evals.invalidate();
     }
 }

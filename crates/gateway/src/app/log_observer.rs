@@ -9,7 +9,7 @@ use gateway_core::logs::LogRow;
 use gateway_store::StoreError;
 
 use super::App;
-use crate::evals::live;
+use crate::jobs::live_evals;
 use crate::log::BatchObserver;
 
 pub struct LogObserver(pub Arc<App>);
@@ -41,7 +41,7 @@ impl LogObserver {
     /// Samples rows while the spool still has them, so that a crash skips none. Rows behind do not wait for an error
     /// that a retry cannot cure.
     async fn sample(&self, rows: &[LogRow]) -> Result<(), StoreError> {
-        match live::sample(&self.0, rows).await {
+        match live_evals::sample(&self.0.jobs, rows).await {
             Err(error @ StoreError::Unavailable(_)) => Err(error),
             Err(error) => {
                 tracing::error!(%error, "cannot sample new log rows for evals");

@@ -8,7 +8,7 @@ use gateway_store::db::Dialect;
 use gateway_store::redis::RedisClient;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::runtime::Handle;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 
 use super::App;
 use super::housekeeping::{housekeeping, maintain_redis};
@@ -22,17 +22,16 @@ use crate::clock::Clock;
 use crate::cluster::invalidation::InvalidationHandler;
 use crate::cluster::{Cluster, Membership};
 use crate::config::{Config, ConfigError, load_prices};
-use crate::evals::live::LiveEvals;
 use crate::ids::Ids;
-use crate::jobs::{self, Bells};
+use crate::jobs::{self, JobServices};
 use crate::log;
 use crate::log::spool::Spool;
 use crate::log::writer::LogWriter;
 use crate::low_priority::LowPriorityRuntime;
 use crate::metrics::Metrics;
+use crate::outbound::clients::Clients;
 use crate::prompts::Prompts;
 use crate::proxy::Worker;
-use crate::proxy::clients::Clients;
 use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
 use crate::rate_limits::RateLimiter;
@@ -57,15 +56,15 @@ impl App {
         let rate_limiter =
             Arc::new(RateLimiter::new(Arc::clone(&services), Arc::clone(&cluster), redis.clone()));
         let proxy = Arc::new(proxy_state(&services, &cluster, &rate_limiter, redis)?);
+        let jobs = Arc::new(JobServices::new(Arc::clone(&services), Arc::clone(&proxy)));
         let app = Arc::new(Self {
             services,
             proxy,
             cluster,
             rate_limiter,
             passwords: Passwords::new(),
-            live_evals: LiveEvals::default(),
-            bells: Bells::default(),
-            export_changes: watch::Sender::new(()),
+            models: jobs.models.clone(),
+            jobs,
         });
         let handler: Arc<dyn InvalidationHandler> = app.clone();
         app.cluster.set_handler(Arc::downgrade(&handler));
@@ -155,7 +154,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     if app.proxy.redis.is_some() {
         tasks.spawn(maintain_redis(Arc::clone(app)));
     }
-    jobs::start(app).await?;
+    jobs::start(&app.jobs).await?;
     Ok(())
 }
 

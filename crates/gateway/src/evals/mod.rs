@@ -1,10 +1,8 @@
 //! Judging: from a subject to a verdict, with whatever has to be asked of models in between. Used by runs and by the
 //! sampling of live traffic.
 
-pub mod live;
 pub mod target;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::embed::hash_v1;
@@ -14,9 +12,8 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
 use crate::auth::Identity;
-use crate::internal_call::{self, Endpoint, InternalRequest, ModelResponse};
+use crate::internal_call::{self, Endpoint, InternalCaller, InternalRequest, ModelResponse};
 use crate::problem::{ApiResult, Problem};
 
 /// How long a model may take to judge one answer.
@@ -42,19 +39,19 @@ impl From<NotEvaluated> for NoVerdict {
 }
 
 /// Does a verdict need a model's answer?
-pub fn asks_models(app: &App, evaluator: &Evaluator) -> bool {
+pub fn asks_models(models: &InternalCaller, evaluator: &Evaluator) -> bool {
     match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => false,
-        Method::Embedding(embedding) => embedder(app, embedding).0 != BUILTIN,
+        Method::Embedding(embedding) => embedder(models, embedding).0 != BUILTIN,
         Method::Judge(_) => true,
     }
 }
 
 /// May this caller have models asked as the evaluator does? Later it is done in the organization's name.
-pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult<()> {
+pub fn check(models: &InternalCaller, identity: &Identity, evaluator: &Evaluator) -> ApiResult<()> {
     let (provider, model) = match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => return Ok(()),
-        Method::Embedding(embedding) => embedder(app, embedding),
+        Method::Embedding(embedding) => embedder(models, embedding),
         Method::Judge(judge) => (judge.provider.as_str(), judge.model.as_str()),
     };
     if provider == BUILTIN && matches!(evaluator.method, Method::Embedding(_)) {
@@ -70,7 +67,7 @@ pub fn check(app: &App, identity: &Identity, evaluator: &Evaluator) -> ApiResult
 
 /// The verdict on one subject.
 pub async fn judge(
-    app: &Arc<App>,
+    models: &InternalCaller,
     identity: &Identity,
     evaluator: &Evaluator,
     subject: &Subject,
@@ -81,14 +78,14 @@ pub async fn judge(
     }
     match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => Err(NoVerdict::Never("there is no verdict".into())),
-        Method::Embedding(embedding) => embed(app, identity, embedding, subject, metadata).await,
-        Method::Judge(judge) => ask_judge(app, identity, judge, subject, metadata).await,
+        Method::Embedding(embedding) => embed(models, identity, embedding, subject, metadata).await,
+        Method::Judge(judge) => ask_judge(models, identity, judge, subject, metadata).await,
     }
 }
 
 /// Provider and model of an embedding: its own, or those of the settings.
-fn embedder<'a>(app: &'a App, embedding: &'a Embedding) -> (&'a str, &'a str) {
-    let settings = &app.services.config.judge;
+fn embedder<'a>(models: &'a InternalCaller, embedding: &'a Embedding) -> (&'a str, &'a str) {
+    let settings = &models.services.config.judge;
     match (&embedding.provider, &embedding.model) {
         (Some(provider), model) => (provider, model.as_deref().unwrap_or_default()),
         (None, Some(model)) => (&settings.embed_provider, model),
@@ -97,7 +94,7 @@ fn embedder<'a>(app: &'a App, embedding: &'a Embedding) -> (&'a str, &'a str) {
 }
 
 async fn embed(
-    app: &Arc<App>,
+    models: &InternalCaller,
     identity: &Identity,
     embedding: &Embedding,
     subject: &Subject,
@@ -107,9 +104,9 @@ async fn embed(
         Ok(texts) => texts,
         Err(verdict) => return Ok(verdict),
     };
-    let (provider, model) = embedder(app, embedding);
+    let (provider, model) = embedder(models, embedding);
     if provider == BUILTIN {
-        let dims = usize::try_from(app.services.config.judge.embed_dims).unwrap_or(256);
+        let dims = usize::try_from(models.services.config.judge.embed_dims).unwrap_or(256);
         let [a, b] = texts.map(|text| hash_v1(text, dims));
         return Ok(embedding.verdict(&a, &b));
     }
@@ -121,7 +118,7 @@ async fn embed(
         timeout: Some(TIMEOUT),
         is_counted: false,
     };
-    let answer = answered(internal_call::call_model(app, identity, question).await)?;
+    let answer = answered(models.call_model(identity, question).await)?;
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let vector = |at: usize| -> Option<Vec<f32>> {
         serde_json::from_value(body.pointer(&format!("/data/{at}/embedding"))?.clone()).ok()
@@ -133,7 +130,7 @@ async fn embed(
 }
 
 async fn ask_judge(
-    app: &Arc<App>,
+    models: &InternalCaller,
     identity: &Identity,
     judge: &Judge,
     subject: &Subject,
@@ -156,7 +153,7 @@ async fn ask_judge(
             timeout: Some(TIMEOUT),
             is_counted: false,
         };
-        internal_call::call_model(app, identity, question).await
+        models.call_model(identity, question).await
     };
     let mut answer = ask(&messages, true).await;
     let mut format = true;

@@ -2,7 +2,6 @@
 //! through a prompt, and the answer becomes what is judged.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use gateway_core::evaluators::{BodySide, CallFacts, Field, Subject};
 use gateway_core::llm::preview::{assistant_text, last_user_text};
@@ -12,9 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{NoVerdict, TIMEOUT, answered, object};
-use crate::app::App;
 use crate::auth::Identity;
-use crate::internal_call::{self, Endpoint, InternalRequest};
+use crate::internal_call::{Endpoint, InternalCaller, InternalRequest};
 
 /// As it is kept with the run: the template as it was when the run was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,7 +38,7 @@ pub struct Prompt {
 
 /// Asks the target and answers what is to be judged, with the log id of the call.
 pub async fn ask(
-    app: &Arc<App>,
+    models: &InternalCaller,
     identity: &Identity,
     target: &Target,
     field: &Field,
@@ -58,7 +56,7 @@ pub async fn ask(
         timeout: Some(TIMEOUT),
         is_counted: false,
     };
-    let answer = answered(internal_call::call_model(app, identity, question).await)?;
+    let answer = answered(models.call_model(identity, question).await)?;
     let output = if field.pointer.is_some() && field.side == BodySide::Response {
         serde_json::from_slice(&answer.body).unwrap_or_default()
     } else {

@@ -20,9 +20,9 @@ use gateway_store::{Lease, StoreError, logs, orgs};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::app::App;
-use crate::outgoing::batch::{self, Contents};
-use crate::outgoing::{Sent, random};
+use crate::delivery::batch::{self, Contents};
+use crate::delivery::{DeliveryResult, random};
+use crate::jobs::JobServices;
 
 /// Rows wait for others at most this long before they leave.
 const TICK: Duration = Duration::from_millis(500);
@@ -43,30 +43,34 @@ const ERROR_CHARACTERS: usize = 500;
 const SWEEP_EVERY: i64 = 10 * MINUTE;
 
 /// Runs until the service stops, then waits for the batches that are under way.
-pub async fn run(app: Arc<App>) {
-    if app.services.logs_low_priority.dialect() == Dialect::Sqlite
-        && let Err(error) = exports::release_all(&app.services.logs_low_priority).await
+pub async fn run(job_services: Arc<JobServices>) {
+    if job_services.services.logs_low_priority.dialect() == Dialect::Sqlite
+        && let Err(error) = exports::release_all(&job_services.services.logs_low_priority).await
     {
         tracing::debug!(%error, "exports of the run before wait for their lease to end");
     }
-    let lease = app.services.ids.new_id::<uuid::Uuid>().to_string();
+    let lease = job_services.services.ids.new_id::<uuid::Uuid>().to_string();
     let makers = Arc::new(Semaphore::new(MAKERS));
     let mut served = JoinSet::new();
     let mut under_way = HashMap::new();
-    let mut next_sweep = app.services.clock.now();
-    while !app.services.tasks.is_stopping() {
-        let due = exports::list_due(&app.services.logs_low_priority, &lease, app.services.clock.now())
-            .await
-            .unwrap_or_default();
+    let mut next_sweep = job_services.services.clock.now();
+    while !job_services.services.tasks.is_stopping() {
+        let due = exports::list_due(
+            &job_services.services.logs_low_priority,
+            &lease,
+            job_services.services.clock.now(),
+        )
+        .await
+        .unwrap_or_default();
         for (org, id) in due {
             if has_room(&under_way, org, id) {
                 under_way.insert(id, org);
-                served.spawn(serve(Arc::clone(&app), id, lease.clone(), Arc::clone(&makers)));
+                served.spawn(serve(Arc::clone(&job_services), id, lease.clone(), Arc::clone(&makers)));
             }
         }
-        let now = app.services.clock.now();
+        let now = job_services.services.clock.now();
         if now >= next_sweep {
-            let _ = exports::sweep(&app.services.logs_low_priority).await;
+            let _ = exports::sweep(&job_services.services.logs_low_priority).await;
             next_sweep = now.plus(SWEEP_EVERY);
         }
         let pause = tokio::time::sleep(TICK);
@@ -74,7 +78,7 @@ pub async fn run(app: Arc<App>) {
         loop {
             let done = tokio::select! {
                 () = &mut pause => break,
-                () = app.services.tasks.stopping() => break,
+                () = job_services.services.tasks.stopping() => break,
                 Some(done) = served.join_next() => done,
             };
             if let Ok(id) = done {
@@ -95,10 +99,15 @@ fn has_room(under_way: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> b
 }
 
 /// Delivers while there is enough to fill a batch; what is left waits for others to join it.
-async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore>) -> ExportId {
-    let node = Node { app: &app, lease: &lease, makers: &makers };
+async fn serve(
+    job_services: Arc<JobServices>,
+    id: ExportId,
+    lease: String,
+    makers: Arc<Semaphore>,
+) -> ExportId {
+    let node = Node { job_services: &job_services, lease: &lease, makers: &makers };
     let mut width = 1;
-    while !app.services.tasks.is_stopping() {
+    while !job_services.services.tasks.is_stopping() {
         match node.deliver(id, width).await {
             Ok(Some(next)) => width = next,
             Ok(None) => break,
@@ -108,7 +117,7 @@ async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore
             }
         }
     }
-    if let Err(error) = exports::release(&app.services.logs_low_priority, id, &lease).await {
+    if let Err(error) = exports::release(&job_services.services.logs_low_priority, id, &lease).await {
         tracing::debug!(%error, export = %id, "an export is another's once its lease has ended");
     }
     id
@@ -116,7 +125,7 @@ async fn serve(app: Arc<App>, id: ExportId, lease: String, makers: Arc<Semaphore
 
 /// This node, as the one that delivers.
 struct Node<'a> {
-    app: &'a Arc<App>,
+    job_services: &'a Arc<JobServices>,
     lease: &'a str,
     makers: &'a Semaphore,
 }
@@ -135,31 +144,35 @@ struct Delivered {
     /// How many of them were still there.
     found: i64,
     /// None: there was nothing to send.
-    sent: Option<Sent>,
+    sent: Option<DeliveryResult>,
 }
 
 impl Node<'_> {
     /// Delivers up to `width` batches at once. Answers how many the next time, when more is waiting and can be sent now.
     async fn deliver(&self, id: ExportId, width: usize) -> Result<Option<usize>, StoreError> {
-        let (app, now) = (self.app, self.app.services.clock.now());
+        let (job_services, now) = (self.job_services, self.job_services.services.clock.now());
         let lease = Lease { owner: self.lease, now, until: now.plus(LEASE) };
-        let Some(turn) = exports::claim(&app.services.logs_low_priority, id, &lease).await? else {
+        let Some(turn) = exports::claim(&job_services.services.logs_low_priority, id, &lease).await? else {
             return Ok(None);
         };
-        let Some(org) = orgs::find(&app.services.db, turn.export.org_id).await? else {
-            let mut tx = app.services.logs_low_priority.begin().await?;
+        let Some(org) = orgs::find(&job_services.services.db, turn.export.org_id).await? else {
+            let mut tx = job_services.services.logs_low_priority.begin().await?;
             exports::delete_by_org(&mut tx, turn.export.org_id).await?;
             tx.commit().await?;
             return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
-            exports::discard_queue(&app.services.logs_low_priority, id, "the plan does not include exports")
-                .await?;
+            exports::discard_queue(
+                &job_services.services.logs_low_priority,
+                id,
+                "the plan does not include exports",
+            )
+            .await?;
             return Ok(None);
         }
         let most = turn.batch * i64::try_from(width).unwrap_or(1);
-        let waiting = exports::queued(&app.services.logs_low_priority, id, most).await?;
-        let content = org.settings.log_bodies && app.services.config.log_bodies;
+        let waiting = exports::queued(&job_services.services.logs_low_priority, id, most).await?;
+        let content = org.settings.log_bodies && job_services.services.config.log_bodies;
         let task = Task { export: Arc::new(turn.export.clone()), turn, content };
         let mut is_more = count(waiting.len()) >= most;
         let mut batches = cut(&task, waiting);
@@ -180,7 +193,7 @@ impl Node<'_> {
         let failure = tokio::select! {
             failure = sending => failure?,
             // Deleted, switched off or changed: whoever asked for it must not see another byte.
-            () = changed(app, id, task.turn.export.revision) => return Ok(None),
+            () = changed(job_services, id, task.turn.export.revision) => return Ok(None),
         };
         match failure {
             None => Ok(is_more.then_some((width * 2).min(WIDEST))),
@@ -197,18 +210,18 @@ impl Node<'_> {
             if found == 0 {
                 return Ok(Delivered { taken, found, sent: None });
             }
-            (batch::encode(self.app, &task.export, contents).await, found)
+            (batch::encode(&self.job_services.delivery, &task.export, contents).await, found)
         };
         let sent = match message {
-            Err(why) => Sent::failed(why),
-            Ok(message) => message.send(self.app).await,
+            Err(why) => DeliveryResult::failed(why),
+            Ok(message) => message.send(&self.job_services.delivery).await,
         };
         Ok(Delivered { taken, found, sent: Some(sent) })
     }
 
     /// The rows as far as they are still there, and the verdicts whose rows are.
     async fn read(&self, task: &Task, taken: &[QueuedItem]) -> Result<Contents, StoreError> {
-        let (logs, org) = (&self.app.services.logs_low_priority, task.export.org_id);
+        let (logs, org) = (&self.job_services.services.logs_low_priority, task.export.org_id);
         let ids = rows_of(taken);
         let rows = logs::find_many(logs, org, &ids, task.content).await?;
         let judged: Vec<i64> =
@@ -228,7 +241,11 @@ impl Node<'_> {
     }
 
     /// Takes off the queue what has arrived, or never will; answers what has to be sent again.
-    async fn settle(&self, task: &Task, delivered: Delivered) -> Result<Option<(Sent, usize)>, StoreError> {
+    async fn settle(
+        &self,
+        task: &Task,
+        delivered: Delivered,
+    ) -> Result<Option<(DeliveryResult, usize)>, StoreError> {
         let Delivered { taken, found, sent } = delivered;
         let (id, asked) = (task.export.id, count(taken.len()));
         let mut progress =
@@ -252,26 +269,31 @@ impl Node<'_> {
             Some(sent) => return Ok(Some((sent, taken.len()))),
         }
         exports::record_batch(
-            &self.app.services.logs_low_priority,
+            &self.job_services.services.logs_low_priority,
             id,
             &progress,
-            self.app.services.clock.now(),
+            self.job_services.services.clock.now(),
         )
         .await?;
         Ok(None)
     }
 
     /// True when smaller batches can be sent at once.
-    async fn note_failure(&self, task: &Task, (sent, length): &(Sent, usize)) -> Result<bool, StoreError> {
+    async fn note_failure(
+        &self,
+        task: &Task,
+        (sent, length): &(DeliveryResult, usize),
+    ) -> Result<bool, StoreError> {
         let ExportClaim { export, tries, batch } = &task.turn;
         let too_large = sent.status == Some(413);
         let delay =
             if too_large { Duration::ZERO } else { retry_delay(tries + 1, sent.retry_after, random()) };
         let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
-        let retry_at = self.app.services.clock.now().after(delay);
+        let retry_at = self.job_services.services.clock.now().after(delay);
         let error = said(sent);
         let failed = FailedBatch { error: &error, retry_at, next_batch };
-        exports::record_failure(&self.app.services.logs_low_priority, export.id, self.lease, failed).await?;
+        exports::record_failure(&self.job_services.services.logs_low_priority, export.id, self.lease, failed)
+            .await?;
         Ok(too_large)
     }
 }
@@ -300,7 +322,7 @@ fn rows_of(owed: &[QueuedItem]) -> Vec<i64> {
 }
 
 /// What went wrong, with what the destination said about it.
-fn said(sent: &Sent) -> String {
+fn said(sent: &DeliveryResult) -> String {
     let error = sent.error.clone().unwrap_or_default();
     let answer: String = String::from_utf8_lossy(&sent.body)
         .chars()
@@ -311,12 +333,12 @@ fn said(sent: &Sent) -> String {
 }
 
 /// Returns once the export is no longer what it was.
-async fn changed(app: &App, id: ExportId, revision: i64) {
-    let mut here = app.export_changes.subscribe();
+async fn changed(job_services: &JobServices, id: ExportId, revision: i64) {
+    let mut here = job_services.export_changes.subscribe();
     loop {
         // Changes are told; should word of one be missed, it is found.
         let _ = tokio::time::timeout(LOOK_EVERY, here.changed()).await;
-        match exports::revision(&app.services.logs_low_priority, id).await {
+        match exports::revision(&job_services.services.logs_low_priority, id).await {
             Ok(Some(found)) if found == revision => {}
             Ok(_) => return,
             Err(error) => tracing::debug!(%error, "a delivery goes on unwatched"),

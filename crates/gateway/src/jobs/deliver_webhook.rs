@@ -17,8 +17,8 @@ use gateway_store::{Lease, StoreError, db::Dialect};
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinSet;
 
-use crate::app::App;
-use crate::outgoing::{Sent, post, random, signed_headers};
+use crate::delivery::{DeliveryResult, post, random, signed_headers};
+use crate::jobs::JobServices;
 use crate::vault::encryption_context;
 
 const TICK: Duration = Duration::from_millis(250);
@@ -35,21 +35,26 @@ const KEPT_DAYS: i64 = 30;
 const SWEEP_EVERY: i64 = 10 * MINUTE;
 
 /// Runs until the service stops, then waits for the attempts that are under way.
-pub async fn run(app: Arc<App>) {
-    if app.services.db.dialect() == Dialect::Sqlite
-        && let Err(error) = deliveries::release_all(&app.services.db).await
+pub async fn run(job_services: Arc<JobServices>) {
+    if job_services.services.db.dialect() == Dialect::Sqlite
+        && let Err(error) = deliveries::release_all(&job_services.services.db).await
     {
         tracing::debug!(%error, "deliveries of the run before wait for their lease to end");
     }
-    let mut node = Node { app: Arc::clone(&app), attempts: JoinSet::new(), busy: Busy::default(), turn: 0 };
-    let mut next_sweep = app.services.clock.now();
-    while !app.services.tasks.is_stopping() {
+    let mut node = Node {
+        job_services: Arc::clone(&job_services),
+        attempts: JoinSet::new(),
+        busy: Busy::default(),
+        turn: 0,
+    };
+    let mut next_sweep = job_services.services.clock.now();
+    while !job_services.services.tasks.is_stopping() {
         if let Err(error) = node.look().await {
             tracing::debug!(%error, "webhooks wait");
         }
-        let now = app.services.clock.now();
+        let now = job_services.services.clock.now();
         if now >= next_sweep {
-            next_sweep = sweep(&app, now).await;
+            next_sweep = sweep(&job_services, now).await;
         }
         node.work_until_next_look().await;
     }
@@ -57,7 +62,7 @@ pub async fn run(app: Arc<App>) {
 }
 
 struct Node {
-    app: Arc<App>,
+    job_services: Arc<JobServices>,
     /// Tasks of their own: one that waits for the database must not wait for this one, which may do so too.
     attempts: JoinSet<(OrgId, WebhookId)>,
     busy: Busy,
@@ -103,8 +108,11 @@ fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
 impl Node {
     /// Takes what is due of every receiver that has room.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let mut due =
-            deliveries::list_due_webhooks(&self.app.services.db, self.app.services.clock.now()).await?;
+        let mut due = deliveries::list_due_webhooks(
+            &self.job_services.services.db,
+            self.job_services.services.clock.now(),
+        )
+        .await?;
         if !due.is_empty() {
             self.turn = self.turn.wrapping_add(1);
             let first = self.turn % due.len();
@@ -121,16 +129,16 @@ impl Node {
         if room == 0 {
             return Ok(());
         }
-        let now = self.app.services.clock.now();
-        let lease = self.app.services.ids.new_id::<uuid::Uuid>().to_string();
+        let now = self.job_services.services.clock.now();
+        let lease = self.job_services.services.ids.new_id::<uuid::Uuid>().to_string();
         let most = i64::try_from(room).unwrap_or(1);
         let wanted = Lease { owner: &lease, now, until: now.plus(LEASE) };
-        let taken = deliveries::claim(&self.app.services.db, webhook, most, &wanted).await?;
+        let taken = deliveries::claim(&self.job_services.services.db, webhook, most, &wanted).await?;
         for due in taken {
             self.busy.begin(org, webhook);
-            let (app, lease) = (Arc::clone(&self.app), lease.clone());
+            let (job_services, lease) = (Arc::clone(&self.job_services), lease.clone());
             self.attempts.spawn(async move {
-                if let Err(error) = attempt(&app, &due, &lease).await {
+                if let Err(error) = attempt(&job_services, &due, &lease).await {
                     tracing::warn!(%error, delivery = %due.id, "an attempt could not be noted; it is made again");
                 }
                 (due.org_id, due.webhook_id)
@@ -141,13 +149,13 @@ impl Node {
 
     /// Works on what is under way; a receiver that has answered is given its next delivery at once.
     async fn work_until_next_look(&mut self) {
-        let app = Arc::clone(&self.app);
+        let job_services = Arc::clone(&self.job_services);
         let pause = tokio::time::sleep(TICK);
         tokio::pin!(pause);
         loop {
             let finished = tokio::select! {
                 () = &mut pause => return,
-                () = app.services.tasks.stopping() => return,
+                () = job_services.services.tasks.stopping() => return,
                 Some(finished) = self.attempts.join_next() => finished,
             };
             let Ok((org, webhook)) = finished else {
@@ -163,25 +171,31 @@ impl Node {
     }
 }
 
-async fn attempt(app: &App, due: &ClaimedDelivery, lease: &str) -> Result<(), StoreError> {
+async fn attempt(job_services: &JobServices, due: &ClaimedDelivery, lease: &str) -> Result<(), StoreError> {
     // Gone in this moment, and its deliveries with it.
-    let Some(webhook) = webhooks::find(&app.services.db, due.org_id, due.webhook_id).await? else {
+    let Some(webhook) = webhooks::find(&job_services.services.db, due.org_id, due.webhook_id).await? else {
         return Ok(());
     };
-    let at = app.services.clock.now();
-    let sent = match keys(app, &webhook, at) {
+    let at = job_services.services.clock.now();
+    let sent = match keys(job_services, &webhook, at) {
         Some(keys) => {
-            let headers = signed_headers(app, &keys, &due.event_id.to_string(), due.payload.as_bytes());
-            post(app, &webhook.url, headers, due.payload.clone().into(), ANSWER_BYTES).await
+            let headers = signed_headers(
+                &job_services.delivery,
+                &keys,
+                &due.event_id.to_string(),
+                due.payload.as_bytes(),
+            );
+            post(&job_services.delivery, &webhook.url, headers, due.payload.clone().into(), ANSWER_BYTES)
+                .await
         }
-        None => Sent::failed("its signing secret cannot be opened; rotate it"),
+        None => DeliveryResult::failed("its signing secret cannot be opened; rotate it"),
     };
-    let finished = finished(&webhook, due, at, app.services.clock.now(), sent);
-    deliveries::record_attempt(&app.services.db, due, lease, &finished).await.map(|_| ())
+    let finished = finished(&webhook, due, at, job_services.services.clock.now(), sent);
+    deliveries::record_attempt(&job_services.services.db, due, lease, &finished).await.map(|_| ())
 }
 
 /// The keys to sign with: the present one, and the one before while it still counts.
-fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
+fn keys(job_services: &JobServices, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
     let previous =
         webhook.previous_secret.iter().filter(|_| webhook.previous_until.is_some_and(|until| now < until));
     let place = encryption_context(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
@@ -189,7 +203,7 @@ fn keys(app: &App, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
         .into_iter()
         .chain(previous)
         .map(|sealed| {
-            let secret = app.services.vault.open(&place, sealed).ok()?;
+            let secret = job_services.services.vault.open(&place, sealed).ok()?;
             signing::decode_secret(secret.expose_secret()).ok()
         })
         .collect()
@@ -200,7 +214,7 @@ fn finished(
     due: &ClaimedDelivery,
     at: Timestamp,
     now: Timestamp,
-    sent: Sent,
+    sent: DeliveryResult,
 ) -> AttemptResult {
     let verdict = classify(sent.status);
     let again = next_attempt(now, usize::try_from(due.tries).unwrap_or(0) + 1, sent.retry_after, random());
@@ -228,8 +242,8 @@ fn finished(
 }
 
 /// Removes what is too old to be of use; answers when to look again.
-async fn sweep(app: &App, now: Timestamp) -> Timestamp {
-    match deliveries::sweep(&app.services.db, now.plus(-KEPT_DAYS * DAY)).await {
+async fn sweep(job_services: &JobServices, now: Timestamp) -> Timestamp {
+    match deliveries::sweep(&job_services.services.db, now.plus(-KEPT_DAYS * DAY)).await {
         // There may be more.
         Ok(removed) if removed > 0 => now,
         Ok(_) => now.plus(SWEEP_EVERY),

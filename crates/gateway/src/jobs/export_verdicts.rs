@@ -13,8 +13,7 @@ use gateway_store::{StoreError, Tx, evals, exports, jobs as store, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Context, Done, Failure, Job, Queued};
-use crate::app::App;
+use super::{Job, JobContext, JobError, JobResult, JobServices, Queued};
 
 /// A row appears in the log a moment after its request ended, later when much is going on.
 const APPEARS_WITHIN: i64 = 10 * MINUTE;
@@ -32,59 +31,60 @@ pub struct ExportVerdicts {
 
 impl ExportVerdicts {
     /// None when there is nothing to tell, or nobody to tell it to. To be asked before a transaction is begun.
-    pub async fn wanted(self, app: &App, org: OrgId) -> Result<Option<Self>, StoreError> {
+    pub async fn wanted(self, job_services: &JobServices, org: OrgId) -> Result<Option<Self>, StoreError> {
         let is_empty = self.results.is_empty() && self.verdicts.is_empty();
-        Ok((!is_empty && exports::has_verdict_export(&app.services.logs, org).await?).then_some(self))
+        Ok((!is_empty && exports::has_verdict_export(&job_services.services.logs, org).await?)
+            .then_some(self))
     }
 }
 
 /// More verdicts are made than can be moved: whoever makes them is to stop for a while.
-pub async fn is_behind(app: &App) -> Result<bool, StoreError> {
-    Ok(store::count(&app.services.db, ExportVerdicts::NAME).await? >= MOST_JOBS)
+pub async fn is_behind(job_services: &JobServices) -> Result<bool, StoreError> {
+    Ok(store::count(&job_services.services.db, ExportVerdicts::NAME).await? >= MOST_JOBS)
 }
 
 /// Enqueues the job in the transaction of the verdicts, where there is one.
 pub async fn enqueue(
-    app: &App,
+    job_services: &JobServices,
     tx: &mut Tx,
     org: OrgId,
     job: Option<&ExportVerdicts>,
 ) -> Result<Option<Queued>, StoreError> {
     match job {
-        Some(job) => super::enqueue(app, tx, org, job).await.map(Some),
+        Some(job) => super::enqueue(job_services, tx, org, job).await.map(Some),
         None => Ok(None),
     }
 }
 
 impl Job for ExportVerdicts {
     const NAME: &'static str = "export_verdicts";
-    const SLOTS: usize = 4;
-    const PER_ORG: i64 = 2;
+    const CONCURRENCY: usize = 4;
+    const CONCURRENCY_PER_ORG: i64 = 2;
     /// What a destination is owed is never given up.
-    const ATTEMPTS: i64 = i64::MAX;
+    const MAX_ATTEMPTS: i64 = i64::MAX;
 
-    async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
-        let (app, org) = (context.app, context.org);
-        let mut found = evals::results_for_export(&app.services.db, org, &self.results).await?;
+    async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
+        let (job_services, org) = (context.job_services, context.org);
+        let mut found = evals::results_for_export(&job_services.services.db, org, &self.results).await?;
         for id in &self.verdicts {
-            found.extend(verdicts::find(&app.services.db, org, *id).await?.map(of_others));
+            found.extend(verdicts::find(&job_services.services.db, org, *id).await?.map(of_others));
         }
         let ids: Vec<i64> = found.iter().map(|(log_id, _)| *log_id).collect();
-        let rows = logs::find_many(&app.services.logs, org, &ids, false).await?;
+        let rows = logs::find_many(&job_services.services.logs, org, &ids, false).await?;
         let sources: HashMap<i64, LogSource> = rows.iter().map(|row| (row.id, row.source)).collect();
-        let now = app.services.clock.now();
+        let now = job_services.services.clock.now();
         if ids.iter().any(|id| !sources.contains_key(id) && now.0 - log_id_time(*id).0 < APPEARS_WITHIN) {
-            return Ok(Done::Later(LOOK_AGAIN));
+            return Ok(JobResult::Reschedule(LOOK_AGAIN));
         }
         let told: Vec<_> = found
             .into_iter()
             .filter_map(|(log_id, result)| Some((log_id, *sources.get(&log_id)?, result)))
             .collect();
-        exports::enqueue_verdicts(&app.services.logs, org, &told).await?;
-        Ok(Done::Finished)
+        exports::enqueue_verdicts(&job_services.services.logs, org, &told).await?;
+        Ok(JobResult::Finished)
     }
 
-    async fn give_up(&self, _: &Context<'_>, _: &str) -> Result<(), StoreError> {
+    async fn give_up(&self, _: &JobContext<'_>, _: &str) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -17,8 +17,7 @@ use gateway_store::skills::{self, Evaluation, SkillVersion};
 use gateway_store::{StoreError, Tx};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Done, Failure, Job, Queued, enqueue_within};
-use crate::app::App;
+use super::{Job, JobContext, JobError, JobResult, JobServices, Queued, enqueue_within};
 use crate::auth::Identity;
 
 /// How often the scheduler looks for versions that nobody has judged.
@@ -47,31 +46,31 @@ struct Judged {
 
 /// Sends a new version to the judge, in the transaction that made it. When the buffer is full the scheduler will.
 pub async fn dispatch(
-    app: &App,
+    job_services: &JobServices,
     tx: &mut Tx,
     org: OrgId,
     skill: SkillId,
     version: i64,
 ) -> Result<Option<Queued>, StoreError> {
     let job = JudgeSkill { skill, version, asked: None };
-    enqueue_within(app, tx, org, &job, app.services.config.eval_queue).await
+    enqueue_within(job_services, tx, org, &job, job_services.services.config.eval_queue).await
 }
 
 /// Sends a version to the judge once more. None when the buffer is full.
 pub async fn dispatch_again(
-    app: &App,
+    job_services: &JobServices,
     tx: &mut Tx,
     org: OrgId,
     skill: SkillId,
     version: i64,
 ) -> Result<Option<Queued>, StoreError> {
-    let job = JudgeSkill { skill, version, asked: Some(app.services.ids.new_id()) };
-    enqueue_within(app, tx, org, &job, app.services.config.eval_queue).await
+    let job = JudgeSkill { skill, version, asked: Some(job_services.services.ids.new_id()) };
+    enqueue_within(job_services, tx, org, &job, job_services.services.config.eval_queue).await
 }
 
 /// What an organization without a rubric starts with.
-pub fn seed(app: &App) -> Rubric {
-    let defaults = &app.services.config.judge;
+pub fn seed(job_services: &JobServices) -> Rubric {
+    let defaults = &job_services.services.config.judge;
     Rubric::seeded(
         (&defaults.judge_provider, &defaults.judge_model),
         (&defaults.embed_provider, &defaults.embed_model),
@@ -80,67 +79,76 @@ pub fn seed(app: &App) -> Rubric {
 }
 
 /// The organization's rubric, held until the transaction ends and made if there is none.
-pub async fn hold_rubric(app: &App, tx: &mut Tx, org: OrgId) -> Result<StoredRubric, StoreError> {
+pub async fn lock_rubric(
+    job_services: &JobServices,
+    tx: &mut Tx,
+    org: OrgId,
+) -> Result<StoredRubric, StoreError> {
     rubrics::find_or_insert_for_update(
         tx,
         org,
-        app.services.ids.new_id(),
-        &seed(app),
-        app.services.clock.now(),
+        job_services.services.ids.new_id(),
+        &seed(job_services),
+        job_services.services.clock.now(),
     )
     .await
 }
 
 /// Until the service stops, finds versions that were not judged and have no job, and gives them one.
-pub async fn schedule(app: Arc<App>) {
-    while tokio::time::timeout(LOOK, app.services.tasks.stopping()).await.is_err() {
-        if let Err(error) = fill_buffer(&app).await {
+pub async fn schedule(job_services: Arc<JobServices>) {
+    while tokio::time::timeout(LOOK, job_services.services.tasks.stopping()).await.is_err() {
+        if let Err(error) = fill_buffer(&job_services).await {
             tracing::debug!(%error, "versions that wait for a judge are looked for later");
         }
     }
 }
 
-async fn fill_buffer(app: &App) -> Result<(), StoreError> {
-    let limit = i64::try_from(app.services.config.eval_queue).unwrap_or(i64::MAX);
-    for found in skills::unjudged_versions(&app.services.db, JudgeSkill::NAME, limit).await? {
-        let mut tx = app.services.db.begin().await?;
-        let Some(queued) = dispatch(app, &mut tx, found.org, found.skill, found.version).await? else {
+async fn fill_buffer(job_services: &JobServices) -> Result<(), StoreError> {
+    let limit = i64::try_from(job_services.services.config.eval_queue).unwrap_or(i64::MAX);
+    for found in skills::unjudged_versions(&job_services.services.db, JudgeSkill::NAME, limit).await? {
+        let mut tx = job_services.services.db.begin().await?;
+        let Some(queued) = dispatch(job_services, &mut tx, found.org, found.skill, found.version).await?
+        else {
             break;
         };
         tx.commit().await?;
-        queued.committed(app);
+        queued.notify(job_services);
     }
     Ok(())
 }
 
 impl Job for JudgeSkill {
     const NAME: &'static str = "judge_skill";
-    const SLOTS: usize = 4;
-    const PER_ORG: i64 = 4;
-    const ATTEMPTS: i64 = 3;
+    const CONCURRENCY: usize = 4;
+    const CONCURRENCY_PER_ORG: i64 = 4;
+    const MAX_ATTEMPTS: i64 = 3;
 
-    fn only_one(&self) -> Option<String> {
+    fn dedup_key(&self) -> Option<String> {
         self.asked.is_none().then(|| format!("{}:{}", self.skill, self.version))
     }
 
-    async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
-        let Context { app, org } = context;
-        let Some((version, rubric)) = self.load(app, *org).await? else { return Ok(Done::Finished) };
-        let Some(identity) = app.proxy.access.org_identity(*org).await? else { return Ok(Done::Finished) };
-        let judged = judge(app, &identity, self, &version, &rubric.rubric).await?;
-        if self.record(app, *org, &version, &rubric, judged).await? {
-            Ok(Done::Finished)
+    async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
+        let JobContext { job_services, org } = context;
+        let Some((version, rubric)) = self.load(job_services, *org).await? else {
+            return Ok(JobResult::Finished);
+        };
+        let Some(identity) = job_services.models.proxy.access.org_identity(*org).await? else {
+            return Ok(JobResult::Finished);
+        };
+        let judged = judge(job_services, &identity, self, &version, &rubric.rubric).await?;
+        if self.record(job_services, *org, &version, &rubric, judged).await? {
+            Ok(JobResult::Finished)
         } else {
             // The rubric was changed meanwhile: what was judged by the old one must not stand.
-            Ok(Done::Later(Duration::ZERO))
+            Ok(JobResult::Reschedule(Duration::ZERO))
         }
     }
 
-    async fn give_up(&self, context: &Context<'_>, why: &str) -> Result<(), StoreError> {
-        let Context { app, org } = context;
+    async fn give_up(&self, context: &JobContext<'_>, why: &str) -> Result<(), StoreError> {
+        let JobContext { job_services, org } = context;
         loop {
-            let Some((version, rubric)) = self.load(app, *org).await? else { return Ok(()) };
-            if self.record(app, *org, &version, &rubric, failed(&rubric.rubric, why)).await? {
+            let Some((version, rubric)) = self.load(job_services, *org).await? else { return Ok(()) };
+            if self.record(job_services, *org, &version, &rubric, failed(&rubric.rubric, why)).await? {
                 return Ok(());
             }
         }
@@ -149,16 +157,20 @@ impl Job for JudgeSkill {
 
 impl JudgeSkill {
     /// None when there is nothing (more) to judge.
-    async fn load(&self, app: &App, org: OrgId) -> Result<Option<(SkillVersion, StoredRubric)>, StoreError> {
-        let found = skills::find_version(&app.services.db, org, self.skill, self.version).await?;
+    async fn load(
+        &self,
+        job_services: &JobServices,
+        org: OrgId,
+    ) -> Result<Option<(SkillVersion, StoredRubric)>, StoreError> {
+        let found = skills::find_version(&job_services.services.db, org, self.skill, self.version).await?;
         let Some(version) = found.filter(|version| self.asked.is_some() || !version.judged) else {
             return Ok(None);
         };
-        if let Some(rubric) = rubrics::find(&app.services.db, org).await? {
+        if let Some(rubric) = rubrics::find(&job_services.services.db, org).await? {
             return Ok(Some((version, rubric)));
         }
-        let mut tx = app.services.db.begin().await?;
-        let rubric = hold_rubric(app, &mut tx, org).await?;
+        let mut tx = job_services.services.db.begin().await?;
+        let rubric = lock_rubric(job_services, &mut tx, org).await?;
         tx.commit().await?;
         Ok(Some((version, rubric)))
     }
@@ -166,22 +178,22 @@ impl JudgeSkill {
     /// Keeps the verdict, unless the rubric is no longer the one that it was made by: then answers false.
     async fn record(
         &self,
-        app: &App,
+        job_services: &JobServices,
         org: OrgId,
         version: &SkillVersion,
         rubric: &StoredRubric,
         judged: Judged,
     ) -> Result<bool, StoreError> {
-        let mut tx = app.services.db.begin().await?;
+        let mut tx = job_services.services.db.begin().await?;
         if !skills::lock_for_update(&mut tx, org, self.skill).await? {
             return Ok(true);
         }
-        if hold_rubric(app, &mut tx, org).await?.revision != rubric.revision {
+        if lock_rubric(job_services, &mut tx, org).await?.revision != rubric.revision {
             return Ok(false);
         }
         let Judged { judgement, provider, model, latency_ms, prompt_tokens, completion_tokens } = judged;
         let evaluation = Evaluation {
-            id: app.services.ids.new_id(),
+            id: job_services.services.ids.new_id(),
             org_id: org,
             skill_id: self.skill,
             skill_version: self.version,
@@ -197,7 +209,7 @@ impl JudgeSkill {
             completion_tokens,
             source: INTERNAL_SOURCE.to_owned(),
             external_ref: String::new(),
-            created_at: app.services.clock.now(),
+            created_at: job_services.services.clock.now(),
         };
         let asked = self.asked.map(|asked| asked.to_string());
         skills::insert_evaluation(&mut tx, &evaluation, asked.as_deref().unwrap_or(BY_ITSELF)).await?;
@@ -208,26 +220,26 @@ impl JudgeSkill {
 }
 
 async fn judge(
-    app: &Arc<App>,
+    job_services: &Arc<JobServices>,
     identity: &Identity,
     job: &JudgeSkill,
     version: &SkillVersion,
     rubric: &Rubric,
-) -> Result<Judged, Failure> {
-    let began = app.services.clock.now();
-    let nearest = nearest::find(app, identity, job.skill, &version.source, rubric).await?;
+) -> Result<Judged, JobError> {
+    let began = job_services.services.clock.now();
+    let nearest = nearest::find(job_services, identity, job.skill, &version.source, rubric).await?;
     if rubric.judge_provider != BUILTIN {
-        return model::judge(app, identity, job, &version.source, nearest.as_ref(), rubric).await;
+        return model::judge(job_services, identity, job, &version.source, nearest.as_ref(), rubric).await;
     }
     let (source, rubric) = (version.source.clone(), rubric.clone());
     // A long text takes a while to read.
     let read = tokio::task::spawn_blocking(move || judge::builtin(&source, nearest.as_ref(), &rubric));
-    let judgement = read.await.map_err(|error| Failure(error.to_string()))?;
+    let judgement = read.await.map_err(|error| JobError(error.to_string()))?;
     Ok(Judged {
         judgement,
         provider: BUILTIN.to_owned(),
         model: RUBRIC_V1.to_owned(),
-        latency_ms: (app.services.clock.now().0 - began.0).max(0),
+        latency_ms: (job_services.services.clock.now().0 - began.0).max(0),
         prompt_tokens: 0,
         completion_tokens: 0,
     })

@@ -1,13 +1,13 @@
-//! Work in the background that outlives a restart. A job is a small serialisable struct with a name and `run`, which
-//! must be safe to do again; one file each. It is enqueued in the transaction of the change that wants it, claimed with
-//! a lease that is renewed while it runs, and tried again with back-off when it fails. A job whose node dies is taken
-//! by another once its lease ends.
+//! Background jobs that survive a restart. A job is a small serializable struct with a name and an idempotent `run`, one
+//! file each. It is enqueued in the transaction of the change that causes it, claimed under a lease that is renewed while
+//! it runs, and retried with backoff when it fails. If its node dies, another node claims it when the lease expires.
 
 pub mod deliver_export;
 pub mod deliver_webhook;
 pub mod export_verdicts;
 pub mod judge_live;
 pub mod judge_skill;
+pub mod live_evals;
 pub mod run_eval;
 
 use std::collections::HashMap;
@@ -22,185 +22,224 @@ use gateway_store::jobs::{self, ClaimedJob, NewJob};
 use gateway_store::{Lease, StoreError, Tx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::app::App;
+use crate::delivery::DeliveryClient;
+use crate::internal_call::InternalCaller;
+use crate::proxy::state::ProxyState;
+use crate::services::Services;
+use live_evals::LiveEvals;
 
-/// A job is another's once its holder has not renewed the lease for this long.
-const LEASE: i64 = 15_000;
-const RENEW: Duration = Duration::from_secs(5);
+/// Another node may claim a job whose lease was not renewed for this long.
+const LEASE: Duration = Duration::from_secs(15);
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a node looks for jobs that another node enqueued.
-const POLL: Duration = Duration::from_secs(1);
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(60);
-/// What a job that runs may still take when the service stops, before it is put off until the next start.
-const GRACE: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// How long a running job may continue when the service stops, before it is released.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// A kind of work.
 pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// How it is called in the store; never changed once released.
+    /// The name in the store. It must not change once released.
     const NAME: &'static str;
-    /// How many may run at once on this node.
-    const SLOTS: usize;
-    /// How many of one organization may run at once, over all nodes.
-    const PER_ORG: i64;
-    /// How often it is begun at most before it is given up.
-    const ATTEMPTS: i64;
+    /// The maximum of concurrent jobs of this kind on this node.
+    const CONCURRENCY: usize;
+    /// The maximum of concurrent jobs per organization, across all nodes.
+    const CONCURRENCY_PER_ORG: i64;
+    /// The job is given up after this many attempts.
+    const MAX_ATTEMPTS: i64;
 
-    /// While a job of this key waits or runs, its like is not enqueued.
-    fn only_one(&self) -> Option<String> {
+    /// A job is not enqueued while one with the same key is pending or running.
+    fn dedup_key(&self) -> Option<String> {
         None
     }
 
-    /// Does the work. It may be done again after any step, and dropped at any await.
-    fn run(&self, context: &Context<'_>) -> impl Future<Output = Result<Done, Failure>> + Send;
+    /// Runs the job. It may be interrupted at any await and run again from the start.
+    fn run(&self, context: &JobContext<'_>) -> impl Future<Output = Result<JobResult, JobError>> + Send;
 
-    /// It failed too often: the last chance to tell those who wait for it.
+    /// Called once after the last failed attempt, to record the failure.
     fn give_up(
         &self,
-        context: &Context<'_>,
+        context: &JobContext<'_>,
         why: &str,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// What a job has besides its own fields.
-pub struct Context<'a> {
-    pub app: &'a Arc<App>,
+/// What jobs use, besides their own fields.
+pub struct JobServices {
+    pub services: Arc<Services>,
+    pub models: InternalCaller,
+    pub delivery: DeliveryClient,
+    /// Wakes the workers of this node.
+    pub notifiers: JobNotifiers,
+    /// The evals that sample live traffic.
+    pub live_evals: LiveEvals,
+    /// Notified when an export was changed on this node, so that a delivery in progress reloads it.
+    pub export_changes: watch::Sender<()>,
+}
+
+impl JobServices {
+    pub fn new(services: Arc<Services>, proxy: Arc<ProxyState>) -> Self {
+        Self {
+            models: InternalCaller { services: Arc::clone(&services), proxy: Arc::clone(&proxy) },
+            delivery: DeliveryClient { services: Arc::clone(&services), proxy },
+            services,
+            notifiers: JobNotifiers::default(),
+            live_evals: LiveEvals::default(),
+            export_changes: watch::Sender::new(()),
+        }
+    }
+}
+
+/// What one job receives when it runs.
+pub struct JobContext<'a> {
+    pub job_services: &'a Arc<JobServices>,
     pub org: OrgId,
 }
 
-/// How a job that did not fail has ended.
+/// How a job ended without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
+pub enum JobResult {
     Finished,
-    /// There is more to do, but not now. Counts as no attempt.
-    Later(Duration),
+    /// Run again after the delay. Does not count as an attempt.
+    Reschedule(Duration),
 }
 
-/// Why a job has to be tried again.
+/// Why a job is retried.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Failure(pub String);
+pub struct JobError(pub String);
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         Self(error.to_string())
     }
 }
 
-/// Wakes this node's workers, by the name of the kind.
+/// Wakes the workers of this node, by job name.
 #[derive(Default)]
-pub struct Bells(Mutex<HashMap<&'static str, Arc<Notify>>>);
+pub struct JobNotifiers(Mutex<HashMap<&'static str, Arc<Notify>>>);
 
-impl Bells {
+impl JobNotifiers {
     fn of(&self, name: &'static str) -> Arc<Notify> {
-        let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(bells.entry(name).or_default())
+        let mut notifiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(notifiers.entry(name).or_default())
     }
 }
 
-/// A job that was enqueued in a transaction which is yet to be committed.
-#[must_use = "wake the workers when the transaction is committed"]
+/// A job that was enqueued in a transaction which is not committed yet.
+#[must_use = "notify the workers when the transaction is committed"]
 #[derive(Debug)]
 pub struct Queued {
     name: &'static str,
-    /// False: its like was there already.
+    /// False if a job with the same key existed already.
     pub added: bool,
 }
 
 impl Queued {
-    /// The transaction is committed: the work begins at once instead of at the next look.
-    pub fn committed(self, app: &App) {
-        app.bells.of(self.name).notify_one();
+    /// Wakes the workers after the commit, so that the job starts before the next poll.
+    pub fn notify(self, job_services: &JobServices) {
+        job_services.notifiers.of(self.name).notify_one();
     }
 }
 
 /// Enqueues a job in the caller's transaction.
-pub async fn enqueue<J: Job>(app: &App, tx: &mut Tx, org: OrgId, job: &J) -> Result<Queued, StoreError> {
-    let (payload, only_one) = written(job)?;
-    let added = jobs::enqueue(tx, &new_job::<J>(app, org, &payload, only_one.as_deref())).await?;
+pub async fn enqueue<J: Job>(
+    job_services: &JobServices,
+    tx: &mut Tx,
+    org: OrgId,
+    job: &J,
+) -> Result<Queued, StoreError> {
+    let (payload, dedup_key) = serialize(job)?;
+    let added = jobs::enqueue(tx, &new_job::<J>(job_services, org, &payload, dedup_key.as_deref())).await?;
     Ok(Queued { name: J::NAME, added })
 }
 
-/// Starts the work on every kind of job. On SQLite this process is the only one, so that what is held was left behind by
-/// one that is gone, and need not wait for its lease to end.
-pub async fn start(app: &Arc<App>) -> Result<(), StoreError> {
-    if app.services.db.dialect() == Dialect::Sqlite {
-        jobs::release_all(&app.services.db, app.services.clock.now()).await?;
+/// Starts the workers of every kind of job. On SQLite this is the only process, so leases of an earlier run are released
+/// at once.
+pub async fn start(job_services: &Arc<JobServices>) -> Result<(), StoreError> {
+    if job_services.services.db.dialect() == Dialect::Sqlite {
+        jobs::release_all(&job_services.services.db, job_services.services.clock.now()).await?;
     }
-    app.services.tasks.spawn(work::<run_eval::RunEval>(Arc::clone(app)));
-    app.services.tasks.spawn(work::<judge_live::JudgeLive>(Arc::clone(app)));
-    app.services.tasks.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(app)));
-    app.services.tasks.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(app)));
-    app.services.tasks.spawn(judge_skill::schedule(Arc::clone(app)));
-    app.services.tasks.spawn(deliver_webhook::run(Arc::clone(app)));
-    app.services.tasks.spawn_low_priority(deliver_export::run(Arc::clone(app)));
+    job_services.services.tasks.spawn(work::<run_eval::RunEval>(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(work::<judge_live::JudgeLive>(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(judge_skill::schedule(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(deliver_webhook::run(Arc::clone(job_services)));
+    job_services.services.tasks.spawn_low_priority(deliver_export::run(Arc::clone(job_services)));
     Ok(())
 }
 
-/// The same, while fewer than `bound` of the kind wait or run anywhere; none when there are as many.
+/// Enqueues a job unless `bound` jobs of the kind are pending or running on all nodes. Returns `None` at the bound.
 pub async fn enqueue_within<J: Job>(
-    app: &App,
+    job_services: &JobServices,
     tx: &mut Tx,
     org: OrgId,
     job: &J,
     bound: usize,
 ) -> Result<Option<Queued>, StoreError> {
-    let (payload, only_one) = written(job)?;
+    let (payload, dedup_key) = serialize(job)?;
     let bound = i64::try_from(bound).unwrap_or(i64::MAX);
-    let new = new_job::<J>(app, org, &payload, only_one.as_deref());
+    let new = new_job::<J>(job_services, org, &payload, dedup_key.as_deref());
     let added = jobs::enqueue_bounded(tx, &new, bound).await?;
     Ok(added.map(|added| Queued { name: J::NAME, added }))
 }
 
-/// The payload, and the key of which there may be one only.
-fn written<J: Job>(job: &J) -> Result<(String, Option<String>), StoreError> {
+/// The payload and the deduplication key.
+fn serialize<J: Job>(job: &J) -> Result<(String, Option<String>), StoreError> {
     let payload = serde_json::to_string(job).map_err(|error| StoreError::Other(error.to_string()))?;
-    Ok((payload, job.only_one()))
+    Ok((payload, job.dedup_key()))
 }
 
-fn new_job<'a, J: Job>(app: &App, org: OrgId, payload: &'a str, only_one: Option<&'a str>) -> NewJob<'a> {
-    let now = app.services.clock.now();
+fn new_job<'a, J: Job>(
+    job_services: &JobServices,
+    org: OrgId,
+    payload: &'a str,
+    dedup_key: Option<&'a str>,
+) -> NewJob<'a> {
+    let now = job_services.services.clock.now();
     NewJob {
-        id: app.services.ids.new_id(),
+        id: job_services.services.ids.new_id(),
         org,
         name: J::NAME,
-        dedup_key: only_one,
+        dedup_key: dedup_key,
         payload,
         due_at: now,
         now,
     }
 }
 
-/// Runs the jobs of one kind until the service stops, then waits for those under way.
-pub async fn work<J: Job>(app: Arc<App>) {
-    let bell = app.bells.of(J::NAME);
-    let slots = Arc::new(Semaphore::new(J::SLOTS));
+/// Runs the jobs of one kind until the service stops, then waits for the running ones.
+pub async fn work<J: Job>(job_services: Arc<JobServices>) {
+    let notifier = job_services.notifiers.of(J::NAME);
+    let slots = Arc::new(Semaphore::new(J::CONCURRENCY));
     let mut running = JoinSet::new();
-    while let Some(slot) = free_slot(&app, &slots).await {
-        match claim::<J>(&app).await {
+    while let Some(slot) = free_slot(&job_services, &slots).await {
+        match claim::<J>(&job_services).await {
             Ok(Some((claimed, holder))) => {
-                let (own, bell) = (Arc::clone(&app), Arc::clone(&bell));
+                let (own, notifier) = (Arc::clone(&job_services), Arc::clone(&notifier));
                 while running.try_join_next().is_some() {}
                 running.spawn(async move {
-                    hold::<J>(&own, &claimed, &holder, slot).await;
-                    // Another of the same organization may have waited for this one.
-                    bell.notify_one();
+                    run_claimed::<J>(&own, &claimed, &holder, slot).await;
+                    // Another job of the organization may have waited for this one.
+                    notifier.notify_one();
                 });
             }
             found => {
                 drop(slot);
                 let wait = match found {
-                    Ok(_) => until_due(&app, J::NAME).await,
+                    Ok(_) => until_due(&job_services, J::NAME).await,
                     Err(error) => {
-                        tracing::warn!(%error, job = J::NAME, "jobs cannot be claimed");
-                        POLL
+                        tracing::warn!(%error, job = J::NAME, "cannot claim jobs");
+                        POLL_INTERVAL
                     }
                 };
                 tokio::select! {
-                    () = bell.notified() => {}
-                    () = app.services.tasks.stopping() => {}
+                    () = notifier.notified() => {}
+                    () = job_services.services.tasks.stopping() => {}
                     () = tokio::time::sleep(wait) => {}
                 }
             }
@@ -209,95 +248,100 @@ pub async fn work<J: Job>(app: Arc<App>) {
     while running.join_next().await.is_some() {}
 }
 
-/// None when the service stops.
-async fn free_slot(app: &App, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    if app.services.tasks.is_stopping() {
+/// `None` when the service stops.
+async fn free_slot(job_services: &JobServices, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    if job_services.services.tasks.is_stopping() {
         return None;
     }
     tokio::select! {
         slot = Arc::clone(slots).acquire_owned() => slot.ok(),
-        () = app.services.tasks.stopping() => None,
+        () = job_services.services.tasks.stopping() => None,
     }
 }
 
-async fn claim<J: Job>(app: &App) -> Result<Option<(ClaimedJob, String)>, StoreError> {
-    let now = app.services.clock.now();
-    // A cheap look first: an idle node writes nothing.
-    if jobs::next_due(&app.services.db, J::NAME).await?.is_none_or(|due| due > now) {
+async fn claim<J: Job>(job_services: &JobServices) -> Result<Option<(ClaimedJob, String)>, StoreError> {
+    let now = job_services.services.clock.now();
+    // A read first, so that an idle node writes nothing.
+    if jobs::next_due(&job_services.services.db, J::NAME).await?.is_none_or(|due| due > now) {
         return Ok(None);
     }
-    let holder = app.services.ids.new_id::<JobId>().to_string();
-    let lease = Lease { owner: &holder, now, until: now.plus(LEASE) };
-    let claimed = jobs::claim(&app.services.db, J::NAME, J::PER_ORG, &lease).await?;
+    let holder = job_services.services.ids.new_id::<JobId>().to_string();
+    let lease = Lease { owner: &holder, now, until: now.after(LEASE) };
+    let claimed = jobs::claim(&job_services.services.db, J::NAME, J::CONCURRENCY_PER_ORG, &lease).await?;
     Ok(claimed.map(|claimed| (claimed, holder)))
 }
 
-/// How long until there may be something to do.
-async fn until_due(app: &App, name: &str) -> Duration {
-    let due = jobs::next_due(&app.services.db, name).await.ok().flatten();
-    let left = due.map_or(i64::MAX, |due| due.0 - app.services.clock.now().0);
+/// The time until the next job is due.
+async fn until_due(job_services: &JobServices, name: &str) -> Duration {
+    let due = jobs::next_due(&job_services.services.db, name).await.ok().flatten();
+    let left = due.map_or(i64::MAX, |due| due.0 - job_services.services.clock.now().0);
     match u64::try_from(left) {
-        Ok(left) if left > 0 => Duration::from_millis(left).min(POLL),
-        // Due, but not to be had: its organization has enough under way.
-        _ => POLL,
+        Ok(left) if left > 0 => Duration::from_millis(left).min(POLL_INTERVAL),
+        // Due, but its organization is at its limit of concurrent jobs.
+        _ => POLL_INTERVAL,
     }
 }
 
-/// One job from claim to end, while the lease is renewed beside it.
-async fn hold<J: Job>(app: &Arc<App>, claimed: &ClaimedJob, holder: &str, _slot: OwnedSemaphorePermit) {
+/// Runs a claimed job to its end while its lease is renewed.
+async fn run_claimed<J: Job>(
+    job_services: &Arc<JobServices>,
+    claimed: &ClaimedJob,
+    holder: &str,
+    _slot: OwnedSemaphorePermit,
+) {
     let job: J = match serde_json::from_str(&claimed.payload) {
         Ok(job) => job,
         Err(error) => {
-            tracing::error!(%error, job = J::NAME, id = %claimed.id, "a job cannot be read and is dropped");
-            note(jobs::finish(&app.services.db, claimed.id, holder).await);
+            tracing::error!(%error, job = J::NAME, id = %claimed.id, "cannot decode a job; it is dropped");
+            log_failure(jobs::finish(&job_services.services.db, claimed.id, holder).await);
             return;
         }
     };
-    let context = Context { app, org: claimed.org };
-    if claimed.attempts > J::ATTEMPTS {
-        // Whoever began it last did not live to see it fail.
-        let why = claimed.last_error.as_deref().unwrap_or("it was interrupted too often");
+    let context = JobContext { job_services, org: claimed.org };
+    if claimed.attempts > J::MAX_ATTEMPTS {
+        // The node of the last attempt died before it could record a failure.
+        let why = claimed.last_error.as_deref().unwrap_or("interrupted too often");
         return give_up(&job, &context, claimed.id, holder, why).await;
     }
     let ended = tokio::select! {
         ended = job.run(&context) => ended,
-        () = renewing(app, claimed.id, holder) => {
-            tracing::warn!(job = J::NAME, id = %claimed.id, "a job's lease was lost; another has it now");
+        () = renew_lease(job_services, claimed.id, holder) => {
+            tracing::warn!(job = J::NAME, id = %claimed.id, "the lease of a job was lost; another node runs it now");
             return;
         }
-        () = overtime(app) => Ok(Done::Later(Duration::ZERO)),
+        () = shutdown_grace(job_services) => Ok(JobResult::Reschedule(Duration::ZERO)),
     };
-    let now = app.services.clock.now();
+    let now = job_services.services.clock.now();
     let released = match ended {
-        Ok(Done::Finished) => jobs::finish(&app.services.db, claimed.id, holder).await,
-        Ok(Done::Later(wait)) => {
-            jobs::release(&app.services.db, claimed.id, holder, later(now, wait), None).await
+        Ok(JobResult::Finished) => jobs::finish(&job_services.services.db, claimed.id, holder).await,
+        Ok(JobResult::Reschedule(wait)) => {
+            jobs::release(&job_services.services.db, claimed.id, holder, later(now, wait), None).await
         }
-        Err(failure) if claimed.attempts >= J::ATTEMPTS => {
+        Err(failure) if claimed.attempts >= J::MAX_ATTEMPTS => {
             return give_up(&job, &context, claimed.id, holder, &failure.0).await;
         }
         Err(failure) => {
-            tracing::debug!(error = %failure, job = J::NAME, id = %claimed.id, "a job is tried again later");
-            let due = later(now, back_off(claimed.attempts));
-            jobs::release(&app.services.db, claimed.id, holder, due, Some(&failure.0)).await
+            tracing::debug!(error = %failure, job = J::NAME, id = %claimed.id, "a job failed and is retried");
+            let due = later(now, backoff(claimed.attempts));
+            jobs::release(&job_services.services.db, claimed.id, holder, due, Some(&failure.0)).await
         }
     };
-    note(released);
+    log_failure(released);
 }
 
-async fn give_up<J: Job>(job: &J, context: &Context<'_>, id: JobId, holder: &str, why: &str) {
+async fn give_up<J: Job>(job: &J, context: &JobContext<'_>, id: JobId, holder: &str, why: &str) {
     tracing::error!(error = why, job = J::NAME, %id, "a job failed too often and is given up");
-    let db = &context.app.services.db;
+    let db = &context.job_services.services.db;
     match job.give_up(context, why).await {
-        Ok(()) => note(jobs::finish(db, id, holder).await),
-        // Nobody was told: that is tried again.
+        Ok(()) => log_failure(jobs::finish(db, id, holder).await),
+        // The failure could not be recorded, so that is retried.
         Err(error) => {
-            note(
+            log_failure(
                 jobs::release(
                     db,
                     id,
                     holder,
-                    later(context.app.services.clock.now(), LAST_RETRY),
+                    later(context.job_services.services.clock.now(), MAX_RETRY_DELAY),
                     Some(&error.to_string()),
                 )
                 .await,
@@ -306,18 +350,18 @@ async fn give_up<J: Job>(job: &J, context: &Context<'_>, id: JobId, holder: &str
     }
 }
 
-/// Ends only when the lease is lost.
-async fn renewing(app: &App, id: JobId, holder: &str) {
-    let mut kept_until = app.services.clock.now().plus(LEASE);
+/// Renews the lease. Returns only when it is lost.
+async fn renew_lease(job_services: &JobServices, id: JobId, holder: &str) {
+    let mut kept_until = job_services.services.clock.now().after(LEASE);
     loop {
-        tokio::time::sleep(RENEW).await;
-        let until = app.services.clock.now().plus(LEASE);
-        match jobs::renew(&app.services.db, id, holder, until).await {
+        tokio::time::sleep(RENEW_INTERVAL).await;
+        let until = job_services.services.clock.now().after(LEASE);
+        match jobs::renew(&job_services.services.db, id, holder, until).await {
             Ok(true) => kept_until = until,
             Ok(false) => return,
             Err(error) => {
-                tracing::debug!(%error, "a lease could not be renewed");
-                if app.services.clock.now() >= kept_until {
+                tracing::debug!(%error, "cannot renew a lease");
+                if job_services.services.clock.now() >= kept_until {
                     return;
                 }
             }
@@ -325,17 +369,17 @@ async fn renewing(app: &App, id: JobId, holder: &str) {
     }
 }
 
-/// The service stops, and the job has had its time to come to an end.
-async fn overtime(app: &App) {
-    let mut stopping = pin!(app.services.tasks.stopping());
+/// Resolves when the service stops and the grace period is over.
+async fn shutdown_grace(job_services: &JobServices) {
+    let mut stopping = pin!(job_services.services.tasks.stopping());
     stopping.as_mut().await;
-    tokio::time::sleep(GRACE).await;
+    tokio::time::sleep(SHUTDOWN_GRACE).await;
 }
 
-/// A job that cannot be put away now is taken up again when its lease ends.
-fn note(done: Result<(), StoreError>) {
+/// Logs a failed update. The job runs again when its lease expires.
+fn log_failure(done: Result<(), StoreError>) {
     if let Err(error) = done {
-        tracing::warn!(%error, "the end of a job could not be noted");
+        tracing::warn!(%error, "cannot record the end of a job");
     }
 }
 
@@ -343,9 +387,9 @@ fn later(now: Timestamp, wait: Duration) -> Timestamp {
     now.plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn back_off(attempts: i64) -> Duration {
+fn backoff(attempts: i64) -> Duration {
     let doubled = u32::try_from(attempts.clamp(1, 16) - 1).unwrap_or(0);
-    FIRST_RETRY.saturating_mul(1 << doubled).min(LAST_RETRY)
+    FIRST_RETRY_DELAY.saturating_mul(1 << doubled).min(MAX_RETRY_DELAY)
 }
 
 #[cfg(test)]
@@ -354,8 +398,8 @@ mod tests {
 
     #[test]
     fn each_failure_waits_longer_than_the_one_before_up_to_a_bound() {
-        let waits: Vec<u128> = (1..=9).map(|attempt| back_off(attempt).as_millis()).collect();
+        let waits: Vec<u128> = (1..=9).map(|attempt| backoff(attempt).as_millis()).collect();
         assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(back_off(i64::MAX), LAST_RETRY);
+        assert_eq!(backoff(i64::MAX), MAX_RETRY_DELAY);
     }
 }

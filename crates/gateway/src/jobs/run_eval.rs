@@ -1,4 +1,4 @@
-//! A run of an eval: takes the items that wait, judges them, and notes what became of each. Done again after an
+//! A run of an eval: takes the items that wait, judges them, and notes what became of each. JobResult again after an
 //! interruption it goes on with the items that still wait, so that each is in the results exactly once.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
-use super::{Context, Done, Failure, Job};
+use super::{Job, JobContext, JobError, JobResult};
 use crate::auth::Identity;
 use crate::evals::target::{self, Case, Target};
 use crate::evals::{self, NoVerdict};
@@ -34,99 +34,104 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 impl Job for RunEval {
     const NAME: &'static str = "run_eval";
-    const SLOTS: usize = 8;
-    const PER_ORG: i64 = 2;
-    const ATTEMPTS: i64 = 20;
+    const CONCURRENCY: usize = 8;
+    const CONCURRENCY_PER_ORG: i64 = 2;
+    const MAX_ATTEMPTS: i64 = 20;
 
-    async fn run(&self, context: &Context<'_>) -> Result<Done, Failure> {
-        let (app, org) = (context.app, context.org);
-        let Some(run) = store::start_run(&app.services.db, org, self.run, app.services.clock.now()).await?
+    async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
+        let (job_services, org) = (context.job_services, context.org);
+        let Some(run) =
+            store::start_run(&job_services.services.db, org, self.run, job_services.services.clock.now())
+                .await?
         else {
-            return Ok(Done::Finished);
+            return Ok(JobResult::Finished);
         };
-        let Some(identity) = app.proxy.access.org_identity(org).await? else { return Ok(Done::Finished) };
+        let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
+            return Ok(JobResult::Finished);
+        };
         let work = match Work::new(context, &run, identity) {
             Ok(work) => work,
             Err(why) => {
                 self.give_up(context, &why).await?;
-                return Ok(Done::Finished);
+                return Ok(JobResult::Finished);
             }
         };
         loop {
-            if app.services.tasks.is_stopping() {
-                return Ok(Done::Later(Duration::ZERO));
+            if job_services.services.tasks.is_stopping() {
+                return Ok(JobResult::Reschedule(Duration::ZERO));
             }
-            if export_verdicts::is_behind(app).await? {
-                return Ok(Done::Later(PAUSE));
+            if export_verdicts::is_behind(job_services).await? {
+                return Ok(JobResult::Reschedule(PAUSE));
             }
-            let items = store::pending_items(&app.services.db, run.id, work.at_once()).await?;
+            let items = store::pending_items(&job_services.services.db, run.id, work.at_once()).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
                 // Everything that waits has failed before.
                 let pause = PAUSE.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
-                let _ = tokio::time::timeout(pause, app.services.tasks.stopping()).await;
+                let _ = tokio::time::timeout(pause, job_services.services.tasks.stopping()).await;
             }
             let (outcomes, wait) = work.judge(items).await?;
             if !record(context, &run, outcomes).await? {
-                return Ok(Done::Finished);
+                return Ok(JobResult::Finished);
             }
             if let Some(wait) = wait {
-                return Ok(Done::Later(wait));
+                return Ok(JobResult::Reschedule(wait));
             }
         }
         finish(context, run.id).await?;
-        Ok(Done::Finished)
+        Ok(JobResult::Finished)
     }
 
-    async fn give_up(&self, context: &Context<'_>, why: &str) -> Result<(), StoreError> {
-        let app = context.app;
-        let end = RunEnd { status: RunStatus::Failed, error: Some(why), at: app.services.clock.now() };
-        store::finish_run(&app.services.db, context.org, self.run, end).await
+    async fn give_up(&self, context: &JobContext<'_>, why: &str) -> Result<(), StoreError> {
+        let job_services = context.job_services;
+        let end =
+            RunEnd { status: RunStatus::Failed, error: Some(why), at: job_services.services.clock.now() };
+        store::finish_run(&job_services.services.db, context.org, self.run, end).await
     }
 }
 
 /// Notes what became of items, and has exports told of the verdicts on log rows. False when the run is at its end.
-async fn record(context: &Context<'_>, run: &Run, outcomes: Vec<ItemOutcome>) -> Result<bool, StoreError> {
-    let app = context.app;
+async fn record(context: &JobContext<'_>, run: &Run, outcomes: Vec<ItemOutcome>) -> Result<bool, StoreError> {
+    let job_services = context.job_services;
     let judged = outcomes.iter().filter_map(|outcome| match outcome {
         ItemOutcome::Judged(result) => result.log_id.map(|_| result.id),
         ItemOutcome::Retry { .. } | ItemOutcome::Error { .. } => None,
     });
     let told = ExportVerdicts { results: judged.collect(), ..Default::default() };
-    let told = told.wanted(app, context.org).await?;
-    let mut tx = app.services.db.begin().await?;
-    if !store::record_outcomes(&mut tx, run, outcomes, app.services.clock.now()).await? {
+    let told = told.wanted(job_services, context.org).await?;
+    let mut tx = job_services.services.db.begin().await?;
+    if !store::record_outcomes(&mut tx, run, outcomes, job_services.services.clock.now()).await? {
         return Ok(false);
     }
-    let queued = export_verdicts::enqueue(app, &mut tx, context.org, told.as_ref()).await?;
+    let queued = export_verdicts::enqueue(job_services, &mut tx, context.org, told.as_ref()).await?;
     tx.commit().await?;
     if let Some(queued) = queued {
-        queued.committed(app);
+        queued.notify(job_services);
     }
     Ok(true)
 }
 
 /// Everything has been tried: a run that judged nothing has failed, and says why.
-async fn finish(context: &Context<'_>, id: i64) -> Result<(), StoreError> {
-    let (app, org) = (context.app, context.org);
-    let Some(run) = store::find_run(&app.services.db, org, id).await? else { return Ok(()) };
+async fn finish(context: &JobContext<'_>, id: i64) -> Result<(), StoreError> {
+    let (job_services, org) = (context.job_services, context.org);
+    let Some(run) = store::find_run(&job_services.services.db, org, id).await? else { return Ok(()) };
     let error = if run.passed + run.failed > 0 {
         None
     } else if run.total == 0 {
         Some("there was nothing to judge: no log row or case fits".to_owned())
     } else {
-        let first = store::item_errors(&app.services.db, org, id, 1).await?.pop();
+        let first = store::item_errors(&job_services.services.db, org, id, 1).await?.pop();
         let why = first.map(|first| format!("; the first: {}", first.error)).unwrap_or_default();
         Some(format!("none of {} items could be judged{why}", run.total))
     };
     let status = if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
-    let end = RunEnd { status, error: error.as_deref(), at: app.services.clock.now() };
-    store::finish_run(&app.services.db, org, id, end).await
+    let end = RunEnd { status, error: error.as_deref(), at: job_services.services.clock.now() };
+    store::finish_run(&job_services.services.db, org, id, end).await
 }
 
 /// What is needed for each item of a run.
 struct Work<'a> {
-    context: &'a Context<'a>,
+    context: &'a JobContext<'a>,
     identity: Identity,
     evaluator: Arc<Evaluator>,
     target: Option<Target>,
@@ -137,7 +142,7 @@ struct Work<'a> {
 type Judged = (RunItem, Result<(Verdict, Option<i64>), NoVerdict>);
 
 impl<'a> Work<'a> {
-    fn new(context: &'a Context<'a>, run: &Run, identity: Identity) -> Result<Self, String> {
+    fn new(context: &'a JobContext<'a>, run: &Run, identity: Identity) -> Result<Self, String> {
         let text = |name: &str| run.definition.get(name).and_then(Value::as_str).unwrap_or_default();
         let config = run.definition.get("config").unwrap_or(&Value::Null);
         let evaluator =
@@ -156,7 +161,7 @@ impl<'a> Work<'a> {
     }
 
     fn asks_models(&self) -> bool {
-        self.target.is_some() || evals::asks_models(self.context.app, &self.evaluator)
+        self.target.is_some() || evals::asks_models(&self.context.job_services.models, &self.evaluator)
     }
 
     fn at_once(&self) -> i64 {
@@ -164,7 +169,7 @@ impl<'a> Work<'a> {
     }
 
     /// What becomes of these items, and how long to wait before more are tried.
-    async fn judge(&self, items: Vec<RunItem>) -> Result<(Vec<ItemOutcome>, Option<Duration>), Failure> {
+    async fn judge(&self, items: Vec<RunItem>) -> Result<(Vec<ItemOutcome>, Option<Duration>), JobError> {
         let judged = if self.asks_models() { self.ask(items).await? } else { self.look(items).await? };
         let mut outcomes = Vec::with_capacity(judged.len());
         let mut wait = None;
@@ -172,7 +177,7 @@ impl<'a> Work<'a> {
             let position = item.position;
             match result {
                 Ok((verdict, log_id)) => outcomes.push(ItemOutcome::Judged(NewEvalResult {
-                    id: self.context.app.services.ids.next_row_id(),
+                    id: self.context.job_services.services.ids.next_row_id(),
                     position,
                     log_id,
                     case_id: item.case_id,
@@ -193,11 +198,11 @@ impl<'a> Work<'a> {
     }
 
     /// Judges from what is there: on a thread that nobody waits for.
-    async fn look(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, Failure> {
+    async fn look(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, JobError> {
         let mut rows = self.rows(&items).await?;
         let evaluator = Arc::clone(&self.evaluator);
-        let (app, identity, metadata) =
-            (Arc::clone(self.context.app), self.identity.clone(), self.metadata.clone());
+        let (job_services, identity, metadata) =
+            (Arc::clone(self.context.job_services), self.identity.clone(), self.metadata.clone());
         let seen = tokio::task::spawn_blocking(move || {
             items
                 .into_iter()
@@ -208,7 +213,7 @@ impl<'a> Work<'a> {
                 })
                 .collect::<Vec<_>>()
         });
-        let seen = seen.await.map_err(|error| Failure(error.to_string()))?;
+        let seen = seen.await.map_err(|error| JobError(error.to_string()))?;
         let mut judged = Vec::with_capacity(seen.len());
         for (item, subject, verdict) in seen {
             let log_id = item.log_id;
@@ -217,7 +222,7 @@ impl<'a> Work<'a> {
                 (Ok(_), Some(verdict)) => verdict.map_err(Into::into),
                 // The built-in embedding.
                 (Ok(subject), None) => {
-                    evals::judge(&app, &identity, &self.evaluator, &subject, &metadata).await
+                    evals::judge(&job_services.models, &identity, &self.evaluator, &subject, &metadata).await
                 }
             };
             judged.push((item, result.map(|verdict| (verdict, log_id))));
@@ -226,7 +231,7 @@ impl<'a> Work<'a> {
     }
 
     /// Judges with the help of models, several items at once.
-    async fn ask(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, Failure> {
+    async fn ask(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, JobError> {
         let rows = self.rows(&items).await?;
         let one = |item: RunItem| {
             let mut rows: HashMap<i64, LogRow> = item
@@ -248,18 +253,26 @@ impl<'a> Work<'a> {
         item: &RunItem,
         rows: &mut HashMap<i64, LogRow>,
     ) -> Result<(Verdict, Option<i64>), NoVerdict> {
-        let app = self.context.app;
+        let job_services = self.context.job_services;
         let (subject, log_id) = match (&self.target, &item.input) {
             (Some(target), Some(input)) => {
                 let case = Case { input, expected: expected(item) };
-                let asked =
-                    target::ask(app, &self.identity, target, &self.evaluator.field, case, &self.metadata);
+                let asked = target::ask(
+                    &job_services.models,
+                    &self.identity,
+                    target,
+                    &self.evaluator.field,
+                    case,
+                    &self.metadata,
+                );
                 let (subject, log_id) = asked.await?;
                 (subject, Some(log_id))
             }
             _ => (subject(&self.evaluator, item, rows)?, item.log_id),
         };
-        let verdict = evals::judge(app, &self.identity, &self.evaluator, &subject, &self.metadata).await?;
+        let verdict =
+            evals::judge(&job_services.models, &self.identity, &self.evaluator, &subject, &self.metadata)
+                .await?;
         Ok((verdict, log_id))
     }
 
@@ -268,7 +281,8 @@ impl<'a> Work<'a> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = logs::find_many(&self.context.app.services.logs, self.context.org, &ids, true).await?;
+        let rows =
+            logs::find_many(&self.context.job_services.services.logs, self.context.org, &ids, true).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())
     }
 }

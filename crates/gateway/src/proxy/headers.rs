@@ -15,10 +15,10 @@ use secrecy::SecretString;
 use super::attempt::Attempt;
 use super::budget;
 use super::context::RequestContext;
-use super::provider_auth::{API_KEY, GOOG_API_KEY, X_API_KEY, add_credential};
 use super::record::{CacheStatus, Record};
 use crate::auth::Identity;
 use crate::problem::rate_headers;
+use crate::targets::auth::{API_KEY, GOOG_API_KEY, X_API_KEY, add_credential};
 
 pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
 pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");

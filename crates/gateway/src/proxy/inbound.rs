@@ -9,9 +9,9 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 
-use super::outbound_body::{OutboundBody, body_problem};
 use super::payload::Payload;
 use super::record::Record;
+use crate::outbound::body::{OutboundBody, body_problem};
 use crate::problem::{ApiResult, Problem};
 
 /// A request body without new data for this time is given up.

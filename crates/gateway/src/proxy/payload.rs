@@ -9,9 +9,9 @@ use gateway_core::llm::peek::{add_include_usage, replace_model};
 use gateway_core::llm::translate::contains_wrapped_signatures;
 
 use super::attempt::{Attempt, UsageChunk};
-use super::outbound_body::OutboundBody;
 use super::plan::{Adaptation, Plan, RouteTarget};
 use super::translate;
+use crate::outbound::body::OutboundBody;
 use crate::problem::ApiResult;
 
 /// The caller's body, ready for one attempt or several.

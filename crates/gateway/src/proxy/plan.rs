@@ -15,11 +15,11 @@ use super::directives::Directives;
 use super::facts::RequestFacts;
 use super::headers::PROVIDER;
 use super::payload::requests_usage;
-use super::provider_auth::signs_body;
 use super::translate;
 use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 use crate::targets::Target;
+use crate::targets::auth::signs_body;
 
 const FALLBACK: &str = "x-gateway-fallback";
 const AUTO: &str = "auto";

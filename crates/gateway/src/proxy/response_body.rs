@@ -18,10 +18,10 @@ use tokio::time::{Instant, Sleep};
 use super::attempt::Attempt;
 use super::cache_stage::CacheRecorder;
 use super::pipeline::Pipeline;
-use super::pool::UpstreamBody;
 use super::record::Record;
 use super::response_format::ResponseContent;
 use super::validate::IDLE_TIMEOUT;
+use crate::outbound::pool::UpstreamBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

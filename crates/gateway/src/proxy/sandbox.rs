@@ -8,9 +8,9 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::attempt::Attempt;
 use super::context::RequestContext;
-use super::outbound_body::OutboundBody;
 use super::response_body::BodySource;
 use super::upstream::{AttemptError, UpstreamResponse};
+use crate::outbound::body::OutboundBody;
 
 pub async fn respond(
     context: RequestContext<'_>,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::failure::{AttemptOutcome, classify, retry_after};
 use gateway_core::time::Timestamp;
@@ -12,19 +11,18 @@ use tokio::time::Instant;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::context::RequestContext;
-use super::exchange::{ExchangeError, exchange, read_prefix};
 use super::headers;
-use super::outbound_body::OutboundBody;
-use super::pool::UpstreamBody;
-use super::provider_auth::{SigningError, sign, signs_with};
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
+use crate::outbound::body::OutboundBody;
+use crate::outbound::exchange::{
+    ERROR_BODY_TIMEOUT, ExchangeError, MAX_ERROR_BODY, error_message, exchange, read_prefix,
+};
+use crate::outbound::pool::UpstreamBody;
 use crate::problem::Problem;
+use crate::targets::auth::{SigningError, sign, signs_with};
 
 /// How much of an error response is read for the error message.
-const MAX_ERROR_BODY: usize = 16 << 10;
-pub const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_ERROR_TEXT: usize = 500;
 
 /// A response that can be forwarded.
 pub struct UpstreamResponse {
@@ -172,15 +170,9 @@ async fn send(
 }
 
 /// The error of a response that is not forwarded. Its message quotes the start of the body.
-pub async fn server_error(status: StatusCode, mut body: UpstreamBody, timeout: Duration) -> AttemptError {
-    let prefix: Bytes = read_prefix(&mut body, MAX_ERROR_BODY, timeout).await;
-    let text: String = String::from_utf8_lossy(&prefix).chars().take(MAX_ERROR_TEXT).collect();
-    let code = status.as_u16();
-    let message = match text.trim() {
-        "" => format!("status {code}"),
-        text => format!("status {code}: {text}"),
-    };
-    AttemptError::status(code, message)
+async fn server_error(status: StatusCode, mut body: UpstreamBody, timeout: Duration) -> AttemptError {
+    let message = error_message(status, &mut body, timeout).await;
+    AttemptError::status(status.as_u16(), message)
 }
 
 fn requested_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {

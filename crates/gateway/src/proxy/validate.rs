@@ -14,10 +14,10 @@ use hyper::body::Body as _;
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
-use super::pool::UpstreamBody;
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 use super::upstream::{AttemptError, UpstreamResponse};
+use crate::outbound::pool::UpstreamBody;
 
 /// A response without new data for this time has failed.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);

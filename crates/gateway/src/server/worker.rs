@@ -18,8 +18,8 @@ use super::dispatch::{Dispatcher, respond};
 use crate::api::Api;
 use crate::app::App;
 use crate::console::Console;
+use crate::outbound::clients::Clients;
 use crate::proxy::Worker;
-use crate::proxy::clients::Clients;
 use crate::tasks::Tasks;
 use crate::write_timeout::WriteTimeoutIo;
 

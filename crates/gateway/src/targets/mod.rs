@@ -1,6 +1,9 @@
 //! The providers that calls can be sent to: built-in providers as the operator configured them, and an organization's
 //! own entries with their credentials.
 
+pub mod auth;
+pub mod probe;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

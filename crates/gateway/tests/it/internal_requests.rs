@@ -1,9 +1,7 @@
 //! The one way in which the gateway itself calls models.
 
 use gateway::auth::{self, Identity};
-use gateway::internal_call::{
-    Endpoint, InternalRequest, ModelResponse, call_model, check_allowed, log_id_of, stream_model,
-};
+use gateway::internal_call::{Endpoint, InternalRequest, ModelResponse, check_allowed, log_id_of};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 
@@ -40,7 +38,11 @@ async fn a_question_leaves_a_row_of_source_api_with_usage_and_cost() {
     for backend in Backend::BOTH {
         let gateway = ProxyFixture::start_with(backend, &[]).await;
         let org = the_org(&gateway).await;
-        let answer = call_model(&gateway.app.app, &org, internal_request("sandbox", &chat("sandbox-small")))
+        let answer = gateway
+            .app
+            .app
+            .models
+            .call_model(&org, internal_request("sandbox", &chat("sandbox-small")))
             .await
             .unwrap();
         assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("The sandbox read: hello")));
@@ -65,7 +67,7 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
     gateway.upstream.push(Reply::json(200, &said.to_string()));
     let org = the_org(&gateway).await;
     let answer =
-        call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap();
+        gateway.app.app.models.call_model(&org, internal_request("openai", &chat("gpt-4o"))).await.unwrap();
     assert_eq!(answer.summary.model.as_deref(), Some("gpt-4o"));
     assert_eq!(answer.summary.cost_usd, Some("0.0035".parse().unwrap()));
     let sent = &gateway.upstream.requests()[0];
@@ -76,12 +78,24 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
     // A refusal is an answer, a failure is a problem that names its row.
     gateway.upstream.push(Reply::json(429, "{\"error\": {}}"));
     assert_eq!(
-        call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap().status,
+        gateway
+            .app
+            .app
+            .models
+            .call_model(&org, internal_request("openai", &chat("gpt-4o")))
+            .await
+            .unwrap()
+            .status,
         429
     );
     gateway.upstream.push(Reply::json(500, "{}"));
-    let problem =
-        call_model(&gateway.app.app, &org, internal_request("openai", &chat("gpt-4o"))).await.unwrap_err();
+    let problem = gateway
+        .app
+        .app
+        .models
+        .call_model(&org, internal_request("openai", &chat("gpt-4o")))
+        .await
+        .unwrap_err();
     assert_eq!((problem.status.as_u16(), problem.code), (502, "provider_error"));
     let row = gateway.log_row_by_id(log_id_of(&problem).unwrap()).await;
     assert_eq!((&row["source"], &row["status"]), (&json!("api"), &json!(502)));
@@ -107,7 +121,7 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
         assert!(check_allowed(&org, provider, "m").is_ok());
         gateway.upstream.push(Reply::json(200, reply));
         let answer =
-            call_model(&gateway.app.app, &org, internal_request(provider, &chat("m"))).await.unwrap();
+            gateway.app.app.models.call_model(&org, internal_request(provider, &chat("m"))).await.unwrap();
         assert_eq!((answer.status.as_u16(), text(&answer)), (200, json!("hi")), "{provider}");
         assert_eq!(answer.summary.tokens.map(|tokens| tokens.total()), Some(5), "{provider}");
         assert_eq!(gateway.upstream.requests().pop().unwrap().target(), path);
@@ -118,7 +132,7 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
 
     gateway.upstream.push(Reply::sse(&[GEMINI]));
     let streaming =
-        stream_model(&gateway.app.app, &org, internal_request("gemini", &chat("m"))).await.unwrap();
+        gateway.app.app.models.stream_model(&org, internal_request("gemini", &chat("m"))).await.unwrap();
     assert!(streaming.is_stream);
     let body = streaming.body.collect().await.unwrap().to_bytes();
     let events = String::from_utf8(body.to_vec()).unwrap();
@@ -131,7 +145,7 @@ async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
     let gateway = ProxyFixture::start().await;
     let org = the_org(&gateway).await;
     let streaming =
-        stream_model(&gateway.app.app, &org, internal_request("sandbox", &chat("m"))).await.unwrap();
+        gateway.app.app.models.stream_model(&org, internal_request("sandbox", &chat("m"))).await.unwrap();
     assert!(streaming.is_stream);
     let body = streaming.body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();
@@ -147,7 +161,7 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let org = the_org(&gateway).await;
     let refused = async |question: InternalRequest| {
         let problem =
-            call_model(app, &org, InternalRequest { is_counted: true, ..question }).await.unwrap_err();
+            app.models.call_model(&org, InternalRequest { is_counted: true, ..question }).await.unwrap_err();
         (problem.status.as_u16(), problem.code, problem.message.into_owned())
     };
     let unknown = refused(internal_request("nowhere", &chat("m"))).await;
@@ -167,16 +181,15 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let scoped = app.proxy.access.authenticate(&headers).await.ok().unwrap();
     assert!(check_allowed(&scoped, "sandbox", "sandbox-small").is_ok());
     assert_eq!(check_allowed(&scoped, "sandbox", "sandbox-large").unwrap_err().code, "scope_denied");
-    let denied = call_model(
-        app,
+    let denied = app.models.call_model(
         &scoped,
         InternalRequest { is_counted: true, ..internal_request("sandbox", &chat("sandbox-large")) },
     );
     assert_eq!(denied.await.unwrap_err().code, "scope_denied");
 
     for _ in 0..3 {
-        call_model(app, &org, internal_request("sandbox", &chat("m"))).await.unwrap();
+        app.models.call_model(&org, internal_request("sandbox", &chat("m"))).await.unwrap();
     }
-    let limited = call_model(app, &org, internal_request("sandbox", &chat("m"))).await.unwrap_err();
+    let limited = app.models.call_model(&org, internal_request("sandbox", &chat("m"))).await.unwrap_err();
     assert_eq!((limited.status.as_u16(), limited.code), (429, "rate_limited"));
 }

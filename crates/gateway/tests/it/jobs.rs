@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use gateway::app::App;
-use gateway::jobs::{self, Context, Done, Failure, Job};
+use gateway::jobs::{self, Job, JobContext, JobError, JobResult};
 use gateway_core::ids::{JobId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_store::jobs as store;
@@ -55,15 +55,15 @@ impl Drop for Running {
 
 impl Job for Probe {
     const NAME: &'static str = "probe";
-    const SLOTS: usize = 8;
-    const PER_ORG: i64 = 2;
-    const ATTEMPTS: i64 = 3;
+    const CONCURRENCY: usize = 8;
+    const CONCURRENCY_PER_ORG: i64 = 2;
+    const MAX_ATTEMPTS: i64 = 3;
 
-    fn only_one(&self) -> Option<String> {
+    fn dedup_key(&self) -> Option<String> {
         self.key.clone()
     }
 
-    async fn run(&self, _: &Context<'_>) -> Result<Done, Failure> {
+    async fn run(&self, _: &JobContext<'_>) -> Result<JobResult, JobError> {
         let begun = note(self.mark, |trace| {
             trace.begun += 1;
             trace.running += 1;
@@ -73,13 +73,13 @@ impl Job for Probe {
         let _running = Running(self.mark);
         tokio::time::sleep(Duration::from_millis(self.takes_ms)).await;
         if begun <= self.fails {
-            return Err(Failure(format!("failure {begun}")));
+            return Err(JobError(format!("failure {begun}")));
         }
         note(self.mark, |trace| trace.ended += 1);
-        Ok(Done::Finished)
+        Ok(JobResult::Finished)
     }
 
-    async fn give_up(&self, _: &Context<'_>, why: &str) -> Result<(), StoreError> {
+    async fn give_up(&self, _: &JobContext<'_>, why: &str) -> Result<(), StoreError> {
         note(self.mark, |trace| trace.given_up.push(why.to_owned()));
         Ok(())
     }
@@ -94,15 +94,15 @@ fn org(account: &Account) -> OrgId {
 }
 
 fn work(app: &Arc<App>) {
-    app.services.tasks.spawn(jobs::work::<Probe>(Arc::clone(app)));
+    app.services.tasks.spawn(jobs::work::<Probe>(Arc::clone(&app.jobs)));
 }
 
 async fn enqueue(app: &App, org: OrgId, job: &Probe) -> bool {
     let mut tx = app.services.db.begin().await.unwrap();
-    let queued = jobs::enqueue(app, &mut tx, org, job).await.unwrap();
+    let queued = jobs::enqueue(&app.jobs, &mut tx, org, job).await.unwrap();
     let added = queued.added;
     tx.commit().await.unwrap();
-    queued.committed(app);
+    queued.notify(&app.jobs);
     added
 }
 
@@ -136,9 +136,9 @@ on_both!(a_job_runs_once_its_transaction_is_committed_and_not_before, |app| asyn
     work(&app.app);
     let (kept, undone) = (probe(), probe());
     let mut tx = app.app.services.db.begin().await.unwrap();
-    let queued = jobs::enqueue(&app.app, &mut tx, org(&ada), &undone).await.unwrap();
+    let queued = jobs::enqueue(&app.app.jobs, &mut tx, org(&ada), &undone).await.unwrap();
     drop(tx);
-    queued.committed(&app.app);
+    queued.notify(&app.app.jobs);
     assert!(enqueue(&app.app, org(&ada), &kept).await);
     until("the job has run", || trace(kept.mark).ended == 1).await;
     until_empty(&app).await;

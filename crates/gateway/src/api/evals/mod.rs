@@ -158,7 +158,7 @@ fn check_definition(
         ConfigError::Field { .. } => Problem::bad_request(error.to_string()),
         ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),
     })?;
-    judging::check(app, identity, &read)?;
+    judging::check(&app.models, identity, &read)?;
     EvaluatorKind::parse(kind).ok_or_else(|| Problem::field("type", "is not a known type"))
 }
 

@@ -20,7 +20,7 @@ use crate::api::page::{self, PageParams};
 use crate::api::response::{Accepted, Json};
 use crate::app::App;
 use crate::auth::Identity;
-use crate::evals::live::is_trace;
+use crate::jobs::live_evals::is_trace;
 use crate::jobs::run_eval::RunEval;
 use crate::jobs::{self, Queued};
 use crate::log;
@@ -132,11 +132,11 @@ pub(super) async fn start_run(
     };
     evals::insert_run(&mut tx, &run).await?;
     add_items(&mut tx, id).await?;
-    let queued: Queued = jobs::enqueue(app, &mut tx, org, &RunEval { run: id }).await?;
+    let queued: Queued = jobs::enqueue(&app.jobs, &mut tx, org, &RunEval { run: id }).await?;
     tx.commit().await?;
     let run = stored(app, caller, id).await?;
     // After the read, so that the response shows the run before its job started.
-    queued.committed(app);
+    queued.notify(&app.jobs);
     Ok(run)
 }
 

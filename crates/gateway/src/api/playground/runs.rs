@@ -90,7 +90,7 @@ impl ModelRun {
 
     pub(super) async fn execute(&self, app: &Arc<App>, caller: &Identity) -> RunOutcome {
         let call = async {
-            let answer = internal_call::call_model(app, caller, self.request()).await?;
+            let answer = app.models.call_model(caller, self.request()).await?;
             if !answer.status.is_success() {
                 return Err(error_response(
                     &self.target.provider,

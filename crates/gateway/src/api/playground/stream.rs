@@ -14,7 +14,7 @@ use super::{ResultView, store};
 use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::Identity;
-use crate::internal_call::{self, CallSummary, StreamingResponse};
+use crate::internal_call::{CallSummary, StreamingResponse};
 use crate::problem::{ApiResult, Problem};
 
 /// Events that are buffered for a slow client before reading from the provider pauses.
@@ -95,7 +95,7 @@ async fn stream_completion(
 ) -> ApiResult<Option<(Completion, i64, CallSummary)>> {
     let provider = &run.target.provider;
     let StreamingResponse { log_id, status, is_stream, mut body, summary } =
-        internal_call::stream_model(app, caller, run.request()).await?;
+        app.models.stream_model(caller, run.request()).await?;
     let provider_error = |error: String| {
         Problem::new(http::StatusCode::BAD_GATEWAY, "provider_error", format!("{provider}: {error}"))
     };

@@ -22,7 +22,7 @@ use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::probe::probe;
+use crate::targets::probe::probe;
 use crate::vault::encryption_context;
 use validate::{
     check_models, check_provider_name, check_secret, checked_api_keys, checked_base_url, checked_headers,

@@ -196,10 +196,10 @@ pub async fn commit_and_judge(
     id: SkillId,
     version: i64,
 ) -> ApiResult<()> {
-    let queued = judge_skill::dispatch(app, &mut tx, caller.org.id, id, version).await?;
+    let queued = judge_skill::dispatch(&app.jobs, &mut tx, caller.org.id, id, version).await?;
     tx.commit().await?;
     if let Some(queued) = queued {
-        queued.committed(app);
+        queued.notify(&app.jobs);
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub async fn publish(
 ) -> ApiResult<Json<Published>> {
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let rubric = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?.rubric;
+    let rubric = judge_skill::lock_rubric(&app.jobs, &mut tx, caller.org.id).await?.rubric;
     let votes = skills::list_votes(&mut tx, id, skill.version).await?;
     let decision = gate::decide(PublishContext {
         version: skill.version,
@@ -101,10 +101,10 @@ pub async fn evaluate(
 ) -> ApiResult<Accepted<Dispatched>> {
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let queued = judge_skill::dispatch_again(&app, &mut tx, caller.org.id, id, skill.version).await?;
+    let queued = judge_skill::dispatch_again(&app.jobs, &mut tx, caller.org.id, id, skill.version).await?;
     let Some(queued) = queued else { return Ok(Accepted(Dispatched { dispatched: true, queued: false })) };
     tx.commit().await?;
-    queued.committed(&app);
+    queued.notify(&app.jobs);
     Ok(Accepted(Dispatched { dispatched: true, queued: true }))
 }
 

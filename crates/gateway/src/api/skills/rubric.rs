@@ -71,7 +71,7 @@ pub async fn get_rubric(State(app): AppState, caller: Reader) -> ApiResult<Json<
         return Ok(Json(stored.into()));
     }
     let mut tx = app.services.db.begin().await?;
-    let stored = judge_skill::hold_rubric(&app, &mut tx, caller.org.id).await?;
+    let stored = judge_skill::lock_rubric(&app.jobs, &mut tx, caller.org.id).await?;
     tx.commit().await?;
     Ok(Json(stored.into()))
 }
@@ -84,7 +84,7 @@ pub async fn update_rubric(
 ) -> ApiResult<Json<RubricView>> {
     let mut tx = app.services.db.begin().await?;
     // An invalid change is reported before a missing rubric.
-    judge_skill::seed(&app).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
+    judge_skill::seed(&app.jobs).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
     let stored =
         rubrics::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = stored.rubric.clone().changed(change).map_err(|(field, why)| invalid(field, &why))?;

@@ -10,10 +10,10 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{JudgeSkill, Judged, failed};
-use crate::app::App;
 use crate::auth::Identity;
-use crate::internal_call::{Endpoint, InternalRequest, ModelResponse, call_model};
-use crate::jobs::Failure;
+use crate::internal_call::{Endpoint, InternalRequest, ModelResponse};
+use crate::jobs::JobError;
+use crate::jobs::JobServices;
 use crate::problem::Problem;
 
 /// For each of the two questions; the server's own limit may be shorter.
@@ -21,20 +21,20 @@ const TIME: Duration = Duration::from_secs(60);
 
 /// Judges, or says why not. Fails only where trying again may help.
 pub async fn judge(
-    app: &Arc<App>,
+    job_services: &Arc<JobServices>,
     identity: &Identity,
     job: &JudgeSkill,
     source: &SkillSource,
     nearest: Option<&Neighbour>,
     rubric: &Rubric,
-) -> Result<Judged, Failure> {
+) -> Result<Judged, JobError> {
     let llm::JudgePrompt { system, user } = llm::judge_prompt(source, nearest);
     let mut messages =
         vec![json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
     let mut spent = failed(rubric, "");
     let mut why = String::new();
     for _ in 0..2 {
-        let said = match call_model(app, identity, question(job, rubric, &messages)).await {
+        let said = match job_services.models.call_model(identity, question(job, rubric, &messages)).await {
             Ok(answer) => said(&mut spent, &answer)?,
             Err(problem) => Err(reason(&problem)?),
         };
@@ -69,14 +69,14 @@ fn question(job: &JudgeSkill, rubric: &Rubric, messages: &[Value]) -> InternalRe
 }
 
 /// The text of an answer, or why there is none; what it cost is added up.
-fn said(spent: &mut Judged, answer: &ModelResponse) -> Result<Result<String, String>, Failure> {
+fn said(spent: &mut Judged, answer: &ModelResponse) -> Result<Result<String, String>, JobError> {
     spent.latency_ms += answer.summary.latency_ms;
     if let Some(tokens) = answer.summary.tokens {
         spent.prompt_tokens += tokens.prompt;
         spent.completion_tokens += tokens.completion;
     }
     if matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) {
-        return Err(Failure(format!("the provider answered {}", answer.status.as_u16())));
+        return Err(JobError(format!("the provider answered {}", answer.status.as_u16())));
     }
     if !answer.status.is_success() {
         return Ok(Err(format!("the provider answered {}", answer.status.as_u16())));
@@ -88,10 +88,10 @@ fn said(spent: &mut Judged, answer: &ModelResponse) -> Result<Result<String, Str
 
 /// Why a question failed. A provider that is down or busy now may not be so in a moment; one that took too long had its
 /// time.
-fn reason(problem: &Problem) -> Result<String, Failure> {
+fn reason(problem: &Problem) -> Result<String, JobError> {
     let again = problem.status.is_server_error() && problem.status != StatusCode::GATEWAY_TIMEOUT;
     if again || problem.status == StatusCode::TOO_MANY_REQUESTS {
-        return Err(Failure(problem.message.to_string()));
+        return Err(JobError(problem.message.to_string()));
     }
     Ok(problem.message.to_string())
 }

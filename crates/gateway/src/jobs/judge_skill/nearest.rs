@@ -13,9 +13,9 @@ use gateway_store::StoreError;
 use gateway_store::skills::{self, SkillVector, UnembeddedSkill};
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
 use crate::auth::Identity;
-use crate::internal_call::{Endpoint, InternalRequest, call_model};
+use crate::internal_call::{Endpoint, InternalRequest};
+use crate::jobs::JobServices;
 
 /// The newest entries of the shelf that are compared with.
 const SHELF: i64 = 5_000;
@@ -27,7 +27,7 @@ const CANDIDATES: usize = 3;
 const TIME: Duration = Duration::from_secs(30);
 
 pub async fn find(
-    app: &Arc<App>,
+    job_services: &Arc<JobServices>,
     identity: &Identity,
     skill: SkillId,
     source: &SkillSource,
@@ -35,9 +35,9 @@ pub async fn find(
 ) -> Result<Option<Neighbour>, StoreError> {
     let text = embedded_text(source);
     if rubric.embed_provider != BUILTIN {
-        match by_provider(app, identity, skill, &text, rubric).await? {
+        match by_provider(job_services, identity, skill, &text, rubric).await? {
             Ok((embedder, ours)) => {
-                return nearest(app, skill, &text, &ours, &embedder, &rubric.embed_model).await;
+                return nearest(job_services, skill, &text, &ours, &embedder, &rubric.embed_model).await;
             }
             Err(why) => tracing::info!(why, "skills are compared by the built-in embedding instead"),
         }
@@ -45,23 +45,24 @@ pub async fn find(
     let dims = if rubric.embed_provider == BUILTIN { rubric.embed_dims } else { 256 };
     let size = usize::try_from(dims).unwrap_or(256);
     let embedder = format!("{BUILTIN}/{HASH_V1}/{dims}");
-    for missing in skills::shelf_missing_vectors(&app.services.db, &embedder, BUILTIN_BATCH).await? {
+    for missing in skills::shelf_missing_vectors(&job_services.services.db, &embedder, BUILTIN_BATCH).await? {
         let vector = hash_v1(&text_of(&missing), size);
-        skills::insert_vector(&app.services.db, missing.skill, missing.version, &embedder, &vector).await?;
+        skills::insert_vector(&job_services.services.db, missing.skill, missing.version, &embedder, &vector)
+            .await?;
     }
-    nearest(app, skill, &text, &hash_v1(&text, size), &embedder, HASH_V1).await
+    nearest(job_services, skill, &text, &hash_v1(&text, size), &embedder, HASH_V1).await
 }
 
 /// The embedder's name and our vector, or why the provider's embedding cannot be used.
 async fn by_provider(
-    app: &Arc<App>,
+    job_services: &Arc<JobServices>,
     identity: &Identity,
     skill: SkillId,
     text: &str,
     rubric: &Rubric,
 ) -> Result<Result<(String, Vec<f32>), String>, StoreError> {
     let embedder = format!("{}/{}/{}", rubric.embed_provider, rubric.embed_model, rubric.embed_dims);
-    let missing = skills::shelf_missing_vectors(&app.services.db, &embedder, PROVIDER_BATCH).await?;
+    let missing = skills::shelf_missing_vectors(&job_services.services.db, &embedder, PROVIDER_BATCH).await?;
     let inputs: Vec<String> = std::iter::once(text.to_owned()).chain(missing.iter().map(text_of)).collect();
     let body = json!({"model": rubric.embed_model, "input": inputs, "dimensions": rubric.embed_dims});
     let metadata = json!({"embed": "skill", "skill_id": skill});
@@ -74,7 +75,7 @@ async fn by_provider(
         timeout: Some(TIME),
         is_counted: false,
     };
-    let answer = match call_model(app, identity, question).await {
+    let answer = match job_services.models.call_model(identity, question).await {
         Ok(answer) if answer.status.is_success() => answer,
         Ok(answer) => return Ok(Err(format!("the provider answered {}", answer.status.as_u16()))),
         Err(problem) => return Ok(Err(problem.message.to_string())),
@@ -86,7 +87,8 @@ async fn by_provider(
     }
     let ours = vectors.remove(0);
     for (entry, vector) in missing.iter().zip(&vectors) {
-        skills::insert_vector(&app.services.db, entry.skill, entry.version, &embedder, vector).await?;
+        skills::insert_vector(&job_services.services.db, entry.skill, entry.version, &embedder, vector)
+            .await?;
     }
     Ok(Ok((embedder, ours)))
 }
@@ -101,20 +103,22 @@ fn read_vectors(body: &Value) -> Vec<Vec<f32>> {
 }
 
 async fn nearest(
-    app: &App,
+    job_services: &JobServices,
     skill: SkillId,
     text: &str,
     ours: &[f32],
     embedder: &str,
     model: &str,
 ) -> Result<Option<Neighbour>, StoreError> {
-    let shelf = skills::shelf_vectors(&app.services.db, embedder, skill, SHELF).await?;
+    let shelf = skills::shelf_vectors(&job_services.services.db, embedder, skill, SHELF).await?;
     let mut near: Vec<(f32, &SkillVector)> =
         shelf.iter().map(|vector| (cosine(ours, &vector.numbers), vector)).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut best: Option<Neighbour> = None;
     for (similarity, vector) in near.into_iter().take(CANDIDATES) {
-        let Some(found) = skills::find_on_shelf(&app.services.db, vector.skill).await? else { continue };
+        let Some(found) = skills::find_on_shelf(&job_services.services.db, vector.skill).await? else {
+            continue;
+        };
         let theirs = embedded_text(&found.source);
         let neighbour = compare(&found.source.name, f64::from(similarity), model, text, &theirs);
         if best.as_ref().is_none_or(|best| best.closeness() < neighbour.closeness()) {

@@ -7,7 +7,7 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::logs::{BodyStorage, MAX_BODY_BYTES};
 
-use crate::proxy::outbound_body::StreamedCopy;
+use crate::outbound::body::StreamedCopy;
 
 const SMALL_BODY: usize = 8 << 10;
 

@@ -13,9 +13,8 @@ use gateway_core::logs::{LogRow, LogSource};
 use gateway_store::evals::{self, LiveEval};
 use gateway_store::{StoreError, jobs as store};
 
-use crate::app::App;
-use crate::jobs::judge_live::{JudgeLive, Rows};
-use crate::jobs::{self, Job as _};
+use super::judge_live::{JudgeLive, Rows};
+use super::{Job as _, JobServices, enqueue};
 
 /// Read again after this long, in case word of another node's change was missed.
 const FRESH: Duration = Duration::from_secs(2);
@@ -39,7 +38,7 @@ impl LiveEvals {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn in_force(&self, app: &App) -> Result<InForce, StoreError> {
+    async fn in_force(&self, job_services: &JobServices) -> Result<InForce, StoreError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, known)) = known
             && at.elapsed() < FRESH
@@ -47,7 +46,7 @@ impl LiveEvals {
             return Ok(known);
         }
         let mut by_org: HashMap<OrgId, Vec<LiveEval>> = HashMap::new();
-        for live in evals::list_live(&app.services.db).await? {
+        for live in evals::list_live(&job_services.services.db).await? {
             by_org.entry(live.org_id).or_default().push(live);
         }
         let loaded = Arc::new(by_org);
@@ -64,8 +63,8 @@ pub fn is_trace(row: &LogRow) -> bool {
 }
 
 /// Has the rows judged that are drawn.
-pub async fn sample(app: &App, rows: &[LogRow]) -> Result<(), StoreError> {
-    let in_force = app.live_evals.in_force(app).await?;
+pub async fn sample(job_services: &JobServices, rows: &[LogRow]) -> Result<(), StoreError> {
+    let in_force = job_services.live_evals.in_force(job_services).await?;
     if in_force.is_empty() {
         return Ok(());
     }
@@ -78,24 +77,24 @@ pub async fn sample(app: &App, rows: &[LogRow]) -> Result<(), StoreError> {
         }
     }
     for (org, by_eval) in drawn {
-        let waiting = store::count(&app.services.db, JudgeLive::NAME).await?;
+        let waiting = store::count(&job_services.services.db, JudgeLive::NAME).await?;
         if waiting >= MOST_JOBS {
             let shed: usize = by_eval.values().map(Vec::len).sum();
-            app.live_evals.shed.fetch_add(shed as u64, Ordering::Relaxed);
+            job_services.live_evals.shed.fetch_add(shed as u64, Ordering::Relaxed);
             tracing::warn!(%org, rows = shed, "too many evals of live traffic wait; these rows are not judged");
             continue;
         }
-        let mut tx = app.services.db.begin().await?;
+        let mut tx = job_services.services.db.begin().await?;
         let mut last = None;
         for (eval, log_ids) in by_eval {
             for log_ids in log_ids.chunks(ROWS_PER_JOB) {
                 let job = JudgeLive(vec![Rows { eval, log_ids: log_ids.to_vec() }]);
-                last = Some(jobs::enqueue(app, &mut tx, org, &job).await?);
+                last = Some(enqueue(job_services, &mut tx, org, &job).await?);
             }
         }
         tx.commit().await?;
         if let Some(queued) = last {
-            queued.committed(app);
+            queued.notify(job_services);
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::outbound_body::OutboundBody;
+use super::body::OutboundBody;
 use super::pool::{Pool, UpstreamBody};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ struct Side {
     tls: OnceLock<Client<HttpsConnector<Http>, OutboundBody>>,
 }
 
-pub(super) type Http = HttpConnector<Resolver>;
+pub(crate) type Http = HttpConnector<Resolver>;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +159,7 @@ pub struct Refused;
 
 /// The system's resolver; a guarded one drops what is not public.
 #[derive(Clone)]
-pub(super) struct Resolver {
+pub(crate) struct Resolver {
     guarded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A batch of rows as the bytes that a destination is sent.
+//! Encodes a batch of log rows as the request that an export sends.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,8 +23,7 @@ use prost::Message as _;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::{ANSWER_BYTES, Sent, post, signed_headers};
-use crate::app::App;
+use super::{DeliveryClient, DeliveryResult, MAX_RESPONSE_BYTES, post, signed_headers};
 use crate::vault::encryption_context;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -33,58 +32,62 @@ pub struct Message {
     url: String,
     headers: HeaderMap,
     body: Bytes,
-    /// What its owner wants nobody else to see.
+    /// Values of the owner's headers, which are removed from error texts.
     secrets: Vec<String>,
 }
 
-/// Shorter parts of a header are no secrets, or would be found everywhere.
-const SHORTEST_SECRET: usize = 6;
+/// Shorter header values are not treated as secrets, because they would match anywhere.
+const MIN_SECRET_LENGTH: usize = 6;
 
 impl Message {
-    /// The rest of a message whose headers are those of the export's owner so far.
+    /// `own` are the headers of the export's owner; `ours` override them.
     fn new(url: String, own: HeaderMap, ours: HeaderMap, body: Bytes) -> Self {
         let values = own.values().filter_map(|value| value.to_str().ok());
         let secrets = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or(value)]);
-        let secrets = secrets.filter(|part| part.len() >= SHORTEST_SECRET).map(ToOwned::to_owned).collect();
+        let secrets = secrets.filter(|part| part.len() >= MIN_SECRET_LENGTH).map(ToOwned::to_owned).collect();
         let mut headers = own;
         headers.extend(ours);
         Self { url, headers, body, secrets }
     }
 
-    pub async fn send(self, app: &App) -> Sent {
-        let mut sent = post(app, &self.url, self.headers, self.body, ANSWER_BYTES).await;
-        sent.hide(&self.secrets);
-        sent
+    pub async fn send(self, client: &DeliveryClient) -> DeliveryResult {
+        let mut result = post(client, &self.url, self.headers, self.body, MAX_RESPONSE_BYTES).await;
+        result.redact(&self.secrets);
+        result
     }
 }
 
-/// What goes into a request.
+/// The contents of one request.
 #[derive(Debug, Default)]
 pub struct Contents {
     pub rows: Vec<LogRow>,
-    /// Each with its row, which may have left long ago.
+    /// Each with its row, which may have been sent long before.
     pub verdicts: Vec<(LogRow, EvaluationResult)>,
-    /// With what was said.
+    /// Whether request and response texts are included.
     pub content: bool,
 }
 
-/// Makes the request, away from the threads that others wait for.
-pub async fn encode(app: &Arc<App>, export: &Arc<Export>, contents: Contents) -> Result<Message, String> {
-    let (app, export) = (Arc::clone(app), Arc::clone(export));
-    let made = tokio::task::spawn_blocking(move || match export.kind {
+/// Encodes the request on a blocking thread.
+pub async fn encode(
+    client: &DeliveryClient,
+    export: &Arc<Export>,
+    contents: Contents,
+) -> Result<Message, String> {
+    let (client, export) = (client.clone(), Arc::clone(export));
+    let encoded = tokio::task::spawn_blocking(move || match export.kind {
         ExportKind::Otlp => {
             let mut batch = Batch::default();
             add_rows(&mut batch, &contents.rows, contents.content);
             add_verdicts(&mut batch, &contents.verdicts, contents.content);
-            otlp(&app, &export, batch)
+            otlp(&client, &export, batch)
         }
         ExportKind::Webhook => {
             let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).collect();
             let traces = contents.rows.iter().map(|row| LogDetail::new(row, None)).collect();
-            webhook(&app, &export, &batch_id(export.id, &ids).to_string(), traces, false)
+            webhook(&client, &export, &batch_id(export.id, &ids).to_string(), traces, false)
         }
     });
-    made.await.unwrap_or_else(|_| Err("the batch could not be made".into()))
+    encoded.await.unwrap_or_else(|_| Err("the batch could not be encoded".into()))
 }
 
 fn add_rows(batch: &mut Batch, rows: &[LogRow], content: bool) {
@@ -101,24 +104,24 @@ fn add_verdicts(batch: &mut Batch, verdicts: &[(LogRow, EvaluationResult)], cont
     }
 }
 
-/// A delivery without a row, to see whether the destination takes any.
-pub async fn test(app: &App, export: &Export) -> Sent {
-    let id: EventId = app.services.ids.new_id();
+/// Sends a delivery without rows, to test the destination.
+pub async fn test(client: &DeliveryClient, export: &Export) -> DeliveryResult {
+    let id: EventId = client.services.ids.new_id();
     let message = match export.kind {
         ExportKind::Otlp => {
             let mut batch = Batch::default();
-            batch.add(&encode::test_span(export.org_id, &id.to_string(), app.services.clock.now()));
-            otlp(app, export, batch)
+            batch.add(&encode::test_span(export.org_id, &id.to_string(), client.services.clock.now()));
+            otlp(client, export, batch)
         }
-        ExportKind::Webhook => webhook(app, export, &id.to_string(), Vec::new(), true),
+        ExportKind::Webhook => webhook(client, export, &id.to_string(), Vec::new(), true),
     };
     match message {
-        Ok(message) => message.send(app).await,
-        Err(why) => Sent::failed(why),
+        Ok(message) => message.send(client).await,
+        Err(why) => DeliveryResult::failed(why),
     }
 }
 
-/// How many spans the destination took the request without, and why.
+/// The number of spans that the destination rejected, and its reason.
 pub fn rejected(kind: ExportKind, answer: &[u8]) -> (i64, Option<String>) {
     if kind != ExportKind::Otlp {
         return (0, None);
@@ -133,15 +136,15 @@ pub fn rejected(kind: ExportKind, answer: &[u8]) -> (i64, Option<String>) {
     }
 }
 
-fn otlp(app: &App, export: &Export, batch: Batch) -> Result<Message, String> {
+fn otlp(client: &DeliveryClient, export: &Export, batch: Batch) -> Result<Message, String> {
     let (head, spans) = batch.finish(export.org_id, VERSION);
-    let mut packed = GzEncoder::new(Vec::with_capacity(spans.len() / 4), Compression::fast());
-    let body = packed.write_all(&head).and_then(|()| packed.write_all(&spans)).and_then(|()| packed.finish());
-    let body = body.map_err(|error| format!("the batch could not be packed: {error}"))?.into();
+    let mut gzip = GzEncoder::new(Vec::with_capacity(spans.len() / 4), Compression::fast());
+    let body = gzip.write_all(&head).and_then(|()| gzip.write_all(&spans)).and_then(|()| gzip.finish());
+    let body = body.map_err(|error| format!("the batch could not be compressed: {error}"))?.into();
     let mut ours = HeaderMap::new();
     ours.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     ours.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    Ok(Message::new(otlp_endpoint(&export.endpoint), own_headers(app, export)?, ours, body))
+    Ok(Message::new(otlp_endpoint(&export.endpoint), own_headers(client, export)?, ours, body))
 }
 
 #[derive(Serialize)]
@@ -161,7 +164,7 @@ struct Traces {
 }
 
 fn webhook(
-    app: &App,
+    client: &DeliveryClient,
     export: &Export,
     id: &str,
     traces: Vec<LogDetail>,
@@ -171,20 +174,20 @@ fn webhook(
         id,
         r#type: "trace.batch",
         org_id: export.org_id,
-        timestamp: app.services.clock.now(),
+        timestamp: client.services.clock.now(),
         data: Traces { traces, test },
     };
     let body = serde_json::to_vec(&envelope).map_err(|error| error.to_string())?;
     let mut keys = Vec::new();
-    if let Some(secret) = open(app, export, "secret", export.secret.as_deref())? {
+    if let Some(secret) = open(client, export, "secret", export.secret.as_deref())? {
         keys.push(signing::decode_secret(&secret).map_err(|error| error.to_string())?);
     }
-    let ours = signed_headers(app, &keys, id, &body);
-    Ok(Message::new(export.endpoint.clone(), own_headers(app, export)?, ours, body.into()))
+    let ours = signed_headers(client, &keys, id, &body);
+    Ok(Message::new(export.endpoint.clone(), own_headers(client, export)?, ours, body.into()))
 }
 
-fn own_headers(app: &App, export: &Export) -> Result<HeaderMap, String> {
-    let Some(text) = open(app, export, "headers", export.headers.as_deref())? else {
+fn own_headers(client: &DeliveryClient, export: &Export) -> Result<HeaderMap, String> {
+    let Some(text) = open(client, export, "headers", export.headers.as_deref())? else {
         return Ok(HeaderMap::new());
     };
     let stored: BTreeMap<String, String> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
@@ -196,9 +199,14 @@ fn own_headers(app: &App, export: &Export) -> Result<HeaderMap, String> {
         .collect())
 }
 
-fn open(app: &App, export: &Export, column: &str, sealed: Option<&str>) -> Result<Option<String>, String> {
+fn open(
+    client: &DeliveryClient,
+    export: &Export,
+    column: &str,
+    sealed: Option<&str>,
+) -> Result<Option<String>, String> {
     let Some(sealed) = sealed else { return Ok(None) };
     let place = encryption_context(export.org_id, &format!("export/{}", export.id), column);
-    let opened = app.services.vault.open(&place, sealed).map_err(|error| error.to_string())?;
+    let opened = client.services.vault.open(&place, sealed).map_err(|error| error.to_string())?;
     Ok(Some(opened.expose_secret().to_owned()))
 }

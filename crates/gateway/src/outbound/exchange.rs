@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::failure::AttemptOutcome;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 
+use super::body::{OutboundBody, RequestBodyError};
 use super::clients::{Clients, Refused, SendError, literal_is_allowed};
-use super::outbound_body::{OutboundBody, RequestBodyError};
 use super::pool::UpstreamBody;
 use crate::problem::Problem;
 use crate::services::Services;
+
+/// How much of an error body is read, and for how long.
+pub const MAX_ERROR_BODY: usize = 16 << 10;
+pub const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_ERROR_TEXT: usize = 500;
 
 /// Why an exchange has no response.
 #[derive(Debug)]
@@ -79,6 +84,17 @@ pub async fn read_prefix(body: &mut UpstreamBody, length: usize, timeout: Durati
     };
     let _ = tokio::time::timeout(timeout, read).await;
     prefix.into()
+}
+
+/// Describes an error response by its status and the start of its body.
+pub async fn error_message(status: StatusCode, body: &mut UpstreamBody, timeout: Duration) -> String {
+    let prefix = read_prefix(body, MAX_ERROR_BODY, timeout).await;
+    let text: String = String::from_utf8_lossy(&prefix).chars().take(MAX_ERROR_TEXT).collect();
+    let code = status.as_u16();
+    match text.trim() {
+        "" => format!("status {code}"),
+        text => format!("status {code}: {text}"),
+    }
 }
 
 fn explain(error: &SendError) -> ExchangeError {

@@ -7,7 +7,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::outbound_body::OutboundBody;
+use crate::outbound::body::OutboundBody;
 use crate::targets::Target;
 
 pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");

@@ -4,15 +4,34 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 
-use super::clients::Clients;
-use super::exchange::{ExchangeError, exchange};
-use super::outbound_body::OutboundBody;
-use super::provider_auth::{add_credential, sign, signs_with};
-use super::upstream::{AttemptError, ERROR_BODY_TIMEOUT, server_error};
+use super::auth::{SigningError, add_credential, sign, signs_with};
+use crate::outbound::body::OutboundBody;
+use crate::outbound::clients::Clients;
+use crate::outbound::exchange::{ERROR_BODY_TIMEOUT, ExchangeError, error_message, exchange};
 use crate::services::Services;
 use crate::targets::{Credential, Target};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Why a target is not usable.
+#[derive(Debug)]
+pub struct ProbeError {
+    /// The status of the response, if there was one.
+    pub status: Option<u16>,
+    pub message: String,
+}
+
+impl From<ExchangeError> for ProbeError {
+    fn from(error: ExchangeError) -> Self {
+        Self { status: None, message: error.message }
+    }
+}
+
+impl From<SigningError> for ProbeError {
+    fn from(error: SigningError) -> Self {
+        Self { status: None, message: error.to_string() }
+    }
+}
 
 /// Probes with every stored credential. Returns the status for the last one, or the first failure. The probe lists the
 /// models of providers that have such an endpoint, and requests `/` from the others.
@@ -20,7 +39,7 @@ pub async fn probe(
     services: &Services,
     clients: &Clients,
     target: &Target,
-) -> Result<StatusCode, AttemptError> {
+) -> Result<StatusCode, ProbeError> {
     if target.is_sandbox() {
         return Ok(StatusCode::OK);
     }
@@ -36,7 +55,7 @@ async fn probe_with(
     clients: &Clients,
     target: &Target,
     credential: Option<&Credential>,
-) -> Result<StatusCode, AttemptError> {
+) -> Result<StatusCode, ProbeError> {
     let base = target.base.as_ref().ok_or_else(|| ExchangeError::unreachable("no address is configured"))?;
     let path = target.kind.models_path.filter(|path| !path.contains('{')).unwrap_or("/");
     let uri = base.join(path).map_err(|_| ExchangeError::unreachable("the address is invalid"))?;
@@ -49,9 +68,10 @@ async fn probe_with(
         sign(target, secret, &mut request, services.clock.now())?;
     }
     let response = exchange(services, clients, target.guarded, request, PROBE_TIMEOUT).await?;
-    let (head, body) = response.into_parts();
+    let (head, mut body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
-        return Err(server_error(head.status, body, ERROR_BODY_TIMEOUT).await);
+        let message = error_message(head.status, &mut body, ERROR_BODY_TIMEOUT).await;
+        return Err(ProbeError { status: Some(head.status.as_u16()), message });
     }
     Ok(head.status)
 }

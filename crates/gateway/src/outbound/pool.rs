@@ -21,8 +21,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::ServiceExt as _;
 
+use super::body::OutboundBody;
 use super::clients::{Http, SendError};
-use super::outbound_body::OutboundBody;
 
 pub struct Pool {
     connector: Http,

@@ -1,0 +1,6 @@
+//! Outbound HTTP: connections to providers and to tenants' URLs, the egress guard, and one exchange with a timeout.
+
+pub mod body;
+pub mod clients;
+pub mod exchange;
+pub mod pool;
