@@ -1,4 +1,4 @@
-//! Signup, login and setup: what they take, what they answer, and what a failed attempt leaves behind.
+//! Signup, login and setup: valid input, responses, and the state after a failed attempt.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ on_both!(a_signup_that_lacks_or_garbles_a_field_is_refused_and_names_it, |app| a
             assert!(*field != "password" || value.is_empty() || !answer.text().contains(value));
         }
     }
-    // Nothing of all that was kept: the same address and slug are still free.
+    // Nothing was stored: the same email and slug are still free.
     app.post(SIGNUP, ada()).send().await.expect(201);
 });
 
@@ -132,7 +132,7 @@ on_both!(of_many_signups_with_one_slug_exactly_one_wins, |app| async move {
             answer.expect_error(409, "conflict");
         }
     }
-    // No half-made user is left: two losers sign up with the same address.
+    // No partial user remains: both losers can sign up with the same email.
     let losers = (0..20).filter(|n| *n != winners[0]).take(2);
     for n in losers {
         app.login(&format!("racer{n}@example.com"), PASSWORD).await.expect_error(401, "unauthorized");
@@ -180,7 +180,7 @@ on_both!(a_wrong_password_and_an_unknown_email_are_answered_alike, |app| async m
     assert_eq!((wrong.status, &wrong.body), (unknown.status, &unknown.body));
     let names = |answer: &crate::support::TestResponse| answer.headers.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&wrong), names(&unknown));
-    // Neither case nor a space more or less is forgiven in a password.
+    // Passwords are compared exactly, including case and spaces.
     app.login(&owner.email, &PASSWORD.to_uppercase()).await.expect_error(401, "unauthorized");
     app.login(&owner.email, &format!("{PASSWORD} ")).await.expect_error(401, "unauthorized");
 });
@@ -233,7 +233,7 @@ on_both!(setup_takes_names_and_refuses_bad_ones, |app| async move {
         assert_field_error(&app.post(SETUP, with(&whole, field, value)).send().await, field);
         assert_field_error(&app.post(SETUP, with(&whole, field, 1)).send().await, field);
     }
-    // Two callers of one name do not get in each other's way.
+    // Concurrent requests with the same name do not interfere.
     for _ in 0..3 {
         app.post(SETUP, json!({"org_name": "日本 Acme"})).send().await.expect(201);
     }

@@ -1,4 +1,4 @@
-//! Applications: what keys and costs are grouped by.
+//! Applications, which group keys and costs.
 
 use serde_json::{Value, json};
 
@@ -83,12 +83,12 @@ on_both!(an_application_with_bad_fields_is_refused_and_the_field_named, |app| as
     create(&app, &ada, json!({"description": "nameless"})).await.expect_error(400, "bad_request");
     let list = app.get(&apps_of(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list["apps"], json!([bot]));
-    // A team of another organization and one that is nowhere are told alike.
+    // A team of another organization and a missing team give the same error.
     let unknown = create(&app, &ada, json!({"name": "x", "team_id": uuid::Uuid::new_v4()})).await;
     assert_eq!(create(&app, &ada, json!({"name": "x", "team_id": foreign})).await.text(), unknown.text());
 });
 
-on_both!(registering_and_unregistering_is_told_as_events, |app| async move {
+on_both!(registering_and_unregistering_emits_events, |app| async move {
     let ada = app.signup("acme").await;
     let bot = create(&app, &ada, json!({"name": "bot"})).await.expect(201);
     app.put(&path_of(&ada, &bot), json!({"name": "robot"})).bearer(&ada.token).send().await.expect(200);

@@ -1,5 +1,4 @@
-//! Who is let in: the headers that count, sessions that end, roles and organizations that change under a caller,
-//! and the order in which a request is checked.
+//! Authentication: accepted headers, ended sessions, changed roles and organizations, and the order of the checks.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -62,7 +61,7 @@ on_both!(a_key_in_the_query_is_not_supported, |app| async move {
         let path = format!("{ME}?{name}={}", ada.api_key);
         assert_unauthorized(&app.get(&path).send().await);
     }
-    // Neither does it change who a caller is.
+    // It does not change the caller's identity either.
     let path = format!("{ME}?key={}", ada.api_key);
     assert_eq!(app.get(&path).bearer(&ada.token).send().await.expect(200)["role"], "owner");
 });
@@ -89,7 +88,7 @@ on_both!(logging_out_ends_that_session_and_no_other, |app| async move {
     assert_eq!(app.status_with_key(&ada.api_key).await, 200);
     let by_key = app.call(Method::POST, "/api/v1/auth/logout").key(&ada.api_key).send().await;
     by_key.expect_error(403, "forbidden");
-    // A restart does not bring the session back.
+    // The session stays invalid after a restart.
     let (config, data) = app.stop().await;
     let app = crate::support::TestApp::start(config, data).await;
     assert_eq!(app.status_with_token(&ada.token).await, 401);
@@ -103,7 +102,7 @@ on_both!(a_removed_member_is_out_at_once, |app| async move {
     let member = format!("/api/v1/orgs/{}/members/{}", owner.org_id, bob.user_id);
     app.delete(&member).bearer(&owner.token).send().await.expect(200);
     assert_unauthorized(&app.get(ME).bearer(&bob.token).send().await);
-    // Being taken back in makes the old token good again: it is the membership that counts.
+    // Rejoining makes the old token valid again: only the membership counts.
     let members = format!("/api/v1/orgs/{}/members", owner.org_id);
     let back = json!({"email": bob.email, "role": "viewer"});
     app.post(&members, back).bearer(&owner.token).send().await.expect(201);
@@ -145,7 +144,7 @@ on_both!(tokens_and_keys_of_a_deleted_organization_are_dead, |app| async move {
     }
 });
 
-on_both!(the_session_tells_plan_role_and_rate_limit, |app| async move {
+on_both!(the_session_shows_plan_role_and_rate_limit, |app| async move {
     let owner = app.signup("acme").await;
     let me = app.get(ME).bearer(&owner.token).send().await.expect(200);
     let free = json!({
@@ -184,7 +183,7 @@ on_both!(a_user_of_two_organizations_switches_between_them, |app| async move {
     assert_uuid_v7(&body["org"]["id"]);
     let me = app.get(ME).bearer(body["token"].as_str().unwrap()).send().await.expect(200);
     assert_eq!((&me["org_id"], &me["role"]), (&json!(ada.org_id), &json!("member")));
-    // The old token stays where it was.
+    // The old token keeps its organization.
     let me = app.get(ME).bearer(&bob.token).send().await.expect(200);
     assert_eq!(me["org_id"], json!(bob.org_id));
 
@@ -221,7 +220,7 @@ on_both!(authentication_comes_before_everything_else, |app| async move {
     ] {
         assert_unauthorized(&app.call(method, path).raw("{").send().await);
     }
-    // Not so the public paths.
+    // Public paths need no credential.
     let get = app.get("/api/v1/login").send().await;
     get.expect_error(405, "method_not_allowed");
     assert_eq!(get.header("allow"), Some("POST"));
@@ -240,7 +239,7 @@ on_both!(then_come_routing_role_body_and_existence, |app| async move {
     let mut allowed: Vec<&str> = wrong_method.header("allow").unwrap().split(',').map(str::trim).collect();
     allowed.sort_unstable();
     assert_eq!(allowed, ["DELETE", "GET", "HEAD", "PUT"]);
-    // The role is looked at before the body and before existence, the body before existence.
+    // The role is checked before the body and existence, the body before existence.
     for (method, path) in [
         (Method::POST, "/api/v1/keys".to_owned()),
         (Method::PUT, missing.clone()),

@@ -1,5 +1,5 @@
-//! How calls end that a budget holds money for: well, badly, cut off or with the whole process. What was held is free again,
-//! and what was used is counted once.
+//! Budget reservations of requests that succeed, fail, are cut off or die with the process. The reservation is
+//! released, and usage is counted once.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::receiver::{WAIT_TIMEOUT, receiver};
 use crate::support::{Backend, GatewayProcess, PASSWORD, ProxyFixture, TestApp, command, fresh_settings};
 use crate::upstream::{Reply, Upstream};
 
-/// 10 + 100 tokens of gpt-4o: 0.001025 USD.
+/// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
 const ANSWER: &str = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"x"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
 const COST: f64 = 0.001_025;
 const CHAT: &str = "/v1/chat/completions";
@@ -20,7 +20,7 @@ fn ask() -> Value {
     json!({"model": "gpt-4o", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// An application whose organization has a budget of this many calls.
+/// A gateway whose organization has a budget for this many requests.
 async fn started(backend: Backend, calls: f64) -> (ProxyFixture, String) {
     let proxy = ProxyFixture::start_with(backend, &[]).await;
     proxy.upstream.set_default_reply(Reply::json(200, ANSWER));
@@ -45,7 +45,7 @@ fn near(usd: f64, expected: f64) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_fails_gives_back_what_was_held_for_it() {
     for backend in Backend::BOTH {
-        // Money for one call: were anything kept, the next would be refused.
+        // The budget covers one request: a leaked reservation would reject the next one.
         let (proxy, path) = started(backend, 1.0).await;
         for (reply, status) in [
             (Reply::json(500, "{}"), 502),
@@ -84,7 +84,7 @@ async fn a_caller_that_hangs_up_pays_for_what_was_used_and_for_no_more() {
         proxy.upstream.wait_for_aborts(1, WAIT_TIMEOUT).await;
         proxy.only_row().await;
         assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 0.0));
-        // In the middle: what had come by then.
+        // In the middle of the stream, the usage so far counts.
         let text = json!({"choices": [{"index": 0, "delta": {"content": "y".repeat(400)}}]}).to_string();
         proxy.upstream.push(Reply::sse(&[&text]).then_stall());
         let mut raw = proxy.connect().await;
@@ -101,7 +101,7 @@ async fn a_caller_that_hangs_up_pays_for_what_was_used_and_for_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once_keep_within_every_budget_that_covers_them() {
+async fn concurrent_requests_stay_within_every_budget_that_covers_them() {
     for backend in Backend::BOTH {
         let (proxy, whole) = started(backend, 12.0).await;
         proxy.upstream.set_default_reply(Reply::json(200, ANSWER).delay(Duration::from_millis(20)));
@@ -151,7 +151,7 @@ async fn is_killed_in_the_middle(backend: Backend) {
     for _ in 0..3 {
         call(&process).send().await.expect(200);
     }
-    // Money is held for these when the process dies; nobody will ever settle it.
+    // These requests have reservations when the process dies, so nothing settles them.
     upstream.set_default_reply(Reply::no_response());
     let open: Vec<_> = (0..5).map(|_| tokio::spawn(call(&process).send())).collect();
     upstream.wait_for_requests(8, WAIT_TIMEOUT).await;
@@ -165,14 +165,14 @@ async fn is_killed_in_the_middle(backend: Backend) {
     let process = start();
     let spent = async || process.get(&path).key(&key).send().await.expect(200)["spent_usd"].as_f64().unwrap();
     for _ in 0..200 {
-        // The last rows may still be on their way from the spool.
+        // The last rows may still be in the spool.
         if near(spent().await, 3.0 * COST) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(near(spent().await, 3.0 * COST), "what was spent, once: {}", spent().await);
-    // On PostgreSQL another node might be alive with it, so what a node held is free only when its lease is over.
+    // On PostgreSQL another node may still be alive, so reservations are released only when the node's lease expires.
     let mut first = call(&process).send().await;
     for _ in 0..45 {
         if first.status == 200 || backend == Backend::Sqlite {
@@ -200,7 +200,7 @@ async fn what_was_held_is_free_after_a_kill_and_what_was_spent_is_not_on_postgre
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn webhooks_hear_of_each_limit_once_in_a_period_also_over_a_restart() {
+async fn webhooks_get_each_limit_event_once_per_period_also_over_a_restart() {
     for backend in Backend::BOTH {
         let proxy = ProxyFixture::start_with(backend, &[]).await;
         proxy.app.set_enterprise_plan(&proxy.ada).await;
@@ -262,7 +262,7 @@ async fn judges_count_and_what_others_report_does_not() {
         assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 0.0));
         let answered = proxy.chat(&ask()).send().await;
         answered.expect(200);
-        // As they are read from the store, and not only as they are remembered.
+        // As loaded from the store, not only from memory.
         proxy.app.app.proxy.budgets.load(proxy.ada.org_id.parse().unwrap()).await.unwrap();
         let seen = spent(&proxy.app, &proxy.ada.api_key, &path).await;
         assert!(near(seen, COST), "{seen}");

@@ -1,4 +1,4 @@
-//! Reads of spending while log rows are written: neither waits for the other, and every row counts once.
+//! Reads of budget spending during log writes: neither blocks the other, and every row counts once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ on_both!(reading_spending_does_not_wait_for_a_write_in_progress, |app| async mov
     let ada = app.signup("acme").await;
     let budget = budget(&app, &ada).await;
     let org = ada.org_id.parse().unwrap();
-    // The log writer has announced a batch and is kept from finishing it.
+    // The log writer has announced a batch but cannot finish it.
     let rows = Arc::new(vec![row(&ada, app.app.services.clock.now())]);
     app.app.proxy.budgets.write_started(&rows);
     let write = app.app.services.logs.begin().await.unwrap();
@@ -54,7 +54,7 @@ on_both!(reading_spending_does_not_wait_for_a_write_in_progress, |app| async mov
     assert!(tokio::time::timeout(Duration::from_secs(2), load).await.unwrap().unwrap().is_some());
     drop(write);
     let stored = logs::write_batch(&app.app.services.logs, &rows).await.unwrap();
-    // Read after the commit and before the writer reports it.
+    // Read between the commit and the writer's report.
     app.app.proxy.budgets.load(org).await.unwrap();
     assert!((spent(&app, &ada, &budget).await - 0.001).abs() < 1e-9);
     app.app.proxy.budgets.stored(&rows, &stored);

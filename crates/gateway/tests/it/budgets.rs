@@ -1,4 +1,4 @@
-//! Budgets: who may set them, what counts against them, and what happens when they are spent.
+//! Budgets: permissions, what counts against them, and what happens when they are exhausted.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::assertions::fields;
 use crate::support::{Account, Backend, ProxyFixture, TestApp, TestRequest, TestResponse};
 use crate::upstream::Reply;
 
-/// 10 + 100 tokens of gpt-4o: 0.001025 USD.
+/// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
 const ANSWER: &str = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"x"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
 const COST: f64 = 0.001_025;
 
@@ -40,7 +40,7 @@ fn ask() -> Value {
     json!({"model": "gpt-4o", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// The same call with another key.
+/// The same request with another key.
 fn ask_with(proxy: &ProxyFixture, key: &str) -> TestRequest {
     let call = proxy.app.call(Method::POST, "/v1/chat/completions").key(key);
     call.header("x-gateway-provider", "openai").json(ask())
@@ -52,7 +52,7 @@ async fn started(backend: Backend) -> ProxyFixture {
     proxy
 }
 
-/// The events of budgets, once there are so many.
+/// Waits for `count` budget events.
 async fn events(app: &TestApp, org: &str, count: usize) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for _ in 0..100 {
@@ -163,7 +163,7 @@ async fn a_spent_budget_refuses(backend: Backend) {
     let error = refused.expect_error(403, "budget_exceeded");
     assert_eq!((&error["error_code"], &error["error"]), (&error["code"], &error["message"]));
     assert_eq!(refused.header("x-gateway-budget-remaining"), Some("0"));
-    // A member's own call and the playground's count as well.
+    // Requests by a member and by the playground count as well.
     let run = json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
     let tried = proxy.app.post("/api/v1/playground/run", run).bearer(&proxy.ada.token).send().await;
     tried.expect_error(403, "budget_exceeded");
@@ -177,22 +177,22 @@ async fn a_spent_budget_refuses(backend: Backend) {
     assert_eq!((&data["budget_id"], &data["limit_usd"]), (&made["id"], &json!(0.002)));
     assert!(near(&data["spent_usd"], 2.0 * COST));
 
-    // More money: the very next request is let in, and no event is told twice in the period.
+    // After raising the limit the next request is admitted, and no event repeats within the period.
     let one = format!("{}/{}", path(&proxy.ada), made["id"].as_str().unwrap());
     proxy.app.put(&one, json!({"hard_limit_usd": 0.003})).bearer(&proxy.ada.token).send().await.expect(200);
     proxy.chat(&ask()).send().await.expect(200);
     proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-    // A new day begins with nothing spent.
+    // A new day starts with no spending.
     proxy.app.app.services.clock.advance(DAY);
     let next = proxy.chat(&ask()).send().await;
     assert_eq!(next.header("x-gateway-budget-remaining"), Some("0.003"));
     next.expect(200);
-    // The session token has not lived to see the new day.
+    // The session token has expired by now.
     let read = proxy.app.get(&one).key(&proxy.ada.api_key).send().await.expect(200);
     assert!(near(&read["spent_usd"], COST));
     let told = events(&proxy.app, &proxy.ada.org_id, 3).await;
     assert_eq!(told.len(), 3, "the warning of the new day: {told:?}");
-    // Without the budget nothing is said of one.
+    // Without a budget the response does not mention one.
     proxy.app.delete(&one).key(&proxy.ada.api_key).send().await.expect(200);
     assert_eq!(proxy.chat(&ask()).send().await.header("x-gateway-budget-remaining"), None);
 }
@@ -226,7 +226,7 @@ async fn many_at_once(backend: Backend) {
     assert!((1..=11).contains(&passed), "{passed} passed");
     assert!(near(&spent, f64::from(passed) * COST), "{spent}");
     assert!(spent.as_f64().unwrap() <= limit + COST);
-    // What was held for them is free again: the rest of the money can be spent.
+    // Their reservations are released: the rest of the budget can be spent.
     while proxy.chat(&ask()).send().await.status == 200 {
         passed += 1;
     }
@@ -258,7 +258,7 @@ async fn each_scope_counts_its_own_and_all_apply_together() {
             let body = json!({"scope": scope, "scope_id": id, "period": "weekly", "hard_limit_usd": COST});
             let made = create(&proxy.app, &proxy.ada, body).await.expect(201);
             assert_eq!((&made["scope"], &made["scope_id"]), (&json!(scope), id));
-            // Spending from before the budget counts, so all but the first are spent already.
+            // Spending from before the budget's creation counts, so all but the first are exhausted already.
             let first = ask_with(&proxy, &key.raw).send().await;
             assert_eq!(first.status, if scope == "team" { 200 } else { 403 }, "{scope}");
             ask_with(&proxy, &key.raw).send().await.expect_error(403, "budget_exceeded");
@@ -266,7 +266,7 @@ async fn each_scope_counts_its_own_and_all_apply_together() {
             assert_eq!((other.status.as_u16(), other.header("x-gateway-budget-remaining")), (200, None));
             assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], COST), "{scope}");
             if scope == "key" {
-                // A key that is rotated takes its budget along.
+                // A rotated key keeps its budget.
                 let fresh =
                     proxy.app.post(&format!("{}/rotate", key.path()), json!({})).bearer(&proxy.ada.token);
                 let fresh = fresh.send().await.expect(201);

@@ -1,4 +1,4 @@
-//! The endpoints of the cache: what it did, and emptying it; and Redis behind it.
+//! Cache endpoints: statistics and purging; and Redis as the second tier.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn purge(app: &TestApp, account: &Account, query: &str) -> Value {
     app.delete(&format!("/api/v1/cache{query}")).bearer(&account.token).send().await.expect(200)
 }
 
-on_both!(stats_tell_what_the_cache_holds_and_did, |app| async move {
+on_both!(stats_show_entries_hits_and_misses_of_the_cache, |app| async move {
     let ada = app.signup("acme").await;
     let empty = json!({
         "entries": 0, "bytes": 0, "limit_bytes": 64 << 20, "hits": 0, "misses": 0, "semantic_hits": 0,
@@ -77,7 +77,7 @@ on_both!(stats_tell_what_the_cache_holds_and_did, |app| async move {
     assert_eq!(stats(&app, &eve).await, empty);
 });
 
-on_both!(emptying_takes_what_was_named_and_nobody_elses, |app| async move {
+on_both!(purging_removes_only_the_named_entries_of_the_organization, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
     for (namespace, name) in [("", "a"), ("", "b"), ("x", "c"), ("x", "d"), ("y", "e"), ("z", "f")] {
         store(&app, &ada, namespace, name).await;
@@ -88,7 +88,7 @@ on_both!(emptying_takes_what_was_named_and_nobody_elses, |app| async move {
     assert!(has(&app, &eve, "x", "c").await && has(&app, &ada, "y", "e").await);
     let one = format!("?key={}", key("e"));
     assert_eq!(purge(&app, &ada, &one).await, json!({"deleted": true, "entries": 1}));
-    // An empty name is a name: it takes the entries without a namespace, not everything.
+    // An empty namespace purges the entries without a namespace, not everything.
     assert_eq!(purge(&app, &ada, "?namespace=").await, json!({"deleted": true, "entries": 2}));
     assert!(has(&app, &ada, "z", "f").await);
     assert_eq!(purge(&app, &ada, "").await, json!({"deleted": true, "entries": 1}));

@@ -1,4 +1,4 @@
-//! The binary as an operator meets it: commands, messages, exit codes, its log, and how it stops.
+//! The command line: commands, messages, exit codes, the log, and shutdown.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -56,7 +56,7 @@ fn the_openapi_document_is_printed() {
 }
 
 #[test]
-fn the_shown_settings_say_where_they_come_from_and_hide_secrets() {
+fn the_shown_settings_name_their_source_and_redact_secrets() {
     let here = tempfile::tempdir().unwrap();
     let file = here.path().join("gateway.toml");
     std::fs::write(&file, "auth_attempts = 20\n[providers.openai]\napi_key = 'sk-hidden-1'\n").unwrap();
@@ -139,7 +139,7 @@ fn wrong_settings_are_named_and_end_with_2() {
 }
 
 #[test]
-fn a_taken_port_is_said_in_words() {
+fn a_port_in_use_is_reported() {
     let here = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -153,7 +153,7 @@ fn a_taken_port_is_said_in_words() {
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_written_is_said_in_words() {
+fn an_unwritable_data_directory_is_reported() {
     let here = tempfile::tempdir().unwrap();
     let file = here.path().join("a-file");
     std::fs::write(&file, "").unwrap();
@@ -171,7 +171,7 @@ fn a_data_directory_that_cannot_be_written_is_said_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_refuses_us_is_said_in_words() {
+async fn a_database_that_refuses_connections_is_reported() {
     let here = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(Backend::Postgres, &here).await;
     let url = &mut settings.iter_mut().find(|(name, _)| name == "GATEWAY_DATABASE_URL").unwrap().1;
@@ -224,14 +224,14 @@ async fn the_operator_sets_plans() {
         assert_eq!(bad.code, Some(2), "{bad:?}");
         assert!(bad.stderr.contains("gold") && bad.stderr.contains("enterprise"), "{bad:?}");
 
-        // A second start keeps the account, and sees the plan.
+        // A second start keeps the account and applies the plan.
         let service = GatewayProcess::start(command(here.path(), &["serve"]).envs(settings.iter().cloned()));
         let call = service.get("/api/v1/auth/entitlements").key(ada["api_key"].as_str().unwrap());
         assert_eq!(call.send().await.expect(200)["plan"], "enterprise");
         let by_token = service.get("/api/v1/auth/orgs").bearer(ada["token"].as_str().unwrap());
         by_token.send().await.expect(200);
 
-        // A running service follows within a moment.
+        // A running gateway picks up the change shortly after.
         assert_eq!(set("acme", "pro").code, Some(0));
         for attempt in 0.. {
             let call = service.get("/api/v1/auth/entitlements").key(ada["api_key"].as_str().unwrap());
@@ -298,7 +298,7 @@ async fn generated_secrets_are_for_the_owner_only_and_kept() {
 async fn a_request_in_flight_is_finished_before_the_service_ends() {
     let here = tempfile::tempdir().unwrap();
     let service = GatewayProcess::start(&mut command(here.path(), &["serve"]));
-    // An idle connection must not hold the service up.
+    // An idle connection must not delay the shutdown.
     let idle = TcpStream::connect(service.address).await.unwrap();
     let mut kept_alive = TcpStream::connect(service.address).await.unwrap();
     kept_alive.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();

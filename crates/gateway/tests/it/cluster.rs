@@ -1,4 +1,4 @@
-//! Several nodes on one PostgreSQL behave as one: what one changes the others see within a second, and log ids never meet.
+//! Several nodes on one PostgreSQL behave as one: changes propagate within a second, and log ids are unique.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Cluster {
         (text(&made["raw_key"]), text(&made["key"]["id"]))
     }
 
-    /// The credential with which a call through this node reaches the provider.
+    /// The credential that the provider receives from this node.
     async fn credential(&self, node: usize) -> Option<String> {
         self.chat(node, &self.key).send().await.expect(200);
         let seen = self.upstream.requests().pop().unwrap();
@@ -64,7 +64,7 @@ async fn plans_providers_and_prompts_changed_on_one_node_are_so_on_the_others() 
     )
     .await;
 
-    // A change from outside any node.
+    // A change made outside of all nodes.
     let data = tempfile::tempdir().unwrap();
     let done = run(command(data.path(), &["admin", "set-plan", "acme", "enterprise"])
         .env("GATEWAY_DATABASE_URL", &cluster.database)
@@ -141,7 +141,7 @@ async fn what_was_changed_while_a_node_was_cut_off_is_seen_when_it_is_back() {
     cluster.manage(0, Method::DELETE, &format!("/api/v1/keys/{id}")).send().await.expect(200);
     cluster.chat(1, &key).send().await.expect(200);
     forwarder.open();
-    // A second, once the node has its connection again.
+    // Within a second after the node has reconnected.
     wait_for_response(2 * SECOND, || cluster.chat(1, &key), |answer| answer.status == 401).await;
     cluster.chat(1, &cluster.key).send().await.expect(200);
 }
@@ -179,7 +179,7 @@ async fn log_ids_of_nodes_never_meet_and_a_node_beyond_the_last_number_does_not_
         .env("GATEWAY_MASTER_KEY", MASTER_KEY));
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("31 nodes already uses this database"), "{}", refused.stderr);
-    // A number that is given back is free at once.
+    // A released node number is free at once.
     node_ids::release(&db, taken[0], "somebody else").await.unwrap();
     assert_eq!(node_ids::claim(&db, "a third").await.unwrap(), Some(taken[0]));
     assert!(node_ids::renew(&db, taken[0], "somebody else").await.unwrap().is_none());

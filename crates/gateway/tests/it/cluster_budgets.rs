@@ -1,5 +1,4 @@
-//! Budgets over several nodes: they spend the limit and one call more at most, and money that lies idle with one of them
-//! is there for the others.
+//! Budgets over several nodes: they overspend by at most one request, and unused leases return to the other nodes.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Cluster, TestRequest, wait_for_response};
 use crate::upstream::Reply;
 
-/// 10 + 100 tokens of gpt-4o: 0.001025 USD.
+/// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
 const ANSWER: &str = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"x"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
 const COST: f64 = 0.001_025;
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,14 +24,14 @@ async fn started(limit: f64) -> (Cluster, String) {
     (cluster, path)
 }
 
-/// A call that costs what was held for it at most, 0.001 USD and a little for what is asked.
+/// A request that costs at most its reservation: 0.001 USD plus the prompt tokens.
 fn ask(cluster: &Cluster, node: usize) -> TestRequest {
     let body = json!({"model": "gpt-4o", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]});
     let call = cluster.nodes[node].call(Method::POST, "/v1/chat/completions").key(&cluster.key);
     call.header("x-gateway-provider", "openai").json(body)
 }
 
-/// True when it was let in, false when there was no money left.
+/// Returns true when the request was admitted, false when the budget was exhausted.
 async fn passes(call: TestRequest) -> bool {
     let answer = call.send().await;
     if answer.status == 200 {
@@ -42,7 +41,7 @@ async fn passes(call: TestRequest) -> bool {
     false
 }
 
-/// What the budget says of its spending, once every row is stored.
+/// The spending that the budget reports, once every row is stored.
 async fn spent(cluster: &Cluster, path: &str, calls: usize) -> f64 {
     let mut spent = 0.0;
     for _ in 0..200 {
@@ -67,7 +66,7 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
         passed += usize::from(call.await.unwrap());
     }
     assert!((1..=11).contains(&passed), "{passed} passed");
-    // What was held is free again, wherever: the rest of the money can be spent, and no more.
+    // Reservations are released on every node: the rest of the budget can be spent, and no more.
     let mut refused_in_a_row = 0;
     while refused_in_a_row < 60 {
         if passes(ask(&cluster, refused_in_a_row % 3)).await {
@@ -81,7 +80,7 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
     }
     assert!((10..=11).contains(&passed), "{passed} passed");
     assert!(spent(&cluster, &path, passed).await <= limit + COST);
-    // All of them know that the limit was reached; one of them says so.
+    // All nodes know that the limit was reached, but only one emits the event.
     let db = Db::open(&cluster.database).await.unwrap();
     let told = events::list(&db, cluster.org_id.parse().unwrap()).await.unwrap();
     assert_eq!(told.iter().filter(|event| event.kind == "budget.exceeded").count(), 1);
@@ -91,7 +90,7 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_has_spent_its_lease_gets_what_the_others_do_not_need() {
     let (cluster, path) = started(100.0 * COST).await;
-    // Each node leases some of the money with its first call, and more than that call needs.
+    // Each node leases more of the budget with its first request than that request needs.
     for node in 0..3 {
         assert!(passes(ask(&cluster, node)).await);
     }
@@ -131,9 +130,9 @@ async fn a_budget_made_changed_or_deleted_on_one_node_is_so_on_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn money_of_a_killed_node_is_free_once_its_lease_is_over() {
+async fn the_budget_lease_of_a_killed_node_is_released_when_it_expires() {
     let (mut cluster, path) = started(10.0 * COST).await;
-    // Held for a call that never ends, and lost with its node.
+    // Reserved for a request that never ends; lost with its node.
     cluster.upstream.push(Reply::json(200, ANSWER).delay_head(Duration::from_secs(60)));
     let lost = tokio::spawn(ask(&cluster, 2).send());
     cluster.upstream.wait_for_requests(1, Duration::from_secs(10)).await;

@@ -1,5 +1,4 @@
-//! Work in the background of several nodes: done by one of them, finished by another when that one dies, and never done
-//! twice.
+//! Background work of several nodes: done by one node, finished by another when that one dies, and never done twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -30,7 +29,7 @@ impl Cluster {
         self.manage(0, Method::POST, "/api/v1/exports").json(body).send().await.expect(201);
     }
 
-    /// So many events, made on all nodes in turn.
+    /// Emits `count` events, spread over the nodes.
     async fn emit_events(&self, count: usize) {
         for number in 0..count {
             let body = json!({"name": format!("k{number}")});
@@ -39,7 +38,7 @@ impl Cluster {
         }
     }
 
-    /// The deliveries as a node lists them, once all of them are made.
+    /// Waits until all deliveries that the node lists are delivered.
     async fn delivered(&self, node: usize, path: &str) -> Vec<Value> {
         let began = Instant::now();
         loop {
@@ -54,7 +53,7 @@ impl Cluster {
     }
 }
 
-/// How often each id arrived.
+/// Number of occurrences of each id.
 fn counts<T: Ord>(ids: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     ids.into_iter().for_each(|id| *counts.entry(id).or_default() += 1);
@@ -75,7 +74,7 @@ async fn three_nodes_deliver_each_event_and_each_row_once() {
     const EVENTS: usize = 30;
     let cluster = Cluster::start(3, &ENTERPRISE).await;
     let (hook, collector) = (Upstream::start().await, Upstream::start().await);
-    // Slow enough that every node sees the others at work.
+    // Slow enough for the work of the nodes to overlap.
     hook.set_default_reply(Reply::new(200).delay_head(Duration::from_millis(30)));
     collector.set_default_reply(Reply::new(200).delay_head(Duration::from_millis(30)));
     let path = cluster.create_webhook(&hook).await;
@@ -92,7 +91,7 @@ async fn three_nodes_deliver_each_event_and_each_row_once() {
         assert!(began.elapsed() < WAIT_TIMEOUT, "{} rows arrived", exported(&collector.requests()).len());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // Time for a second delivery of anything.
+    // Leaves time for a duplicate delivery.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let known = deliveries.iter().map(|delivery| delivery["event_id"].as_str().unwrap().to_owned());
     assert_eq!(event_ids(&hook.requests()), counts(known));
@@ -110,7 +109,7 @@ async fn deliveries_and_exports_of_a_killed_node_are_made_by_another() {
     cluster.export(&collector).await;
     cluster.emit_events(EVENTS).await;
     let made: BTreeSet<i64> = BTreeSet::from([log_id(&cluster.chat(0, &cluster.key).send().await)]);
-    // As many as a node sends to one receiver at a time.
+    // The concurrency limit of a node for one receiver.
     let begun = event_ids(&hook.wait_for_requests(4, WAIT_TIMEOUT).await);
     let sent = collector.wait_for_requests(1, WAIT_TIMEOUT).await.len();
     cluster.add();
@@ -121,7 +120,7 @@ async fn deliveries_and_exports_of_a_killed_node_are_made_by_another() {
     collector.set_default_reply(Reply::new(200));
     let deliveries = cluster.delivered(1, &path).await;
     assert_eq!(deliveries.len(), EVENTS);
-    // What was under way when the node died is made once more; whatever else, once.
+    // Deliveries in flight when the node died are repeated once; all others happen once.
     for (id, times) in event_ids(&hook.requests()) {
         assert_eq!(times, 1 + begun.get(&id).copied().unwrap_or(0), "{id}");
     }
@@ -152,7 +151,7 @@ async fn three_nodes_judge_each_version_of_a_skill_once() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-    // The schedulers of three nodes look every two seconds for what is not judged.
+    // The schedulers of three nodes poll every two seconds for unjudged skills.
     tokio::time::sleep(Duration::from_secs(3)).await;
     for path in &paths {
         assert_eq!(judged(path).await, 1, "{path}");
@@ -168,7 +167,7 @@ async fn three_nodes_remove_what_is_past_its_retention_and_nothing_else() {
     let days = [1_i64, 3, 20, 21, 22];
     let rows: Vec<_> = days.iter().map(|days| row_in_org(&cluster.org_id, now.plus(-days * DAY))).collect();
     assert_eq!(logs::write_batch(&logs, &rows).await.unwrap().len(), rows.len());
-    // A node looks when it starts.
+    // A node also checks at startup.
     cluster.add();
     cluster.add();
     let began = Instant::now();
@@ -218,7 +217,7 @@ async fn a_job_of_a_killed_node_is_finished_by_another_and_nothing_is_done_twice
     };
     let path = format!("/api/v1/evals/runs/{}", run["id"]);
     wait_for_run_counts(&cluster, 1, &path, |run| run["completed"].as_u64().unwrap() >= 10).await;
-    // The node that took the order was woken first and has the job.
+    // The node that accepted the request was notified first and has the job.
     cluster.kill(0);
     let run = wait_for_run_counts(&cluster, 1, &path, |run| run["finished_at"].is_string()).await;
     assert_eq!((&run["status"], &run["passed"]), (&json!("completed"), &json!(ITEMS)), "{run}");
@@ -229,7 +228,7 @@ async fn a_job_of_a_killed_node_is_finished_by_another_and_nothing_is_done_twice
     assert_eq!((results["results"].as_array().unwrap().len(), rows.len()), (ITEMS, ITEMS));
 }
 
-/// The run as a node shows it, once it is as wanted. A lease of a killed node has to end first.
+/// Waits until the run matches on this node. The lease of a killed node has to expire first.
 async fn wait_for_run_counts(
     cluster: &Cluster,
     node: usize,

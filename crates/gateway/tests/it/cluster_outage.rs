@@ -1,5 +1,5 @@
-//! Several nodes under load while PostgreSQL goes away, while they are restarted one by one, and while a newer version
-//! migrates the schema: no request of a known key fails, and every row is in the log once.
+//! Several nodes under load during a PostgreSQL outage, a rolling restart and a schema migration by a newer version:
+//! no request with a known key fails, and every row is logged once.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::support::{
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Calls that go on until they are told to end.
+/// Continuous requests until `end` is called.
 struct Load {
     is_over: Arc<AtomicBool>,
     callers: JoinSet<BTreeSet<i64>>,
@@ -35,7 +35,7 @@ impl Load {
         Self { is_over: Arc::default(), callers: JoinSet::new() }
     }
 
-    /// Somebody who calls here again and again, each time on a new connection.
+    /// Sends requests in a loop, each on a new connection.
     fn call(&mut self, address: SocketAddr, key: &str) {
         let (is_over, key) = (Arc::clone(&self.is_over), key.to_owned());
         self.callers.spawn(async move {
@@ -50,7 +50,7 @@ impl Load {
         });
     }
 
-    /// Somebody who keeps a connection for as long as the service does.
+    /// Sends requests in a loop on one connection, and reconnects when the gateway closes it.
     fn call_on_one_connection(&mut self, address: SocketAddr, key: &str) {
         let (is_over, key) = (Arc::clone(&self.is_over), key.to_owned());
         self.callers.spawn(async move {
@@ -70,7 +70,7 @@ impl Load {
         });
     }
 
-    /// The log ids of all calls.
+    /// Stops the load and returns the log ids of all requests.
     async fn end(mut self) -> BTreeSet<i64> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut ids = BTreeSet::new();
@@ -88,7 +88,7 @@ async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
     sender
 }
 
-/// One call; its log id, and whether the connection may be used again.
+/// Sends one request. Returns its log id and whether the connection can be reused.
 async fn chat_on(sender: &mut SendRequest<Full<Bytes>>, key: &str) -> (i64, bool) {
     let body = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}).to_string();
     let request = Request::post("/v1/chat/completions")
@@ -107,10 +107,10 @@ async fn chat_on(sender: &mut SendRequest<Full<Bytes>>, key: &str) -> (i64, bool
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgresql_away_for_twenty_seconds_fails_no_request_and_loses_no_row() {
+async fn a_postgresql_outage_of_twenty_seconds_fails_no_request_and_loses_no_row() {
     let database = fresh_postgres().await;
     let (forwarder, through) = TcpForwarder::to_database(&database).await;
-    // A limit that is counted and a budget that is held, neither of them ever reached.
+    // A rate limit and a budget that are active but never reached.
     let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "100000")];
     let cluster = Cluster::start_each(database, &[node.clone(), node.clone(), node]).await;
     let budget = json!({"scope": "org", "period": "monthly", "hard_limit_usd": 1000});
@@ -127,7 +127,7 @@ async fn postgresql_away_for_twenty_seconds_fails_no_request_and_loses_no_row() 
     let (began, stranger) = (Instant::now(), format!("sk-gateway-{}", "a".repeat(64)));
     while began.elapsed() < Duration::from_secs(20) {
         for node in &cluster.nodes {
-            // It is the service that is not well, never the caller's credential.
+            // The gateway is unavailable; the caller's credential is not the problem.
             for call in [node.get("/api/v1/keys").key(&cluster.key), node.get("/api/v1/keys").key(&stranger)]
             {
                 call.send().await.expect_error(503, "unavailable");
@@ -175,7 +175,7 @@ async fn a_node_that_stops_leaves_no_row_behind_in_its_spool() {
     let call = tokio::spawn(cluster.chat(1, &cluster.key).send());
     load.call(cluster.nodes[0].address, &cluster.key);
     cluster.upstream.wait_for_requests(2, Duration::from_secs(10)).await;
-    // The node is told to stop while a call is under way, and never started again.
+    // The node is stopped during a request and never restarted.
     cluster.stop(1);
     let mut ids = load.end().await;
     ids.insert(log_id(&call.await.unwrap()));
@@ -183,7 +183,7 @@ async fn a_node_that_stops_leaves_no_row_behind_in_its_spool() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_serve_on_and_start_again_while_a_newer_version_adds_to_the_schema() {
+async fn nodes_keep_serving_and_restart_while_a_newer_version_extends_the_schema() {
     let mut cluster = Cluster::start(2, &[("GATEWAY_RATE_LIMIT_FREE", "0")]).await;
     let balancer = LoadBalancer::start(cluster.addresses()).await;
     let mut load = Load::new();
@@ -197,7 +197,7 @@ async fn nodes_serve_on_and_start_again_while_a_newer_version_adds_to_the_schema
         let body = json!({"name": format!("key {node}")});
         cluster.manage(node, Method::POST, "/api/v1/keys").json(body).send().await.expect(201);
     }
-    // A node of the old version that has to start again in the middle of an upgrade.
+    // A node of the old version restarts in the middle of an upgrade.
     cluster.stop(0);
     cluster.restart(0);
     balancer.set_nodes(cluster.addresses());

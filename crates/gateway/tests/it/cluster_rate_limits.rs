@@ -1,5 +1,5 @@
-//! Limits over several nodes: exact with Redis, the limit and at most a slice without it, and no request that fails because
-//! either is away.
+//! Rate limits over several nodes: exact with Redis, exceeded by at most one slice without it, and available when
+//! either store is down.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,8 +18,8 @@ fn now_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap()
 }
 
-/// Has something done within one window with a key that nobody has used. Windows are minutes of the clock; one that is
-/// about to end is waited for, and what one ended under is done again.
+/// Runs `work` within one rate limit window, with an unused key. Windows are clock minutes: waits when the current
+/// one is about to end, and repeats the work when it ended meanwhile.
 async fn in_one_window<T>(cluster: &mut Cluster, work: impl AsyncFn(&Cluster) -> T) -> T {
     for number in 0..3 {
         let body = json!({"name": format!("window {number}")});
@@ -38,12 +38,12 @@ async fn in_one_window<T>(cluster: &mut Cluster, work: impl AsyncFn(&Cluster) ->
     panic!("three windows were too short");
 }
 
-/// Knocks so often, at all nodes at once; answers how many were let in.
+/// Sends requests to all nodes concurrently and returns how many were admitted.
 async fn try_request(cluster: &Cluster, times: usize) -> usize {
     let at = |node: usize| async move {
         let mut passed = 0;
         for _ in 0..times / cluster.nodes.len() / 3 {
-            // Three at a time, so that requests meet an exchange that is under way.
+            // Three at a time, so that requests overlap with a running synchronization.
             let (a, b, c) =
                 tokio::join!(cluster.try_request(node), cluster.try_request(node), cluster.try_request(node));
             passed += [a, b, c].into_iter().filter(|passed| *passed).count();
@@ -105,7 +105,7 @@ async fn with_redis_three_nodes_let_exactly_the_limit_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_redis_goes_away_limits_hold_by_the_database_and_redis_is_used_again_when_it_is_back() {
+async fn during_a_redis_outage_limits_hold_by_the_database_and_redis_is_used_again_after_it() {
     let (forwarder, url) = through_a_forwarder(&redis()).await;
     let mut cluster =
         Cluster::start(3, &[("GATEWAY_RATE_LIMIT_FREE", "100"), ("GATEWAY_REDIS_URL", &url)]).await;
@@ -128,13 +128,13 @@ async fn when_redis_goes_away_limits_hold_by_the_database_and_redis_is_used_agai
     })
     .await;
     assert_eq!(before, 63);
-    // A request whose count Redis took with it into the dark is counted by the database once more.
+    // A request that Redis counted right before the outage is counted again by the database.
     assert!((LIMIT - SLICE..=LIMIT + SLICE).contains(&(before + meanwhile)), "{meanwhile}");
     redis_is(&cluster, "down").await;
     forwarder.open();
     redis_is(&cluster, "ok").await;
-    // In the minute in which it came back it may not have counted all, so both count; a request that only one of them lets
-    // pass is counted by the other all the same.
+    // In the minute of the recovery Redis may have incomplete counts, so both stores count. A request that only one
+    // of them admits is still counted by the other.
     let passed = in_one_window(&mut cluster, async |cluster| try_request(cluster, 360).await).await;
     assert!((LIMIT - SLICE..=LIMIT + SLICE).contains(&passed), "{passed}");
 }

@@ -1,5 +1,5 @@
-//! The web console under `/console`: whose files these are, how they are cached and packed, and what the document lets
-//! a browser do. What must hold whether or not a console is built is asked over HTTP, the rest of a fixture directory.
+//! The web console under `/console`: files, caching, compression and the content security policy. Checks that hold
+//! without a built console use HTTP; the rest use a fixture directory.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ on_both!(the_console_takes_no_other_methods, |app| async move {
     }
 });
 
-on_both!(the_way_to_the_console_keeps_the_query, |app| async move {
+on_both!(the_redirect_to_the_console_keeps_the_query, |app| async move {
     assert_eq!(app.get("/").send().await.header("location"), Some("/console/"));
     for (from, to) in [("/console", "/console/"), ("/console?log=7", "/console/?log=7")] {
         let answer = app.get(from).send().await;
@@ -95,7 +95,7 @@ on_both!(the_way_to_the_console_keeps_the_query, |app| async move {
     }
 });
 
-on_both!(head_tells_the_length_and_sends_nothing, |app| async move {
+on_both!(head_returns_the_length_without_a_body, |app| async move {
     let answer = app.call(Method::HEAD, "/console/").send().await;
     let whole = app.get("/console/").send().await;
     assert_eq!(answer.status, 200);

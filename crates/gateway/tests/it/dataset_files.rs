@@ -1,4 +1,4 @@
-//! What goes into a dataset and out of it in numbers: files, samples, log rows.
+//! Bulk input and output of datasets: files, samples, log rows.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ fn csv_cases() -> Value {
     ])
 }
 
-/// The cases as they went in.
+/// The cases as they were submitted.
 async fn contents(data: &DatasetFixture<'_>) -> Value {
     let export = data.get("/export").await;
     let mut cases = export.expect(200)["cases"].take();
@@ -127,7 +127,7 @@ on_both!(an_import_has_a_greatest_size, [("GATEWAY_MAX_BODY_BYTES", "2000000")],
     let data = DatasetFixture::create(&app, &ada).await;
     let body = "x".repeat(2_000_001);
     data.import("text/csv", body).await.expect_error(413, "payload_too_large");
-    // Many short rows: more than may be added at once.
+    // Many short rows: more than one batch can hold.
     let rows = format!("input\n{}", "a\n".repeat(200_001));
     data.import("text/csv", rows).await.expect_error(413, "payload_too_large");
     assert_eq!(data.count().await, 0);
@@ -232,7 +232,7 @@ on_both!(a_sample_can_be_drawn_again_by_its_seed, |app| async move {
     let larger = data.post("/sample", json!({"size": 120, "seed": 7})).await.expect(200);
     assert_eq!(ids(&larger)[..20], ids(&first));
 
-    // Without a seed one is chosen, told, and good for the same draw.
+    // Without a seed the gateway chooses and returns one that reproduces the sample.
     let drawn = data.post("/sample", json!({"size": 20})).await.expect(200);
     let again = data.post("/sample", json!({"size": 20, "seed": drawn["seed"]})).await.expect(200);
     assert_eq!(drawn, again);

@@ -126,7 +126,7 @@ on_both!(bad_cases_are_named_and_nothing_is_added, |app| async move {
     for (body, named) in [(json!({"input": large}), "bytes"), (json!([]), "object")] {
         assert_field_error(&data.put(&format!("/cases/{id}"), body).await, named);
     }
-    // A null input is no input, and so changes nothing.
+    // A null input counts as absent and changes nothing.
     assert_eq!(data.put(&format!("/cases/{id}"), json!({"input": null})).await.expect(200)["input"], "ok");
     assert_eq!(data.inputs("").await, ["ok"]);
     data.delete("/cases/x").await.expect_error(400, "bad_request");

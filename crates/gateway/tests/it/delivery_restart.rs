@@ -1,5 +1,5 @@
-//! The process is killed while it delivers and started again: every event arrives, under its one id, rightly signed, and
-//! every row that an export is owed.
+//! The process is killed during deliveries and restarted: every event arrives with one id and a valid signature, and
+//! every row is exported.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const EVENTS: usize = 12;
 async fn events_survive_a_kill(backend: Backend) {
     let receiver = Upstream::start().await;
     let signal = Signal::new();
-    // The first attempts hang, so that the process dies in the middle of them.
+    // The first attempts hang, so that the process dies during them.
     receiver.set_default_reply(Reply::new(200).wait_before_head(&signal));
     let data = tempfile::tempdir().unwrap();
     let mut settings = fresh_settings(backend, &data).await;
@@ -93,7 +93,7 @@ async fn rows_survive_a_kill(backend: Backend) {
         made.insert(log_id(&call.send().await));
     }
     receiver.wait_for_requests(1, Duration::from_secs(20)).await;
-    // Some rows are on their way, others still in the spool.
+    // Some rows are in delivery, others still in the spool.
     drop(process);
     signal.notify();
     receiver.set_default_reply(Reply::new(200));

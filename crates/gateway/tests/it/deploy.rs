@@ -1,4 +1,4 @@
-//! The files in `deploy/`: they can be read, and name only settings that exist.
+//! The files in `deploy/` are valid and name only existing settings.
 
 use std::path::{Path, PathBuf};
 

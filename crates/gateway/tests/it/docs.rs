@@ -1,4 +1,4 @@
-//! `/openapi.yaml` and `/llms.txt` against what is really mounted.
+//! `/openapi.yaml` and `/llms.txt` compared with the mounted routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,12 +65,12 @@ on_both!(every_documented_operation_really_answers, ENTERPRISE, |app| async move
     let document = openapi::document();
     for (path, method, operation) in operations(&document) {
         let method: Method = method.to_uppercase().parse().unwrap();
-        // Malformed ids are met by the route itself, so the answer shows that it is there. A NUL is in no id.
+        // A malformed id is rejected by the route itself, which proves that the route exists. No id contains a NUL.
         let call = fill_params(path, |_| "Not-An-Id!%00".to_owned());
-        // By key, since a token would end at the logout.
+        // With a key, since the logout would end a token.
         let answer = app.call(method.clone(), &call).key(&ada.api_key).send().await;
         let code = answer.status.as_u16();
-        // Where any text may be an id, the route answers that there is no such thing; a missing route says otherwise.
+        // Where any text is a valid id, the route reports a missing resource; a missing route has another error.
         let looked = code == 404 && answer.text().contains("no such resource");
         assert!(
             looked || (code < 500 && code != 404 && code != 405),
@@ -170,7 +170,7 @@ fn no_schema_name_means_two_shapes() {
             "{name} differs when read and when written"
         );
     }
-    // A second type of the same name gets a number behind it.
+    // A second type with the same name gets a numeric suffix.
     for name in read.keys().chain(written.keys()) {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let twin = stem.len() < name.len() && (read.contains_key(stem) || written.contains_key(stem));

@@ -1,4 +1,4 @@
-//! The process is killed during a run and started again: the run ends complete, with every item judged exactly once.
+//! The process is killed during an eval run and restarted: the run completes, with every item judged exactly once.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ async fn survives_being_killed(backend: Backend) {
     for part in [100, 250] {
         let seen = until(&process, &key, &path, |run| run["completed"].as_u64().unwrap() >= part).await;
         assert_eq!(seen["status"], "running", "it is killed before its end");
-        // Dropping it is SIGKILL: nothing in the process can prepare for it.
+        // Dropping it sends SIGKILL, so the process cannot prepare.
         drop(process);
         process = start();
     }
@@ -68,7 +68,7 @@ async fn survives_being_killed(backend: Backend) {
     assert_eq!((results, rows.len()), (ITEMS, ITEMS), "each item exactly once");
 }
 
-/// The run, once it is as wanted. A lease of the killed process has to end first.
+/// Waits until the run matches. The lease of the killed process has to expire first.
 async fn until(process: &GatewayProcess, key: &str, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Evals of live traffic: a share of the rows is judged as they come, each once.
+//! Evals of live traffic: a sampled share of the rows is judged as they arrive, each once.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     assert_eq!(verdicts, [(good, true), (bad, false)], "not {before}, which came earlier");
     assert!(found.iter().all(|r| r["run_id"].is_null()));
 
-    // The same rows come again, as after a crash.
+    // The same rows arrive again, as after a crash.
     let rows = gateway_store::logs::find_many(
         &app.app.services.logs,
         ada.org_id.parse().unwrap(),
@@ -93,7 +93,7 @@ on_both!(a_share_of_the_rows_is_judged_and_none_when_it_is_switched_off, |app| a
     assert!(results(&app, &ada, &off).await.is_empty());
 });
 
-on_both!(what_the_gateway_asked_itself_is_not_judged, |app| async move {
+on_both!(internal_requests_of_the_gateway_are_not_judged, |app| async move {
     let ada = app.signup("acme").await;
     let judge = json!({"name": "j", "type": "llm", "evaluator": "judge", "sample_rate": 1.0,
         "config": {"provider": "sandbox", "model": "sandbox-small", "criteria": "any"}});
@@ -102,7 +102,7 @@ on_both!(what_the_gateway_asked_itself_is_not_judged, |app| async move {
     let id = chat(&app, &ada, "good").await;
     let found = wait_for(&app, &ada, &judge, 1).await;
     assert_eq!(found[0]["log_id"], id);
-    // The judge's own call has left a row by now; nobody looks at it.
+    // The judge's own request has a log row by now, which must not be judged.
     gateway::log::wait_until_stored(&app.app.proxy.spool).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!((results(&app, &ada, &judge).await.len(), results(&app, &ada, &rows).await.len()), (1, 1));
@@ -121,7 +121,7 @@ on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
         let eval = app.eval(by, "static", "is_json", json!({})).await;
         let run = app.eval_run(by, &eval, json!({"log_ids": ids})).await;
         for id in &ids {
-            // Verdicts of others come with a plan; here they are written as they would be then.
+            // External verdicts need another plan, so they are written directly.
             let verdict = gateway_store::verdicts::LogVerdict {
                 id: app.app.services.ids.new_id(),
                 org_id: by.org_id.parse().unwrap(),
@@ -168,7 +168,7 @@ on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
         .await
         .expect(200);
     assert_eq!(run["completed"], 2, "what a run came to stays");
-    // Its result of the recent row, its two items, and the verdict on that row.
+    // The result of the recent row, its two items, and the verdict on that row.
     assert_eq!(sweep(now.plus(45 * DAY)).await, 4);
     assert!(judged(runs[0].0, &runs[0].1).await.is_empty());
     assert_eq!(

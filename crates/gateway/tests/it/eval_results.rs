@@ -1,4 +1,4 @@
-//! Verdicts of evaluators outside, on skills and on log rows.
+//! Verdicts of external evaluators on skills and log rows.
 
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ fn answer(text: &str) -> Vec<u8> {
     json!({"choices": [{"message": {"role": "assistant", "content": text}}]}).to_string().into_bytes()
 }
 
-/// Rows that answered these texts, oldest first; their ids.
+/// Writes rows with these response texts and returns their ids, oldest first.
 async fn answered(app: &TestApp, by: &Account, texts: &[&str]) -> Vec<i64> {
     let now = app.app.services.clock.now();
     let rows: Vec<_> =
@@ -307,7 +307,7 @@ on_both!(a_dataset_is_judged_by_what_its_cases_hold, |app| async move {
         .expect_error(404, "not_found");
 });
 
-on_both!(a_target_is_asked_first_and_its_row_is_named, |app| async move {
+on_both!(a_target_is_called_first_and_its_row_is_named, |app| async move {
     let ada = app.signup("acme").await;
     let save = json!({"namespace": "geo", "slug": "ask", "content": "What is the capital of {{country}}?"});
     app.post("/api/v1/playground/save-version", save).bearer(&ada.token).send().await.expect(200);
@@ -340,7 +340,7 @@ on_both!(a_target_is_asked_first_and_its_row_is_named, |app| async move {
     }
     assert_eq!((&row["source"], &row["metadata"]["eval_run_id"]), (&json!("api"), &run["id"]), "{row}");
 
-    // A variable that a case does not have is an error of that case alone.
+    // A missing variable is an error of that case alone.
     let save = json!({"namespace": "geo", "slug": "ask", "content": "{{continent}}?"});
     app.post("/api/v1/playground/save-version", save).bearer(&ada.token).send().await.expect(200);
     let run = app
@@ -401,7 +401,7 @@ async fn a_model_judges_strictly_and_may_mend_its_answer_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
+async fn a_failing_judge_is_retried_before_it_counts_as_an_error() {
     let gateway = ProxyFixture::start().await;
     answered(&gateway.app, &gateway.ada, &["one"]).await;
     gateway.upstream.push(Reply::json(500, "{}"));
@@ -420,7 +420,7 @@ async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
     assert!(results["errors"][0]["error"].as_str().unwrap().contains("provider_error"), "{results}");
     assert_eq!(gateway.upstream.requests().len(), 5, "three tries");
 
-    // What a provider refuses for good is not asked again; a format that it does not know is left out.
+    // A permanent refusal is not retried; an unsupported response format is left out.
     gateway.upstream.set_default_reply(Reply::json(400, r#"{"error": {"message": "no response_format"}}"#));
     let (run, _) = judged_by(&gateway).await;
     assert_eq!(run["status"], "failed");
@@ -430,7 +430,7 @@ async fn a_judge_that_fails_is_asked_again_before_it_counts_as_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn embeddings_come_from_the_provider_that_is_named_or_from_the_house() {
+async fn embeddings_come_from_the_named_or_the_default_provider() {
     let gateway = ProxyFixture::start().await;
     answered(&gateway.app, &gateway.ada, &["the cat sat on the mat", "quarterly revenue figures"]).await;
     let config = json!({"reference": "A cat sits on a mat.", "threshold": 0.5});
@@ -480,7 +480,7 @@ async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn judges_keep_to_the_rate_limit_and_go_on_when_it_opens() {
+async fn judges_respect_the_rate_limit_and_resume_in_the_next_window() {
     let gateway = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "100")]).await;
     let (app, ada) = (&gateway.app, &gateway.ada);
     let texts: Vec<String> = (0..110).map(|number| format!("text {number}")).collect();
@@ -508,7 +508,7 @@ on_both!(only_so_many_runs_may_wait, |app| async move {
     let ids = answered(&app, &ada, &["x"]).await;
     let config = json!({"provider": "sandbox", "model": "m", "criteria": "any"});
     let eval = app.eval(&ada, "llm", "judge", config).await;
-    // The sandbox answers at once, so the open runs are made by hand.
+    // The sandbox responds immediately, so unfinished runs are inserted directly.
     let org = ada.org_id.parse().unwrap();
     let mut tx = app.app.services.db.begin().await.unwrap();
     for _ in 0..100 {

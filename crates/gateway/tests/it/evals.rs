@@ -1,4 +1,4 @@
-//! Definitions of evals: made, listed, changed, deleted, and refused when they mean nothing.
+//! Eval definitions: created, listed, changed, deleted, and rejected when invalid.
 
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ on_both!(viewers_read_and_members_write, |app| async move {
         .expect_error(403, "forbidden");
 });
 
-on_both!(a_key_of_limited_scope_has_no_model_asked_that_it_may_not_ask, |app| async move {
+on_both!(a_scoped_key_cannot_call_other_models_through_a_run, |app| async move {
     let ada = app.signup("acme").await;
     let key = app
         .create_key(&ada.token, json!({"name": "k", "scopes": ["provider:sandbox", "model:sandbox-small"]}))

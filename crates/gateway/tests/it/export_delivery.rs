@@ -1,4 +1,4 @@
-//! Log rows on their way to destinations: which of them, and how they look there.
+//! Delivery of log rows to export destinations: which rows, and their format.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -99,7 +99,7 @@ on_both!(only_the_sources_that_were_chosen_are_sent, |app| async move {
     assert_eq!(traces(&otel.requests()).len(), 1);
 });
 
-on_both!(bodies_leave_only_when_the_organization_allows_it, |app| async move {
+on_both!(bodies_are_exported_only_when_the_organization_allows_it, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(200)).await;
     app.export(&ada, &webhook(&upstream)).await;
@@ -135,7 +135,7 @@ on_both!(rows_of_a_pause_are_never_sent_and_others_always, |app| async move {
     step();
     switch(true).await;
     let after = row(&ada, app.app.services.clock.now());
-    // All of them arrive only now, as after an outage of the database.
+    // All of them are stored only now, as after a database outage.
     app.write(&[before, during.clone(), paused, after.clone()]).await;
     upstream.wait_for_requests(1, WAIT_TIMEOUT).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
@@ -189,7 +189,7 @@ on_both!(attempts_are_spans_below_the_call, |app| async move {
     assert_eq!(attribute(&first.attributes, "error.type"), Some(Any::String("503".into())));
 });
 
-on_both!(what_authenticates_us_is_hidden_when_a_destination_repeats_it, |app| async move {
+on_both!(credentials_are_redacted_when_a_destination_echoes_them, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::json(
         401,

@@ -1,5 +1,5 @@
-//! Destinations that fail, hang, go or change while rows are on their way, and processes that do: every row arrives all the
-//! same, and nobody else waits.
+//! Export destinations that fail, hang, disappear or change during delivery, and process restarts: every row is
+//! delivered, and other destinations are not delayed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::support::{Backend, TestApp, fresh_config};
 use crate::upstream::{Reply, Signal, Upstream};
 
 const MANY: usize = 50_000;
-/// Such a destination is given up on after this long.
+/// Time after which delivery to a failing destination is abandoned.
 const LONGEST: Duration = Duration::from_secs(180);
 
 on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| async move {
@@ -24,7 +24,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
     let id = app.export(&ada, &otlp(&upstream)).await;
     let rows = many(&ada, &app, MANY);
     let expected: HashSet<i64> = rows.iter().map(|row| row.id).collect();
-    // Every second answer at first; then every second stretch of time.
+    // First every second response fails, then every second period.
     for number in 0..40 {
         upstream.push(match number % 4 {
             0 => Reply::new(503),
@@ -33,7 +33,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
         });
     }
     let writing = async {
-        // Not in order, as requests end.
+        // Out of order, as requests finish.
         let (late, early): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|row| row.id % 3 == 0);
         for batch in early.chunks(1_000).chain(late.chunks(1_000)) {
             write_batch(&app.app.services.logs, batch).await.unwrap();
@@ -44,7 +44,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
             let fails = if stretch % 4 == 0 { Reply::new(500) } else { Reply::reset().then_reset() };
             upstream.set_default_reply(if stretch % 2 == 0 { fails } else { Reply::new(200) });
             for _ in 0..4 {
-                // Back-off takes its time; the clock is made to take less.
+                // Advances the clock past the backoff.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 app.app.services.clock.advance(2_000);
             }
@@ -54,7 +54,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
         writing.await;
         let began = Instant::now();
         loop {
-            // The session does not live to see the end of so many hours.
+            // The session expires within that many hours.
             let path = format!("/api/v1/exports/{id}");
             let status = app.get(&path).key(&ada.api_key).send().await.expect(200)["status"].clone();
             if status["delivered"] == MANY && status["lag"] == 0 {
@@ -111,7 +111,7 @@ on_both!(a_change_takes_effect_at_once, |app| async move {
     assert_eq!(spans(&request).len(), 2);
 });
 
-on_both!(a_dead_destination_holds_up_nobody_else, |app| async move {
+on_both!(a_dead_destination_delays_no_other_destination, |app| async move {
     let ada = app.enterprise("acme").await;
     let (dead, alive) = (receiver(Reply::no_response().then_stall()).await, receiver(Reply::new(200)).await);
     app.export(&ada, &otlp(&dead)).await;
@@ -123,7 +123,7 @@ on_both!(a_dead_destination_holds_up_nobody_else, |app| async move {
     assert_eq!(dead.arrivals().len(), 1, "one batch at a time");
 });
 
-on_both!(nobodys_dead_destinations_can_take_all_places, |app| async move {
+on_both!(dead_destinations_of_one_organization_cannot_use_all_slots, |app| async move {
     let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
     let (dead, alive) = (receiver(Reply::no_response().then_stall()).await, receiver(Reply::new(200)).await);
     for number in 0..100 {
@@ -174,7 +174,7 @@ async fn goes_on_after_a_restart(backend: Backend) {
     upstream.wait_for_requests(2, WAIT_TIMEOUT).await;
     let (config, data) = app.stop().await;
     let app = TestApp::start(config, data).await;
-    // On PostgreSQL another node could hold it; its lease has to end first.
+    // On PostgreSQL another node may hold the lease, which has to expire first.
     app.app.services.clock.advance(60_000);
     app.export_status(&ada, &id, "delivered", |s| s["lag"] == 0 && s["delivered"] == 2_000).await;
     let sent: HashSet<i64> = traces(&upstream.requests()).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Verdicts on log rows on their way to OTLP destinations: after the rows, as events of spans below them, whoever made them.
+//! Verdicts on log rows in OTLP exports: sent after the rows, as events of child spans, for every source.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::upstream::{Reply, Upstream};
 
 const RESULTS: &str = "/api/v1/eval-results";
 
-/// All spans that have arrived.
+/// Returns all received spans.
 fn arrived(upstream: &Upstream) -> Vec<Span> {
     upstream.requests().iter().flat_map(spans).collect()
 }
 
-/// The verdicts that have arrived: the event of each, by the name of who judged and the row, with the span that holds it.
+/// Returns the received verdict events by evaluator and row, with the span that contains each.
 fn verdicts(upstream: &Upstream) -> BTreeMap<(String, i64), (Event, Span)> {
     let mut found = BTreeMap::new();
     for span in arrived(upstream) {
@@ -39,7 +39,7 @@ fn verdicts(upstream: &Upstream) -> BTreeMap<(String, i64), (Event, Span)> {
     found
 }
 
-/// The same once there are so many.
+/// Waits for `count` of them.
 async fn wait_for(upstream: &Upstream, count: usize) -> BTreeMap<(String, i64), (Event, Span)> {
     let began = Instant::now();
     loop {
@@ -126,7 +126,7 @@ on_both!(a_verdict_on_an_answer_that_a_run_asked_for_follows_its_row, |app| asyn
     assert!(arrived(&collector).iter().any(is_row), "the answer's own row left as well");
 });
 
-on_both!(explanations_leave_only_when_the_organization_allows_it, |app| async move {
+on_both!(explanations_are_exported_only_when_the_organization_allows_it, |app| async move {
     let ada = app.enterprise("acme").await;
     let collector = receiver(Reply::new(200)).await;
     app.export(&ada, &otlp(&collector)).await;
@@ -150,7 +150,7 @@ on_both!(verdicts_go_where_their_rows_would_and_only_while_the_export_is_enabled
     (second["name"], second["include_sources"]) = (json!("second"), json!(["otel"]));
     app.export(&ada, &second).await;
     app.export(&eve, &otlp(&foreign)).await;
-    // From before there were exports: what counts is when the verdict is made.
+    // Rows from before the export existed: the time of the verdict counts.
     let old = row(&ada, app.app.services.clock.now().plus(-3_600_000));
     let span = with(row(&ada, app.app.services.clock.now()), |row| row.source = LogSource::Otel);
     app.write(&[old.clone(), span.clone()]).await;

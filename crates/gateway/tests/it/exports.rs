@@ -1,4 +1,4 @@
-//! Exports as a resource: what is shown of them, what is refused, who may do what.
+//! Exports as a resource: representation, validation and permissions.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn otlp() -> Value {
     json!({"name": "collector", "kind": "otlp", "endpoint": "https://example.com", "enabled": false})
 }
 
-/// An error of this family: two fields, the message naming what is wrong.
+/// Asserts an error body with two fields whose message names the problem.
 #[track_caller]
 fn assert_refused(answer: &TestResponse, status: u16, code: &str, word: &str) {
     let body = answer.expect(status);

@@ -1,4 +1,4 @@
-//! The one way in which the gateway itself calls models.
+//! Internal model calls of the gateway itself.
 
 use gateway::auth::{self, Identity};
 use gateway::internal_call::{Endpoint, InternalRequest, ModelResponse, check_allowed, log_id_of};
@@ -34,7 +34,7 @@ fn text(answer: &ModelResponse) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_leaves_a_row_of_source_api_with_usage_and_cost() {
+async fn an_internal_request_logs_a_row_of_source_api_with_usage_and_cost() {
     for backend in Backend::BOTH {
         let gateway = ProxyFixture::start_with(backend, &[]).await;
         let org = the_org(&gateway).await;
@@ -75,7 +75,7 @@ async fn the_stored_credential_is_sent_and_the_price_is_known() {
     assert_eq!(sent.header("authorization"), Some("Bearer sk-theirs"));
     assert!(sent.header("x-gateway-metadata").is_none());
 
-    // A refusal is an answer, a failure is a problem that names its row.
+    // A refusal by the provider is a response; a failure is a problem that names its log row.
     gateway.upstream.push(Reply::json(429, "{\"error\": {}}"));
     assert_eq!(
         gateway
@@ -107,7 +107,7 @@ const BEDROCK: &str = r#"{"output":{"message":{"role":"assistant","content":[{"t
 const COHERE: &str = r#"{"id":"c","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":"hi"}]},"usage":{"billed_units":{"input_tokens":3,"output_tokens":2},"tokens":{"input_tokens":3,"output_tokens":2}}}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_of_any_format_is_asked_in_its_own_words() {
+async fn a_provider_of_any_format_gets_its_own_wire_format() {
     let gateway =
         ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_PROVIDER_ANTHROPIC_API_KEY", "sk-theirs")])
             .await;
@@ -141,7 +141,7 @@ async fn a_provider_of_any_format_is_asked_in_its_own_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_comes_in_pieces_and_tells_its_usage_at_the_end() {
+async fn a_stream_arrives_in_chunks_and_reports_its_usage_at_the_end() {
     let gateway = ProxyFixture::start().await;
     let org = the_org(&gateway).await;
     let streaming =

@@ -1,4 +1,4 @@
-//! What belongs to another organization looks exactly like what does not exist, on every route of the table.
+//! Resources of another organization look exactly like missing ones, on every route.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::support::skills::{ENTERPRISE, fields};
 use crate::support::{Account, TestApp};
 use crate::upstream::{Reply, Upstream};
 
-/// Satisfies every body of the table: unknown fields are ignored, and existence is checked after the body.
+/// A body that every route accepts: unknown fields are ignored, and existence is checked after the body.
 fn any_body() -> Value {
     json!({
         "name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
@@ -18,7 +18,7 @@ fn any_body() -> Value {
     })
 }
 
-/// One of everything that has an id, in the account's organization.
+/// One resource of each kind in the account's organization.
 struct Things {
     org: String,
     user: String,
@@ -63,7 +63,7 @@ impl Things {
             json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
         let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
         let rubric = app.get("/api/v1/skills/rubric").bearer(&of.token).send().await.expect(200);
-        // One that takes what it is sent and wants nothing else, so that nothing of it changes by itself.
+        // A receiver that accepts everything, so that the resource does not change by itself.
         let hook = json!({"url": receiver.url(), "events": ["budget.warning"]});
         let webhook = make("/api/v1/webhooks".into(), hook, "/id").await;
         let test =
@@ -127,7 +127,7 @@ impl Things {
     }
 }
 
-/// A well-formed value that names nothing.
+/// A well-formed id that no resource has.
 fn nothing(param: &str) -> String {
     match param {
         "name" => "absent".into(),
@@ -138,11 +138,11 @@ fn nothing(param: &str) -> String {
 }
 
 async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path: &str) -> (u16, String) {
-    // What a route wants besides its ids is there, so that only they are looked at.
+    // Everything else that the route needs exists, so that only the ids matter.
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        // Budgets refuse fields that they do not know.
+        // Budgets reject unknown fields.
         call = call.json(if path.contains("/budgets") { json!({"hard_limit_usd": 1}) } else { any_body() });
     }
     let call = if with_key { call.key(&by.api_key) } else { call.bearer(&by.token) };
@@ -160,14 +160,15 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
     for route in routes() {
         let params = params(&route.path);
         for target in &params {
-            // Eve's own organization around the foreign id, unless the organization itself is the foreign id.
+            // The path has Eve's own organization and the foreign id, unless the organization itself is the foreign
+            // id.
             let around = |param: &str| if param == "orgId" { eve.org_id.clone() } else { nothing(param) };
             let foreign = fill_params(&route.path, |p| if p == *target { theirs.id(p) } else { around(p) });
             let missing = fill_params(&route.path, |p| if p == *target { nothing(p) } else { around(p) });
             for with_key in [false, true] {
                 let found = ask(&app, &eve, with_key, &route.method, &foreign).await;
                 let absent = ask(&app, &eve, with_key, &route.method, &missing).await;
-                // What needs an owner is refused to a key before it is looked for.
+                // Owner-only routes reject a key before looking up the resource.
                 let hidden = found.0 == 404 || with_key && found.0 == 403;
                 assert!(hidden, "{} {}: {found:?}", route.method, route.path);
                 assert_eq!(found, absent, "{} {} for {target}", route.method, route.path);
@@ -179,7 +180,7 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
     assert_eq!(inventory(&app, &ada).await, before, "nothing of the other organization was touched");
 });
 
-/// Everything of an organization that lists show, but for what reading itself changes.
+/// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
     let below = ["", "/members", "/teams", "/apps", "/providers", "/budgets"]
@@ -228,7 +229,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
     }
 });
 
-on_both!(ids_in_bodies_do_not_tell_foreign_from_missing, ENTERPRISE, |app| async move {
+on_both!(ids_in_bodies_do_not_distinguish_foreign_from_missing, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;

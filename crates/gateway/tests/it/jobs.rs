@@ -1,4 +1,4 @@
-//! Jobs in the background: leases, retries, bounds, and what is left when a node goes.
+//! Background jobs: leases, retries, concurrency limits, and recovery when a node dies.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::on_both;
 use crate::support::{Account, TestApp};
 
-/// A job that does as its fields say and leaves traces under its mark.
+/// A job controlled by its fields. It records its runs under its marker.
 #[derive(Clone, Serialize, Deserialize)]
 struct Probe {
     mark: Uuid,
@@ -44,7 +44,7 @@ fn note<T>(mark: Uuid, change: impl FnOnce(&mut Trace) -> T) -> T {
     change(TRACES.lock().unwrap().entry(mark).or_default())
 }
 
-/// Counts as running until it is dropped, however that happens.
+/// Counts as running until dropped.
 struct Running(Uuid);
 
 impl Drop for Running {
@@ -116,7 +116,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     panic!("within 10 s: {what}");
 }
 
-/// Waits until no job is left.
+/// Waits until the queue is empty.
 async fn until_empty(app: &TestApp) {
     for _ in 0..500 {
         if store::count(&app.app.services.db, Probe::NAME).await.unwrap() == 0 {
@@ -145,7 +145,7 @@ on_both!(a_job_runs_once_its_transaction_is_committed_and_not_before, |app| asyn
     assert_eq!((trace(kept.mark).begun, trace(undone.mark).begun), (1, 0));
 });
 
-on_both!(a_failed_job_is_tried_again_up_to_its_bound_and_then_given_up, |app| async move {
+on_both!(a_failed_job_is_retried_up_to_its_limit_and_then_abandoned, |app| async move {
     let ada = app.signup("acme").await;
     work(&app.app);
     let recovers = Probe { fails: 1, ..probe() };
@@ -189,7 +189,7 @@ on_both!(what_may_be_there_only_once_is_not_enqueued_twice, |app| async move {
     assert!(enqueue(&app.app, org(&ada), &job).await, "once it is done, its like may come again");
 });
 
-on_both!(a_job_whose_holder_is_gone_is_taken_when_the_lease_ends, |app| async move {
+on_both!(a_job_of_a_dead_owner_is_claimed_when_the_lease_expires, |app| async move {
     let ada = app.signup("acme").await;
     let job = probe();
     enqueue(&app.app, org(&ada), &job).await;

@@ -1,4 +1,4 @@
-//! API keys: their shapes, who may manage them, pages of them, and what is kept of them.
+//! API keys: formats, permissions, pagination, and what is stored.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -46,7 +46,7 @@ on_both!(a_new_key_is_shown_once_with_all_its_fields, |app| async move {
     for field in ["expires_at", "revoked_at", "last_used_at"] {
         assert_eq!(key[field], Value::Null, "{field}");
     }
-    // Afterwards the same object, and never the secret.
+    // Later reads return the same object without the secret.
     let got = app.get(&made.path()).bearer(&ada.token).send().await;
     assert_eq!(&got.expect(200), key);
     let list = app.get(KEYS).bearer(&ada.token).send().await;
@@ -131,7 +131,7 @@ on_both!(an_update_changes_what_it_names_and_takes_effect_at_once, |app| async m
     assert_eq!(put(json!({"app_id": null})).await.expect(200)["app_id"], Value::Null);
     assert_eq!(put(json!({})).await.expect(200)["name"], "new");
 
-    // Narrowed, the key acts as a member; widened, as an admin: on the very next request.
+    // With narrower scopes the key acts as a member; with wider ones as an admin from the next request.
     for (scopes, role) in [(json!(["provider:openai"]), "member"), (json!(["*"]), "admin")] {
         assert_eq!(put(json!({"scopes": scopes})).await.expect(200)["scopes"], scopes);
         let me = app.get("/api/v1/auth/entitlements").key(&made.raw).send().await.expect(200);
@@ -156,7 +156,7 @@ on_both!(pages_show_every_key_once_newest_first, |app| async move {
             assert!(ids.len() <= limit && !ids.is_empty());
             seen.extend(ids.into_iter().map(|id| id.as_str().unwrap().to_owned()));
             rounds += 1;
-            // A key made while somebody pages through does not disturb them.
+            // A key created during pagination does not disturb the pages.
             if rounds == 1 && limit == 3 {
                 let id = app.create_key(&ada.token, json!({"name": "in between"})).await.id;
                 expected.insert(0, id);
@@ -167,7 +167,7 @@ on_both!(pages_show_every_key_once_newest_first, |app| async move {
             }
         }
         let known = if limit == 3 { &expected[1..] } else { &expected[..] };
-        // The oldest is the one that signup made.
+        // The oldest key was created at signup.
         assert_eq!(seen.len(), known.len() + 1, "limit {limit}");
         assert_eq!(&seen[..known.len()], known, "limit {limit}");
     }
@@ -231,7 +231,7 @@ on_both!(a_member_manages_their_own_keys_and_an_admin_all, |app| async move {
     denied(app.post(&rotate, json!({})).bearer(&other.token).send().await);
     denied(app.delete(&key.path()).bearer(&other.token).send().await);
     assert_eq!(app.status_with_key(&key.raw).await, 200);
-    // Reading is for everyone in the organization.
+    // Every member may read.
     app.get(&key.path()).bearer(&other.token).send().await.expect(200);
 
     for manager in [&member, &admin, &owner] {
@@ -339,7 +339,7 @@ on_both!(only_hashes_of_keys_and_passwords_are_kept, |app| async move {
     let users = app.app.services.db.all("SELECT password_hash FROM users", Vec::new()).await.unwrap();
     let hash: String = users[0].get("password_hash").unwrap();
     assert!(hash.starts_with("$argon2id$"), "{hash}");
-    // On SQLite everything is in the data directory, and nothing in it holds a secret.
+    // On SQLite the data directory contains everything, and no file in it contains a secret.
     let secrets = [&ada.api_key[11..], &made.raw[11..], crate::support::PASSWORD];
     for entry in std::fs::read_dir(app.data.path()).unwrap() {
         let path = entry.unwrap().path();
@@ -367,7 +367,7 @@ on_both!(the_last_use_of_a_key_is_noted, |app| async move {
     app.put(&renamed.path(), json!({"name": "r"})).bearer(&ada.token).send().await.expect(200);
     app.delete(&revoked.path()).bearer(&ada.token).send().await.expect(200);
     let after = app.app.services.clock.now().0;
-    // It is written in the background, and at the latest when the service stops.
+    // Written in the background, at the latest at shutdown.
     let (config, data) = app.stop().await;
     let app = TestApp::start(config, data).await;
     for key in [&used, &renamed, &revoked] {
@@ -386,7 +386,7 @@ on_both!(a_key_never_may_more_than_the_one_who_made_it, |app| async move {
     let apps = format!("/api/v1/orgs/{}/apps", owner.org_id);
     app.post(&apps, json!({"name": "x"})).key(&made.raw).send().await.expect_error(403, "forbidden");
     app.post(&apps, json!({"name": "x"})).key(&owner.api_key).send().await.expect(201);
-    // Neither does a successor of it, nor a key that it makes.
+    // The same holds for its successor and for keys that it creates.
     let rotated =
         app.post(&format!("{}/rotate", made.path()), json!({})).bearer(&owner.token).send().await.expect(201);
     let child = app.post("/api/v1/keys", json!({"name": "child"})).key(&made.raw).send().await.expect(201);
@@ -394,7 +394,7 @@ on_both!(a_key_never_may_more_than_the_one_who_made_it, |app| async move {
         let answer = app.post(&apps, json!({"name": "x"})).key(raw.as_str().unwrap()).send().await;
         answer.expect_error(403, "forbidden");
     }
-    // Who made the key goes on managing its successor.
+    // The creator of the key can manage its successor.
     let path = format!("/api/v1/keys/{}", rotated["key"]["id"].as_str().unwrap());
     app.put(&path, json!({"name": "still mine"})).bearer(&member.token).send().await.expect(200);
 });

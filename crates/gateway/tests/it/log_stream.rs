@@ -1,4 +1,4 @@
-//! The live stream of log rows: what comes while one listens, and what came before.
+//! The live log stream: rows that arrive while connected, and replay of earlier rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::client::Events;
 use crate::support::log_rows::{row, with};
 use crate::support::{Account, TestApp};
 
-/// Stores rows and tells those who follow, as the writer does.
+/// Stores rows and notifies subscribers, as the writer does.
 async fn arrive(app: &TestApp, rows: &[LogRow]) {
     app.write(rows).await;
     for row in rows {
@@ -75,7 +75,7 @@ on_both!(a_client_that_fell_behind_misses_nothing, |app| async move {
     let ada = app.signup("acme").await;
     let now = app.app.services.clock.now();
     let mut events = follow(&app, &ada, "", None).await;
-    // More than the tail holds, before the client reads any.
+    // More rows than the tail buffer holds, before the client reads any.
     let rows: Vec<LogRow> = (0..3_000).map(|n| row(&ada, now.plus(1000 + n))).collect();
     for batch in rows.chunks(500) {
         app.write(batch).await;

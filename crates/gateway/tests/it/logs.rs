@@ -1,4 +1,4 @@
-//! Log rows over HTTP: lists, filters, single rows and searches, and how rows get into the store and out of it.
+//! Log rows over HTTP: lists, filters, single rows and search, ingestion and retention.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -237,9 +237,9 @@ on_both!(all_words_of_a_search_must_stand_in_the_bodies, |app| async move {
         ("witted", vec![1]),
         ("本", vec![3]),
         ("qui", vec![]),
-        // The names of fields are not words of the bodies.
+        // Field names are not searchable text.
         ("messages", vec![]),
-        // Nothing that is typed is an operator.
+        // Search text contains no operators.
         ("fox OR nothing", vec![]),
         ("nothing or everything", vec![2]),
         ("quick NOT fox", vec![]),
@@ -304,12 +304,12 @@ on_both!(rows_go_when_their_organizations_time_is_over, |app| async move {
         assert_eq!(list(&app, account, "q=hello").await.len(), left, "{}", account.slug);
         let sessions = app.get("/api/v1/sessions").bearer(&account.token).send().await.expect(200);
         assert_eq!(sessions["sessions"].as_array().unwrap().len(), left, "{}", account.slug);
-        // Usage outlives rows.
+        // Usage totals outlive the rows.
         assert_eq!(requests_counted(&app, account).await, 4, "{}", account.slug);
     }
     let gone = app.get(&format!("/api/v1/logs/{}", rows[3].id)).bearer(&short.token).send().await;
     gone.expect_error(404, "not_found");
-    // The same rows may come again, late: they have a place still, and go with the next sweep.
+    // The same rows may arrive again late: they are stored and removed by the next retention run.
     app.write(&rows[3..4]).await;
     assert_eq!(list(&app, &short, "").await.len(), 2);
 });
@@ -331,7 +331,7 @@ on_both!(a_search_for_something_rare_finds_it_among_many, |app| async move {
     let ada = app.signup("acme").await;
     let time = at("2026-11-01T00:00:00Z");
     let key: KeyId = uuid::Uuid::from_u128(7).into();
-    // A row every half hour for twelve days; of one in a hundred the model is rare, of one in fifty the key is ours.
+    // A row every half hour for twelve days. One in a hundred has the rare model, one in fifty has our key.
     let rows: Vec<LogRow> = (0..576_i64)
         .map(|n| {
             with(row(&ada, time.plus(n * 30 * 60_000)), |row| {

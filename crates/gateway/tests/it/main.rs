@@ -1,4 +1,4 @@
-//! Tests over HTTP against what `gateway serve` starts, on SQLite and on PostgreSQL. One file per area.
+//! Integration tests over HTTP against a running gateway, on SQLite and PostgreSQL. One file per area.
 
 #![allow(clippy::disallowed_methods, reason = "tests start tasks and read their environment directly")]
 #![allow(

@@ -1,4 +1,4 @@
-//! Members and invitations: who joins how, who may change whom, and that an owner always remains.
+//! Members and invitations: joining, permissions, and the invariant that an owner remains.
 
 use gateway_core::time::DAY;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ on_both!(an_invitation_admits_only_the_invited_address_and_only_once, |app| asyn
     let token = invite(&app, &ada, "bob@example.com", "admin").await.expect(201)["invite_token"].clone();
     let other = signup_with(&app, "eve@example.com", &token).await.expect_error(400, "bad_request");
     assert!(other["message"].as_str().unwrap().contains("email"), "{other}");
-    // The wrong address neither used it up nor left an account behind.
+    // The wrong email neither consumed the invitation nor created an account.
     app.login("eve@example.com", PASSWORD).await.expect_error(401, "unauthorized");
     signup_with(&app, "BOB@example.com", &token).await.expect(201);
     let again = signup_with(&app, "bob2@example.com", &token).await.expect_error(400, "bad_request");
@@ -121,7 +121,7 @@ on_both!(an_existing_account_joins_at_once_and_its_open_invitation_is_over, |app
     assert_eq!(list["invitations"], json!([]), "{list}");
     invite(&app, &ada, "bob@example.com", "viewer").await.expect_error(409, "conflict");
     invite(&app, &ada, &ada.email, "viewer").await.expect_error(409, "conflict");
-    // A refused addition tells no event.
+    // A rejected addition emits no event.
     assert_eq!(app.events(&ada.org_id).await.iter().filter(|(kind, _)| kind == "user.invite").count(), 2);
 });
 
@@ -190,7 +190,7 @@ on_both!(only_admins_manage_members_and_only_owners_touch_owners, |app| async mo
     set_role(&app, &admin, &admin, "owner").await.expect_error(403, "forbidden");
     set_role(&app, &admin, &ada, "admin").await.expect_error(403, "forbidden");
     remove(&app, &admin, &ada).await.expect_error(403, "forbidden");
-    // A key is an admin at best, its maker's role notwithstanding.
+    // A key is at most an admin, whatever the role of its creator.
     let path = member_path(&ada, &member);
     app.put(&path, json!({"role": "owner"})).key(&ada.api_key).send().await.expect_error(403, "forbidden");
     app.delete(&member_path(&ada, &ada)).key(&ada.api_key).send().await.expect_error(403, "forbidden");
@@ -203,7 +203,7 @@ on_both!(only_admins_manage_members_and_only_owners_touch_owners, |app| async mo
     set_role(&app, &ada, &admin, "owner").await.expect(200);
     invite(&app, &admin, "y@example.com", "owner").await.expect(201);
     set_role(&app, &admin, &ada, "viewer").await.expect(200);
-    // The former owner's token lost its rights at once.
+    // The former owner's token lost its permissions at once.
     invite(&app, &ada, "z@example.com", "viewer").await.expect_error(403, "forbidden");
     app.delete(&format!("/api/v1/orgs/{}", ada.org_id))
         .bearer(&ada.token)
@@ -225,7 +225,7 @@ on_both!(the_last_owner_is_neither_removed_nor_demoted, |app| async move {
     assert!(roles(&app, &bob).await.contains(&(bob.email.clone(), "owner".into())));
 });
 
-on_both!(two_owners_who_unmake_each_other_at_once_leave_one, |app| async move {
+on_both!(two_owners_who_demote_each_other_concurrently_leave_one, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.join(&ada, "owner").await;
     let owners = || async {
@@ -240,7 +240,7 @@ on_both!(two_owners_who_unmake_each_other_at_once_leave_one, |app| async move {
         let (a, b) = if round % 2 == 0 {
             tokio::join!(set_role(&app, &ada, &bob, "admin"), set_role(&app, &bob, &ada, "admin"))
         } else {
-            // Each gives up their own ownership.
+            // Each owner gives up ownership.
             tokio::join!(set_role(&app, &ada, &ada, "admin"), set_role(&app, &bob, &bob, "admin"))
         };
         for answer in [&a, &b] {
@@ -269,7 +269,7 @@ on_both!(a_removed_member_is_out_at_once_and_may_be_added_again, |app| async mov
     app.get(&members_of(&ada)).bearer(&bob.token).send().await.expect_error(401, "unauthorized");
     remove(&app, &ada, &bob).await.expect_error(404, "not_found");
     set_role(&app, &ada, &bob, "viewer").await.expect_error(404, "not_found");
-    // Keys belong to the organization and outlive their maker's membership.
+    // Keys belong to the organization and outlive their creator's membership.
     app.get("/api/v1/keys").key(key["raw_key"].as_str().unwrap()).send().await.expect(200);
     invite(&app, &ada, &bob.email, "viewer").await.expect(201);
     let back = app.login(&bob.email, PASSWORD).await.expect(200);
@@ -297,7 +297,7 @@ on_both!(a_demoted_member_loses_their_rights_on_the_next_request, |app| async mo
     app.get(&org).bearer(&bob.token).send().await.expect(200);
 });
 
-on_both!(what_happens_to_members_is_told_as_events, |app| async move {
+on_both!(changes_of_members_emit_events, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.signup("bob").await;
     invite(&app, &ada, "new@example.com", "viewer").await.expect(201);

@@ -1,4 +1,4 @@
-//! The schema: brought up to date at start, refused when it is newer, and safe when several nodes start at once.
+//! The database schema: migrated at start, rejected when newer, and safe when several nodes start at once.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ async fn several_nodes_start_at_once_on_one_empty_database() {
     for backend in Backend::BOTH {
         for _ in 0..3 {
             let (config, _data) = fresh(backend).await;
-            // Nodes share the database, never the directory with their spool.
+            // Nodes share the database, but not the data directory with the spool.
             let start = || {
                 let own = Arc::new(tempfile::tempdir().unwrap());
                 let mut config = config.clone();

@@ -1,11 +1,11 @@
-//! Organizations: founding, reading, changing, deleting, and who may do which.
+//! Organizations: creating, reading, changing and deleting them, and permissions.
 
 use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::{Account, TestApp};
 
-/// Another organization of the same person, with a token that is scoped to it.
+/// Creates another organization for the same user and returns a token scoped to it.
 async fn second_org(app: &TestApp, of: &Account, slug: &str) -> (String, String) {
     let org = app.post("/api/v1/orgs", json!({"name": slug, "slug": slug})).bearer(&of.token).send().await;
     let id = org.expect(201)["id"].as_str().unwrap().to_owned();
@@ -219,7 +219,7 @@ on_both!(changes_of_different_fields_at_the_same_time_all_stay, |app| async move
     }
 });
 
-on_both!(deleting_an_organization_takes_everything_in_it_along, |app| async move {
+on_both!(deleting_an_organization_deletes_everything_in_it, |app| async move {
     let ada = app.signup("acme").await;
     let admin = app.join(&ada, "admin").await;
     let at = |below: &str| format!("/api/v1/orgs/{}{below}", ada.org_id);
@@ -263,7 +263,7 @@ on_both!(another_organization_of_the_same_person_asks_to_switch_first, |app| asy
         let path = format!("/api/v1/orgs/{second}{below}");
         app.get(&path).bearer(&ada.token).send().await.expect_error(403, "forbidden");
         app.get(&path).bearer(&second_token).send().await.expect(200);
-        // A key belongs to one organization, whoever made it.
+        // A key belongs to one organization.
         app.get(&path).key(&ada.api_key).send().await.expect_error(404, "not_found");
     }
     let path = format!("/api/v1/orgs/{second}");

@@ -1,4 +1,4 @@
-//! OTLP in: spans of others become rows, once, in whichever encoding they come.
+//! OTLP ingestion: external spans become log rows, once, in every encoding.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn attribute(key: &str, value: &Value) -> Value {
     json!({"key": key, "value": {kind: value}})
 }
 
-/// A chat span of the conventions that began a little ago.
+/// A recent chat span with the GenAI semantic conventions.
 fn span(app: &TestApp, number: u64) -> Value {
     let start = u64::try_from(app.app.services.clock.now().0 - 5_000).unwrap() * 1_000_000;
     json!({
@@ -63,7 +63,7 @@ async fn send_json(app: &TestApp, by: &Account, batch: &Value) -> TestResponse {
     app.post(TRACES, batch.clone()).key(&by.api_key).send().await
 }
 
-/// The rows of the organization, once there are so many.
+/// Waits for `count` rows of the organization.
 async fn rows(app: &TestApp, of: &Account, count: usize) -> Vec<Value> {
     for _ in 0..200 {
         let list = app.get("/api/v1/logs?limit=200&source=otel").key(&of.api_key).send().await.expect(200);
@@ -138,7 +138,7 @@ on_both!(spans_of_one_moment_are_all_kept, |app| async move {
         span["spanId"] = json!(format!("{number:016x}"));
         span
     };
-    // More than there are ids in a millisecond.
+    // More rows than there are log ids in a millisecond.
     let spans: Vec<Value> = (1..=180).map(same_moment).collect();
     send_json(&app, &ada, &batch(&spans[..90])).await.expect(200);
     send_json(&app, &ada, &batch(&spans[90..])).await.expect(200);
@@ -149,7 +149,7 @@ on_both!(spans_of_one_moment_are_all_kept, |app| async move {
     assert_eq!(usage["requests"], 180);
 });
 
-on_both!(bad_spans_are_told_and_good_ones_kept, |app| async move {
+on_both!(invalid_spans_are_reported_and_valid_ones_stored, |app| async move {
     let ada = app.signup("acme").await;
     let mut nameless = span(&app, 2);
     nameless["traceId"] = json!("");
@@ -198,7 +198,7 @@ on_both!(bodies_that_are_no_otlp_are_refused, [("GATEWAY_MAX_BODY_BYTES", "10000
     call.raw(good).send().await.expect_error(403, "forbidden");
 });
 
-on_both!(what_was_said_is_kept_only_when_the_organization_allows_it, |app| async move {
+on_both!(message_contents_are_stored_only_when_the_organization_allows_it, |app| async move {
     let ada = app.signup("acme").await;
     let org = format!("/api/v1/orgs/{}", ada.org_id);
     app.put(&org, json!({"settings": {"log_bodies": false}})).bearer(&ada.token).send().await.expect(200);

@@ -1,4 +1,4 @@
-//! The playground: runs, comparisons, streams, history, and runs that become prompts.
+//! The playground: runs, comparisons, streams, history, and prompts saved from runs.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ on_both!(a_prompt_is_rendered_and_a_missing_variable_named, |app| async move {
     assert!(error["message"].as_str().unwrap().contains("name"), "{error}");
     post(&app, &ada, RUN, with(json!({"name": 1, "tongue": "x"}))).await.expect_error(400, "bad_request");
 
-    // A run that was made from a template is kept as that template.
+    // A run of a template is saved as that template.
     let again = json!({"namespace": "geo", "slug": "greet", "run_id": run["id"]});
     let again = post(&app, &ada, SAVE, again).await.expect(200);
     assert_eq!(
@@ -132,7 +132,7 @@ on_both!(a_prompt_is_rendered_and_a_missing_variable_named, |app| async move {
     );
 });
 
-on_both!(a_run_is_kept_as_a_prompt_of_what_was_said, |app| async move {
+on_both!(a_run_is_saved_as_a_prompt_of_its_messages, |app| async move {
     let ada = app.signup("acme").await;
     let run = post(&app, &ada, RUN, sandbox()).await.expect(200);
     let save = |body: Value| post(&app, &ada, SAVE, body);
@@ -222,7 +222,7 @@ on_both!(a_comparison_keeps_the_order_and_one_failure_to_itself, |app| async mov
 });
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn models_are_asked_side_by_side_and_each_counts_against_the_limit() {
+async fn models_are_called_in_parallel_and_each_counts_against_the_limit() {
     let gateway = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_RATE_LIMIT_FREE", "6")]).await;
     let said = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}).to_string();
     gateway.upstream.set_default_reply(Reply::json(200, &said).delay(Duration::from_millis(300)));
@@ -322,7 +322,7 @@ async fn a_caller_that_hangs_up_ends_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_provider_refuses_or_fails_is_told_as_its_error() {
+async fn refusals_and_failures_of_a_provider_are_returned_as_its_error() {
     for backend in Backend::BOTH {
         let gateway = ProxyFixture::start_with(backend, &[]).await;
         let body = json!({"provider": "openai", "model": "gpt-4o", "messages": hello()});

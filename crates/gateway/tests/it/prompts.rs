@@ -1,4 +1,4 @@
-//! Prompts over HTTP: immutable versions, rendering, races between writers, and templates as requests use them.
+//! Prompts over HTTP: immutable versions, rendering, concurrent writers, and templates in requests.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -67,7 +67,7 @@ on_both!(a_prompt_is_created_changed_read_and_deleted, |app| async move {
     assert!(time(&second["updated_at"]) > time(&made["updated_at"]));
     assert_eq!(read(&app, &ada, HELLO).await.expect(200), second);
 
-    // The first version is what it was, however it is asked for.
+    // The first version is unchanged, whichever way it is read.
     for path in [
         format!("{HELLO}?version=1"),
         format!("{HELLO}/versions/1"),
@@ -90,7 +90,7 @@ on_both!(a_prompt_is_created_changed_read_and_deleted, |app| async move {
     }
     app.delete(HELLO).bearer(&ada.token).send().await.expect_error(404, "not_found");
     update(&app, &ada, json!({"content": "x"})).await.expect_error(404, "not_found");
-    // A prompt of the same name is a new one.
+    // A new prompt with the same name starts over.
     let again = create(&app, &ada, "hello", "x").await.expect(201);
     assert_eq!(again["version"], 1);
     assert_ne!(again["id"], made["id"]);
@@ -102,7 +102,7 @@ on_both!(a_name_that_is_taken_is_a_conflict, |app| async move {
     let made = create(&app, &ada, "hello", "one").await.expect(201);
     create(&app, &ada, "hello", "two").await.expect_error(409, "conflict");
     assert_eq!(read(&app, &ada, HELLO).await.expect(200), made);
-    // Names are an organization's own.
+    // Names are unique per organization only.
     create(&app, &eve, "hello", "three").await.expect(201);
     let (one, two) = tokio::join!(create(&app, &ada, "race", "a"), create(&app, &ada, "race", "b"));
     let mut statuses = [one.status.as_u16(), two.status.as_u16()];
@@ -232,7 +232,7 @@ on_both!(bad_fields_are_named_and_sizes_are_bounded, |app| async move {
     update(&app, &ada, json!({"content": format!("{longest}x")}))
         .await
         .expect_error(413, "payload_too_large");
-    // A short template can ask for a very long text.
+    // A short template can render to a very long text.
     let pieces = 20_000;
     update(&app, &ada, json!({"content": "{{x}}".repeat(pieces)})).await.expect(200);
     let value = "x".repeat(MAX_RENDERED / pieces + 1);
@@ -430,7 +430,7 @@ on_both!(usage_is_broken_down_by_prompt, |app| async move {
             .collect()
     };
     let both = HashMap::from([("support/hello".to_owned(), 2), ("sales/pitch".to_owned(), 1)]);
-    // Whole days, hours with their ends, and a stretch inside one hour are read from different places.
+    // Whole days, partial hours and a range within one hour are read from different tables.
     assert_eq!(found("from=2026-11-09T00:00:00Z&to=2026-11-11T00:00:00Z").await, both);
     assert_eq!(found("from=2026-11-09T10:05:00Z&to=2026-11-10T10:30:00Z").await, both);
     assert_eq!(
@@ -441,7 +441,7 @@ on_both!(usage_is_broken_down_by_prompt, |app| async move {
         found("from=2026-11-09T00:00:00Z&to=2026-11-11T00:00:00Z&model=gpt-4o").await,
         HashMap::from([("support/hello".to_owned(), 2)])
     );
-    // The other sums count every request once.
+    // The other totals count every request once.
     let path = "/api/v1/usage/summary?from=2026-11-09T00:00:00Z&to=2026-11-11T00:00:00Z";
     assert_eq!(read(&app, &ada, path).await.expect(200)["requests"], 4);
 });

@@ -1,4 +1,4 @@
-//! Provider credentials: overriding a built-in provider, defining a custom one, and keeping their secrets secret.
+//! Provider credentials: overriding a built-in provider, defining a custom one, and keeping secrets secret.
 
 use std::path::Path;
 
@@ -195,7 +195,7 @@ on_both!(changes_of_different_fields_at_the_same_time_all_stay, |app| async move
 
 const SECRETS: [&str; 3] = ["sk-live-very-secret-1", "sk-live-very-secret-2", "header-very-secret"];
 
-/// Stores, changes and lists credentials, and answers everything that the service said.
+/// Creates, changes and lists credentials, and returns all response bodies.
 async fn exercise(app: &TestApp, ada: &Account) -> Vec<TestResponse> {
     let body = json!({"name": "openai", "api_key": SECRETS[0], "headers": {"x-extra": SECRETS[2]}});
     let mut answers = vec![create(app, ada, body).await];

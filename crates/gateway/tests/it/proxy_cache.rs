@@ -1,4 +1,4 @@
-//! Answers from the cache: who gets one, in which form, and what it costs.
+//! Cached responses: which requests hit, in which format, and at which cost.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn the_same_question_is_answered_once_and_then_from_the_cache() {
     let first = cached(&proxy, "hi").send().await;
     assert_eq!((first.header("x-gateway-cache"), first.header("age")), (Some("MISS"), None));
     proxy.app.app.services.clock.advance(2_500);
-    // The order of keys, blanks and how a number is written make no difference.
+    // Key order, whitespace and number notation do not change the cache key.
     let body = r#"{"stream":false, "messages":[{"content":"hi","role":"user"}], "model":"gpt-4o"}"#;
     let again =
         proxy.post("openai", "/v1/chat/completions", body).header("x-gateway-cache", "exact").send().await;
@@ -101,7 +101,7 @@ async fn sixty_four_at_once_cost_one_call_and_get_the_same_answer() {
 }
 
 #[tokio::test]
-async fn a_leader_that_hangs_up_or_fails_does_not_take_the_others_with_it() {
+async fn a_single_flight_leader_that_disconnects_or_fails_does_not_fail_the_followers() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::no_response());
     proxy.upstream.set_default_reply(Reply::json(200, PLAIN));
@@ -193,7 +193,7 @@ async fn an_entry_ends_with_its_time_and_a_refresh_replaces_it() {
 }
 
 #[tokio::test]
-async fn a_purge_and_the_stats_tell_of_what_was_kept() {
+async fn a_purge_and_the_stats_show_the_stored_entries() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(200, PLAIN));
     for _ in 0..2 {
@@ -299,7 +299,7 @@ async fn a_translated_answer_is_kept_in_the_callers_format() {
 }
 
 #[tokio::test]
-async fn a_translated_stream_that_cannot_be_kept_hides_what_was_only_for_the_cache() {
+async fn a_translated_stream_that_cannot_be_cached_omits_chunks_only_for_the_cache() {
     let proxy = ProxyFixture::start().await;
     let events = [
         r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}}"#,
@@ -310,7 +310,7 @@ async fn a_translated_stream_that_cannot_be_kept_hides_what_was_only_for_the_cac
         r#"{"type":"message_stop"}"#,
     ];
     proxy.upstream.set_default_reply(Reply::sse(&events));
-    // A key twice makes it one that is never cached.
+    // A request with a duplicate key is never cached.
     for extra in ["", r#","metadata":{"a":"1","a":"2"}"#] {
         let body = format!(
             r#"{{"model":"claude-x","stream":true,"messages":[{{"role":"user","content":"hi {}"}}]{extra}}}"#,

@@ -1,4 +1,4 @@
-//! The process is killed under load and started again: every request whose end a caller saw has its row, once.
+//! The process is killed under load and restarted: every request that completed for the client has exactly one row.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::upstream::{Reply, Upstream};
 
 const CLIENTS: usize = 8;
 
-/// Sends requests, streamed and not, until the service is gone; keeps the log ids of those that it saw end.
+/// Sends streaming and plain requests until the gateway is gone. Returns the log ids of the completed ones.
 async fn load(
     address: SocketAddr,
     key: String,
@@ -41,7 +41,7 @@ async fn load(
 }
 
 async fn survives_being_killed(backend: Backend) {
-    // Streams and plain answers come from two upstreams.
+    // Streams and plain responses come from two upstreams.
     let (streams, answers) = (Upstream::start().await, Upstream::start().await);
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}"#;
     let text = Reply::sse(&[r#"{"choices":[{"delta":{"content":"a"}}]}"#]);
@@ -65,7 +65,7 @@ async fn survives_being_killed(backend: Backend) {
             .collect();
         tokio::time::sleep(Duration::from_millis(time)).await;
         let before = seen.lock().unwrap().len();
-        // Dropping it is SIGKILL: nothing in the process can prepare for it.
+        // Dropping it sends SIGKILL, so the process cannot prepare.
         drop(process);
         for client in clients {
             client.await.unwrap();

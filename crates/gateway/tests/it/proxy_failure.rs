@@ -1,5 +1,5 @@
-//! What the caller gets when the provider fails: an error that SDKs of both families can read before the first byte,
-//! an event in the caller's own format or a visible cut after it, and a row that says the same.
+//! Provider failures as the client sees them: before the first byte an error that SDKs of both families can parse;
+//! later an event in the client's format or a visible truncation. The log row agrees.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{ProxyFixture, TestResponse};
 use crate::upstream::{RefusingAddress, Reply};
 
-/// All four error fields, the provider, and what was tried.
+/// Asserts the four error fields, the provider and the attempts.
 #[track_caller]
 fn check_failure(answer: &TestResponse, status: u16, code: &str, upstream_status: &Value) -> Value {
     let body = answer.expect(status);
@@ -79,7 +79,7 @@ async fn a_provider_that_cannot_be_reached_is_a_502() {
 }
 
 #[tokio::test]
-async fn a_providers_server_error_is_a_502_that_says_what_it_said() {
+async fn a_providers_server_error_is_a_502_with_its_message() {
     let proxy = ProxyFixture::start().await;
     for status in [500, 503, 529] {
         proxy.upstream.push(Reply::json(status, r#"{"error":{"message":"the model is \"overloaded\""}}"#));
@@ -149,7 +149,7 @@ async fn the_time_limit_covers_the_whole_call() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_ends_with_an_error_in_the_callers_words() {
+async fn a_stream_that_breaks_ends_with_an_error_in_the_callers_format() {
     let proxy = ProxyFixture::start().await;
     for (provider, path, check) in [
         ("openai", "/v1/chat/completions", check_openai as fn(&str)),
@@ -212,7 +212,7 @@ async fn an_error_event_never_lands_inside_a_broken_one() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_looks_cut_when_it_was() {
+async fn a_truncated_plain_response_is_visibly_truncated() {
     let proxy = ProxyFixture::start().await;
     let whole = r#"{"choices":[{"message":{"content":"Hello"#;
     let json = || Reply::new(200).header("content-type", "application/json");

@@ -1,4 +1,4 @@
-//! What is forwarded arrives as it was sent, in both directions: bytes, methods, paths, framing.
+//! Requests and responses are forwarded unchanged: bytes, methods, paths, framing.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ async fn chunked_requests_arrive_whole() {
     assert_eq!(raw.head().await.status, 200);
     let seen = &proxy.upstream.requests()[0];
     assert_eq!(seen.body, pieces.concat());
-    // Never both: a request with two lengths is how requests are smuggled.
+    // Never both: two lengths allow request smuggling.
     assert_eq!(seen.header_all("transfer-encoding").len() + seen.header_all("content-length").len(), 1);
 }
 
@@ -131,7 +131,7 @@ async fn a_compressed_answer_passes_as_it_is() {
     proxy.upstream.push(reply.body(&packed));
     let answer = proxy.chat(&json!({"model": "gpt-4o"})).header("accept-encoding", "gzip, br").send().await;
     assert_eq!((answer.header("content-encoding"), &answer.body[..]), (Some("gzip"), &packed[..]));
-    // What could be neither read nor kept is not asked for.
+    // Encodings that the gateway can neither decode nor store are not requested.
     assert_eq!(proxy.upstream.requests()[0].header_all("accept-encoding"), ["identity"]);
 }
 

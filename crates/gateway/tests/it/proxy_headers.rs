@@ -1,4 +1,4 @@
-//! Header rules: what leaves towards the provider, which credential it is shown, and what comes back to the caller.
+//! Header rules: headers sent to the provider, the credential it receives, and headers returned to the client.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ async fn start() -> ProxyFixture {
 }
 
 impl ProxyFixture {
-    /// Sends a GET with these headers and answers what the provider saw of it.
+    /// Sends a GET with these headers and returns the request that the provider received.
     async fn seen(&self, provider: &str, headers: &[(&str, &str)]) -> Request {
         let call = self.call(Method::GET, provider, "/v1/files");
         let call = headers.iter().fold(call, |call, (name, value)| call.header(name, value));
@@ -34,7 +34,7 @@ fn credentials(seen: &Request) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn nothing_of_ours_and_nothing_of_this_hop_leaves() {
+async fn gateway_headers_and_hop_by_hop_headers_are_not_forwarded() {
     let proxy = start().await;
     let headers = [
         ("Connection", "keep-alive, X-Listed"),
@@ -85,14 +85,14 @@ async fn nothing_of_ours_and_nothing_of_this_hop_leaves() {
 }
 
 #[tokio::test]
-async fn a_session_token_never_leaves() {
+async fn a_session_token_is_never_forwarded() {
     let proxy = start().await;
     proxy.provider("ours", "openai", json!({"api_key": "stored-1"})).await;
     let token = proxy.ada.token.clone();
-    // It authenticates, and the provider is shown the stored credential.
+    // It authenticates, and the provider receives the stored credential.
     let call = proxy.app.get("/v1/files").bearer(&token).header("x-gateway-provider", "ours");
     call.send().await.expect(200);
-    // With a key beside it, it is nothing but somebody's token, in whatever header and however it is written.
+    // Together with a key it is an ordinary token, in every header and notation.
     let forms = ["Bearer {}", "bearer {}", "BEARER   {}", "Bearer\t{}", "{}", "Token {}"];
     for name in CREDENTIALS {
         for form in forms {
@@ -106,7 +106,7 @@ async fn a_session_token_never_leaves() {
         assert!(!head.contains(&token) && !head.contains("eyJ"), "{head}");
         assert_eq!(credentials(&seen), [("authorization", "Bearer stored-1")]);
     }
-    // Somebody else's token is a credential like any other: Google's look like that.
+    // A foreign token is a credential like any other; Google's look similar.
     let foreign = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl";
     assert_eq!(
         credentials(&proxy.seen("ours", &[("authorization", foreign)]).await),
@@ -115,7 +115,7 @@ async fn a_session_token_never_leaves() {
 }
 
 #[tokio::test]
-async fn a_gateway_key_never_leaves_and_is_no_credential() {
+async fn a_gateway_key_is_never_forwarded_and_is_not_a_credential() {
     let proxy = start().await;
     proxy.provider("ours", "openai", json!({"api_key": "stored-1"})).await;
     let (own, made_up) = (proxy.ada.api_key.clone(), format!("sk-gateway-{}", "0".repeat(64)));
@@ -129,13 +129,13 @@ async fn a_gateway_key_never_leaves_and_is_no_credential() {
             }
         }
     }
-    // Nor does it let anybody in.
+    // It does not authenticate either.
     let call = proxy.app.get("/v1/files").header("x-gateway-provider", "ours");
     call.header("authorization", &format!("Bearer {own}")).send().await.expect_error(401, "unauthorized");
 }
 
 #[tokio::test]
-async fn the_callers_own_credential_goes_before_the_stored_one() {
+async fn the_callers_own_credential_takes_precedence_over_the_stored_one() {
     let proxy = start().await;
     proxy.provider("ours", "anthropic", json!({"api_key": "stored-1"})).await;
     for (name, value) in [
@@ -149,7 +149,7 @@ async fn the_callers_own_credential_goes_before_the_stored_one() {
         let asked = proxy.seen("ours", &[(name, value), ("x-gateway-credential", "stored")]).await;
         assert_eq!(credentials(&asked), [("x-api-key", "stored-1")]);
     }
-    // It was for that provider and that request alone.
+    // It applied to that provider and that request only.
     assert_eq!(credentials(&proxy.seen("openai", &[]).await), []);
 }
 
@@ -243,12 +243,13 @@ async fn the_operators_credential_goes_only_to_the_operators_address() {
     let proxy = ProxyFixture::start_with(Backend::Sqlite, &operator).await;
     proxy.upstream.set_default_reply(Reply::json(200, "{}"));
     assert_eq!(credentials(&proxy.seen("openai", &[]).await), [("authorization", "Bearer operators-1")]);
-    // A provider of the organization's own, at an address of its own or the operator's.
+    // A custom provider, with its own base URL or the operator's.
     proxy.provider("elsewhere", "openai", json!({})).await;
     proxy.provider("alias", "openai", json!({"base_url": null})).await;
     assert_eq!(credentials(&proxy.seen("elsewhere", &[]).await), []);
     assert_eq!(credentials(&proxy.seen("alias", &[]).await), []);
-    // Its own entry for the built-in name: with an address, the operator's credential stays at home.
+    // The organization overrides the built-in provider with its own base URL, so the operator's credential is not
+    // sent.
     proxy.provider("openai", "openai", json!({})).await;
     assert_eq!(credentials(&proxy.seen("openai", &[]).await), []);
     let path = format!("/api/v1/orgs/{}/providers/openai", proxy.ada.org_id);
@@ -260,7 +261,7 @@ async fn the_operators_credential_goes_only_to_the_operators_address() {
 }
 
 #[tokio::test]
-async fn every_answer_says_who_served_it_and_how() {
+async fn every_response_names_its_provider_and_attempts() {
     let proxy = start().await;
     let sent = json!({"model": "gpt-4o"});
     let answer = proxy.chat(&sent).header("x-request-id", "mine-1").send().await;
@@ -282,7 +283,7 @@ async fn every_answer_says_who_served_it_and_how() {
     }
     let row = proxy.log_row(&answer).await;
     assert_eq!((&row["id"], &row["request_id"]), (&json!(log_id(&answer)), &json!("mine-1")));
-    // Without an id of the caller's there is a new one.
+    // Without a request id from the client the gateway generates one.
     let answer = proxy.chat(&sent).send().await;
     assert_eq!(answer.header("x-gateway-request-id"), answer.header("x-request-id"));
     assert!(answer.header("x-gateway-request-id").is_some_and(|id| id.len() == 36));

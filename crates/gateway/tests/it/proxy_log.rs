@@ -1,4 +1,4 @@
-//! The row of a request: what it says, how much of the bodies it keeps, and who gets one.
+//! The log row of a request: its fields, stored bodies, and which requests get one.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ fn body() -> Value {
 }
 
 #[tokio::test]
-async fn a_row_says_what_was_asked_and_how_it_went() {
+async fn a_row_describes_the_request_and_its_outcome() {
     check_row(Backend::Sqlite).await;
     check_row(Backend::Postgres).await;
 }
@@ -49,7 +49,7 @@ async fn check_row(backend: Backend) {
     assert!(number(&attempts[0]["start_ms"]) >= 0 && number(&attempts[0]["latency_ms"]) >= 30);
     let keys = proxy.app.get("/api/v1/keys").key(&proxy.ada.api_key).send().await.expect(200);
     assert_eq!(row["key_id"], keys["keys"][0]["id"]);
-    // Somebody with a session token has no key.
+    // A session token has no key id.
     proxy.upstream.push(Reply::json(200, "{}"));
     let call = proxy.app.get("/v1/files").bearer(&proxy.ada.token).header("x-gateway-provider", "openai");
     assert_eq!(proxy.log_row(&call.send().await).await["key_id"], Value::Null);
@@ -74,7 +74,7 @@ async fn check_tags(backend: Backend) {
         "the header beats the body"
     );
     assert_eq!(row["metadata"], json!({"team": "blue", "n": [1, 2.5], "x": {"y": null}}));
-    // Names are any text.
+    // Names may be any text.
     let mut raw = proxy.connect().await;
     let headers = [
         ("x-gateway-key", proxy.ada.api_key.as_str()),
@@ -91,7 +91,7 @@ async fn check_tags(backend: Backend) {
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_through_the_gateway() {
+async fn a_trace_continues_through_the_gateway() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(200, "{}"));
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -181,7 +181,7 @@ async fn ids_ascend_and_fit_into_a_double() {
         assert!(id > last && id < 1 << 53, "{last} then {id}");
         last = id;
     }
-    // At once, on all workers.
+    // Takes effect at once on all workers.
     let calls = (0..60).map(|_| tokio::spawn(proxy.chat(&body()).send()));
     let mut ids = HashSet::new();
     for call in calls.collect::<Vec<_>>() {

@@ -1,5 +1,5 @@
-//! The database goes away while requests are served: known keys go on, management says so, and every row arrives
-//! once it is back.
+//! A database outage while requests are served: known keys keep working, management returns an error, and every row
+//! is stored after the recovery.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn body() -> Value {
 }
 
 impl ProxyFixture {
-    /// Calls in a row for a while; answers their log ids.
+    /// Sends requests in sequence for a while and returns their log ids.
     async fn keep_calling(&self, time: Duration) -> BTreeSet<i64> {
         let began = Instant::now();
         let mut ids = BTreeSet::new();
@@ -39,7 +39,7 @@ impl ProxyFixture {
         ids
     }
 
-    /// Waits until exactly these rows are in the store, each counted once.
+    /// Waits until the store contains exactly these rows, each counted once.
     async fn wait_for_exact_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
         let began = Instant::now();
         loop {
@@ -59,13 +59,13 @@ impl ProxyFixture {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn known_keys_go_on_while_the_database_is_away_and_no_row_is_lost() {
+async fn known_keys_keep_working_during_a_database_outage_and_no_row_is_lost() {
     let (proxy, forwarder) = start(&[]).await;
     let mut ids = proxy.keep_calling(Duration::from_millis(200)).await;
     forwarder.cut();
     ids.extend(proxy.keep_calling(Duration::from_secs(2)).await);
 
-    // It is the service that is not well, never the caller's credential.
+    // The gateway is unavailable; the caller's credential is not the problem.
     let stranger = format!("sk-gateway-{}", "a".repeat(64));
     let login = json!({"email": proxy.ada.email, "password": PASSWORD});
     for call in [
@@ -95,7 +95,7 @@ async fn known_keys_go_on_while_the_database_is_away_and_no_row_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_falls_silent_holds_up_nobody_for_long() {
+async fn an_unresponsive_database_delays_requests_only_briefly() {
     let (proxy, forwarder) = start(&[]).await;
     let mut ids = proxy.keep_calling(Duration::from_millis(200)).await;
     forwarder.blackhole();
@@ -107,13 +107,13 @@ async fn a_database_that_falls_silent_holds_up_nobody_for_long() {
     ids.extend(calling);
     managing.expect_error(503, "unavailable");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    // The connections of before never speak again; new ones do.
+    // The old connections stay silent; new ones work.
     forwarder.open();
     proxy.wait_for_exact_rows(&ids, Duration::from_secs(40)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn known_keys_are_served_only_so_long_without_the_database() {
+async fn known_keys_are_served_without_the_database_only_within_the_grace_period() {
     let (proxy, forwarder) = start(&[("GATEWAY_OUTAGE_GRACE_S", "2")]).await;
     proxy.chat(&body()).send().await.expect(200);
     forwarder.cut();
@@ -147,7 +147,7 @@ async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
         ids.insert(log_id(&proxy.post("openai", "/v1/chat/completions", long.clone()).send().await));
     }
     let shed = proxy.app.app.proxy.spool.shed_bodies.load(std::sync::atomic::Ordering::Relaxed);
-    // Six bodies go beyond 1 MiB.
+    // Six bodies exceed 1 MiB.
     assert_eq!((shed, proxy.shed_rows()), (14, 0));
     assert_eq!(
         proxy.app.get("/healthz").send().await.expect(503)["components"]["log_spool"]["status"],
@@ -163,7 +163,7 @@ async fn a_full_spool_sheds_bodies_first_then_rows_and_counts_both() {
     }
     assert_eq!(off, shed);
 
-    // Past twice the limit there is no room for rows either; what is lost is counted, and nobody is refused.
+    // Past twice the limit rows are dropped as well: the losses are counted, and no request is rejected.
     forwarder.cut();
     let metadata = format!("{{\"a\":\"{}\"}}", "x".repeat(16_000));
     let count = 220;

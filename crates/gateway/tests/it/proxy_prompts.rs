@@ -1,4 +1,4 @@
-//! Prompts named in a header of a proxied request: where the rendered text arrives, what the row says, what is refused.
+//! Prompts selected by a header of a proxied request: placement of the rendered text, the log row, and rejections.
 
 use serde_json::{Value, json};
 
@@ -155,7 +155,7 @@ async fn what_cannot_be_rendered_is_refused_with_a_row_and_never_sent() {
     let not_json = proxy.post("openai", CHAT, "no").header("x-gateway-prompt", "support/hello");
     let not_json = not_json.header("x-gateway-prompt-variables", r#"{"how": "x"}"#).send().await;
     not_json.expect_error(400, "bad_request");
-    // Another organization's prompt is like none at all.
+    // A prompt of another organization looks missing.
     let foreign = proxy.app.call(http::Method::POST, CHAT).key(&eve.api_key).raw(chat().to_string());
     let foreign = foreign.header("x-gateway-provider", "openai").header("x-gateway-prompt", "support/hello");
     let foreign = foreign.send().await.expect_error(400, "bad_request");

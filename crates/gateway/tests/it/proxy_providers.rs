@@ -1,5 +1,5 @@
-//! Which requests are forwarded at all: paths that no route claims, providers that are known, control headers that
-//! make sense, addresses that may be reached, callers within their limits.
+//! Which requests are forwarded: unclaimed paths, known providers, valid control headers, allowed addresses, rate
+//! limits.
 
 use http::Method;
 use serde_json::json;
@@ -73,7 +73,7 @@ async fn a_provider_of_one_organization_is_unknown_to_another() {
 }
 
 #[tokio::test]
-async fn a_path_that_nobody_claims_needs_a_provider() {
+async fn an_unclaimed_path_needs_a_provider() {
     let proxy = ProxyFixture::start().await;
     let ask = |path: &str| proxy.app.get(path).key(&proxy.ada.api_key);
     for path in ["/api/v1/nothing", "/api/nothing/at/all", "/api", "/api/"] {
@@ -83,7 +83,7 @@ async fn a_path_that_nobody_claims_needs_a_provider() {
         let body = ask(path).send().await.expect_error(400, "bad_request");
         assert!(body["message"].as_str().unwrap().contains("X-Gateway-Provider"), "{body}");
     }
-    // Who is not known learns nothing, whatever the path.
+    // An unauthenticated caller gets the same error on every path.
     for path in ["/api/v1/nothing", "/v1/chat/completions"] {
         proxy.app.get(path).send().await.expect_error(401, "unauthorized");
         let proxied = proxy.app.get(path).header("x-gateway-provider", "openai").send().await;
@@ -127,7 +127,7 @@ async fn a_tenants_address_inside_the_house_is_not_connected_to() {
         assert!(body["message"].as_str().unwrap().contains("not allowed"), "{host}: {body}");
     }
     assert_eq!(proxy.upstream.connections(), 0);
-    // What the operator set up is the operator's business.
+    // The address policy does not apply to addresses configured by the operator.
     proxy.call(Method::GET, "openai", "/v1/files").send().await.expect(200);
 }
 
@@ -150,7 +150,7 @@ async fn proxied_requests_count_against_the_keys_limit() {
     for _ in 0..8 {
         answers.push(proxy.chat(&body).send().await);
     }
-    // The window may turn over once while this runs.
+    // The rate limit window may change once during the test.
     let passed = answers.iter().filter(|answer| answer.status == 200).count();
     assert!((3..=6).contains(&passed), "{passed} passed");
     assert_eq!(proxy.upstream.requests().len(), passed);

@@ -1,4 +1,4 @@
-//! Scopes hold on every path and for every shape of body, and what they refuse never reaches a provider.
+//! Scopes apply to every path and body format, and rejected requests never reach a provider.
 
 use http::Method;
 use serde_json::json;
@@ -27,7 +27,7 @@ impl ProxyFixture {
         call.header("content-type", "application/json").raw(body).send().await
     }
 
-    /// Asserts that the key may make this call.
+    /// Asserts that the key allows the request.
     async fn passes(&self, key: &str, provider: &str, path: &str, body: &str) {
         let before = self.upstream.requests().len();
         let answer = self.as_key(key, provider, path, body.to_owned()).await;
@@ -35,7 +35,7 @@ impl ProxyFixture {
         assert_eq!(self.upstream.requests().len(), before + 1);
     }
 
-    /// Asserts that the call is refused for its scope, without a connection to anybody.
+    /// Asserts that the request is rejected by scope, without a connection to the upstream.
     async fn is_denied(&self, key: &str, provider: &str, path: &str, body: &str) {
         let before = self.upstream.arrivals().len();
         let answer = self.as_key(key, provider, path, body.to_owned()).await;
@@ -60,7 +60,7 @@ async fn a_provider_scope_allows_that_provider_and_any_model() {
     proxy.is_denied(&key, "gemini", "/v1beta/models/gemini-2.5-pro:generateContent", "{}").await;
     proxy.is_denied(&key, "azure", CHAT, &model("gpt-4o")).await;
     proxy.is_denied(&key, "sandbox", CHAT, &model("gpt-4o")).await;
-    // A custom provider is meant by its own name, not by its kind.
+    // A custom provider is matched by its name, not by its kind.
     proxy.provider("openai-2", "openai", json!({})).await;
     proxy.is_denied(&key, "openai-2", CHAT, &model("gpt-4o")).await;
 }
@@ -104,7 +104,7 @@ async fn a_model_in_the_path_beats_the_bodys() {
     proxy.passes(&key, "azure", "/openai/deployments/cheap/chat/completions", &model("dear")).await;
     proxy.is_denied(&key, "gemini", "/v1beta/models/dear:generateContent", &model("cheap")).await;
     proxy.is_denied(&key, "bedrock", "/model/dear/invoke", &model("cheap")).await;
-    // A path that others might read differently is not guessed at.
+    // An ambiguous path is rejected.
     for path in [
         "/openai/deployments/cheap/../dear/chat/completions",
         "/openai/deployments/cheap%2F..%2Fdear/chat/completions",
@@ -133,7 +133,7 @@ async fn a_request_that_names_no_model_is_refused_to_a_key_that_names_models() {
     }
     proxy.as_key(&key, "openai", CHAT, gzip.to_vec()).await.expect_error(403, "scope_denied");
     proxy.is_denied(&key, "openai", "/v1/files", "").await;
-    // Asking which models there are names none, and does no harm.
+    // Listing models names no model and is allowed.
     let list = proxy.app.get("/v1/models").key(&key).header("x-gateway-provider", "openai");
     list.send().await.expect(200);
     assert_eq!(proxy.upstream.requests().len(), 1);
@@ -154,7 +154,7 @@ async fn two_models_in_one_body_are_refused_to_everybody() {
             assert!(told["message"].as_str().unwrap().contains("model"), "{told}");
         }
     }
-    // However far behind, and in however many pieces: a key that names models waits for the end.
+    // With a model scope the gateway reads the whole body, however late the model appears.
     let mut raw = proxy.connect().await;
     let headers =
         [("x-gateway-key", &*scoped), ("x-gateway-provider", "openai"), ("transfer-encoding", "chunked")];
@@ -200,7 +200,7 @@ async fn a_form_names_its_model_too() {
 }
 
 #[tokio::test]
-async fn a_change_of_scopes_holds_from_the_next_request_on() {
+async fn a_change_of_scopes_applies_from_the_next_request_on() {
     let proxy = start().await;
     let body = json!({"name": "k", "scopes": ["provider:openai"]});
     let made = proxy.app.post("/api/v1/keys", body).bearer(&proxy.ada.token).send().await.expect(201);

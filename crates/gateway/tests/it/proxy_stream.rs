@@ -1,5 +1,5 @@
-//! Streams: every piece passes when it comes, whole or split, and a caller that hangs up stops the provider at once
-//! and still leaves a row.
+//! Streams: every chunk is forwarded on arrival, and a client disconnect stops the provider at once and still logs a
+//! row.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::upstream::{Reply, Signal};
 
 const SECOND: Duration = Duration::from_secs(1);
 const CHAT: &str = "/v1/chat/completions";
-/// The usage chunk is asked for by the gateway and hidden.
+/// The gateway requests the usage chunk and removes it from the response.
 const HIDING: &[u8] =
     br#"{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"How are you?"}]}"#;
-/// Nothing is added and nothing hidden.
+/// The gateway neither adds nor removes chunks.
 const PLAIN: &[u8] = br#"{"model":"gpt-4o","stream":true,"stream_options":{"include_usage":true}}"#;
 
 impl ProxyFixture {
@@ -29,7 +29,7 @@ fn delta(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_piece_is_delivered_while_the_provider_still_holds_the_next() {
+async fn a_chunk_is_delivered_before_the_provider_sends_the_next() {
     let proxy = ProxyFixture::start().await;
     for body in [HIDING, PLAIN] {
         let (second, end) = (Signal::new(), Signal::new());
@@ -98,13 +98,13 @@ async fn small_pieces_do_not_wait_for_one_another() {
         last = Instant::now();
     }
     gaps.sort();
-    // A socket without TCP_NODELAY holds a small piece for about 40 ms, until the one before is acknowledged.
+    // Without TCP_NODELAY a small chunk waits about 40 ms for the acknowledgement of the previous one.
     assert!(gaps.len() > 40, "pieces were gathered: {} came", gaps.len());
     assert!(gaps[gaps.len() * 3 / 4] < Duration::from_millis(25), "{gaps:?}");
 }
 
 #[tokio::test]
-async fn an_announced_length_gives_way_when_a_chunk_is_hidden() {
+async fn the_content_length_is_dropped_when_a_chunk_is_removed() {
     let proxy = ProxyFixture::start().await;
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}"#;
     let events = format!("data: {}\n\ndata: {usage}\n\ndata: [DONE]\n\n", delta("hi"));
@@ -176,7 +176,7 @@ async fn hanging_up_before_the_head_stops_the_provider() {
 }
 
 #[tokio::test]
-async fn hanging_up_in_mid_stream_stops_the_provider_and_keeps_the_usage_so_far() {
+async fn a_client_disconnect_in_mid_stream_stops_the_provider_and_keeps_the_usage_so_far() {
     let proxy = ProxyFixture::start().await;
     let start = r#"{"type":"message_start","message":{"model":"claude-sonnet-4-5","usage":{"input_tokens":100,"cache_read_input_tokens":1000,"output_tokens":1}}}"#;
     let text = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x".repeat(400)}});
@@ -195,7 +195,7 @@ async fn hanging_up_in_mid_stream_stops_the_provider_and_keeps_the_usage_so_far(
     assert_eq!(row["usage_estimated"], true);
     assert!(row["cost_usd"] != json!(null) && row["attempts"][0]["status"] == 200);
 
-    // Nothing was reported at all: both sides are estimated.
+    // Nothing was reported: both sides are estimated.
     proxy.upstream.push(Reply::sse(&[&delta(&"y".repeat(400))]).then_stall());
     let mut raw = proxy.ask("openai", CHAT, HIDING).await;
     let head = raw.head().await;
@@ -233,7 +233,7 @@ async fn hanging_up_during_the_upload_stops_the_provider() {
     proxy.upstream.wait_for_aborts(1, SECOND).await;
     let row = proxy.only_row().await;
     assert_eq!((&row["status"], &row["error_code"]), (&json!(499), &json!("client_closed")));
-    // The same where the gateway collects the body first.
+    // The same when the gateway buffers the body first.
     let mut raw = proxy.connect().await;
     raw.send(proxy.raw_head("openai", CHAT, &[("content-length", "100000")])).await;
     raw.send(br#"{"model":"gpt-4o","stream":true,"input":""#).await;
@@ -266,7 +266,7 @@ async fn hanging_up_after_the_last_event_is_a_success() {
 async fn a_caller_that_stops_reading_ends_the_call() {
     let proxy = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_PROXY_TIMEOUT_MS", "1500")]).await;
     let mut reply = Reply::new(200).header("content-type", "audio/mpeg").chunked();
-    // More than all the buffers on the way take in.
+    // More than all buffers in between can hold.
     for _ in 0..64 {
         reply = reply.piece(vec![7; 1 << 20]);
     }

@@ -1,4 +1,4 @@
-//! What a call used and cost, read off the answers of every wire format as they pass.
+//! Usage and cost of a request, extracted from the responses of every wire format.
 
 use gateway_core::llm::eventstream::encode;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::upstream::Reply;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Prompt, completion, cached and reasoning tokens, and the cost.
+/// Asserts prompt, completion, cached and reasoning tokens, and the cost.
 #[track_caller]
 fn check(row: &Value, [prompt, completion, cached, reasoning]: [i64; 4], cost: Option<&str>) {
     let names = ["prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "total_tokens"];
@@ -84,7 +84,7 @@ async fn spoken_tokens_have_prices_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_stream_is_asked_for_its_usage_and_the_extra_chunk_is_hidden() {
+async fn usage_is_requested_for_a_stream_and_the_extra_chunk_is_removed() {
     let proxy = ProxyFixture::start().await;
     let extra = chunk(&json!({"choices": [], "usage": usage()}));
     let events = [text("H\u{e9}"), stop(), extra.clone(), "[DONE]".to_owned()];
@@ -108,7 +108,7 @@ async fn a_stream_is_asked_for_its_usage_and_the_extra_chunk_is_hidden() {
         let own: Value = serde_json::from_str(sent).unwrap();
         assert_eq!(row["request"], own, "the log shows what the caller sent");
     }
-    // Who asks for it gets it, and nothing is touched.
+    // A client that requests usage gets it, and the stream is unchanged.
     let sent = r#"{"model":"gpt-4o","stream":true,"stream_options":{"include_usage":true}}"#;
     let answer = proxy.post("openai", CHAT, sent).send().await;
     assert_eq!(answer.text(), sse(&events));
@@ -117,7 +117,7 @@ async fn a_stream_is_asked_for_its_usage_and_the_extra_chunk_is_hidden() {
 }
 
 #[tokio::test]
-async fn usage_that_comes_with_the_last_words_is_not_hidden() {
+async fn usage_in_the_last_content_chunk_is_not_removed() {
     let proxy = ProxyFixture::start().await;
     let last =
         chunk(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage()}));
@@ -146,7 +146,7 @@ async fn a_provider_that_refuses_the_question_gets_the_callers_own_body() {
     let within = |name: &str, range: std::ops::Range<i64>| range.contains(&row[name].as_i64().unwrap());
     assert!(within("prompt_tokens", 50..250) && within("completion_tokens", 60..250), "{row}");
     assert!(usd(&row).is_some_and(|cost| cost > Decimal::ZERO));
-    // It is not asked a second time.
+    // The gateway does not request it again.
     proxy.upstream.push(Reply::sse(&events));
     proxy.chat(&sent).send().await;
     assert_eq!(proxy.upstream.requests().len(), 3);
@@ -281,7 +281,7 @@ async fn five_megabytes_of_embeddings_are_metered_on_their_way() {
     assert_eq!(row["response_stored"], "truncated");
 }
 
-/// Through the real proxy, any chunking of one stream gives the same bytes and the same row.
+/// Any chunking of a stream gives the same bytes and the same log row.
 #[test]
 fn any_rechunking_of_a_stream_gives_the_same_bytes_and_usage() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! How often: attempts of strangers by address, requests of callers by key and by user.
+//! Rate limits: login attempts by address, requests by key and by user.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const LOGIN: &str = "/api/v1/login";
 const SETUP: &str = "/api/v1/setup";
 const ME: &str = "/api/v1/auth/entitlements";
 
-/// A body that is refused before any password is hashed, so that attempts cost nothing.
+/// A body that is rejected before a password is hashed, so that attempts are cheap.
 fn hopeless(path: &str) -> Value {
     match path {
         LOGIN => json!({"email": "nobody@example.com", "password": "wrong"}),
@@ -40,20 +40,20 @@ async fn eleventh_attempt(app: TestApp) {
             assert_eq!(answer.status, usual, "attempt {attempt} at {path}: {}", answer.text());
             assert_eq!(answer.header("retry-after"), None);
         }
-        // Each of the three is counted apart, so all of them come this far.
+        // Each of the three has its own counter, so all of them get this far.
         let wait = assert_too_many(&app.post(path, hopeless(path)).send().await, 900);
         assert!(wait >= 880, "{wait}");
     }
-    // The alias is the same door, and so is the same door with a body that cannot be read.
+    // The alias shares the counter, also for a body that cannot be parsed.
     assert_too_many(&app.post("/api/login", hopeless(LOGIN)).send().await, 900);
     assert_too_many(&app.post(LOGIN, json!({})).send().await, 900);
-    // Refused attempts do not put the end off.
+    // Rejected attempts do not extend the window.
     app.app.services.clock.advance(14 * 60_000);
     assert_too_many(&app.post(LOGIN, hopeless(LOGIN)).send().await, 60);
     app.app.services.clock.advance(60_000);
     app.post(LOGIN, hopeless(LOGIN)).send().await.expect_error(401, "unauthorized");
     app.post(SETUP, json!({"org_name": "x"})).send().await.expect(201);
-    // Callers who are in are not held up by any of this.
+    // Authenticated callers are not affected.
     assert_unauthorized(&app.get(ME).send().await);
 }
 
@@ -82,10 +82,10 @@ on_both!(
         from("198.51.100.1").await.expect_error(400, "bad_request");
         from("198.51.100.2").await.expect_error(400, "bad_request");
         assert_too_many(&from("198.51.100.1").await, 900);
-        // What a client wrote itself stands on the left, and changes nothing.
+        // Entries sent by the client are on the left and are ignored.
         assert_too_many(&from("203.0.113.77, 198.51.100.1").await, 900);
         assert_too_many(&from("203.0.113.78, 198.51.100.2, 10.1.2.3").await, 900);
-        // A proxy that says nothing is itself the client.
+        // Without the header the proxy counts as the client.
         app.post(SETUP, hopeless(SETUP)).send().await.expect_error(400, "bad_request");
         assert_too_many(&app.post(SETUP, hopeless(SETUP)).send().await, 900);
     }
@@ -96,7 +96,7 @@ fn window(answer: &TestResponse) -> [i64; 3] {
         .map(|name| answer.header(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap())
 }
 
-on_both!(callers_learn_where_they_stand_in_their_minute, [("GATEWAY_RATE_LIMIT_FREE", "3")], |app| {
+on_both!(responses_show_the_state_of_the_rate_limit_window, [("GATEWAY_RATE_LIMIT_FREE", "3")], |app| {
     three_a_minute(app)
 });
 
@@ -113,18 +113,18 @@ async fn three_a_minute(app: TestApp) {
     let refused = app.get(ME).key(&ada.api_key).send().await;
     assert_too_many(&refused, 60);
     assert_eq!(window(&refused), [3, 0, end]);
-    // A second key, and the person, have windows of their own.
+    // A second key and the user have their own windows.
     let second = app.create_key(&ada.token, json!({"name": "second"})).await;
     assert_eq!(window(&app.get(ME).key(&second.raw).send().await), [3, 2, end]);
     assert_eq!(window(&app.get(ME).bearer(&ada.token).send().await), [3, 1, end]);
-    // Another session of the same person does not open another window.
+    // Another session of the same user shares the window.
     let login = app.login(&ada.email, crate::support::PASSWORD).await.expect(200);
     let token = login["token"].as_str().unwrap();
     assert_eq!(window(&app.get(ME).bearer(token).send().await), [3, 0, end]);
     assert_too_many(&app.get(ME).bearer(&ada.token).send().await, 60);
-    // Unclaimed paths count, and are closed, alike.
+    // Unknown paths count and are limited as well.
     assert_too_many(&app.get("/api/v1/nothing").bearer(&ada.token).send().await, 60);
-    // The next minute opens.
+    // The next window starts.
     app.advance_to_next_minute();
     for credential in [&ada.api_key, &second.raw] {
         assert_eq!(window(&app.get(ME).key(credential).send().await), [3, 2, end + 60]);
@@ -132,7 +132,7 @@ async fn three_a_minute(app: TestApp) {
     app.get(ME).bearer(&ada.token).send().await.expect(200);
 }
 
-on_both!(every_authenticated_answer_tells_the_window_also_errors, |app| async move {
+on_both!(every_authenticated_response_shows_the_window_also_errors, |app| async move {
     let ada = app.signup("acme").await;
     app.advance_to_next_minute();
     let cases = [
@@ -187,7 +187,7 @@ on_both!(
         answers.iter().filter(|answer| answer.status != 200).for_each(|answer| {
             assert_too_many(answer, 60);
         });
-        // Changing the key does not open a new window for it.
+        // Updating the key does not start a new window.
         let keys = app.get("/api/v1/keys").bearer(&ada.token).send().await.expect(200);
         let path = format!("/api/v1/keys/{}", keys["keys"][0]["id"].as_str().unwrap());
         app.put(&path, json!({"name": "renamed"})).bearer(&ada.token).send().await.expect(200);

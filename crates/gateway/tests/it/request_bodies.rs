@@ -1,4 +1,4 @@
-//! Bodies that are not what they should be: each gets a plain 4xx, whatever it is.
+//! Malformed request bodies: each gets a 4xx, whatever the content.
 
 use http::Method;
 use serde_json::json;
@@ -48,7 +48,7 @@ on_both!(a_body_that_is_no_json_object_is_a_bad_request, |app| async move {
     }
     let keys = app.get(KEYS).key(&ada.api_key).send().await.expect(200);
     assert_eq!(keys["keys"].as_array().unwrap().len(), 1, "none of them made a key");
-    // The public doors are as strict.
+    // Public endpoints are as strict.
     let login = format!("[\"{}\", \"{PASSWORD}\"]", ada.email);
     app.call(Method::POST, "/api/v1/login").raw(login).send().await.expect_error(400, "bad_request");
 });
@@ -135,7 +135,7 @@ on_both!(a_body_above_the_limit_is_too_large, [("GATEWAY_MAX_BODY_BYTES", "2000"
     }
     let public = app.call(Method::POST, "/api/v1/login").raw(body(2001)).send().await;
     public.expect_error(413, "payload_too_large");
-    // Who may not is told so before the size is looked at.
+    // The role is checked before the size of the body.
     app.call(Method::POST, KEYS).raw(body(2001)).send().await.expect_error(401, "unauthorized");
 });
 

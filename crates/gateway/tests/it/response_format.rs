@@ -1,5 +1,4 @@
-//! What a caller gets that wants another form than the provider's: a stream for a body, a body for a stream, another
-//! wire format.
+//! Conversion of responses: a stream into a body, a body into a stream, and between wire formats.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -61,7 +60,7 @@ fn said(events: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn a_caller_that_wants_one_body_gets_the_stream_folded() {
+async fn a_caller_that_wants_one_body_gets_the_aggregated_stream() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::sse(&CHUNKS));
     let answer = proxy.chat(&ask(true)).header("x-gateway-stream", "false").send().await;
@@ -77,7 +76,7 @@ async fn a_caller_that_wants_one_body_gets_the_stream_folded() {
 #[tokio::test]
 async fn a_caller_that_wants_a_stream_gets_one_whatever_its_body_says() {
     let proxy = ProxyFixture::start().await;
-    // A provider that streams when asked to, and one that does not.
+    // One provider that streams on request, and one that does not.
     proxy.upstream.push(Reply::sse(&CHUNKS));
     proxy.upstream.push(Reply::json(200, PLAIN));
     for _ in 0..2 {
@@ -94,7 +93,7 @@ async fn a_caller_that_wants_a_stream_gets_one_whatever_its_body_says() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_while_it_is_folded_is_an_error_and_no_half_answer() {
+async fn a_stream_that_breaks_during_aggregation_is_an_error_and_not_a_partial_response() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::sse(&CHUNKS[..2]));
     let answer = proxy.chat(&ask(true)).header("x-gateway-stream", "false").send().await;
@@ -104,7 +103,7 @@ async fn a_stream_that_breaks_while_it_is_folded_is_an_error_and_no_half_answer(
 }
 
 #[tokio::test]
-async fn a_stream_folds_and_a_body_replays_in_the_providers_own_shape() {
+async fn a_stream_is_aggregated_and_a_body_is_streamed_in_the_providers_own_format() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(claude_stream());
     let body = json!({"model": "claude-x", "max_tokens": 5, "messages": [], "stream": true}).to_string();
@@ -158,7 +157,7 @@ async fn a_chat_caller_talks_to_claude_and_back() {
 }
 
 #[tokio::test]
-async fn errors_are_told_in_the_callers_words() {
+async fn errors_are_returned_in_the_callers_format() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::json(
         429,
@@ -167,7 +166,7 @@ async fn errors_are_told_in_the_callers_words() {
     let call = proxy.post("anthropic", "/v1/chat/completions", ask(false).to_string());
     let answer = call.header("x-gateway-format", "openai").send().await;
     assert_eq!(answer.expect(429)["error"]["message"], "slow down");
-    // In the middle of a stream as well.
+    // Also in the middle of a stream.
     let start = as_events(&CLAUDE_EVENTS[..3]);
     proxy.upstream.push(
         Reply::new(200)
@@ -185,7 +184,7 @@ async fn errors_are_told_in_the_callers_words() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_said_is_refused_or_named() {
+async fn untranslatable_fields_are_rejected_or_reported() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(200, CLAUDE));
     let call = |body: Value| {
@@ -230,7 +229,7 @@ async fn a_fallback_to_another_shape_is_translated_by_itself() {
 }
 
 #[tokio::test]
-async fn auto_takes_a_chat_caller_to_a_provider_of_another_shape() {
+async fn auto_routes_a_chat_request_to_a_provider_of_another_format() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::json(200, CLAUDE));
     let body = json!({"model": "anthropic/claude-x", "messages": [{"role": "user", "content": "hi"}]});
@@ -252,7 +251,7 @@ async fn models_are_listed_in_the_callers_shape() {
 }
 
 #[tokio::test]
-async fn embeddings_of_another_shape_come_back_as_the_caller_knows_them() {
+async fn embeddings_of_another_format_are_translated_for_the_caller() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::json(200, r#"{"embeddings":[{"values":[0.5,-0.25]}]}"#));
     let body = json!({"model": "gemini-embedding-001", "input": "hi"}).to_string();

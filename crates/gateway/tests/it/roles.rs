@@ -1,4 +1,4 @@
-//! Who may call what, read off the table of routes: nobody without a credential, nobody below the documented role.
+//! Permissions of every route: none without a credential, none below the documented role.
 
 use gateway_core::access::Role;
 use http::Method;
@@ -8,7 +8,7 @@ use crate::on_both;
 use crate::support::routes::{RouteInfo, fill_params, routes};
 use crate::support::{Account, TestApp};
 
-/// The path with the caller's organization and, elsewhere, ids that name nothing.
+/// Fills the path with the caller's organization and with ids that no resource has.
 fn path_in(org: &str, route: &RouteInfo) -> String {
     fill_params(&route.path, |param| match param {
         "orgId" => org.to_owned(),
@@ -18,7 +18,7 @@ fn path_in(org: &str, route: &RouteInfo) -> String {
     })
 }
 
-/// The canonical path and its alias.
+/// Returns the canonical path and its alias.
 fn both(route: &RouteInfo, path: &str) -> Vec<String> {
     if route.root {
         vec![path.to_owned()]
@@ -27,7 +27,7 @@ fn both(route: &RouteInfo, path: &str) -> Vec<String> {
     }
 }
 
-/// One caller of each role in one organization of the enterprise plan, so that plans are out of the way.
+/// One caller per role in an organization on the enterprise plan, so that plans do not interfere.
 async fn everybody(app: &TestApp) -> Vec<(Role, Account)> {
     let owner = app.signup("acme").await;
     let path = format!("/api/v1/orgs/{}", owner.org_id);
@@ -98,7 +98,7 @@ on_both!(callers_of_the_documented_role_get_past_the_guard_on_every_route, |app|
     let mut passed = 0;
     for route in routes() {
         let Some(needed) = route.role else { continue };
-        // Anyone may leave, so the route itself is open to viewers; and who deletes the organization ends the test.
+        // Every member may leave, so that route admits viewers. Deleting the organization would end the test.
         let leaving = route.method == Method::DELETE && route.path.ends_with("/members/{userId}");
         let ending = route.method == Method::DELETE && route.path.ends_with("/orgs/{orgId}");
         if leaving || ending {
@@ -106,7 +106,7 @@ on_both!(callers_of_the_documented_role_get_past_the_guard_on_every_route, |app|
         }
         let (_, caller) = everybody.iter().find(|(role, _)| *role == needed).unwrap();
         let path = path_in(&owner.org_id, &route);
-        // No body, and ids of nothing: a caller who is let in meets 400, 404 or a list.
+        // Without a body and with missing ids an admitted caller gets 400, 404 or a list.
         let answer = app.call(route.method.clone(), &path).bearer(&caller.token).send().await;
         let code = answer.status.as_u16();
         assert!([200, 201, 202, 400, 404].contains(&code), "{} {path}: {}", route.method, answer.text());

@@ -1,4 +1,4 @@
-//! The end of a key: revocation on the very next request, rotation with its overlap, and the events of both.
+//! The end of a key: immediate revocation, rotation with its overlap, and the events of both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ async fn rotate(app: &TestApp, token: &str, id: &str, body: Value) -> crate::sup
 on_both!(a_revoked_key_is_dead_on_the_next_request, |app| async move {
     let ada = app.signup("acme").await;
     let key = app.create_key(&ada.token, json!({"name": "x"})).await;
-    // Known and in memory, then revoked.
+    // Cached in memory, then revoked.
     for _ in 0..3 {
         assert_eq!(app.status_with_key(&key.raw).await, 200);
     }
@@ -33,7 +33,7 @@ on_both!(a_revoked_key_is_dead_on_the_next_request, |app| async move {
     let at = time(&shown["revoked_at"]);
     assert!((app.app.services.clock.now().0 - at).abs() < 5_000);
 
-    // Once more changes nothing, and neither does an update bring the key back.
+    // Revoking again changes nothing, and an update does not restore the key.
     app.app.services.clock.advance(1_000);
     let again = app.delete(&key.path()).bearer(&ada.token).send().await;
     assert_eq!(again.expect(200), json!({"revoked": true}));
@@ -41,7 +41,7 @@ on_both!(a_revoked_key_is_dead_on_the_next_request, |app| async move {
     let shown = app.get(&key.path()).bearer(&ada.token).send().await.expect(200);
     assert_eq!(time(&shown["revoked_at"]), at);
     assert_unauthorized(&app.get(ME).key(&key.raw).send().await);
-    // A key may end itself.
+    // A key may revoke itself.
     let own = app.create_key(&ada.token, json!({"name": "own"})).await;
     app.delete(&own.path()).key(&own.raw).send().await.expect(200);
     assert_unauthorized(&app.delete(&own.path()).key(&own.raw).send().await);
@@ -64,7 +64,7 @@ on_both!(no_request_sent_after_a_revocation_gets_through, |app| async move {
             }
         }
     };
-    // Renaming makes the key be loaded again and again, so that a load is under way when it is revoked.
+    // Renaming forces reloads of the key, so that a load is in progress during the revocation.
     let renamer = async {
         while !gone.load(Ordering::SeqCst) {
             app.put(&key.path(), json!({"name": "y"})).bearer(&ada.token).send().await.expect(200);
@@ -81,7 +81,7 @@ on_both!(no_request_sent_after_a_revocation_gets_through, |app| async move {
     assert_unauthorized(&app.get(ME).key(&key.raw).send().await);
 });
 
-on_both!(a_caller_that_hangs_up_does_not_leave_a_revoked_key_alive, |app| async move {
+on_both!(a_client_disconnect_during_revocation_does_not_keep_the_key_valid, |app| async move {
     let ada = app.signup("acme").await;
     let mut keys = Vec::new();
     for n in 0..40 {
@@ -89,7 +89,7 @@ on_both!(a_caller_that_hangs_up_does_not_leave_a_revoked_key_alive, |app| async 
         assert_eq!(app.status_with_key(&key.raw).await, 200);
         keys.push(key);
     }
-    // Each hangs up a little later than the one before, so that some do while the change is being committed.
+    // Each client disconnects a little later than the previous one, so that some do during the commit.
     for (n, key) in (0_u32..).zip(&keys) {
         let mut stream = tokio::net::TcpStream::connect(app.address).await.unwrap();
         let (path, token) = (key.path(), &ada.token);
@@ -231,14 +231,14 @@ on_both!(of_rotations_that_end_a_key_at_the_same_time_exactly_one_wins, |app| as
     assert_eq!(app.status_with_key(made[0].json()["raw_key"].as_str().unwrap()).await, 200);
 });
 
-on_both!(what_happens_to_keys_is_told_by_events, |app| async move {
+on_both!(changes_of_keys_emit_events, |app| async move {
     let ada = app.signup("acme").await;
     let first = app.get("/api/v1/keys").bearer(&ada.token).send().await.expect(200)["keys"][0].clone();
     let key = app.create_key(&ada.token, json!({"name": "ci"})).await;
     let rotated = rotate(&app, &ada.token, &key.id, json!({"overlap_hours": 3})).await.expect(201);
     app.delete(&key.path()).key(&ada.api_key).send().await.expect(200);
     app.delete(&key.path()).key(&ada.api_key).send().await.expect(200);
-    // What is refused is no event.
+    // Rejected requests emit no event.
     app.post("/api/v1/keys", json!({"name": ""})).bearer(&ada.token).send().await.expect(400);
     rotate(&app, &ada.token, &key.id, json!({})).await.expect(409);
 

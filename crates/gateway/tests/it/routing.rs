@@ -1,4 +1,4 @@
-//! Fallback chains and retries: what callers get when providers fail.
+//! Fallback chains and retries: responses to the client when providers fail.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::fallback_chain::{
 use crate::upstream::{RefusingAddress, Reply};
 
 #[tokio::test]
-async fn what_is_the_targets_fault_goes_to_the_next_target() {
+async fn failures_of_the_target_fall_back_to_the_next_target() {
     let chain = FallbackChain::start().await;
     chain.second.set_default_reply(good());
     let limited = Reply::json(429, "{}").header("retry-after", "60");
@@ -33,7 +33,7 @@ async fn what_is_the_targets_fault_goes_to_the_next_target() {
         ),
     ];
     for (count, (failure, status)) in failures.into_iter().enumerate() {
-        // Each has a model of its own, so that no breaker is in the way.
+        // Each has its own model, so that no circuit breaker interferes.
         let body = json!({"model": format!("m{count}"), "messages": []});
         chain.proxy.upstream.push(failure);
         let answer = chain.proxy.chat(&body).header("x-gateway-fallback", "second, third/other").send().await;
@@ -49,7 +49,7 @@ async fn what_is_the_targets_fault_goes_to_the_next_target() {
 }
 
 #[tokio::test]
-async fn what_is_the_callers_fault_stops_the_walk() {
+async fn failures_caused_by_the_caller_stop_the_fallback() {
     let chain = FallbackChain::start().await;
     for status in [400, 413, 422] {
         chain.proxy.upstream.push(Reply::json(status, r#"{"error":{"message":"bad"}}"#));
@@ -57,7 +57,7 @@ async fn what_is_the_callers_fault_stops_the_walk() {
         assert_eq!(answer.expect(status)["error"]["message"], "bad");
         assert_eq!(answer.header("x-gateway-attempts"), Some("1"));
     }
-    // A key of the caller's own that is rejected is the caller's affair.
+    // A rejection of the caller's own credential is returned to the caller.
     chain.proxy.upstream.push(Reply::json(401, "{}"));
     let own = chain.chat().header("authorization", "Bearer sk-mine").send().await;
     own.expect(401);
@@ -90,14 +90,14 @@ async fn the_model_of_a_step_is_put_into_the_body_and_nothing_else_changes() {
 }
 
 #[tokio::test]
-async fn a_callers_credential_goes_to_the_provider_that_it_named_and_to_no_other() {
+async fn a_callers_credential_is_sent_only_to_the_provider_that_it_named() {
     let chain = FallbackChain::start().await;
     chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.second.push(good());
     chain.chat().header("authorization", "Bearer sk-mine").send().await.expect(200);
     assert_eq!(chain.proxy.upstream.requests()[0].header("authorization"), Some("Bearer sk-mine"));
     assert_eq!(chain.second.requests()[0].header("authorization"), Some("Bearer sk-second"));
-    // Another model of the same provider is within what was named.
+    // Another model of the same provider may use the same credential.
     chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.proxy.upstream.push(good());
     let same = chain.proxy.chat(&json!({"model": "m"})).header("x-gateway-fallback", "openai/n");
@@ -146,7 +146,7 @@ async fn chains_retries_and_routes_that_make_no_sense_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_retry_waits_as_long_as_it_was_told() {
+async fn a_retry_waits_for_the_retry_after_of_the_provider() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.push(Reply::json(429, "{}").header("retry-after-ms", "400").header("retry-after", "20"));
     proxy.upstream.push(good());
@@ -219,7 +219,7 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
         assert!(error.contains("overloaded inside"), "{error}");
         assert_eq!(row["error_code"], Value::Null);
     }
-    // Anthropic's streams begin with an event that says nothing yet.
+    // Anthropic's streams begin with an event without content.
     let start = r#"{"type":"message_start","message":{"id":"a","model":"c","usage":{"input_tokens":3,"output_tokens":0}}}"#;
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     chain.proxy.upstream.push(Reply::sse(&[start, error]));
@@ -232,7 +232,7 @@ async fn an_error_as_the_first_event_of_a_stream_falls_over() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_before_its_first_word_falls_over() {
+async fn a_stream_that_ends_before_its_first_content_fails_over() {
     for events in [&[ROLE][..], &[]] {
         let chain = FallbackChain::start().await;
         chain.proxy.upstream.set_default_reply(Reply::sse(events));
@@ -244,7 +244,7 @@ async fn a_stream_that_ends_before_its_first_word_falls_over() {
 }
 
 #[tokio::test]
-async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_never_spliced() {
+async fn a_stream_that_breaks_after_its_first_content_ends_with_an_error_and_is_never_spliced() {
     let chain = FallbackChain::start().await;
     chain.proxy.upstream.push(
         Reply::new(200)
@@ -265,7 +265,7 @@ async fn a_stream_that_broke_after_its_first_words_ends_with_an_error_and_is_nev
 }
 
 #[tokio::test]
-async fn the_whole_walk_ends_within_the_servers_limit() {
+async fn the_whole_fallback_chain_ends_within_the_request_timeout() {
     let chain = FallbackChain::start_with(&[("GATEWAY_PROXY_TIMEOUT_MS", "700")]).await;
     chain.proxy.upstream.set_default_reply(Reply::no_response());
     chain.second.set_default_reply(Reply::no_response());
@@ -278,7 +278,7 @@ async fn the_whole_walk_ends_within_the_servers_limit() {
 }
 
 #[tokio::test]
-async fn the_timeline_of_a_session_tells_of_the_fallback() {
+async fn the_timeline_of_a_session_shows_the_fallback() {
     let chain = FallbackChain::start().await;
     chain.proxy.upstream.push(Reply::json(500, "{}"));
     chain.second.push(good());
@@ -292,7 +292,7 @@ async fn the_timeline_of_a_session_tells_of_the_fallback() {
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_between_retries_is_let_go_and_leaves_its_row() {
+async fn a_client_disconnect_between_retries_stops_the_request_and_logs_its_row() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(503, "{}").header("retry-after", "4"));
     let mut raw = proxy.connect().await;

@@ -1,4 +1,4 @@
-//! Which target comes first: the provider found by the model, and chains by price, speed and weight.
+//! Target selection: the provider found by model, and chains ordered by price, latency and weight.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn auto_finds_the_provider_by_prefix_by_list_and_by_price() {
 }
 
 #[tokio::test]
-async fn auto_names_the_candidates_when_it_cannot_tell() {
+async fn auto_names_the_candidates_when_the_model_is_ambiguous() {
     let chain = FallbackChain::start().await;
     for name in ["one", "two"] {
         chain.proxy.provider(name, "openai", json!({"models": ["shared-1"]})).await;
@@ -79,7 +79,7 @@ async fn cheapest_and_weighted_and_fastest_choose_the_first_target() {
     let cheap = ask("gpt-4o", "openai/gpt-4o-mini, second/unpriced", "cheapest").send().await;
     assert_eq!(cheap.header("x-gateway-model"), Some("gpt-4o-mini"));
 
-    // Both are measured once; from then on the faster one is first, and a session stays where it is.
+    // Both are measured once. After that the faster one is first, and a session stays on its target.
     for _ in 0..2 {
         ask("m", "second", "fastest").send().await.expect(200);
     }

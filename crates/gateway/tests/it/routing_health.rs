@@ -1,4 +1,4 @@
-//! What is left alone for a while: targets that have been failing, and credentials that were rejected or limited.
+//! Circuit breakers of failing targets, and cooldown of rejected or rate-limited credentials.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::fallback_chain::{CLAUDE, FallbackChain, attempted_providers,
 use crate::support::{ProxyFixture, TestResponse};
 use crate::upstream::{Reply, Signal, Upstream};
 
-/// A chain whose first target has failed until its circuit breaker opened.
+/// A chain whose first target has an open circuit breaker.
 async fn with_an_open_breaker() -> FallbackChain {
     let chain = FallbackChain::start().await;
     chain.proxy.upstream.set_default_reply(Reply::json(500, "{}"));
@@ -35,7 +35,7 @@ async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
     let row = chain.proxy.log_row(&answer).await;
     assert_eq!(attempted_providers(&row), [("openai".into(), Value::Null), ("second".into(), json!(200))]);
     assert!(row["attempts"][0]["error"].as_str().unwrap().contains("circuit breaker open"), "{row}");
-    // Alone, or as the last of a chain, it is tried all the same.
+    // As the only or the last target of a chain it is still tried.
     chain.proxy.chat(&json!({"model": "m"})).send().await.expect_error(502, "provider_error");
     chain.second.set_default_reply(Reply::json(500, "{}"));
     let last = chain.proxy.post("second", "/v1/chat/completions", r#"{"model":"m"}"#);
@@ -44,7 +44,7 @@ async fn a_breaker_opens_is_passed_over_and_never_blocks_the_last_target() {
 }
 
 #[tokio::test]
-async fn after_its_rest_one_probe_closes_a_breaker_again() {
+async fn after_its_cooldown_one_probe_closes_a_breaker() {
     let chain = with_an_open_breaker().await;
     chain.proxy.app.app.services.clock.advance(11_000);
     chain.proxy.upstream.set_default_reply(good());
@@ -61,12 +61,12 @@ async fn a_probe_that_is_refused_for_the_callers_fault_closes_the_breaker_too() 
     chain.proxy.upstream.push(Reply::json(400, r#"{"error":"your fault"}"#));
     chain.proxy.upstream.set_default_reply(good());
     chain.chat().send().await.expect(400);
-    // The target is alive: nobody has to wait until a probe is given up.
+    // The target is alive: requests do not wait for the probe to time out.
     assert_eq!(chain.chat().send().await.header("x-gateway-provider"), Some("openai"));
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_put_into_a_targets_words_is_not_held_against_it() {
+async fn an_untranslatable_request_does_not_count_as_a_failure_of_the_target() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(500, "{}"));
     let claude = Upstream::start().await;
@@ -142,7 +142,7 @@ async fn several_credentials_share_the_calls_by_weight_and_a_session_stays_with_
 }
 
 #[tokio::test]
-async fn a_rejected_credential_is_put_aside_and_a_limited_one_rests_as_long_as_it_was_told() {
+async fn a_rejected_credential_is_skipped_and_a_rate_limited_one_cools_down_for_retry_after() {
     for (status, back_after) in [(401, 301_000), (403, 301_000), (402, 301_000), (429, 31_000)] {
         let proxy = ProxyFixture::start().await;
         proxy.provider("mine", "openai", with_keys([1, 1])).await;
@@ -153,7 +153,7 @@ async fn a_rejected_credential_is_put_aside_and_a_limited_one_rests_as_long_as_i
         assert_eq!(answer.header("x-gateway-attempts"), Some("2"), "{status}");
         let used = keys_used(&proxy.upstream);
         assert_ne!(used[0], used[1]);
-        // The session would choose the first again, but that one is at rest.
+        // The session prefers the first credential, but that one is cooling down.
         call_mine(&proxy, Some("s")).await.expect(200);
         assert_eq!(keys_used(&proxy.upstream)[2], used[1], "{status}");
         proxy.app.app.services.clock.advance(back_after);
@@ -202,7 +202,7 @@ async fn a_call_whose_other_credential_was_put_aside_meanwhile_is_not_made_witho
 }
 
 #[tokio::test]
-async fn what_one_account_keeps_is_not_asked_of_another() {
+async fn state_stored_at_one_account_is_not_requested_from_another() {
     let chain = FallbackChain::start().await;
     chain.proxy.upstream.set_default_reply(Reply::json(500, "{}"));
     for body in [

@@ -1,4 +1,4 @@
-//! Sessions over HTTP: which requests belong together, and what is told of them. Also the summary of a user.
+//! Sessions over HTTP: grouping of requests, timelines, and the summary of a user.
 
 use gateway_core::ids::KeyId;
 use gateway_core::logs::{Attempt, LogLevel, LogRow};
@@ -35,12 +35,12 @@ on_both!(requests_less_than_half_an_hour_apart_are_a_session, |app| async move {
     let near = 30 * MINUTE - SECOND;
     let far = 30 * MINUTE + SECOND;
     let (first, second, third) = (start(), start().plus(near), start().plus(near + far));
-    // Each in a batch of its own, as after a restart.
+    // Each in its own batch, as after a restart.
     for time in [first, second, third] {
         app.write(&[by(&ada, 1, None, time)]).await;
     }
     assert_eq!(counts(&app, &ada).await, [1, 2]);
-    // All in one batch, and exactly half an hour is too much.
+    // All in one batch. A gap of exactly half an hour starts a new session.
     let rows = [third.plus(HOUR), third.plus(HOUR + near), third.plus(HOUR + near + 30 * MINUTE)];
     app.write(&rows.map(|time| by(&ada, 1, None, time))).await;
     assert_eq!(counts(&app, &ada).await, [1, 2, 1, 2]);
@@ -132,7 +132,7 @@ on_both!(sessions_are_found_by_user_provider_and_time, |app| async move {
         ("provider=OPENAI", vec![]),
         ("provider=groq&user=ann", vec!["a"]),
         ("provider=%25", vec![]),
-        // A session is in a range when any part of it is.
+        // A session matches a range when any part of it does.
         ("from=2026-11-09T15:00:00Z", vec!["a"]),
         ("to=2026-11-09T12:00:00Z", vec!["a"]),
         ("from=2026-11-09T12:00:00Z&to=2026-11-09T14:00:00Z", vec!["b", "a"]),
@@ -152,7 +152,7 @@ on_both!(sessions_are_found_by_user_provider_and_time, |app| async move {
     }
 });
 
-on_both!(a_timeline_tells_what_happened_in_order, |app| async move {
+on_both!(a_timeline_shows_requests_in_order, |app| async move {
     let ada = app.signup("acme").await;
     let attempt = |provider: &str, status: u16, start_ms: i64, error: Option<&str>| Attempt {
         provider: provider.into(),

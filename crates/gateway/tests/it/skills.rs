@@ -1,4 +1,4 @@
-//! An organization's own skills: create, read, change, delete, and the rubric.
+//! Skills of an organization: create, read, change, delete, and the rubric.
 
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ on_both!(a_skill_is_created_from_a_file, ENTERPRISE, |app| async move {
     assert_eq!(again["raw_source"], skill["raw_source"]);
 });
 
-on_both!(a_skill_is_created_from_fields_and_its_file_says_the_same, ENTERPRISE, |app| async move {
+on_both!(a_skill_is_created_from_fields_and_its_file_matches, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let body = json!({"name": "say-hi", "headline": "Hi: \"there\"", "description": "Says hi # not a comment\nin two lines", "body": "---\nHi\n"});
     let skill = app.skill(&ada, body.clone()).await;
@@ -194,7 +194,7 @@ on_both!(lists_are_filtered_and_paged, ENTERPRISE, |app| async move {
     assert_coded(&app.get(&path(&public)).bearer(&ada.token).send().await, 404, "not_found");
 });
 
-on_both!(bad_ids_are_told_from_missing_ones, ENTERPRISE, |app| async move {
+on_both!(invalid_ids_differ_from_missing_ones, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     let missing = missing_id();
     for (method, below) in [
@@ -243,7 +243,7 @@ on_both!(the_marketplace_comes_with_the_enterprise_plan, |app| async move {
         ("GET", "/api/v1/eval-results".to_owned()),
     ];
     let ask = async |token: &str, method: &str, path: &str| {
-        // A body that cannot be read: the plan and the role come first.
+        // A malformed body: plan and role are checked first.
         app.call(method.parse().unwrap(), path).raw("{").bearer(token).send().await
     };
     for (method, path) in &calls {

@@ -1,4 +1,4 @@
-//! The judges: ours, a language model's, the buffer before them, and what is left to do after a restart.
+//! Judging of skills: the internal judge, the language model, the queue, and recovery after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ on_both!(every_version_is_judged_by_itself_and_again_when_asked, ENTERPRISE, |ap
             .await
             .expect_error(400, "bad_request");
     }
-    // Time for anything that would judge a version twice.
+    // Leaves time for a duplicate verdict.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert_eq!(app.wait_for_verdicts(&ada, &skill, 3).await.len(), 3);
 });
@@ -203,7 +203,7 @@ async fn a_judge_that_fails_leaves_a_verdict_that_says_why() {
     gateway.upstream.push(Reply::no_response());
     let skill = app.skill(ada, fields("silent")).await;
     assert!(why(&skill).await.contains("no response within"), "a judge has its time");
-    // It recovers: a failure for a moment is none.
+    // It recovers: a transient failure is not a verdict.
     gateway.upstream.push(Reply::json(503, "{}"));
     gateway.upstream.push(says(&axes(0.9)));
     let skill = app.skill(ada, fields("lucky")).await;
@@ -266,7 +266,7 @@ async fn a_full_buffer_drops_requests_and_loses_no_version() {
     }
 }
 
-on_both!(the_judge_goes_by_the_rubric_that_is_in_force_when_it_has_judged, ENTERPRISE, |app| async move {
+on_both!(the_judge_applies_the_rubric_in_force_when_it_stores_the_verdict, ENTERPRISE, |app| async move {
     let ada = app.signup("acme").await;
     for round in 0..10 {
         app.change_rubric(&ada, json!({"pass_threshold": 0})).await;
@@ -274,7 +274,7 @@ on_both!(the_judge_goes_by_the_rubric_that_is_in_force_when_it_has_judged, ENTER
         let create = app.skill(&ada, fields(&format!("race-{round}")));
         let (_, skill) = tokio::join!(raise, create);
         let verdict = app.wait_for_verdicts(&ada, &skill, 1).await.remove(0);
-        // Judged before the change it may have passed; kept after it, it may not.
+        // A verdict from before the change may have passed; one stored after it must not.
         let kept = time(&verdict["created_at"]);
         let rubric = app.get("/api/v1/skills/rubric").bearer(&ada.token).send().await.expect(200);
         if kept > time(&rubric["updated_at"]) {
@@ -289,7 +289,7 @@ async fn versions_without_a_verdict_are_found_after_a_restart() {
         let data = Arc::new(tempfile::tempdir().unwrap());
         let app = TestApp::start(fresh_config(backend, &data, &ENTERPRISE).await, data).await;
         let ada = app.signup("acme").await;
-        // Made behind the judge's back, as if the process had died between two steps.
+        // Inserted without notifying the judge, as if the process had died between two steps.
         let source = gateway_core::skills::SkillSource::from_raw(GOOD).unwrap();
         let id: gateway_core::ids::SkillId = app.app.services.ids.new_id();
         let new = gateway_store::skills::NewSkill {

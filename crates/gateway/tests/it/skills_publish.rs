@@ -1,4 +1,4 @@
-//! The way to the shelf: every row of the table of states, and what happens when two things happen at once.
+//! Publishing to the shelf: every row of the state table, and concurrent changes.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ on_both!(a_skill_without_a_passing_verdict_is_not_published, ENTERPRISE, |app| a
         assert_eq!(get(&app, &ada, &skill).await["visibility"], "private");
     };
     refused().await;
-    // A stranger's word does not count, nor does a failing verdict of somebody who is believed.
+    // A verdict from an untrusted source does not count, nor does a failing one from a trusted source.
     app.verdict(&ada, &skill, true).await.expect(201);
     refused().await;
     app.trust_scanner(&ada).await;
@@ -88,13 +88,13 @@ on_both!(the_shelf_keeps_the_published_version_until_a_later_one_passes, ENTERPR
     assert_eq!(moved["published_version"], 2);
     assert!(time(&moved["published_at"]) > time(&live["published_at"]));
     assert_eq!(shelf().await["name"], "renamed");
-    // A published skill that goes off the shelf has to pass again, as it is now.
+    // A skill removed from the shelf has to pass again in its current version.
     update(&app, &ada, &skill, json!({"body": "Third"})).await;
     app.post(&format!("{}/unpublish", path(&skill)), json!({})).bearer(&ada.token).send().await.expect(200);
     app.publish(&ada, &skill).await.expect_error(409, "not_publishable");
 });
 
-/// Rounds of the race that matters most; the others have a tenth of them.
+/// Rounds of the most important race; the others run a tenth of them.
 const ROUNDS: usize = 500;
 
 on_both!(an_update_that_races_publishing_never_reaches_the_shelf_unjudged, ENTERPRISE, |app| async move {
@@ -107,7 +107,7 @@ on_both!(an_update_that_races_publishing_never_reaches_the_shelf_unjudged, ENTER
         let body = json!({"body": format!("Unjudged text of round {round}")});
         let change = app.put(&path(&skill), body).bearer(&ada.token).send();
         let publish = app.publish(&ada, &skill);
-        // Each begins first in half of the rounds.
+        // Each side starts first in half of the rounds.
         let (published, changed) = if round % 2 == 0 {
             tokio::join!(publish, change)
         } else {
@@ -172,7 +172,7 @@ on_both!(a_source_that_is_struck_off_while_publishing_opens_no_gate, ENTERPRISE,
             .send()
             .await
             .expect(200);
-        // Once the change is answered, the gate is shut.
+        // The publish gate is closed once the change has been confirmed.
         app.publish(&ada, &skill).await.expect_error(409, "not_publishable");
         app.trust_scanner(&ada).await;
     }

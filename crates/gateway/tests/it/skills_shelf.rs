@@ -1,4 +1,4 @@
-//! The shelf across organizations, and adopting from it.
+//! The shelf across organizations, and adopting skills from it.
 
 use std::collections::BTreeSet;
 
@@ -140,7 +140,7 @@ on_both!(an_adopted_skill_is_a_private_copy_of_the_published_version, ENTERPRISE
     let own = adopt(&app, &ada, &skill).await;
     assert_eq!(own["name"], "helper-adopted-1", "the own organization has the name already");
 
-    // The adopter sees when the origin goes on, or goes away.
+    // The adopter sees when the original is updated or removed.
     let status =
         async || app.get(&path(copy)).bearer(&bob.token).send().await.expect(200)["source_status"].clone();
     app.verdict(&ada, &skill, true).await.expect(201);

@@ -1,4 +1,4 @@
-//! The shortest way through the service: sign up, use the key, see the health.
+//! Smoke test: sign up, use the key, read the health.
 
 use serde_json::json;
 

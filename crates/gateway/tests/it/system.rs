@@ -1,4 +1,4 @@
-//! Health, discovery, and what happens to requests that no route takes.
+//! Health, discovery, and requests that match no route.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ on_both!(health_names_each_store_and_needs_no_credential, |app| async move {
     let components = body["components"].as_object().unwrap();
     assert!(components.contains_key("database"), "{body}");
     assert!(components.values().all(|component| component == &json!({"status": "ok"})), "{body}");
-    // A bad credential does not make it fail: load balancers send what they like.
+    // An invalid credential does not fail the health check: load balancers send arbitrary headers.
     app.get("/healthz").key("nonsense").send().await.expect(200);
 });
 
@@ -60,7 +60,7 @@ on_both!(a_wrong_method_is_answered_with_the_right_ones, |app| async move {
         answer.expect_error(405, "method_not_allowed");
         assert_eq!(allowed(&answer), expected, "{method} {path}");
     }
-    // Without a credential the method is nobody's business.
+    // Without a credential the allowed methods are not revealed.
     let answer = app.call(Method::PATCH, "/api/v1/keys").send().await;
     answer.expect_error(401, "unauthorized");
     assert!(answer.header("allow").is_none());
@@ -89,7 +89,7 @@ on_both!(head_answers_like_get_without_a_body, |app| async move {
     assert_eq!((wrong.status.as_u16(), allowed(&wrong)), (405, vec!["POST".to_owned()]));
 });
 
-on_both!(options_tells_the_methods_to_those_who_may_know, |app| async move {
+on_both!(options_lists_the_methods_for_authenticated_callers, |app| async move {
     let ada = app.signup("acme").await;
     let answer = app.call(Method::OPTIONS, "/api/v1/keys").bearer(&ada.token).send().await;
     assert_eq!(answer.status, 405);
@@ -119,7 +119,7 @@ on_both!(an_unknown_path_below_api_is_not_found, |app| async move {
         }
         app.get(path).send().await.expect_error(401, "unauthorized");
     }
-    // The skills family speaks its own words, also where it has no route.
+    // The skills endpoints use their own error format, also for unknown routes.
     let coded = app.get("/api/v1/exports/x/y/z").bearer(&ada.token).send().await.expect(404);
     assert_eq!((&coded["error_code"], coded.get("code")), (&json!("not_found"), None));
     assert!(coded["error"].is_string());
@@ -153,7 +153,7 @@ on_both!(the_root_sends_a_browser_to_the_console_and_nobody_else, |app| async mo
     }
 });
 
-on_both!(authenticated_answers_tell_the_rate_limit_whatever_they_say, |app| async move {
+on_both!(authenticated_responses_show_the_rate_limit_whatever_the_status, |app| async move {
     let ada = app.signup("acme").await;
     let calls = [
         (app.get("/api/v1/keys"), 200),
@@ -198,7 +198,7 @@ on_both!(the_alias_answers_like_the_canonical_path, |app| async move {
     }
 });
 
-on_both!(malformed_bodies_are_refused_in_words, |app| async move {
+on_both!(malformed_bodies_are_rejected_with_a_message, |app| async move {
     let ada = app.signup("acme").await;
     for body in [
         "",

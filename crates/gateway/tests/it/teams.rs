@@ -1,4 +1,4 @@
-//! Teams: named groups of members.
+//! Teams, which are named groups of members.
 
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ on_both!(the_list_of_members_is_replaced_as_a_whole, |app| async move {
     assert_eq!(none["members"], json!([]));
 });
 
-on_both!(a_stranger_among_the_members_is_refused_and_changes_nothing, |app| async move {
+on_both!(a_user_outside_the_organization_is_rejected_and_changes_nothing, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let team = create(&app, &ada, json!({"name": "core", "member_ids": [ada.user_id]})).await.expect(201);
@@ -94,7 +94,7 @@ on_both!(a_stranger_among_the_members_is_refused_and_changes_nothing, |app| asyn
     assert_eq!(list["teams"], json!([team]));
 });
 
-on_both!(who_leaves_the_organization_leaves_its_teams_and_no_others, |app| async move {
+on_both!(leaving_an_organization_leaves_its_teams_and_no_others, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.signup("bob").await;
     let body = json!({"email": bob.email, "role": "member"});
@@ -105,7 +105,7 @@ on_both!(who_leaves_the_organization_leaves_its_teams_and_no_others, |app| async
     create(&app, &bob, json!({"name": "own", "member_ids": [bob.user_id]})).await.expect(201);
     let path = format!("{members}/{}", bob.user_id);
     app.delete(&path).bearer(&ada.token).send().await.expect(200);
-    // Coming back does not bring the old teams back.
+    // Rejoining does not restore the old team memberships.
     app.post(&members, body).bearer(&ada.token).send().await.expect(201);
     let list = app.get(&teams_of(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(member_ids(&list["teams"][0]), [""; 0]);
@@ -114,14 +114,14 @@ on_both!(who_leaves_the_organization_leaves_its_teams_and_no_others, |app| async
     assert_eq!(member_ids(&own["teams"][0]), [bob.user_id]);
 });
 
-on_both!(who_is_removed_while_a_team_takes_them_in_is_in_no_team, |app| async move {
+on_both!(a_member_removed_during_a_team_update_is_in_no_team, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.signup("bob").await;
     let members = format!("/api/v1/orgs/{}/members", ada.org_id);
     let team = create(&app, &ada, json!({"name": "core"})).await.expect(201);
     let rejoin = || app.post(&members, json!({"email": bob.email})).bearer(&ada.token).send();
     rejoin().await.expect(201);
-    // A long list keeps the change of the team under way while the member is removed.
+    // A long list keeps the team update running while the member is removed.
     let mut ids = vec![bob.user_id.clone()];
     ids.resize(100, ada.user_id.clone());
     for round in 0..3 {

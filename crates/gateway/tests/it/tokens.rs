@@ -1,4 +1,4 @@
-//! Session tokens: how long they live, what is in them, and every way to forge one.
+//! Session tokens: lifetime, claims, and forgeries.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -9,7 +9,7 @@ use crate::on_both;
 use crate::support::assertions::{assert_unauthorized, assert_uuid_v7, fields, missing_id};
 
 const ME: &str = "/api/v1/auth/entitlements";
-/// What the test application is started with.
+/// The secret of the test application.
 const SECRET: &str = "a token secret for tests, 32 bytes or more";
 
 fn part(token: &str, index: usize) -> Value {
@@ -71,7 +71,7 @@ on_both!(a_forged_token_is_refused, |app| async move {
         other[claim] = value;
         forged.push(format!("{}.{}.{sign}", pack(&header), pack(&other)));
     }
-    // A signature that does not belong.
+    // A signature of another token.
     forged.push(format!("{}.{}.{}", pack(&header), pack(&claims), signature(&bob.token)));
     forged.push(format!("{}.{}.", pack(&header), pack(&claims)));
     forged.push(format!("{}.{}", pack(&header), pack(&claims)));
@@ -79,7 +79,7 @@ on_both!(a_forged_token_is_refused, |app| async move {
     bytes[0] ^= 1;
     forged.push(format!("{}.{}.{}", pack(&header), pack(&claims), BASE64.encode(&bytes)));
     forged.push(format!("{}.{}.{}", pack(&header), pack(&claims), BASE64.encode(&bytes[..16])));
-    // An algorithm of the forger's choice.
+    // An algorithm chosen by the forger.
     for name in ["none", "None", "NONE", "HS512", "RS256", "ES256", ""] {
         let header = json!({"alg": name, "typ": "JWT"});
         forged.push(format!("{}.{}.", pack(&header), pack(&claims)));
@@ -92,7 +92,7 @@ on_both!(a_forged_token_is_refused, |app| async move {
     for token in &forged {
         assert_unauthorized(&app.get(ME).bearer(token).send().await);
     }
-    // The same claims under the right key are good, so the refusals above were no accident.
+    // The same claims with the right key are valid, so the rejections above have the intended cause.
     assert_eq!(app.status_with_token(&signed(Algorithm::HS256, SECRET, &claims)).await, 200);
 });
 
@@ -106,7 +106,7 @@ on_both!(what_a_well_signed_token_claims_is_checked_against_the_store, |app| asy
         claims[name] = value;
         signed(Algorithm::HS256, SECRET, &claims)
     };
-    // A claimed role is not believed.
+    // A role in the claims is ignored.
     let promoted = app.get(ME).bearer(&change("role", json!("owner"))).send().await.expect(200);
     assert_eq!(promoted["role"], "viewer");
     for token in [

@@ -1,7 +1,7 @@
-//! A programmable upstream for proxy tests: a server on loopback that speaks HTTP/1.1 byte by byte, so that what the
-//! gateway sent is known exactly and what it gets back can be as slow, broken or rude as a provider can be.
+//! A programmable upstream for proxy tests: a loopback HTTP/1.1 server that works on raw bytes. It records exactly
+//! what the gateway sent, and its replies can be slow, truncated or malformed.
 //!
-//! Replies come from a queue (`push`), then from a standing one (`always`). Every request is kept as it came.
+//! Replies come from a queue (`push`), then from the default reply (`set_default_reply`). Every request is recorded.
 
 #![allow(clippy::disallowed_methods, reason = "a test server is no task of the application's")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test helper fails the test by panicking")]
@@ -26,18 +26,18 @@ use tokio::time::timeout;
 pub(crate) use reply::{Reply, Signal};
 pub(crate) use request::Request;
 
-/// Ends, with all its connections, when it is dropped.
+/// Closes its listener and all connections when dropped.
 pub(crate) struct Upstream {
     address: SocketAddr,
     state: Arc<State>,
     accepting: JoinHandle<()>,
 }
 
-/// A peer that went away while the script was still reading its body, writing, waiting or hanging.
+/// A client that disconnected while the upstream was still reading the body or playing a reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Abort {
     pub(crate) connection: usize,
-    /// Which request it was, counted from 0 in order of arrival; its place in [`Upstream::arrivals`].
+    /// Index of the request in [`Upstream::arrivals`].
     pub(crate) request: usize,
     pub(crate) at: Instant,
 }
@@ -51,27 +51,27 @@ impl Upstream {
         Self { address, state, accepting }
     }
 
-    /// The base URL, without a slash at its end.
+    /// The base URL without a trailing slash.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Adds a reply to the queue; each answers one request, in the order in which request heads arrive.
+    /// Queues a reply for one request. Replies are assigned in the order in which request heads arrive.
     pub(crate) fn push(&self, reply: Reply) {
         self.state.lock().queue.push_back(reply);
     }
 
-    /// The reply to every request for which the queue has none.
+    /// Sets the reply for requests that find the queue empty.
     pub(crate) fn set_default_reply(&self, reply: Reply) {
         self.state.lock().always = Some(reply);
     }
 
-    /// The requests that arrived in full, in the order in which their heads came.
+    /// Returns the complete requests, ordered by the arrival of their heads.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.state.lock().arrivals.iter().filter(|request| request.complete).cloned().collect()
     }
 
-    /// All requests whose head arrived, with as much of their body as there is so far.
+    /// Returns all requests whose head arrived, with the body bytes received so far.
     pub(crate) fn arrivals(&self) -> Vec<Request> {
         self.state.lock().arrivals.clone()
     }
@@ -80,29 +80,29 @@ impl Upstream {
         self.state.lock().aborts.clone()
     }
 
-    /// How many connections were opened so far.
+    /// Number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.state.lock().connections
     }
 
-    /// How many connections are open now.
+    /// Number of connections that are open now.
     pub(crate) fn open_connections(&self) -> usize {
         self.state.lock().open
     }
 
-    /// Waits until at least `n` requests arrived in full, and fails the test when they do not.
+    /// Waits for at least `n` complete requests and panics on timeout.
     pub(crate) async fn wait_for_requests(&self, n: usize, limit: Duration) -> Vec<Request> {
         self.wait_until(limit, &format!("{n} requests"), || self.requests().len() >= n).await;
         self.requests()
     }
 
-    /// Waits until at least `n` peers went away, and fails the test when they do not.
+    /// Waits for at least `n` aborts and panics on timeout.
     pub(crate) async fn wait_for_aborts(&self, n: usize, limit: Duration) -> Vec<Abort> {
         self.wait_until(limit, &format!("{n} aborts"), || self.aborts().len() >= n).await;
         self.aborts()
     }
 
-    /// Waits until something that the upstream can see has become true, and fails the test when it does not.
+    /// Waits until the condition holds and panics on timeout.
     pub(crate) async fn wait_until(&self, limit: Duration, what: &str, is_true: impl Fn() -> bool) {
         let mut changes = self.state.changes.subscribe();
         let waited = timeout(limit, changes.wait_for(|()| is_true())).await;
@@ -116,12 +116,12 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        // The connections belong to this task and end with it.
+        // Aborting the accept task also drops its connections.
         self.accepting.abort();
     }
 }
 
-/// An address at which every connection is refused. It is held, so that no other test can come to listen there.
+/// An address that refuses every connection. The bound socket keeps other tests from listening on the port.
 pub(crate) struct RefusingAddress {
     socket: TcpSocket,
 }
@@ -133,7 +133,7 @@ impl RefusingAddress {
         Self { socket }
     }
 
-    /// The base URL, without a slash at its end.
+    /// The base URL without a trailing slash.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.socket.local_addr().expect("a bound socket has an address"))
     }
@@ -156,7 +156,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// What the server's tasks and the test share.
+/// State shared by the server tasks and the test.
 struct State {
     inner: Mutex<Inner>,
     changes: watch::Sender<()>,
@@ -183,14 +183,14 @@ impl State {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Changes something, and wakes whoever waits for a change.
+    /// Applies a change and wakes all waiters.
     fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let result = change(&mut self.lock());
         self.changes.send_replace(());
         result
     }
 
-    /// Keeps a request whose head is complete, and takes the reply that it is to have.
+    /// Records a request whose head is complete and returns its index and reply.
     fn arrive(&self, request: Request) -> (usize, Reply) {
         self.change(|inner| {
             inner.arrivals.push(request);

@@ -1,4 +1,4 @@
-//! Usage over HTTP: sums, buckets and breakdowns, and what is exact about them.
+//! Usage over HTTP: totals, buckets and breakdowns, and their exactness.
 
 use gateway_core::ids::{AppId, KeyId, TeamId};
 use gateway_core::logs::LogRow;
@@ -71,7 +71,7 @@ on_both!(an_unpriced_request_costs_null_and_not_zero, |app| async move {
 on_both!(a_range_is_exact_to_the_millisecond, |app| async move {
     let ada = app.signup("acme").await;
     let other = app.signup("other").await;
-    // A row every 47 minutes for six days, and another organization's beside each.
+    // A row every 47 minutes for six days, each with one of another organization.
     let times: Vec<Timestamp> = (0..184).map(|n| start().plus(n * 47 * MINUTE)).collect();
     let rows: Vec<LogRow> = times.iter().flat_map(|time| [row(&ada, *time), row(&other, *time)]).collect();
     app.write(&rows).await;
@@ -167,7 +167,7 @@ on_both!(buckets_follow_the_calendar_and_may_be_empty, |app| async move {
     );
 });
 
-on_both!(buckets_are_told_apart_by_provider_model_or_status, |app| async move {
+on_both!(buckets_are_grouped_by_provider_model_or_status, |app| async move {
     let ada = app.signup("acme").await;
     let mut rows: Vec<LogRow> = (0..4).map(|n| row(&ada, start().plus(n * 20 * MINUTE))).collect();
     rows[1].provider = "groq".into();
@@ -194,7 +194,7 @@ on_both!(buckets_are_told_apart_by_provider_model_or_status, |app| async move {
     assert!(plain["buckets"][0].get("groups").is_none());
 });
 
-on_both!(a_breakdown_names_what_it_tells_apart, |app| async move {
+on_both!(a_breakdown_names_its_dimension, |app| async move {
     let ada = app.signup("acme").await;
     let org = format!("/api/v1/orgs/{}", ada.org_id);
     let post =
@@ -232,7 +232,7 @@ on_both!(a_breakdown_names_what_it_tells_apart, |app| async move {
     assert_eq!(broken_down("app").await, [named(id(&program), "Shop", 3), nothing(1)]);
     assert_eq!(broken_down("team").await, [named(id(&team), "Blue team", 3), nothing(1)]);
     assert_eq!(broken_down("model").await, [named("gpt-4o".into(), "gpt-4o", 4)]);
-    // Dearest first.
+    // Most expensive first.
     assert_eq!(
         broken_down("user").await,
         [named("guest".into(), "guest", 1), named(ada.user_id.clone(), &ada.email, 2), nothing(1)]
@@ -244,7 +244,7 @@ on_both!(a_breakdown_names_what_it_tells_apart, |app| async move {
 on_both!(filters_narrow_every_kind_of_usage, |app| async move {
     let ada = app.signup("acme").await;
     let (key, program, team) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2), uuid::Uuid::from_u128(3));
-    // The first hour is read from rows when the range begins inside it, the rest from sums.
+    // When the range begins within an hour, that hour is read from rows and the rest from roll-ups.
     for hour in [0, 3, 30] {
         let mut rows: Vec<LogRow> =
             (0..6).map(|n| row(&ada, start().plus(hour * HOUR + 20 * MINUTE + n))).collect();

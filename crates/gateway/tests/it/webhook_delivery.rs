@@ -1,4 +1,4 @@
-//! Events on their way: what receivers get, signed and in time, whatever they answer.
+//! Webhook delivery: payloads, signatures and timing, whatever the receiver responds.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn attempts(delivery: &Value) -> usize {
     delivery["attempts"].as_array().unwrap().len()
 }
 
-on_both!(each_operation_tells_the_webhooks_that_want_it, |app| async move {
+on_both!(each_operation_notifies_the_subscribed_webhooks, |app| async move {
     let ada = app.enterprise("acme").await;
     let (all, some) = (receiver(Reply::new(200)).await, receiver(Reply::new(204)).await);
     app.create_webhook(&ada, &format!("{}/all", all.url()), &[]).await;
@@ -103,7 +103,7 @@ on_both!(a_delivery_is_signed_over_its_bytes_and_names_its_event, |app| async mo
     assert_eq!(app.get(&one).bearer(&ada.token).send().await.expect(200), delivery);
 });
 
-on_both!(a_failing_receiver_is_tried_again_with_the_same_id_and_a_fresh_signature, |app| async move {
+on_both!(a_failing_receiver_is_retried_with_the_same_id_and_a_new_signature, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(500)).await;
     let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
@@ -140,7 +140,7 @@ on_both!(a_failing_receiver_is_tried_again_with_the_same_id_and_a_fresh_signatur
     assert_eq!(attempts(&delivered), 9);
 });
 
-on_both!(a_receiver_that_asks_for_time_gets_it, |app| async move {
+on_both!(a_retry_respects_the_retry_after_of_the_receiver, |app| async move {
     let ada = app.enterprise("acme").await;
     let upstream = receiver(Reply::new(429).header("retry-after", "3600")).await;
     let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
@@ -235,7 +235,7 @@ on_both!(a_success_in_between_ends_the_count_of_failures, |app| async move {
     assert_eq!((&found["failing_since"], &found["active"]), (&Value::Null, &json!(true)));
 });
 
-on_both!(a_slow_receiver_delays_nobody_else, |app| async move {
+on_both!(a_slow_receiver_delays_no_other_receiver, |app| async move {
     let ada = app.enterprise("acme").await;
     let signal = Signal::new();
     let slow = receiver(Reply::new(200).wait_before_head(&signal)).await;
@@ -253,10 +253,10 @@ on_both!(a_slow_receiver_delays_nobody_else, |app| async move {
     slow.wait_for_requests(20, WAIT_TIMEOUT).await;
 });
 
-on_both!(a_receiver_that_says_nothing_has_failed_after_fifteen_seconds, |app| async move {
+on_both!(an_unresponsive_receiver_fails_after_fifteen_seconds, |app| async move {
     let ada = app.enterprise("acme").await;
     let silent = receiver(Reply::no_response().then_stall()).await;
-    // The head in time, the end never: it is an answer all the same.
+    // The head arrives in time and the body never ends: still a valid response.
     let endless = receiver(Reply::new(200).with_content_length(100).piece("thanks").then_stall()).await;
     let (first, second) = (
         app.create_webhook(&ada, &silent.url(), &["key.create"]).await,
@@ -273,7 +273,7 @@ on_both!(a_receiver_that_says_nothing_has_failed_after_fifteen_seconds, |app| as
     assert_eq!(taken["attempts"][0]["response_body"], "thanks");
 });
 
-on_both!(nobodys_dead_receivers_can_take_all_places, |app| async move {
+on_both!(dead_receivers_of_one_organization_cannot_use_all_slots, |app| async move {
     let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
     let dead = receiver(Reply::no_response().then_stall()).await;
     let alive = receiver(Reply::new(200)).await;
@@ -378,7 +378,7 @@ on_both!(an_event_of_a_change_that_failed_is_never_sent, |app| async move {
     assert!(app.deliveries(&ada, &hook).await.is_empty() && upstream.arrivals().is_empty());
 });
 
-/// Two nodes on one database share the work.
+/// Two nodes on one database share the deliveries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_nodes_deliver_an_event_once() {
     let data = std::sync::Arc::new(tempfile::tempdir().unwrap());

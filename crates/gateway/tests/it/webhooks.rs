@@ -1,4 +1,4 @@
-//! Webhooks as a resource: what is shown of them, what is refused, who may do what.
+//! Webhooks as a resource: representation, validation and permissions.
 
 use serde_json::{Value, json};
 

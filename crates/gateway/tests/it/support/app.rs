@@ -1,4 +1,4 @@
-//! An application as `gateway serve` starts it, on a free port and a fresh database.
+//! A gateway as `gateway serve` starts it, on a free port with an empty database.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct TestApp {
     server: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// One person with an organization of their own.
+/// A user and the organization created at signup.
 #[derive(Clone, Debug)]
 pub struct Account {
     pub email: String,
@@ -48,7 +48,8 @@ pub const TOKEN_SECRET: &str = "a token secret for tests, 32 bytes or more";
 pub const MASTER_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 
 impl TestApp {
-    /// Settings are environment variables; rate limits and attempts are out of the way unless given.
+    /// Settings are environment variables. The limit on login attempts is effectively off unless a setting overrides
+    /// it.
     pub async fn start_with(backend: Backend, settings: &[(&str, &str)]) -> Self {
         let data = Arc::new(tempfile::tempdir().unwrap());
         Self::start(fresh_config(backend, &data, settings).await, data).await
@@ -62,7 +63,7 @@ impl TestApp {
         Self { app, address, data, server: Some(server) }
     }
 
-    /// Stops the service as SIGTERM does and answers what is needed to start it again on the same data.
+    /// Stops the gateway as SIGTERM does. Returns the configuration and data directory to restart with.
     pub async fn stop(mut self) -> (Config, Arc<TempDir>) {
         self.app.services.tasks.begin_stop();
         if let Some(server) = self.server.take() {
@@ -93,7 +94,7 @@ impl TestApp {
         self.call(Method::DELETE, path)
     }
 
-    /// Signs up a person with an organization named `slug`.
+    /// Signs up a user with an organization named `slug`.
     pub async fn signup(&self, slug: &str) -> Account {
         let email = format!("{slug}@example.com");
         let body = json!({"email": email, "password": PASSWORD, "org_slug": slug});
@@ -109,7 +110,7 @@ impl TestApp {
         }
     }
 
-    /// A token of somebody who joined the owner's organization in the given role.
+    /// Invites a new user to the owner's organization with the given role. Returns the new account.
     pub async fn join(&self, owner: &Account, role: &str) -> Account {
         let email = format!("{role}.{}@example.com", uuid::Uuid::new_v4().simple());
         let path = format!("/api/v1/orgs/{}/members", owner.org_id);
@@ -128,7 +129,7 @@ impl TestApp {
         }
     }
 
-    /// The organization's outbox as type and data, oldest first.
+    /// Returns the organization's events as type and data, oldest first.
     pub async fn events(&self, org_id: &str) -> Vec<(String, Value)> {
         let stored =
             gateway_store::events::list(&self.app.services.db, org_id.parse().unwrap()).await.unwrap();
@@ -142,9 +143,9 @@ impl TestApp {
 
 impl Drop for TestApp {
     fn drop(&mut self) {
-        // Tasks in the background outlive the test's runtime, and would keep the app and its connections.
+        // Background tasks outlive the test's runtime and would keep the app and its connections alive.
         self.app.services.tasks.set_drained();
-        // Nobody waits for it: what still runs goes with the test's runtime.
+        // Not awaited: the remaining work is dropped with the test's runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let app = Arc::clone(&self.app);
             runtime.spawn(async move { app.finish_stop(Duration::from_secs(5)).await });
@@ -152,7 +153,7 @@ impl Drop for TestApp {
     }
 }
 
-/// Settings as environment variables, with a data directory and a database that nobody has used yet.
+/// Returns environment variables that select the data directory and an empty database.
 pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, String)> {
     let mut settings = vec![
         ("GATEWAY_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
@@ -160,7 +161,7 @@ pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, St
         ("GATEWAY_AUTH_ATTEMPTS".to_owned(), "100000".to_owned()),
         ("GATEWAY_TOKEN_SECRET".to_owned(), TOKEN_SECRET.to_owned()),
         ("GATEWAY_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()),
-        // Rows of any time may be written without the background taking them away again.
+        // Keeps the retention job from deleting rows with old timestamps.
         ("GATEWAY_LOG_RETENTION_DAYS".to_owned(), "36500".to_owned()),
     ];
     if backend == Backend::Postgres {
@@ -169,14 +170,14 @@ pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, St
     settings
 }
 
-/// The same, checked, with a few settings on top.
+/// Returns the validated configuration with the given settings added.
 pub async fn fresh_config(backend: Backend, data: &TempDir, settings: &[(&str, &str)]) -> Config {
     let mut environment = fresh_settings(backend, data).await;
     environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     Config::validate(&RawSettings::load(None, environment).unwrap()).unwrap()
 }
 
-/// The address of a new, empty database.
+/// Creates an empty PostgreSQL database and returns its URL.
 pub async fn fresh_postgres() -> String {
     let server = std::env::var("TEST_POSTGRES_URL").expect(
         "TEST_POSTGRES_URL is not set: run the tests with `make test`, which starts a private PostgreSQL",

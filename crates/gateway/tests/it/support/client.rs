@@ -1,4 +1,4 @@
-//! A small HTTP client whose answers are easy to check.
+//! A small HTTP client with assertions on its responses.
 
 use std::net::SocketAddr;
 use std::ops::Index;
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// A request that is being put together.
+/// A request builder.
 pub struct TestRequest {
     address: SocketAddr,
     method: Method,
@@ -49,7 +49,7 @@ impl TestRequest {
     }
 
     pub async fn send(self) -> TestResponse {
-        // The live stream of log rows has no end; its first bytes are its answer.
+        // The live log stream never ends, so its first frame is the body.
         let endless = self.path.contains("/logs/stream");
         let (head, mut body) = self.start().await.into_parts();
         let body = if endless && head.status.is_success() {
@@ -60,7 +60,7 @@ impl TestRequest {
         TestResponse { status: head.status, headers: head.headers, body }
     }
 
-    /// A stream of events that goes on.
+    /// Sends the request and returns the open event stream.
     pub async fn open(self) -> Events {
         let response = self.start().await;
         assert_eq!(response.status(), 200);
@@ -82,7 +82,7 @@ impl TestRequest {
     }
 }
 
-/// Server-sent events, comments left out.
+/// A stream of server-sent events. Comments are skipped.
 pub struct Events {
     body: Incoming,
     text: String,
@@ -133,14 +133,14 @@ pub struct TestResponse {
 }
 
 impl TestResponse {
-    /// The JSON body, after checking the status.
+    /// Asserts the status and returns the JSON body.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());
         self.json()
     }
 
-    /// Checks status and code of an error in either family of bodies.
+    /// Asserts status and error code, for both formats of error bodies.
     #[track_caller]
     pub fn expect_error(&self, status: u16, code: &str) -> Value {
         let body = self.expect(status);

@@ -1,4 +1,4 @@
-//! Several `gateway serve` processes on one PostgreSQL, with one organization and one upstream behind them.
+//! Several `gateway serve` processes on one PostgreSQL, with one organization and one upstream.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub struct Cluster {
     homes: Vec<Home>,
 }
 
-/// What a node is started with, and started again.
+/// Data directory and settings of a node, kept for restarts.
 struct Home {
     data: TempDir,
     settings: Vec<(String, String)>,
@@ -39,14 +39,14 @@ impl Home {
 }
 
 impl Cluster {
-    /// Each node has these settings.
+    /// Starts the nodes with the same settings.
     pub async fn start(nodes: usize, settings: &[(&str, &str)]) -> Self {
         let database = fresh_postgres().await;
         let all = vec![settings.to_vec(); nodes];
         Self::start_each(database, &all).await
     }
 
-    /// Settings may name another address of the database.
+    /// Starts one node per list of settings. A list may override the database URL.
     pub async fn start_each(database: String, settings: &[Vec<(&str, &str)>]) -> Self {
         let upstream = Upstream::start().await;
         upstream
@@ -80,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// One more node, with the settings of the first.
+    /// Starts another node with the settings of the first.
     pub fn add(&mut self) {
         let settings = self.homes[0].settings.clone();
         let home = Home { data: tempfile::tempdir().unwrap(), settings };
@@ -88,20 +88,20 @@ impl Cluster {
         self.homes.push(home);
     }
 
-    /// Ends a node as SIGTERM does, and waits until it is gone.
+    /// Stops a node with SIGTERM and waits for its exit.
     pub fn stop(&mut self, node: usize) {
         self.nodes[node].signal("TERM");
         let code = tokio::task::block_in_place(|| self.nodes[node].wait_for_exit_code());
         assert_eq!(code, Some(0), "node {node}");
     }
 
-    /// Ends a node as a power cut does.
+    /// Stops a node with SIGKILL.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].signal("KILL");
         tokio::task::block_in_place(|| self.nodes[node].wait_for_exit_code());
     }
 
-    /// Starts a node that was ended again, on its own data.
+    /// Restarts a stopped node on its own data directory.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node] = self.homes[node].start();
     }
@@ -110,7 +110,7 @@ impl Cluster {
         self.nodes.iter().map(|node| node.address).collect()
     }
 
-    /// A management call with the owner's token.
+    /// A management request with the owner's token.
     pub fn manage(&self, node: usize, method: Method, path: &str) -> TestRequest {
         self.nodes[node].call(method, path).bearer(&self.token)
     }
@@ -119,12 +119,13 @@ impl Cluster {
         format!("/api/v1/orgs/{}{path}", self.org_id)
     }
 
-    /// A call of a model with this key.
+    /// A chat request with this key.
     pub fn chat(&self, node: usize, key: &str) -> TestRequest {
         chat_request(self.nodes[node].address, key)
     }
 
-    /// The cheapest request that counts: it names no provider, so that it is refused once it is let in.
+    /// Sends the cheapest request that counts against the rate limit and returns whether it passed. It names no
+    /// provider, so that it fails with 400 after admission.
     pub async fn try_request(&self, node: usize) -> bool {
         match self.nodes[node].get("/nowhere").key(&self.key).send().await.status.as_u16() {
             400 => true,
@@ -133,7 +134,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until exactly these rows are in the log, each once, and counted once.
+    /// Waits until the log contains exactly these rows, each stored once and counted once.
     pub async fn wait_for_exact_rows(&self, ids: &BTreeSet<i64>, limit: Duration) {
         let began = Instant::now();
         loop {
@@ -160,7 +161,7 @@ pub fn chat_request(address: SocketAddr, key: &str) -> TestRequest {
     call.header("x-gateway-provider", "openai").json(body)
 }
 
-/// Asks until the answer is as wanted, which must be within the limit.
+/// Repeats the request until the response matches. Panics when the limit expires first.
 pub async fn wait_for_response(
     limit: Duration,
     call: impl Fn() -> TestRequest,

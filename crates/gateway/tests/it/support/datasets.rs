@@ -1,4 +1,4 @@
-//! A dataset to work with.
+//! A dataset and requests on it.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{Account, TestApp, TestResponse};
 
 pub const DATASETS: &str = "/api/v1/datasets";
 
-/// A dataset and the account that works with it.
+/// A dataset and the account whose token the requests use.
 pub struct DatasetFixture<'a> {
     pub app: &'a TestApp,
     pub by: &'a Account,
@@ -57,7 +57,7 @@ impl<'a> DatasetFixture<'a> {
         self.post("/versions", json!({})).await.expect(201)
     }
 
-    /// The inputs, newest first.
+    /// Returns the inputs of the cases, newest first.
     pub async fn inputs(&self, query: &str) -> Vec<Value> {
         let list = self.get(&format!("/cases?limit=200{query}")).await.expect(200);
         list["cases"].as_array().unwrap().iter().map(|case| case["input"].clone()).collect()

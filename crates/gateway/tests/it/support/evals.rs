@@ -1,4 +1,4 @@
-//! Evals and datasets to begin with.
+//! Fixtures for evals and datasets.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use uuid::Uuid;
 use super::{Account, TestApp};
 
 impl TestApp {
-    /// Defines an eval and answers it.
+    /// Creates an eval and returns it.
     pub async fn eval(&self, by: &Account, kind: &str, evaluator: &str, config: Value) -> Value {
         let body = json!({"name": evaluator, "type": kind, "evaluator": evaluator, "config": config});
         self.post("/api/v1/evals", body).bearer(&by.token).send().await.expect(201)
     }
 
-    /// Has an eval run, waits for its end and answers the run.
+    /// Starts a run, waits until it finishes and returns it.
     pub async fn eval_run(&self, by: &Account, eval: &Value, body: Value) -> Value {
         let path = format!("/api/v1/evals/{}/run", eval["id"]);
         let run = self.post(&path, body).bearer(&by.token).send().await.expect(202);
         self.wait_for_run(by, &run).await
     }
 
-    /// The run once nothing more happens to it.
+    /// Waits until the run has finished and returns it.
     pub async fn wait_for_run(&self, by: &Account, run: &Value) -> Value {
         let path = format!("/api/v1/evals/runs/{}", run["id"]);
         for _ in 0..1_500 {
@@ -42,7 +42,7 @@ impl TestApp {
         self.get(&path).bearer(&by.token).send().await.expect(200)
     }
 
-    /// A dataset with these cases, straight in the store.
+    /// Inserts a dataset with these cases directly into the store.
     pub async fn dataset(&self, of: &Account, cases: &[Value]) -> String {
         let (org, now) = (of.org_id.parse().unwrap(), self.app.services.clock.now());
         let dataset = Dataset {
@@ -64,7 +64,7 @@ impl TestApp {
         dataset.id.to_string()
     }
 
-    /// Freezes the working copy as the next version.
+    /// Freezes the working copy into a new version.
     pub async fn freeze(&self, of: &Account, dataset: &str) {
         let org = of.org_id.parse().unwrap();
         let id = DatasetId(dataset.parse::<Uuid>().unwrap());

@@ -1,4 +1,4 @@
-//! A chain of three targets, each an upstream of its own, and what they usually say.
+//! A fallback chain of three targets, each with its own upstream, and common provider responses.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub const WORLD: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{
 pub const STOP: &str = r#"{"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 pub const ERROR: &str = r#"{"error":{"message":"overloaded inside","type":"server_error"}}"#;
 
-/// The first target is `openai`, the others are providers of the organization's own.
+/// The first target is `openai`; the others are custom providers.
 pub struct FallbackChain {
     pub proxy: ProxyFixture,
     pub second: Upstream,

@@ -1,4 +1,4 @@
-//! A load balancer in front of several nodes, as simple as can be: every connection goes to the next node that takes it.
+//! A minimal round-robin TCP load balancer. A connection goes to the next node that accepts it.
 
 #![allow(clippy::disallowed_methods, reason = "a test server is no task of the application's")]
 
@@ -10,7 +10,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Ends, with all its connections, when it is dropped.
+/// Closes its listener and all connections when dropped.
 pub struct LoadBalancer {
     pub address: SocketAddr,
     nodes: Arc<Nodes>,
@@ -31,7 +31,7 @@ impl LoadBalancer {
         Self { address, nodes, accepting }
     }
 
-    /// The nodes are at these addresses from now on.
+    /// Replaces the addresses of the nodes.
     pub fn set_nodes(&self, addresses: Vec<SocketAddr>) {
         *self.nodes.addresses.write().unwrap() = addresses;
     }

@@ -1,4 +1,4 @@
-//! Log rows to begin with, written straight into the store.
+//! Log rows written directly to the store.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,12 +15,12 @@ pub fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A successful chat of 10 + 5 tokens that cost a thousandth of a dollar and took 100 ms.
+/// A successful chat with 10 + 5 tokens, a cost of 0.001 USD and a latency of 100 ms.
 pub fn row(account: &Account, time: Timestamp) -> LogRow {
     row_in_org(&account.org_id, time)
 }
 
-/// The same of an organization that is known by its id only.
+/// The same row for an organization given by id.
 pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
     static NEXT: AtomicI64 = AtomicI64::new(0);
     LogRow {
@@ -72,13 +72,13 @@ pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
     }
 }
 
-/// The row with something changed.
+/// Applies a change to the row.
 pub fn with(mut row: LogRow, change: impl FnOnce(&mut LogRow)) -> LogRow {
     change(&mut row);
     row
 }
 
-/// So many rows, one a millisecond, without bodies.
+/// Returns `count` rows without bodies, one per millisecond.
 pub fn many(of: &Account, app: &TestApp, count: usize) -> Vec<LogRow> {
     let now = app.app.services.clock.now();
     (0..count)
@@ -90,7 +90,7 @@ pub fn many(of: &Account, app: &TestApp, count: usize) -> Vec<LogRow> {
         .collect()
 }
 
-/// A chat request that says this.
+/// A chat request body with this user message.
 pub fn chat(text: &str) -> Vec<u8> {
     json!({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}).to_string().into_bytes()
 }

@@ -1,4 +1,4 @@
-//! What all tests share: an application on a port of its own, a client, and accounts to begin with.
+//! Shared fixtures: a gateway on its own port, an HTTP client, and accounts.
 
 mod app;
 pub mod assertions;

@@ -1,4 +1,4 @@
-//! The built binary as a process of its own: what it prints, how it ends, what it says in its log.
+//! The built binary as a separate process: its output, exit code and log.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::client::TestRequest;
 
-/// No start, stop or answer of the binary takes this long unless something is wrong.
+/// Upper bound for the start and the exit of the process.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// `gateway` with these arguments and nothing in its environment but a data directory and a free port.
+/// `gateway` with these arguments. Its environment has only a data directory and a free port.
 pub fn command(data: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
     command.args(arguments).env_clear().stdin(Stdio::null()).current_dir(data);
@@ -31,7 +31,7 @@ pub struct ProcessOutput {
     pub stderr: String,
 }
 
-/// Runs a command to its end.
+/// Runs a command until it exits.
 pub fn run(command: &mut Command) -> ProcessOutput {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -49,11 +49,11 @@ pub fn run(command: &mut Command) -> ProcessOutput {
     ProcessOutput { code, stdout: output.join().unwrap(), stderr: errors.join().unwrap() }
 }
 
-/// `gateway serve`, ready to answer. Killed when it is dropped.
+/// A running `gateway serve` that accepts requests. Killed on drop.
 pub struct GatewayProcess {
     child: Child,
     pub address: SocketAddr,
-    /// The log line that said that it is ready.
+    /// The log line that announced readiness.
     pub ready: Value,
     log: Option<JoinHandle<String>>,
 }
@@ -93,18 +93,18 @@ impl GatewayProcess {
         self.call(Method::GET, path)
     }
 
-    /// Sends a signal, by the shell's own `kill`.
+    /// Sends a signal with the shell's `kill`.
     pub fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// Waits for the end of a service that was told to stop; answers the exit code.
+    /// Waits for the process to exit and returns the exit code.
     pub fn wait_for_exit_code(&mut self) -> Option<i32> {
         wait_for_exit(&mut self.child)
     }
 
-    /// Waits for the end of a service that was told to stop; answers exit code and log.
+    /// Waits for the process to exit and returns the exit code and the log.
     pub fn wait(mut self) -> (Option<i32>, String) {
         let code = wait_for_exit(&mut self.child);
         (code, self.log.take().unwrap().join().unwrap())

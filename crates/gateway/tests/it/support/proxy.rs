@@ -1,4 +1,4 @@
-//! An application with a programmable upstream behind it, and one organization that calls through.
+//! A gateway with a programmable upstream and one organization that sends proxied requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::client::{TestRequest, TestResponse};
 use super::raw_http::{RawConnection, request, request_head};
 use crate::upstream::Upstream;
 
-/// The operator's addresses of these providers are the upstream's.
+/// The operator configures the upstream as the base URL of these providers.
 const PROVIDERS: [&str; 5] = ["OPENAI", "ANTHROPIC", "GEMINI", "BEDROCK", "COHERE"];
 
 pub struct ProxyFixture {
@@ -36,7 +36,7 @@ impl ProxyFixture {
         Self { app, upstream, ada }
     }
 
-    /// A call through the gateway with the organization's first key.
+    /// A proxied request with the organization's first key.
     pub fn call(&self, method: Method, provider: &str, path: &str) -> TestRequest {
         self.app.call(method, path).key(&self.ada.api_key).header("x-gateway-provider", provider)
     }
@@ -49,7 +49,7 @@ impl ProxyFixture {
         self.post("openai", "/v1/chat/completions", body.to_string())
     }
 
-    /// The bytes of such a request, to be sent by hand.
+    /// The bytes of a proxied request, for a raw connection.
     pub fn raw_post(&self, provider: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         request("POST", path, &self.with_key(provider, headers), body)
     }
@@ -67,7 +67,7 @@ impl ProxyFixture {
         RawConnection::connect(self.app.address).await
     }
 
-    /// Stores a provider of the organization's own whose address is the upstream, unless `fields` name another.
+    /// Creates a custom provider. Its base URL is the upstream unless `fields` overrides it.
     pub async fn provider(&self, name: &str, kind: &str, fields: Value) {
         let mut body = json!({"name": name, "kind": kind, "base_url": self.upstream.url()});
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -75,19 +75,19 @@ impl ProxyFixture {
         self.app.post(&path, body).bearer(&self.ada.token).send().await.expect(201);
     }
 
-    /// A key of the organization with these scopes.
+    /// Creates a key with these scopes and returns the raw key.
     pub async fn key(&self, scopes: &[&str]) -> String {
         let body = json!({"name": "scoped", "scopes": scopes});
         let made = self.app.post("/api/v1/keys", body).bearer(&self.ada.token).send().await.expect(201);
         made["raw_key"].as_str().unwrap().to_owned()
     }
 
-    /// The log row of an answer.
+    /// Waits for the log row of a response.
     pub async fn log_row(&self, answer: &TestResponse) -> Value {
         self.log_row_by_id(log_id(answer)).await
     }
 
-    /// The log row with this id, once it is there.
+    /// Waits for the log row with this id.
     pub async fn log_row_by_id(&self, id: i64) -> Value {
         let path = format!("/api/v1/logs/{id}");
         for _ in 0..250 {
@@ -100,7 +100,7 @@ impl ProxyFixture {
         panic!("no row {id} within 5 s");
     }
 
-    /// The log rows in the order of their ids, without bodies, once there are so many.
+    /// Waits for `count` log rows. Returns them without bodies, ordered by id.
     pub async fn wait_for_rows(&self, count: usize) -> Vec<Value> {
         for _ in 0..250 {
             let list = self.app.get("/api/v1/logs?limit=200").key(&self.ada.api_key).send().await.expect(200);
@@ -113,7 +113,7 @@ impl ProxyFixture {
         panic!("not {count} rows within 5 s");
     }
 
-    /// The only log row, for requests whose caller never learnt its id.
+    /// Waits for the only log row, for requests whose log id the client did not receive.
     pub async fn only_row(&self) -> Value {
         let mut rows = self.wait_for_rows(1).await;
         assert_eq!(rows.len(), 1);
@@ -124,7 +124,7 @@ impl ProxyFixture {
         all_log_ids(self.app.address, &self.ada.api_key).await
     }
 
-    /// The trace that the row with this id belongs to, which only exports show.
+    /// Returns the `traceparent` of the row, which no API response contains.
     pub async fn traceparent(&self, id: i64) -> Option<String> {
         self.log_row_by_id(id).await;
         let org = self.ada.org_id.parse().unwrap();
@@ -137,7 +137,7 @@ impl ProxyFixture {
     }
 }
 
-/// The ids of all rows of the key's organization, as `GET /logs` lists them.
+/// Pages through `GET /logs` and returns the ids of all rows of the key's organization.
 pub async fn all_log_ids(address: SocketAddr, key: &str) -> Vec<i64> {
     let mut ids = Vec::new();
     let mut path = "/api/v1/logs?limit=200".to_owned();

@@ -1,5 +1,4 @@
-//! A client that writes and reads bytes itself: for requests that arrive slowly, answers whose pieces are timed, and
-//! callers that hang up.
+//! A client that reads and writes raw bytes: for slow requests, timed response chunks and clients that disconnect.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// No answer of a test takes longer than this.
+/// Upper bound for one read.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct RawConnection {
@@ -33,7 +32,7 @@ impl Head {
     }
 }
 
-/// The connection ended before the body did.
+/// The connection closed before the end of the body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cut {
     pub got: Vec<u8>,
@@ -50,7 +49,7 @@ impl RawConnection {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// The next head, interim ones included.
+    /// Reads the next response head, including interim responses.
     pub async fn head(&mut self) -> Head {
         let end = loop {
             if let Some(at) = self.inbox.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -69,7 +68,7 @@ impl RawConnection {
         Head { status, headers }
     }
 
-    /// One chunk of a chunked body; None at its end.
+    /// Reads one chunk of a chunked body. `None` is the end of the body.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Cut> {
         let line = loop {
             if let Some(at) = self.inbox.windows(2).position(|window| window == b"\r\n") {
@@ -87,7 +86,7 @@ impl RawConnection {
         Ok((size > 0).then_some(chunk))
     }
 
-    /// Chunks until the body so far contains `end`.
+    /// Reads chunks until the body contains `end`.
     pub async fn chunks_until(&mut self, end: &str) -> Vec<u8> {
         let mut got = Vec::new();
         while !String::from_utf8_lossy(&got).contains(end) {
@@ -97,7 +96,7 @@ impl RawConnection {
         got
     }
 
-    /// The whole body, framed as the head says.
+    /// Reads the whole body according to the framing headers.
     pub async fn body(&mut self, head: &Head) -> Result<Vec<u8>, Cut> {
         if head.header("transfer-encoding").is_some() {
             let mut got = Vec::new();
@@ -116,7 +115,7 @@ impl RawConnection {
         Ok(self.inbox.drain(..length).collect())
     }
 
-    /// Asserts that nothing comes for a while.
+    /// Asserts that no bytes arrive within `time`.
     pub async fn assert_no_data_for(&mut self, time: Duration) {
         assert!(self.inbox.is_empty(), "already here: {:?}", self.seen());
         let read = timeout(time, self.stream.read_buf(&mut self.inbox)).await;
@@ -127,7 +126,7 @@ impl RawConnection {
         if self.more().await { Ok(()) } else { Err(Cut { got: std::mem::take(&mut self.inbox) }) }
     }
 
-    /// Reads what there is; false at the end of the connection, however it ends.
+    /// Reads available bytes. Returns false when the connection is closed or reset.
     async fn more(&mut self) -> bool {
         let read = timeout(WAIT_TIMEOUT, self.stream.read_buf(&mut self.inbox)).await;
         read.unwrap_or_else(|_| panic!("nothing came any more; so far: {:?}", self.seen()))
@@ -147,7 +146,7 @@ pub fn request(method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]
     [request_head(method, target, &headers).as_bytes(), body].concat()
 }
 
-/// A request head with exactly these headers beside `host`.
+/// A request head with `host` and exactly these headers.
 pub fn request_head(method: &str, target: &str, headers: &[(&str, &str)]) -> String {
     let lines: String = headers.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
     format!("{method} {target} HTTP/1.1\r\nhost: gateway.test\r\n{lines}\r\n")

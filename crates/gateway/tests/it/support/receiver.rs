@@ -1,4 +1,4 @@
-//! Receivers of webhooks and exports: making them, and checking what they were sent with another library than ours.
+//! Receivers of webhooks and exports. Signatures and payloads are checked with independent libraries.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::upstream::{Reply, Request, Upstream};
 
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A webhook as its maker was shown it.
+/// A webhook with the secret from its creation response.
 pub struct TestWebhook {
     pub id: String,
     pub secret: String,
@@ -29,7 +29,7 @@ impl TestWebhook {
 }
 
 impl TestApp {
-    /// An account on the plan that includes everything.
+    /// Signs up an account on the enterprise plan.
     pub async fn enterprise(&self, slug: &str) -> Account {
         let account = self.signup(slug).await;
         self.set_enterprise_plan(&account).await;
@@ -43,14 +43,14 @@ impl TestApp {
         TestWebhook { id: text(&made["id"]), secret: text(&made["secret"]) }
     }
 
-    /// The webhook's deliveries, newest first.
+    /// Returns the webhook's deliveries, newest first.
     pub async fn deliveries(&self, of: &Account, hook: &TestWebhook) -> Vec<Value> {
         let path = format!("{}/deliveries?limit=200", hook.path());
         let list = self.get(&path).key(&of.api_key).send().await.expect(200);
         list["deliveries"].as_array().unwrap().clone()
     }
 
-    /// The webhook's only delivery once it fits.
+    /// Waits until the webhook's only delivery matches.
     pub async fn delivery(
         &self,
         of: &Account,
@@ -78,7 +78,7 @@ impl TestApp {
         made["id"].as_str().unwrap().to_owned()
     }
 
-    /// The status of an export once it fits.
+    /// Waits until the status of the export matches.
     pub async fn export_status(
         &self,
         of: &Account,
@@ -99,24 +99,24 @@ impl TestApp {
     }
 }
 
-/// A receiver that always answers like this.
+/// Starts a receiver with a default reply.
 pub async fn receiver(reply: Reply) -> Upstream {
     let upstream = Upstream::start().await;
     upstream.set_default_reply(reply);
     upstream
 }
 
-/// An export of OTLP traces to this receiver.
+/// The body of an OTLP export to this receiver.
 pub fn otlp(upstream: &Upstream) -> Value {
     json!({"name": "collector", "kind": "otlp", "endpoint": upstream.url()})
 }
 
-/// An export of signed batches to this receiver.
+/// The body of a webhook export to this receiver.
 pub fn webhook(upstream: &Upstream) -> Value {
     json!({"name": "hook", "kind": "webhook", "endpoint": upstream.url(), "secret": "abc"})
 }
 
-/// The spans in a request, which is packed.
+/// Decodes the spans of a gzip-compressed OTLP request.
 pub fn spans(request: &Request) -> Vec<Span> {
     assert_eq!(request.header("content-encoding"), Some("gzip"));
     assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
@@ -130,7 +130,7 @@ pub fn attribute(attributes: &[KeyValue], name: &str) -> Option<Any> {
     attributes.iter().find(|pair| pair.key == name)?.value.clone()?.value
 }
 
-/// The row that a span is of.
+/// Returns the log id of a span.
 pub fn span_log_id(span: &Span) -> Option<i64> {
     match attribute(&span.attributes, "gateway.log_id")? {
         Any::Int(id) => Some(id),
@@ -138,13 +138,13 @@ pub fn span_log_id(span: &Span) -> Option<i64> {
     }
 }
 
-/// The log ids that a webhook destination was sent, over all requests.
+/// Returns the log ids sent to a webhook destination, over all requests.
 pub fn traces(requests: &[Request]) -> Vec<i64> {
     let rows = |request: &Request| request.json()["data"]["traces"].as_array().unwrap().clone();
     requests.iter().flat_map(rows).map(|row| row["id"].as_i64().unwrap()).collect()
 }
 
-/// Do the headers of this request carry a signature by the secret? Checked over the raw bytes.
+/// Returns whether the request is signed with the secret, verified over the raw bytes.
 pub fn is_signed_by(request: &Request, secret: &str) -> bool {
     let bytes = match secret.strip_prefix("whsec_") {
         Some(text) => BASE64.decode(text).unwrap(),

@@ -1,20 +1,20 @@
-//! The table of routes as tests use it: what each route's signature says, and paths with ids filled in.
+//! The route table: role and visibility of each route, and paths with parameters filled in.
 
 use gateway::api::openapi::{Operation, Route, Schemas};
 use gateway_core::access::Role;
 use http::Method;
 
-/// What is known of a route without calling it.
+/// Static properties of a route.
 pub struct RouteInfo {
     pub method: Method,
-    /// With its parameters in braces, below `/api/v1` unless it is a root route.
+    /// Path template, below `/api/v1` unless it is a root route.
     pub path: String,
     pub root: bool,
     pub role: Option<Role>,
     pub public: bool,
 }
 
-/// Every mounted route.
+/// Returns every mounted route.
 pub fn routes() -> Vec<RouteInfo> {
     let mut schemas = Schemas::default();
     let areas = gateway::api::areas();
@@ -42,12 +42,12 @@ fn known(route: &Route, schemas: &mut Schemas) -> RouteInfo {
     }
 }
 
-/// The names in braces.
+/// Returns the parameter names of a path template.
 pub fn params(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect()
 }
 
-/// The path with each parameter replaced.
+/// Replaces each parameter of a path template.
 pub fn fill_params(path: &str, value: impl Fn(&str) -> String) -> String {
     let part = |part: &str| match part.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
         Some(name) => value(name),

@@ -1,4 +1,4 @@
-//! Skills to begin with, and waiting for what the judge says of them.
+//! Fixtures for skills, and waiting for verdicts of the internal judge.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Account, TestApp, TestResponse};
 
-/// Every organization has the marketplace.
+/// Puts every organization on the plan with the marketplace.
 pub const ENTERPRISE: [(&str, &str); 1] = [("GATEWAY_DEFAULT_PLAN", "enterprise")];
 
 pub fn path(skill: &Value) -> String {
@@ -17,7 +17,7 @@ pub fn shelf_path(skill: &Value) -> String {
     format!("/api/v1/skills/public/{}", skill["id"].as_str().unwrap())
 }
 
-/// The fields of a small skill.
+/// The request body of a small skill.
 pub fn fields(name: &str) -> Value {
     json!({"name": name, "description": format!("Does {name}. Use when {name} is asked for."), "body": "# Steps\n\nDo it."})
 }
@@ -39,7 +39,7 @@ impl TestApp {
         self.put(&path, change).bearer(&by.token).send().await.expect(200)
     }
 
-    /// The organization believes the source `scanner` besides us.
+    /// Adds `scanner` to the organization's allowed verdict sources.
     pub async fn trust_scanner(&self, by: &Account) {
         self.change_rubric(by, json!({"allowed_verdict_sources": ["internal", "scanner"]})).await;
     }
@@ -48,7 +48,7 @@ impl TestApp {
         self.post(&format!("{}/publish", path(skill)), json!({})).bearer(&by.token).send().await
     }
 
-    /// A skill on the shelf, by way of a verdict from outside.
+    /// Creates a skill, submits an external verdict and publishes it.
     pub async fn published(&self, by: &Account, body: Value) -> Value {
         self.trust_scanner(by).await;
         let skill = self.skill(by, body).await;
@@ -63,7 +63,7 @@ impl TestApp {
         list["evaluations"].as_array().unwrap().clone()
     }
 
-    /// Our own verdicts on the skill, newest first, once there are so many.
+    /// Waits for `count` internal verdicts on the skill and returns them, newest first.
     pub async fn wait_for_verdicts(&self, by: &Account, skill: &Value, count: usize) -> Vec<Value> {
         for _ in 0..600 {
             let mut found = self.evaluations(by, skill).await;

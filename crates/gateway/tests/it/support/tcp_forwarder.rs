@@ -1,4 +1,4 @@
-//! A TCP forwarder that stands between the gateway and its database, so that a test can take the database away.
+//! A TCP forwarder between the gateway and its database, with which a test simulates an outage.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Ends, with all its connections, when it is dropped.
+/// Closes its listener and all connections when dropped.
 pub struct TcpForwarder {
     address: SocketAddr,
     line: watch::Sender<Line>,
@@ -17,9 +17,9 @@ pub struct TcpForwarder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Open,
-    /// Connections are cut, new ones are closed at once.
+    /// Open connections are reset and new ones are closed at once.
     Cut,
-    /// Nothing passes, and nobody is told: what was open never speaks again.
+    /// No bytes pass and no connection is closed, as with a network partition.
     Silent,
 }
 
@@ -32,7 +32,7 @@ impl TcpForwarder {
         Self { address, line, accepting }
     }
 
-    /// A forwarder to the database of this URL, and the URL that leads through it.
+    /// Starts a forwarder to this database. Returns it with the URL that connects through it.
     pub async fn to_database(url: &str) -> (Self, String) {
         let mut url = url::Url::parse(url).unwrap();
         let (host, port) = (url.host_str().unwrap().to_owned(), url.port().unwrap_or(5432));

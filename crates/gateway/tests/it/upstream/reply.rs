@@ -1,4 +1,4 @@
-//! What the upstream answers: a status and headers, a script of steps for the body, and the way it ends.
+//! Scripted replies of the upstream: status and headers, the steps of the body, and how the reply ends.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// An answer under construction; every method returns it, so that a test reads as one sentence.
+/// A reply builder.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(super) shape: Shape,
@@ -15,7 +15,7 @@ pub(crate) struct Reply {
     pub(super) before_head: Vec<Step>,
     pub(super) steps: Vec<Step>,
     pub(super) end: End,
-    /// Answer as soon as the head is here, without reading the body first and without a 100 Continue.
+    /// Reply as soon as the request head is complete, without reading the body or sending 100 Continue.
     pub(super) early: bool,
 }
 
@@ -26,19 +26,19 @@ pub(super) enum Shape {
         headers: Vec<(String, String)>,
         framing: Framing,
     },
-    /// The steps are all there is: no head, no framing.
+    /// Only the bytes of the steps, without head or framing.
     Raw,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Framing {
-    /// `Content-Length` with the length of all steps together.
+    /// `Content-Length` with the total length of all steps.
     Length,
-    /// `Content-Length` with a number that need not be true.
+    /// `Content-Length` with an arbitrary, possibly wrong number.
     ClaimedLength(usize),
-    /// One chunk for each step of bytes.
+    /// One chunk per step of bytes.
     Chunked,
-    /// No length: the end of the connection ends the body.
+    /// No length: the body ends when the connection closes.
     UntilClose,
     /// No body and no length at all, as for 204 and 304.
     None,
@@ -54,54 +54,54 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The body is finished and the connection kept for the next request.
+    /// The body is complete and the connection stays open for the next request.
     Clean,
-    /// The body is finished and the connection closed, although nothing announced it.
+    /// The body is complete and the connection closes without having been announced.
     CleanThenClose,
     /// The connection is reset (RST) after the steps.
     Reset,
     /// The connection is closed after the steps, before the body is finished.
     Half,
-    /// Nothing more is sent until the peer goes away.
+    /// Nothing more is sent until the client disconnects.
     Hang,
 }
 
 impl Reply {
-    /// A status without headers and, so far, without a body.
+    /// A status without headers and body.
     pub(crate) fn new(status: u16) -> Self {
         let framing = if matches!(status, 204 | 304) { Framing::None } else { Framing::Length };
         Self::shaped(Shape::Http { status, headers: Vec::new(), framing })
     }
 
-    /// A body of JSON text in one piece, sent exactly as given.
+    /// A JSON body, sent exactly as given.
     pub(crate) fn json(status: u16, body: &str) -> Self {
         Self::new(status).header("content-type", "application/json").body(body)
     }
 
-    /// A stream of server-sent events: each piece of `data` is one event in one chunk of its own.
+    /// A stream of server-sent events. Each element of `data` is one event in its own chunk.
     pub(crate) fn sse(data: &[&str]) -> Self {
         let stream = Self::new(200).header("content-type", "text/event-stream").chunked();
         data.iter().fold(stream, |reply, data| reply.event(data))
     }
 
-    /// Bytes that are sent instead of HTTP, and then the connection closes.
+    /// Sends bytes that are not HTTP and closes the connection.
     pub(crate) fn garbage(bytes: impl AsRef<[u8]>) -> Self {
         let mut reply = Self::shaped(Shape::Raw).body(bytes);
         reply.end = End::Half;
         reply
     }
 
-    /// Nothing at all, not even a status, until the peer goes away.
+    /// Sends nothing until the client disconnects.
     pub(crate) fn no_response() -> Self {
         Self::shaped(Shape::Raw).then_stall()
     }
 
-    /// The connection is reset once the request is read.
+    /// Resets the connection after reading the request.
     pub(crate) fn reset() -> Self {
         Self::shaped(Shape::Raw).then_reset()
     }
 
-    /// What a request gets for which the test has no reply: visible in the test's failure.
+    /// The reply to a request without a scripted one. It shows up in the test failure.
     pub(super) fn unscripted() -> Self {
         Self::json(500, r#"{"error":"the test gave the upstream no reply for this request"}"#)
     }
@@ -128,7 +128,7 @@ impl Reply {
         self.framed(Framing::UntilClose)
     }
 
-    /// Announces a length, whatever the steps then send.
+    /// Sends this `Content-Length`, whatever the steps send.
     pub(crate) fn with_content_length(self, length: usize) -> Self {
         self.framed(Framing::ClaimedLength(length))
     }
@@ -142,23 +142,23 @@ impl Reply {
 
     // ---- steps ----
 
-    /// More bytes. They leave with what was gathered before, at the next flush, delay, wait or at the end.
+    /// Adds bytes to the body. They are sent at the next flush, delay or wait, or at the end.
     pub(crate) fn body(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.steps.push(Step::Bytes(bytes.as_ref().to_vec()));
         self
     }
 
-    /// More bytes that leave at once.
+    /// Adds bytes and flushes them.
     pub(crate) fn piece(self, bytes: impl AsRef<[u8]>) -> Self {
         self.body(bytes).flush()
     }
 
-    /// One server-sent event with this data, which leaves at once.
+    /// Adds one server-sent event and flushes it.
     pub(crate) fn event(self, data: &str) -> Self {
         self.piece(format!("data: {data}\n\n"))
     }
 
-    /// Sends what was gathered, the head included.
+    /// Sends the buffered bytes, including the head.
     pub(crate) fn flush(mut self) -> Self {
         self.steps.push(Step::Flush);
         self
@@ -169,7 +169,7 @@ impl Reply {
         self
     }
 
-    /// Goes on once the test gives the signal.
+    /// Continues when the test notifies the signal.
     pub(crate) fn wait_for(mut self, signal: &Signal) -> Self {
         self.steps.push(Step::Wait(signal.clone()));
         self
@@ -182,19 +182,19 @@ impl Reply {
         self
     }
 
-    /// Sends not even the head before the test gives the signal.
+    /// Delays the head until the test notifies the signal.
     pub(crate) fn wait_before_head(mut self, signal: &Signal) -> Self {
         self.before_head.push(Step::Wait(signal.clone()));
         self
     }
 
-    /// An interim response before the final one, such as 100 or 103.
+    /// Sends an interim response first, such as 100 or 103.
     pub(crate) fn interim(mut self, status: u16) -> Self {
         self.interim.push(status);
         self
     }
 
-    /// Answers when the head is here, without waiting for the body and without a 100 Continue.
+    /// Replies when the request head is complete, without reading the body or sending 100 Continue.
     pub(crate) fn early(mut self) -> Self {
         self.early = true;
         self
@@ -202,7 +202,7 @@ impl Reply {
 
     // ---- the end ----
 
-    /// Finishes the body and closes the connection without having announced it, as an idle time-out does.
+    /// Completes the body and closes the connection unannounced, as an idle timeout does.
     pub(crate) fn then_close(self) -> Self {
         self.ending(End::CleanThenClose)
     }
@@ -212,13 +212,13 @@ impl Reply {
         self.ending(End::Reset)
     }
 
-    /// Closes the connection after the steps, before the body is finished: a length is announced that is too long by
-    /// one, or the last chunk is missing. A body that ends with the connection cannot be cut short in this way.
+    /// Closes the connection before the body is complete: the announced length is one byte too long, or the last
+    /// chunk is missing. Not possible for a body that ends with the connection.
     pub(crate) fn then_truncate(self) -> Self {
         self.ending(End::Half)
     }
 
-    /// Sends nothing more after the steps, and never ends, until the peer goes away.
+    /// Sends nothing more after the steps and keeps the connection open until the client disconnects.
     pub(crate) fn then_stall(self) -> Self {
         self.ending(End::Hang)
     }
@@ -259,7 +259,7 @@ impl Reply {
         if self.is_chunked() { b"0\r\n\r\n" } else { b"" }
     }
 
-    /// Whether the connection can take another request after a clean end.
+    /// Whether the connection can be reused after a complete reply.
     pub(super) fn keeps_connection(&self) -> bool {
         matches!(&self.shape, Shape::Http { framing, .. } if !matches!(framing, Framing::UntilClose))
     }
@@ -277,7 +277,7 @@ pub(super) fn reason(status: u16) -> &'static str {
     http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
 }
 
-/// Lets a test decide when a reply goes on. Once given it stays given.
+/// Lets a test decide when a reply continues. A notified signal stays notified.
 #[derive(Clone, Debug)]
 pub(crate) struct Signal(Arc<watch::Sender<bool>>);
 
@@ -291,7 +291,7 @@ impl Signal {
     }
 
     pub(super) async fn wait(&self) {
-        // It cannot fail: the sender is alive as long as `self` is.
+        // Cannot fail: `self` keeps the sender alive.
         let _ = self.0.subscribe().wait_for(|given| *given).await;
     }
 }

@@ -1,30 +1,30 @@
-//! Requests as they came over the wire, and the reading of them.
+//! Received requests and the parser that reads them.
 
 use std::time::Instant;
 
-/// One request, with every byte that the peer sent.
+/// One request with every byte that the client sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// The request line, e.g. `POST /v1/chat/completions?x=1 HTTP/1.1`.
     pub(crate) line: String,
-    /// In order and in the case in which they were sent. Bytes that are not UTF-8 are replaced; `head` has them.
+    /// In the order and case in which they were sent. Invalid UTF-8 is replaced; `head` has the raw bytes.
     pub(crate) headers: Vec<(String, String)>,
-    /// Request line and headers as sent, the empty line included.
+    /// Request line and headers as sent, including the empty line.
     pub(crate) head: Vec<u8>,
     /// The body without its framing.
     pub(crate) body: Vec<u8>,
-    /// The body as sent: for a chunked one with chunk sizes and trailers.
+    /// The body as sent, including chunk sizes and trailers.
     pub(crate) raw_body: Vec<u8>,
-    /// When the head was complete.
+    /// Time at which the head was complete.
     pub(crate) at: Instant,
-    /// Which connection it came on, counted from 0.
+    /// Index of the connection.
     pub(crate) connection: usize,
-    /// Whether all of the body is here.
+    /// Whether the whole body has been received.
     pub(crate) complete: bool,
 }
 
 impl Request {
-    /// Takes a head apart that ends with an empty line; `None` when it is no HTTP.
+    /// Parses a head that ends with an empty line. Returns `None` when it is not HTTP.
     pub(super) fn from_head(head: Vec<u8>, connection: usize) -> Option<Self> {
         let text = String::from_utf8_lossy(&head).into_owned();
         let mut lines = text.trim_end_matches("\r\n").split("\r\n");
@@ -45,23 +45,23 @@ impl Request {
         self.line.split(' ').nth(1).unwrap_or_default()
     }
 
-    /// The first header of that name, in whatever case.
+    /// Returns the first header with this name, ignoring case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// All values of a header, in order.
+    /// Returns all values of a header in order.
     pub(crate) fn header_all(&self, name: &str) -> Vec<&str> {
         let same_name = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         same_name.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The names of all headers as sent, in order.
+    /// Returns the header names as sent, in order.
     pub(crate) fn header_names(&self) -> Vec<&str> {
         self.headers.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The body as JSON; fails the test when it is none.
+    /// Parses the body as JSON; panics when it is not JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the request body is JSON")
     }
@@ -70,7 +70,7 @@ impl Request {
         self.header("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
     }
 
-    /// Whether the connection is to be closed once this request is answered.
+    /// Whether the connection closes after this request.
     pub(super) fn is_last(&self) -> bool {
         let asks = self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         asks || self.line.ends_with("HTTP/1.0")
@@ -94,29 +94,29 @@ pub(super) enum BodyFraming {
     Chunked,
 }
 
-/// How much of `bytes` the request head takes, the empty line included.
+/// Length of the request head in `bytes`, including the empty line.
 pub(super) fn head_length(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Takes a body off the wire piece by piece.
+/// Incremental parser of a request body.
 pub(super) struct BodyReader {
     at: At,
 }
 
 #[derive(Clone, Copy)]
 enum At {
-    /// Inside a body of known length, with so many bytes to come.
+    /// Inside a body of known length, with the number of remaining bytes.
     Body(usize),
     ChunkSize,
-    /// Inside a chunk, with so many bytes to come.
+    /// Inside a chunk, with the number of remaining bytes.
     Chunk(usize),
     ChunkEnd,
     Trailers,
     Done,
 }
 
-/// What comes is not the framing that the head announced.
+/// The bytes do not match the announced framing.
 pub(super) struct Malformed;
 
 impl BodyReader {
@@ -129,7 +129,7 @@ impl BodyReader {
         Self { at }
     }
 
-    /// Moves what belongs to the body from the inbox into the request; more calls follow as more bytes come.
+    /// Moves body bytes from the inbox into the request. Called again when more bytes arrive.
     pub(super) fn take(&mut self, inbox: &mut Vec<u8>, request: &mut Request) -> Result<(), Malformed> {
         loop {
             self.at = match self.at {
@@ -168,7 +168,7 @@ impl BodyReader {
     }
 }
 
-/// Moves up to `left` bytes of payload; how many are to come after that.
+/// Moves up to `left` bytes of payload and returns the number of remaining bytes.
 fn take_payload(inbox: &mut Vec<u8>, request: &mut Request, left: usize) -> usize {
     let taken: Vec<u8> = inbox.drain(..left.min(inbox.len())).collect();
     request.body.extend_from_slice(&taken);
@@ -176,7 +176,7 @@ fn take_payload(inbox: &mut Vec<u8>, request: &mut Request, left: usize) -> usiz
     left - taken.len()
 }
 
-/// Moves one line, if all of it is here; the line without its end.
+/// Moves one complete line and returns it without its terminator.
 fn take_line(inbox: &mut Vec<u8>, request: &mut Request) -> Option<Vec<u8>> {
     let length = inbox.windows(2).position(|window| window == b"\r\n")?;
     let mut line: Vec<u8> = inbox.drain(..length + 2).collect();

@@ -1,4 +1,4 @@
-//! One connection: requests are read, kept and answered in turn, while the peer is watched for going away.
+//! Serves one connection: reads, records and answers requests while watching for a disconnect.
 
 use std::future::{Future, pending};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::request::{BodyReader, Request, head_length};
 
 const READ_SIZE: usize = 16 * 1024;
 
-/// Serves until the peer closes, a reply ends the connection, or what comes is no HTTP.
+/// Serves until the client closes, a reply closes the connection, or the bytes are not HTTP.
 pub(super) async fn connection(mut stream: TcpStream, number: usize, state: &State) {
     let _ = stream.set_nodelay(true);
     let reset = {
@@ -39,20 +39,20 @@ enum Next {
     Reset,
 }
 
-/// The peer is no longer there, or sends what cannot be understood.
+/// The client disconnected or sent malformed bytes.
 struct Gone;
 
 struct Peer<'a> {
     reader: ReadHalf<'a>,
     writer: WriteHalf<'a>,
-    /// Bytes that came and were not used yet.
+    /// Received bytes that are not parsed yet.
     inbox: Vec<u8>,
     number: usize,
     state: &'a State,
 }
 
 impl Peer<'_> {
-    /// One request and its reply.
+    /// Reads one request and sends its reply.
     async fn exchange(&mut self) -> Next {
         let Some(head) = self.read_head().await else { return Next::Close };
         let Some(request) = Request::from_head(head, self.number) else { return Next::Close };
@@ -91,7 +91,7 @@ impl Peer<'_> {
         }
     }
 
-    /// Reads the body, and keeps what is there of it as it grows.
+    /// Reads the body and records each part as it arrives.
     async fn read_body(&mut self, request: &Request, index: usize) -> Result<(), Gone> {
         let mut body = BodyReader::new(request.body_framing());
         loop {
@@ -133,7 +133,7 @@ impl Peer<'_> {
             End::Clean if reply.keeps_connection() => Next::Request,
             End::Clean | End::CleanThenClose | End::Half => Next::Close,
             End::Reset => {
-                // A reset overtakes what is still on its way; loopback needs a moment to deliver it.
+                // A reset discards bytes in flight; loopback needs a moment to deliver them.
                 sleep(Duration::from_millis(20)).await;
                 Next::Reset
             }
@@ -149,7 +149,7 @@ impl Peer<'_> {
         }
     }
 
-    /// Does something, but stops as soon as the peer goes away. What the peer sends meanwhile is kept.
+    /// Runs a future until the client disconnects. Bytes received meanwhile are buffered.
     async fn until_disconnect<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Gone> {
         tokio::pin!(doing);
         loop {
@@ -165,7 +165,7 @@ impl Peer<'_> {
         let writing = writer.write_all(bytes);
         tokio::pin!(writing);
         loop {
-            // The writing goes first: a peer that has read everything may close at once, and is not gone early.
+            // Polls the write first: a client that has read everything may close at once, which is not an abort.
             tokio::select! {
                 biased;
                 written = &mut writing => return written.map_err(|_| Gone),

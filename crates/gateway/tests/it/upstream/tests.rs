@@ -1,4 +1,4 @@
-//! The upstream itself, looked at through a bare socket.
+//! Tests of the programmable upstream itself, through a plain socket.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ async fn connect(upstream: &Upstream) -> TcpStream {
     TcpStream::connect(upstream.address).await.unwrap()
 }
 
-/// Reads until the text arrived; everything that was read.
+/// Reads until the text has arrived and returns everything read.
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut read = Vec::new();
     timeout(SOON, async {
@@ -90,7 +90,7 @@ async fn an_unfinished_request_is_seen_growing() {
 }
 
 #[tokio::test]
-async fn a_peer_that_leaves_in_the_middle_of_its_body_is_an_abort() {
+async fn a_disconnect_in_the_middle_of_the_body_is_an_abort() {
     let upstream = Upstream::start().await;
     let mut stream = connect(&upstream).await;
     stream.write_all(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf ").await.unwrap();
@@ -100,7 +100,7 @@ async fn a_peer_that_leaves_in_the_middle_of_its_body_is_an_abort() {
 }
 
 #[tokio::test]
-async fn replies_come_from_the_queue_and_then_from_the_standing_one() {
+async fn replies_come_from_the_queue_and_then_from_the_default() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::json(429, "{}").header("Retry-After", "1"));
     upstream.set_default_reply(Reply::new(204));
@@ -130,7 +130,7 @@ async fn a_request_without_a_reply_says_so() {
 }
 
 #[tokio::test]
-async fn events_leave_one_by_one_when_the_test_says_so() {
+async fn events_are_sent_one_by_one_on_signals() {
     let upstream = Upstream::start().await;
     let signal = Signal::new();
     upstream.push(Reply::sse(&["one"]).wait_for(&signal).event("two"));
@@ -223,7 +223,7 @@ async fn garbage_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_peer_that_leaves_a_hanging_reply_is_an_abort_with_its_time() {
+async fn a_disconnect_from_a_stalled_reply_is_an_abort_with_its_time() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::sse(&["one"]).then_stall());
     let mut stream = connect(&upstream).await;
@@ -241,7 +241,7 @@ async fn a_peer_that_leaves_a_hanging_reply_is_an_abort_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_peer_that_leaves_between_requests_is_no_abort() {
+async fn a_disconnect_between_requests_is_not_an_abort() {
     let upstream = Upstream::start().await;
     upstream.set_default_reply(Reply::new(200).body("x"));
     let mut stream = connect(&upstream).await;
@@ -284,7 +284,7 @@ async fn continue_is_sent_unless_the_reply_is_early() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_can_be_closed_without_a_word() {
+async fn an_idle_connection_can_be_closed_unannounced() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::new(200).body("x").then_close());
     let mut stream = connect(&upstream).await;
