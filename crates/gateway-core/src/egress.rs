@@ -1,5 +1,5 @@
-//! Egress filter: the addresses that URLs supplied by tenants may reach. It is a pure function of the resolved address, so
-//! that every range can be tested without a network.
+//! Egress filter: the addresses that URLs supplied by tenants may reach. It is a pure function of the resolved address,
+//! so that every range can be tested without a network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,10 +1,10 @@
-//! The built-in embedding `hash-v1`: words, word pairs and trigrams, hashed into a vector of unit length. It needs no model
-//! and no network. A text has the same vector on every machine and in every release, because stored vectors are compared
-//! with new ones. An improved embedding needs a new name.
+//! The built-in embedding `hash-v1`: words, word pairs and trigrams, hashed into a vector of unit length. It needs no
+//! model and no network. A text has the same vector on every machine and in every release, because stored vectors are
+//! compared with new ones. An improved embedding needs a new name.
 //!
-//! It reflects wording, not meaning. Texts with the same words have a similarity near 1, regardless of case, punctuation,
-//! plurals and filler words; texts without common words are near 0. "enable" and "disable" are similar, so callers need
-//! a check of their own, such as `cache::gate`.
+//! It reflects wording, not meaning. Texts with the same words have a similarity near 1, regardless of case,
+//! punctuation, plurals and filler words; texts without common words are near 0. "enable" and "disable" are similar, so
+//! callers need a check of their own, such as `cache::gate`.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ const PAIR_WEIGHT: f64 = 0.5;
 const TRIGRAMS_WEIGHT: f64 = 0.6;
 const FILLER_WEIGHT: f64 = 0.15;
 
-/// Words of grammar or courtesy, which get a low weight. Sorted for binary search. Negations, question words, "from" and
-/// "without" are deliberately not included.
+/// Words of grammar or courtesy, which get a low weight. Sorted for binary search. Negations, question words, "from"
+/// and "without" are deliberately not included.
 const FILLERS: [&str; 61] = [
     "a", "about", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "by", "can", "could",
     "did", "do", "doe", "explain", "for", "get", "give", "ha", "had", "have", "hello", "help", "hey", "hi",
@@ -29,16 +29,16 @@ const FILLERS: [&str; 61] = [
     "would", "you",
 ];
 
-/// The vector of a text, with `dims` dimensions and unit length. A text without words is hashed by its bytes, so that its
-/// vector has unit length as well.
+/// The vector of a text, with `dims` dimensions and unit length. A text without words is hashed by its bytes, so that
+/// its vector has unit length as well.
 pub fn hash_v1(text: &str, dims: usize) -> Vec<f32> {
     let mut sums = vec![0.0_f64; dims];
     // The order is fixed, because floating-point sums depend on it.
     for (hash, feature) in features(text) {
         // The lowest bit is the sign and the others the index, so that collisions cancel out on average.
         let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
-        let place = usize::try_from((hash >> 1) % (dims.max(1) as u64)).unwrap_or_default();
-        if let Some(sum) = sums.get_mut(place) {
+        let index = usize::try_from((hash >> 1) % (dims.max(1) as u64)).unwrap_or_default();
+        if let Some(sum) = sums.get_mut(index) {
             // Square roots are exact on every machine, unlike logarithms.
             *sum += sign * feature.weight * feature.count.sqrt();
         }
@@ -50,11 +50,12 @@ pub fn hash_v1(text: &str, dims: usize) -> Vec<f32> {
         *first = 1.0;
     }
     let length = if length == 0.0 { 1.0 } else { length };
-    #[expect(clippy::cast_possible_truncation, reason = "a vector of single precision is what is asked for")]
+    #[expect(clippy::cast_possible_truncation, reason = "the vector has single precision by design")]
     sums.into_iter().map(|sum| (sum / length) as f32).collect()
 }
 
-/// The cosine similarity of two vectors of any length. Returns 0 for vectors of different dimensions and for zero vectors.
+/// The cosine similarity of two vectors of any length. Returns 0 for vectors of different dimensions and for zero
+/// vectors.
 pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() {
         return 0.0;

@@ -1,4 +1,5 @@
-//! The rules of log exports: which rows a destination receives, where they are sent, and when a failed delivery is retried.
+//! The rules of log exports: which rows a destination receives, where they are sent, and when a failed delivery is
+//! retried.
 
 use std::time::Duration;
 

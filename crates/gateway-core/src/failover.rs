@@ -29,7 +29,7 @@ pub struct Policy {
     pub seed: u64,
 }
 
-/// Where the request stands when an attempt has failed, or is about to start.
+/// The state of the request when an attempt has failed or is about to start.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Retries already made at this target.
@@ -48,7 +48,7 @@ pub struct FailedAttempt {
     pub failure: Failure,
     /// The response was a 429.
     pub is_rate_limited: bool,
-    /// The wait that the provider asked for.
+    /// The delay that the provider requested.
     pub retry_after: Option<Duration>,
     /// The provider rejected the usage option that the gateway had added, and the body can be sent without it.
     pub usage_option_refused: bool,

@@ -119,7 +119,8 @@ impl LogDetail {
     }
 }
 
-/// A stored body: JSON byte for byte, else a string, `{"base64": "…"}` if it is not text, or null if nothing was stored.
+/// A stored body: JSON byte for byte, else a string, `{"base64": "…"}` if it is not text, or null if nothing was
+/// stored.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StoredBody {

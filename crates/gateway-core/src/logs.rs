@@ -1,4 +1,5 @@
-//! The log row: the record of one finished request. It is appended to the spool, written to the store, and read by the API.
+//! The log row: the record of one finished request. It is appended to the spool, written to the store, and read by the
+//! API.
 
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
@@ -9,8 +10,8 @@ use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::ProviderFormat;
 use crate::time::Timestamp;
 
-/// Ids are time-ordered and fit in 53 bits, which JavaScript represents exactly: 41 bits of milliseconds since `LOG_EPOCH`,
-/// then 12 bits that distinguish nodes and rows of the same millisecond.
+/// Ids are time-ordered and fit in 53 bits, which JavaScript represents exactly: 41 bits of milliseconds since
+/// `LOG_EPOCH`, then 12 bits that distinguish nodes and rows of the same millisecond.
 pub const LOG_EPOCH: i64 = 1_704_067_200_000;
 pub const LOG_ID_LOW_BITS: u32 = 12;
 

@@ -1,5 +1,5 @@
-//! Token prices and costs. A table holds prices per million tokens, looked up by exact name or by a few alias rules, never
-//! by similarity. Costs are computed in decimal arithmetic. An unknown price is `None`, not zero.
+//! Token prices and costs. A table holds prices per million tokens, looked up by exact name or by a few alias rules,
+//! never by similarity. Costs are computed in decimal arithmetic. An unknown price is `None`, not zero.
 
 mod alias;
 mod parse;
@@ -97,11 +97,11 @@ impl PriceTable {
     }
 }
 
-/// The cost of a request in USD at full precision. Each token class has its own rate, or else the rate of its parent class.
-/// Returns `None` if tokens were used for which there is no rate.
+/// The cost of a request in USD at full precision. Each token class has its own rate, or else the rate of its parent
+/// class. Returns `None` if tokens were used for which there is no rate.
 ///
-/// A prompt of more than 200,000 tokens moves the whole request to the higher rates, if the row has them. Rates without a
-/// higher form rise in the same proportion, as with Anthropic and Google.
+/// A prompt of more than 200,000 tokens moves the whole request to the higher rates, if the row has them. Rates without
+/// a higher form rise in the same proportion, as with Anthropic and Google.
 pub fn cost(price: &Price, usage: &Usage) -> Option<Decimal> {
     const LONG_PROMPT: u64 = 200_000;
     let long = usage.prompt_tokens() > LONG_PROMPT;

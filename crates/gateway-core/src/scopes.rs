@@ -1,7 +1,7 @@
 //! Key scopes: which providers and models a key may reach, and how several scopes combine.
 //!
-//! `*` allows everything. Scopes of the same kind are alternatives. If a key has both provider and model scopes, a request
-//! must match one of each. A trailing `*` is a wildcard.
+//! `*` allows everything. Scopes of the same kind are alternatives. If a key has both provider and model scopes, a
+//! request must match one of each. A trailing `*` is a wildcard.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Splits texts into search terms for the full-text search of log rows. This is done here instead of in the database, so
-//! that a search works the same in every database and user input never becomes part of a query language.
+//! Splits texts into search terms for the full-text search of log rows. This is done here instead of in the database,
+//! so that a search works the same in every database and user input never becomes part of a query language.
 //!
 //! A term is a run of letters and digits in lower case; each ideograph is a term of its own.
 
@@ -24,8 +24,8 @@ pub fn query_terms(text: &str) -> Vec<String> {
     terms.joined.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The distinct terms of two bodies, separated by spaces. The response comes first, then the request from its end, where
-/// the newest messages of a long conversation are.
+/// The distinct terms of two bodies, separated by spaces. The response comes first, then the request from its end,
+/// where the newest messages of a long conversation are.
 pub fn body_terms(request: &[u8], response: &[u8], response_is_stream: bool) -> String {
     let mut terms = Terms::default();
     let streamed = if response_is_stream { assistant_text(response, true) } else { None };

@@ -1,8 +1,8 @@
-//! Usage totals of log rows. Totals of disjoint sets of rows can be added, so that hours combine into days and nodes into a
-//! cluster. Costs are integers in units of 1e-12 USD, so sums are exact.
+//! Usage totals of log rows. Totals of disjoint sets of rows can be added, so that hours combine into days and nodes
+//! into a cluster. Costs are integers in units of 1e-12 USD, so sums are exact.
 //!
-//! Latencies are counted in buckets whose bounds grow by a tenth. Below 20 ms a bucket is one millisecond wide. Above, a
-//! percentile is off by less than a tenth of its value. It is exact if all rows took the same time.
+//! Latencies are counted in buckets whose bounds grow by a tenth. Below 20 ms a bucket is one millisecond wide. Above,
+//! a percentile is off by less than a tenth of its value. It is exact if all rows took the same time.
 
 use std::fmt::Write as _;
 
@@ -197,8 +197,8 @@ pub fn bounded_latency(milliseconds: i64) -> i64 {
     milliseconds.clamp(0, MAX_LATENCY_MS)
 }
 
-/// A 63-bit id for a combination of texts, computed from SHA-256 without a database lookup. Among ten million combinations
-/// the probability of a collision is 1 in 180,000.
+/// A 63-bit id for a combination of texts, computed from SHA-256 without a database lookup. Among ten million
+/// combinations the probability of a collision is 1 in 180,000.
 pub fn digest(parts: &[Option<&str>]) -> i64 {
     let mut hash = Sha256::new();
     for part in parts {
@@ -273,8 +273,8 @@ impl Latencies {
         self.max = self.max.max(max);
     }
 
-    /// Adds to a bucket at index `from` or later and returns its index. Callers add buckets in order, so each search can
-    /// start where the previous one ended.
+    /// Adds to a bucket at index `from` or later and returns its index. Callers add buckets in order, so each search
+    /// can start where the previous one ended.
     fn count(&mut self, from: usize, bucket: u16, more: i64) -> usize {
         let from = from.min(self.counts.len());
         match self.counts[from..].binary_search_by_key(&bucket, |(bucket, _)| *bucket) {

@@ -1,4 +1,5 @@
-//! External verdicts on skills and log rows: valid source names, and how a missing score or pass is derived from the other.
+//! External verdicts on skills and log rows: valid source names, and how a missing score or pass is derived from the
+//! other.
 
 use crate::skills::rubric::{Axes, Axis, rounded};
 

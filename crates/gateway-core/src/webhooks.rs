@@ -34,8 +34,8 @@ pub fn payload(id: EventId, kind: &str, org: OrgId, at: Timestamp, data: &Value)
     json!({"id": id, "type": kind, "org_id": org, "timestamp": at, "data": data}).to_string()
 }
 
-/// The id of a delivery. It is derived from event and webhook, so that an event is delivered to a webhook only once. It has
-/// the timestamp of the event.
+/// The id of a delivery. It is derived from event and webhook, so that an event is delivered to a webhook only once. It
+/// has the timestamp of the event.
 pub fn delivery_id(event: EventId, webhook: WebhookId) -> DeliveryId {
     let mut digest = Sha256::new();
     digest.update(event.0.as_bytes());
@@ -58,7 +58,7 @@ pub fn derived_id(base: Uuid, digest: &[u8]) -> Uuid {
 pub enum ResponseClass {
     Delivered,
     Retry,
-    /// 410: the receiver does not want any further deliveries.
+    /// 410: the receiver rejects all further deliveries.
     Gone,
 }
 
@@ -71,8 +71,8 @@ pub fn classify(status: Option<u16>) -> ResponseClass {
     }
 }
 
-/// The time of the next attempt, or `None` after the last one. `random` adds jitter of up to a tenth of the delay in both
-/// directions. A longer `Retry-After` of the receiver takes precedence.
+/// The time of the next attempt, or `None` after the last one. `random` adds jitter of up to a tenth of the delay in
+/// both directions. A longer `Retry-After` of the receiver takes precedence.
 pub fn next_attempt(
     now: Timestamp,
     attempts: usize,

@@ -1,5 +1,5 @@
-//! Budgets, the keys whose spending they count, and notices of limits that were reached. The spending itself is read from
-//! the log's roll-ups (`logs::SpendSnapshot`).
+//! Budgets, the keys whose spending they count, and notices of limits that were reached. The spending itself is read
+//! from the log's roll-ups (`logs::SpendSnapshot`).
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! One interface to SQLite and PostgreSQL. Statements use `$1` placeholders and mean the same on both. Where that is not
-//! possible, this module provides a fragment for each dialect.
+//! One interface to SQLite and PostgreSQL. Statements use `$1` placeholders and mean the same on both. Where that is
+//! not possible, this module provides a fragment for each dialect.
 //!
 //! SQLite has one connection for writes and a few for reads (WAL), so a writer never conflicts with another connection
 //! of this process. PostgreSQL has one small pool.
@@ -21,8 +21,8 @@ use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_argu
 
 const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 4;
-/// Batches of log rows change the same pages again and again. Fewer checkpoints write each page fewer times, and a cache
-/// of 8 MiB keeps them in memory.
+/// Batches of log rows change the same pages again and again. Fewer checkpoints write each page fewer times, and a
+/// cache of 8 MiB keeps them in memory.
 const WAL_PAGES: &str = "4000";
 const WRITER_CACHE: &str = "-8192";
 /// How long a caller waits for a connection, or for the write lock of SQLite.
@@ -33,7 +33,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The server's side of the same: without these, it keeps the locks of a transaction whose client is gone.
 const SESSION_SETTINGS: &str = "SET idle_in_transaction_session_timeout = '20s'; SET tcp_keepalives_idle = 30; \
                                 SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
-/// A returned connection that does not answer a ping in this time is dropped.
+/// A returned connection that does not respond to a ping in this time is dropped.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -111,8 +111,8 @@ impl Db {
         }
     }
 
-    /// Opens the same database with separate connections. SQLite connections run on their own threads, which inherit the
-    /// scheduling class of the thread that opens them. On PostgreSQL the pool is shared.
+    /// Opens the same database with separate connections. SQLite connections run on their own threads, which inherit
+    /// the scheduling class of the thread that opens them. On PostgreSQL the pool is shared.
     pub async fn reopen(&self) -> Result<Self, StoreError> {
         match &self.0 {
             Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
@@ -167,7 +167,8 @@ impl Db {
         Ok(touched)
     }
 
-    /// Begins a write transaction. On SQLite it holds the write lock, so it cannot fail half way because of another writer.
+    /// Begins a write transaction. On SQLite it holds the write lock, so it cannot fail half way because of another
+    /// writer.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let (inner, write_lock) = match &self.0 {
             Pool::Sqlite { write, write_lock, .. } => {
@@ -194,8 +195,8 @@ impl Db {
         Ok(Tx { inner, _write_lock: None })
     }
 
-    /// Updates PostgreSQL's statistics of a table after a bulk insert. With stale statistics, the planner takes the table
-    /// for a small one and sorts all rows instead of using an index. SQLite uses the index anyway.
+    /// Updates PostgreSQL's statistics of a table after a bulk insert. With stale statistics, the planner takes the
+    /// table for a small one and sorts all rows instead of using an index. SQLite uses the index anyway.
     pub(crate) async fn analyze(&self, table: &'static str) -> Result<(), StoreError> {
         if self.dialect() == Dialect::Sqlite {
             return Ok(());
@@ -352,9 +353,9 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
         })
         .after_release(|connection, _| {
             Box::pin(async move {
-                let answered = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
+                let ping = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
                 // Returning an error drops the connection without a graceful close, which could block as well.
-                answered.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
+                ping.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
             })
         })
         .connect_with(options)

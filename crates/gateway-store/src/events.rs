@@ -1,5 +1,5 @@
-//! The outbox of organization events. The transaction that records an event also creates its webhook deliveries, so that
-//! none can be lost.
+//! The outbox of organization events. The transaction that records an event also creates its webhook deliveries, so
+//! that none can be lost.
 
 use gateway_core::events::Event;
 use gateway_core::ids::{EventId, OrgId};
@@ -9,7 +9,8 @@ use crate::row::{args, json};
 use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx, deliveries};
 
-/// Records an event in the transaction of the change it describes, with a delivery for each webhook that subscribes to it.
+/// Records an event in the transaction of the change it describes, with a delivery for each webhook that subscribes to
+/// it.
 pub async fn record(
     tx: &mut Tx,
     org: OrgId,

@@ -85,8 +85,8 @@ pub async fn claim(
     }
     let condition = format!(
         "id IN (SELECT j.id FROM jobs j WHERE j.name = $4 AND j.due_at <= $3 \
-         AND (SELECT COUNT(*) FROM jobs held WHERE held.org_id = j.org_id AND held.name = j.name \
-              AND held.holder IS NOT NULL AND held.due_at > $3) < $5 \
+         AND (SELECT COUNT(*) FROM jobs leased WHERE leased.org_id = j.org_id AND leased.name = j.name \
+              AND leased.holder IS NOT NULL AND leased.due_at > $3) < $5 \
          ORDER BY j.due_at, j.id LIMIT 1 {})",
         tx.dialect().skip_locked("j")
     );

@@ -1,5 +1,5 @@
-//! Leases on rows: a node claims a row for a time, renews the lease while it works, and releases the row at the end. The
-//! row of a node that died becomes free when its lease expires.
+//! Leases on rows: a node claims a row for a time, renews the lease while it works, and releases the row at the end.
+//! The row of a node that died becomes free when its lease expires.
 //!
 //! Jobs, webhook deliveries and exports use these functions. The node ids of a cluster have leases as well, but those
 //! are measured by the clock of the database server (`cluster::node_ids`).

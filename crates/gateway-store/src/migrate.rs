@@ -4,7 +4,7 @@
 //! version therefore keep running, and can restart, during a rolling upgrade. The database records the oldest version
 //! that can still use its schema (`Part::oldest`).
 //!
-//! One set of files serves both databases. Statements for only one of them stand between a line `-- only sqlite` or
+//! One set of files serves both databases. Statements for only one of them are enclosed by a line `-- only sqlite` or
 //! `-- only postgres` and a line `-- end`.
 //!
 //! A released file must never be edited: databases that already applied it would keep the old schema. The SHA-256 of

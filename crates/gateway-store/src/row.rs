@@ -1,5 +1,5 @@
-//! Statement parameters and row columns, the same for both databases: text, 64-bit integers, floats and bytes. All other
-//! types are stored as one of these.
+//! Statement parameters and row columns, the same for both databases: text, 64-bit integers, floats and bytes. All
+//! other types are stored as one of these.
 
 use std::str::FromStr;
 

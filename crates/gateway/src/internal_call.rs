@@ -1,5 +1,5 @@
-//! Model calls of the gateway itself on behalf of a caller: playground, judges and embeddings. They are checked against the
-//! caller's scopes and counted against its rate limit.
+//! Model calls of the gateway itself on behalf of a caller: playground, judges and embeddings. They are checked against
+//! the caller's scopes and counted against its rate limit.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub struct InternalCaller {
 }
 
 impl InternalCaller {
-    /// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a response;
-    /// other failures are problems.
+    /// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a
+    /// response; other failures are problems.
     pub async fn call_model(
         &self,
         identity: &Identity,

@@ -30,7 +30,7 @@ impl Drop for LowPriorityRuntime {
     }
 }
 
-/// Puts the thread into the kernel's idle scheduling class: it runs only on a core that no other thread wants. If the
+/// Puts the thread into the kernel's idle scheduling class: it runs only on an otherwise idle core. If the
 /// kernel refuses, the thread keeps its priority.
 #[cfg(target_os = "linux")]
 fn lower_priority() {

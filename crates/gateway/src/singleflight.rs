@@ -108,7 +108,7 @@ impl<K: Hash + Eq, V> SingleFlight<K, V> {
 }
 
 impl<K: Hash + Eq, V> Leader<K, V> {
-    /// Ends the flight and gives every waiter the value.
+    /// Ends the flight and returns the value to every waiter.
     pub fn complete(self, value: V) {
         self.end(Some(value));
     }
@@ -121,7 +121,7 @@ impl<K: Hash + Eq, V> Leader<K, V> {
     fn end(mut self, outcome: Option<V>) {
         self.has_ended = true;
         let Member { group, key, flight } = &self.member;
-        // Removed first, so that nobody joins a flight that has ended.
+        // Removed first, so that no caller joins a flight that has ended.
         remove(&mut group.lock(), key, flight);
         let _ = flight.outcome.set(outcome);
         flight.leadership.close();

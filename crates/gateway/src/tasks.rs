@@ -52,7 +52,7 @@ impl Tasks {
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 
-    /// Resolves when the last request has been answered.
+    /// Resolves when the last request has ended.
     pub async fn drained(&self) {
         let mut drained = self.drained.subscribe();
         let _ = drained.wait_for(|drained| *drained).await;
@@ -71,7 +71,7 @@ impl Tasks {
         self.stopping.send_replace(true);
     }
 
-    /// Records that the last request has been answered. Tasks that waited for it may end now.
+    /// Records that the last request has ended. Tasks that waited for it may end now.
     pub fn set_drained(&self) {
         self.begin_stop();
         self.drained.send_replace(true);

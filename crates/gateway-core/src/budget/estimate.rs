@@ -9,8 +9,8 @@ use crate::totals::cost_units;
 /// Token limits for calls where neither the request nor the price table has one.
 const DEFAULT_INPUT_TOKENS: u64 = 200_000;
 const DEFAULT_OUTPUT_TOKENS: u64 = 16_384;
-/// The lowest average number of bytes per token of text: scripts with three bytes per character have about one token per
-/// character.
+/// The lowest average number of bytes per token of text: scripts with three bytes per character have about one token
+/// per character.
 const BYTES_PER_TOKEN: u64 = 3;
 
 /// What is known about the cost of a call before it is made.

@@ -16,10 +16,10 @@
 //! | `Stored` | the store has confirmed the row during read number n | in reads after n; uncertain in read n |
 //! | `Included` | a read contained the row before its write was confirmed | yes |
 //!
-//! A read takes three steps. `begin_read` returns its number. The caller then opens a snapshot of the store and sums the
-//! roll-ups. Finally the caller looks up the `uncertain_rows` in the *same* snapshot and passes those that it found to
-//! `reload`. A row and its share of the roll-ups are written in one transaction, so the snapshot contains both or neither.
-//! No row is missed and none is counted twice, however reads and writes interleave.
+//! A read takes three steps. `begin_read` returns its number. The caller then opens a snapshot of the store and sums
+//! the roll-ups. Finally the caller looks up the `uncertain_rows` in the *same* snapshot and passes those that it found
+//! to `reload`. A row and its share of the roll-ups are written in one transaction, so the snapshot contains both or
+//! neither. No row is missed and none is counted twice, however reads and writes interleave.
 //!
 //! # Leases
 //!
@@ -46,7 +46,7 @@ pub struct Ledger {
     sharing: Sharing,
     /// Set while the store cannot grant leases: the number of nodes that share what was left.
     offline_nodes: Option<u64>,
-    /// Another node has asked for the unused part of this node's leases.
+    /// Another node has requested the unused part of this node's leases.
     is_recalled: bool,
     budgets: Vec<BudgetState>,
     rows: HashMap<i64, Row>,

@@ -1,10 +1,10 @@
 //! The lexical gate of the semantic cache. Similar vectors mean that two texts are about the same subject. The gate
 //! decides whether they ask for the same thing: every difference that is not known to be harmless counts.
 //!
-//! Both texts are normalized (`normalize`): letter case, punctuation, courtesy, articles, contractions, plural endings and
-//! a few synonyms are dropped. The remaining words must be equal and in the same order. A negation, number, unit, date,
-//! name, quoted or code-like word, comparative, antonym or question word in only one text is a difference, and so is
-//! any other unknown word. Only a phrase such as "in Python" may move between the start and the end.
+//! Both texts are normalized (`normalize`): letter case, punctuation, courtesy, articles, contractions, plural endings
+//! and a few synonyms are dropped. The remaining words must be equal and in the same order. A negation, number, unit,
+//! date, name, quoted or code-like word, comparative, antonym or question word in only one text is a difference, and so
+//! is any other unknown word. Only a phrase such as "in Python" may move between the start and the end.
 
 use super::normalize::{Token, normal_form};
 

@@ -1,5 +1,6 @@
-//! Canonical JSON: texts with the same meaning become the same bytes. Keys are sorted, and whitespace and unneeded escapes
-//! are removed. Numbers are normalized as decimals, so `1.0` equals `1` but big integers stay distinct, unlike in a float.
+//! Canonical JSON: texts with the same meaning become the same bytes. Keys are sorted, and whitespace and unneeded
+//! escapes are removed. Numbers are normalized as decimals, so `1.0` equals `1` but big integers stay distinct, unlike
+//! in a float.
 
 use std::borrow::Cow;
 

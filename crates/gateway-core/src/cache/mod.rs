@@ -1,5 +1,6 @@
 //! The rules of the response cache: which requests are cacheable and which are equal (`canonical`), and when requests
-//! that differ in the last user text may share a response (`semantic`, `gate`). Storage and expiry are decided elsewhere.
+//! that differ in the last user text may share a response (`semantic`, `gate`). Storage and expiry are decided
+//! elsewhere.
 
 mod canonical;
 mod gate;

@@ -1,5 +1,5 @@
-//! Splits a request for semantic caching into its last user text, which is compared by meaning, and the rest, which must
-//! be identical. Requests whose last message contains more than text are excluded.
+//! Splits a request for semantic caching into its last user text, which is compared by meaning, and the rest, which
+//! must be identical. Requests whose last message contains more than text are excluded.
 
 use serde_json::Value;
 

@@ -1,5 +1,6 @@
-//! Converts a logged request to a test case. The request becomes the input. The response becomes `output` in the metadata,
-//! which an evaluation without a target judges. `expected` stays empty, because a logged response need not be correct.
+//! Converts a logged request to a test case. The request becomes the input. The response becomes `output` in the
+//! metadata, which an evaluation without a target judges. `expected` stays empty, because a logged response need not be
+//! correct.
 
 use serde_json::{Map, Value, json};
 

@@ -275,7 +275,8 @@ fn cell(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// Whether the last record ends inside quotes. The CSV reader accepts that, and the field would swallow all that follows.
+/// Whether the last record ends inside quotes. The CSV reader accepts that, and the field would swallow all that
+/// follows.
 fn ends_inside_quotes(record: &[u8]) -> bool {
     let (mut quoted, mut at_start) = (false, true);
     let mut bytes = record.iter().peekable();

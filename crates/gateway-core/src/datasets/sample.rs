@@ -1,6 +1,6 @@
-//! Reproducible samples. The rank of a case is the SHA-256 of `seed:id`; the sample is the cases with the lowest ranks, in
-//! order of rank. Sampling is without replacement and verifiable. A larger sample starts with the smaller one, and added
-//! or removed cases do not reshuffle the others.
+//! Reproducible samples. The rank of a case is the SHA-256 of `seed:id`; the sample is the cases with the lowest ranks,
+//! in order of rank. Sampling is without replacement and verifiable. A larger sample starts with the smaller one, and
+//! added or removed cases do not reshuffle the others.
 
 use std::collections::BinaryHeap;
 

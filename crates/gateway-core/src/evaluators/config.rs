@@ -52,7 +52,7 @@ pub(super) struct ValueConfig {
     case_sensitive: bool,
 }
 
-/// A number or boolean stands for its JSON text.
+/// A number or boolean is converted to its JSON text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Literal {

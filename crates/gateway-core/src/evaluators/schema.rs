@@ -1,5 +1,5 @@
-//! Compiles JSON Schemas of tenants. Validation time must be bounded for every schema, so references must stay inside the
-//! schema and must not be recursive, and the expanded size is limited.
+//! Compiles JSON Schemas of tenants. Validation time must be bounded for every schema, so references must stay inside
+//! the schema and must not be recursive, and the expanded size is limited.
 
 use std::collections::HashMap;
 

@@ -2,8 +2,9 @@
 //! one pass over the bytes, and it keeps only the requested values in memory.
 //!
 //! It is also a guard: a check on `model` must see the value that the upstream will use. A key that appears twice is
-//! therefore rejected, also when it is spelled with escapes (`"mod\u0065l"`) or in another letter case (`"Model"`, which
-//! some JSON libraries read as `model`). Bytes that JSON does not have outside of strings make the object malformed.
+//! therefore rejected, also when it is spelled with escapes (`"mod\u0065l"`) or in another letter case (`"Model"`,
+//! which some JSON libraries read as `model`). Bytes that JSON does not have outside of strings make the object
+//! malformed.
 
 use std::borrow::Cow;
 use std::ops::Range;

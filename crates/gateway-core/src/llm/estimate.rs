@@ -1,7 +1,8 @@
 //! Estimated token counts, for responses without a usage report. There is no vocabulary: the text is split like the
-//! pre-tokenization of modern tokenizers (words with their space, groups of three digits, runs of punctuation), and each
-//! piece gets its average number of tokens. Against OpenAI's published counts, a paragraph is within 15 % and samples of
-//! a few words within 35 %. Other languages and scripts may deviate more. The result depends only on the text.
+//! pre-tokenization of modern tokenizers (words with their space, groups of three digits, runs of punctuation), and
+//! each piece gets its average number of tokens. Against OpenAI's published counts, a paragraph is within 15 % and
+//! samples of a few words within 35 %. Other languages and scripts may deviate more. The result depends only on the
+//! text.
 
 /// The approximate number of tokens in a text.
 pub fn estimate_tokens(text: &str) -> u64 {

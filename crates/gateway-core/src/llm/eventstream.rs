@@ -1,6 +1,6 @@
-//! Amazon's `application/vnd.amazon.eventstream`, the streaming format of Bedrock: binary frames with checksums, headers
-//! and payloads. The decoder is incremental and bounded. A wrong checksum ends the stream, because the start of the next
-//! frame is unknown then.
+//! Amazon's `application/vnd.amazon.eventstream`, the streaming format of Bedrock: binary frames with checksums,
+//! headers and payloads. The decoder is incremental and bounded. A wrong checksum ends the stream, because the start of
+//! the next frame is unknown then.
 
 use thiserror::Error;
 

@@ -10,8 +10,8 @@
 //! - A word that introduces a model (`models`, `model`, `deployments`, `engines`, …) appears twice, behind doubled
 //!   slashes, or where no known API has it.
 //!
-//! A check on models must reject an ambiguous path instead of reading the body. A model in the path takes precedence over
-//! the body's.
+//! A check on models must reject an ambiguous path instead of reading the body. A model in the path takes precedence
+//! over the body's.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! The fields of a request body that the gateway needs before it forwards the body, read in one pass without a tree. Also
-//! the edits of forwarded bodies (usage in a stream, another model), which leave every other byte unchanged.
+//! The fields of a request body that the gateway needs before it forwards the body, read in one pass without a tree.
+//! Also the edits of forwarded bodies (usage in a stream, another model), which leave every other byte unchanged.
 
 use serde::Deserialize;
 
@@ -92,8 +92,8 @@ pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
     read(|key| scan.get(key))
 }
 
-/// Returns the body of a stream call with `stream_options.include_usage` set. None if the body can be sent unchanged: the
-/// field is set already, or the body is not an object.
+/// Returns the body of a stream call with `stream_options.include_usage` set. None if the body can be sent unchanged:
+/// the field is set already, or the body is not an object.
 pub fn add_include_usage(body: &[u8]) -> Option<Vec<u8>> {
     static OUTER: [&str; 1] = ["stream_options"];
     static INNER: [&str; 1] = ["include_usage"];

@@ -66,8 +66,8 @@ impl Provider {
         self.chat_path.contains("{model}") || self.auth == Auth::ApiKey
     }
 
-    /// The path of a call that was made for another provider of the same format. None if this provider does not serve the
-    /// operation, or if the path depends on the account (a project, a region).
+    /// The path of a call that was made for another provider of the same format. None if this provider does not serve
+    /// the operation, or if the path depends on the account (a project, a region).
     pub fn path_for(&self, operation: Operation, model: Option<&str>, stream: bool) -> Option<String> {
         let path = match (self.format, operation) {
             (ProviderFormat::OpenAi | ProviderFormat::Cohere, Operation::Chat)

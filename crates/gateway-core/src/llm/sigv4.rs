@@ -1,5 +1,5 @@
-//! AWS Signature Version 4 for services other than S3, as a pure function of the request and the time. Sign last: any later
-//! change to the path, the query, a signed header or the body invalidates the signature.
+//! AWS Signature Version 4 for services other than S3, as a pure function of the request and the time. Sign last: any
+//! later change to the path, the query, a signed header or the body invalidates the signature.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,8 +26,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Parses `access_key:secret_key` or `access_key:secret_key:session_token`, the form in which a key pair is stored as
-    /// one credential. Returns `None` for anything else, which is a Bedrock API key to be sent as a bearer token.
+    /// Parses `access_key:secret_key` or `access_key:secret_key:session_token`, the form in which a key pair is stored
+    /// as one credential. Returns `None` for anything else, which is a Bedrock API key to be sent as a bearer token.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().splitn(3, ':');
         let access_key = parts.next()?;
@@ -338,7 +338,7 @@ mod tests {
         );
         assert_eq!(canonical_path("/model/amazon.nova-v1:0/converse"), "/model/amazon.nova-v1%3A0/converse");
         assert_eq!(canonical_path("/a%2Fb/"), "/a%252Fb/");
-        // A stale date among the headers to sign is replaced, not signed beside the new one.
+        // A stale date among the headers to sign is replaced, not signed in addition to the new one.
         let json = [("Content-Type", "application/json"), ("X-Amz-Date", "20000101T000000Z")];
         let header =
             authorization("POST", "/model/amazon.nova-v1%3A0/converse", "", &json, "{}", None, "bedrock");

@@ -1,5 +1,5 @@
-//! Adds a system prompt to a request of any wire format, before the request's own system prompt. The text is spliced into
-//! the body without parsing and rewriting it, so every byte of the caller stays.
+//! Adds a system prompt to a request of any wire format, before the request's own system prompt. The text is spliced
+//! into the body without parsing and rewriting it, so every byte of the caller stays.
 
 use std::ops::Range;
 
@@ -20,7 +20,8 @@ pub enum SystemPromptError {
     WrongType(&'static str),
 }
 
-/// Returns the body with the text as its first system message, or before its system text. An empty text changes nothing.
+/// Returns the body with the text as its first system message, or before its system text. An empty text changes
+/// nothing.
 pub fn prepend_system_prompt(
     operation: Operation,
     body: &[u8],
@@ -37,8 +38,8 @@ pub fn prepend_system_prompt(
     if text.is_empty() { Ok(body.to_vec()) } else { add(body, text) }
 }
 
-/// OpenAI's chat completions and similar APIs (Cohere's v2, Ollama): a message with the role `system`. Cohere's v1 has a
-/// single `message` and a `preamble`.
+/// OpenAI's chat completions and similar APIs (Cohere's v2, Ollama): a message with the role `system`. Cohere's v1 has
+/// a single `message` and a `preamble`.
 fn chat(body: &[u8], text: &str) -> Result<Vec<u8>, SystemPromptError> {
     static KEYS: [&str; 3] = ["messages", "message", "preamble"];
     let scan = scan_object(&KEYS, body)?;

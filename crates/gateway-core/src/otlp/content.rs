@@ -1,5 +1,6 @@
 //! Converts message content in both directions. Stored bodies of any wire format become messages of the GenAI
-//! conventions. Messages of ingested spans become bodies in the OpenAI format, which every reader of bodies understands.
+//! conventions. Messages of ingested spans become bodies in the OpenAI format, which every reader of bodies
+//! understands.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Encodes log rows as spans. A row becomes one span; if it had several attempts, each becomes a child span. All ids are
-//! derived from the row, so sending a row twice produces the same span.
+//! Encodes log rows as spans. A row becomes one span; if it had several attempts, each becomes a child span. All ids
+//! are derived from the row, so sending a row twice produces the same span.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -21,7 +21,7 @@ use crate::time::{HOUR, Timestamp};
 
 /// Longer attribute texts are truncated.
 const MAX_TEXT_CHARS: usize = 1_024;
-/// How far a context's clock may be ahead of ours, in milliseconds.
+/// How far a context's clock may be ahead of the gateway's, in milliseconds.
 const MAX_CLOCK_SKEW: i64 = HOUR;
 
 /// The tenant that sent the spans, and how they are stored.
@@ -170,8 +170,8 @@ fn provider(attributes: &Attributes<'_>, model: Option<&str>, prices: &PriceTabl
     by_convention.or_else(by_alias).map_or(named, ToOwned::to_owned)
 }
 
-/// Token counts. In the conventions input includes cached tokens and output includes reasoning. Some senders exclude the
-/// cached part from the input, which shows when the cached part is larger.
+/// Token counts. In the conventions input includes cached tokens and output includes reasoning. Some senders exclude
+/// the cached part from the input, which shows when the cached part is larger.
 fn usage(attributes: &Attributes<'_>) -> Option<Usage> {
     let count = |name: &Name| attributes.count(name).and_then(|count| u64::try_from(count).ok());
     let (input, output) = (count(&names::INPUT_TOKENS), count(&names::OUTPUT_TOKENS));
@@ -201,11 +201,11 @@ fn cost(
     let Some(usage) = usage else { return (None, false) };
     let kind = builtin(provider).map_or(provider, |known| known.name);
     let price = model.and_then(|model| prices.find(kind, model));
-    let ours = price.and_then(|price| pricing::cost(price, usage));
+    let computed = price.and_then(|price| pricing::cost(price, usage));
     let reported = || {
         attributes.number(&names::COST).filter(|cost| (0.0..1e6).contains(cost)).and_then(Decimal::from_f64)
     };
-    let cost = ours.or_else(reported);
+    let cost = computed.or_else(reported);
     (cost, cost.is_none())
 }
 

@@ -1,5 +1,5 @@
-//! OpenTelemetry traces (OTLP): encodes log rows as spans for export, and ingests spans as log rows. Attribute names are
-//! kept in one table (`names`), so that both directions agree.
+//! OpenTelemetry traces (OTLP): encodes log rows as spans for export, and ingests spans as log rows. Attribute names
+//! are kept in one table (`names`), so that both directions agree.
 
 pub mod batch;
 mod content;

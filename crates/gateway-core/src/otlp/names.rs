@@ -1,5 +1,5 @@
-//! The table of attribute names. Written names follow the GenAI semantic conventions of OpenTelemetry v1.41. Next to each
-//! are the older and foreign names (OpenInference, OpenLLMetry) that ingestion accepts as well.
+//! The table of attribute names. Written names follow the GenAI semantic conventions of OpenTelemetry v1.41. Next to
+//! each are the older and foreign names (OpenInference, OpenLLMetry) that ingestion accepts as well.
 
 /// The version of the conventions that the written names follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";

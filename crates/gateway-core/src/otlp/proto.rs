@@ -1,5 +1,5 @@
-//! The messages of OTLP traces that the gateway sends and receives, as protobuf and as JSON. OTLP's JSON differs from the
-//! usual protobuf mapping: ids are hex, 64-bit numbers may be strings, enums are numbers.
+//! The messages of OTLP traces that the gateway sends and receives, as protobuf and as JSON. OTLP's JSON differs from
+//! the usual protobuf mapping: ids are hex, 64-bit numbers may be strings, enums are numbers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -1,5 +1,5 @@
-//! Parses a price file. Errors name the line. Unknown columns are rejected, because a misspelt column would silently have
-//! no effect.
+//! Parses a price file. Errors name the line. Unknown columns are rejected, because a misspelt column would silently
+//! have no effect.
 
 use csv::{ReaderBuilder, StringRecord};
 use rust_decimal::Decimal;

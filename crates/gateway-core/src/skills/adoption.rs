@@ -5,8 +5,8 @@ use super::MAX_NAME_CHARS;
 /// How many suffixes are tried after the name itself.
 const MAX_SUFFIXES: usize = 100;
 
-/// The names to try, in order: the unchanged name, then `-adopted-1` to `-adopted-100`. A long name is truncated to make
-/// room for the suffix.
+/// The names to try, in order: the unchanged name, then `-adopted-1` to `-adopted-100`. A long name is truncated to
+/// make room for the suffix.
 pub fn candidate_names(base: &str) -> impl Iterator<Item = String> {
     let with_suffix = move |number: usize| {
         let suffix = format!("-adopted-{number}");

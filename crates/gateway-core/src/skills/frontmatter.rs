@@ -1,5 +1,5 @@
-//! The SKILL.md format: YAML between two `---` lines, then Markdown. The YAML library runs with a small resource budget,
-//! because the text is untrusted.
+//! The SKILL.md format: YAML between two `---` lines, then Markdown. The YAML library runs with a small resource
+//! budget, because the text is untrusted.
 
 use serde_json::{Map, Value};
 

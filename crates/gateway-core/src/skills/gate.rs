@@ -1,5 +1,5 @@
-//! The publish gate: the single rule that decides whether a skill version goes on the shelf. The store applies a decision
-//! in the transaction that read its inputs.
+//! The publish gate: the single rule that decides whether a skill version goes on the shelf. The store applies a
+//! decision in the transaction that read its inputs.
 
 /// The part of an evaluation verdict that the gate needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub enum PublishDecision {
     Refuse,
 }
 
-/// Decides whether the current version goes on the shelf. That version itself must have passed, by a verdict source that
-/// the organization allows. Verdicts on older versions do not count.
+/// Decides whether the current version goes on the shelf. That version itself must have passed, by a verdict source
+/// that the organization allows. Verdicts on older versions do not count.
 pub fn decide(context: PublishContext<'_>) -> PublishDecision {
     let PublishContext { version, published, votes, allowed_sources } = context;
     let passes = |vote: &EvaluationVote| {

@@ -1,5 +1,5 @@
-//! Cache invalidation across nodes. An invalidation is recorded in the transaction of the change and announced by NOTIFY
-//! at its commit. Nodes poll the recorded invalidations after a notification and at regular intervals.
+//! Cache invalidation across nodes. An invalidation is recorded in the transaction of the change and announced by
+//! NOTIFY at its commit. Nodes poll the recorded invalidations after a notification and at regular intervals.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

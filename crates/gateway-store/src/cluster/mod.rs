@@ -1,5 +1,5 @@
-//! Coordination of several nodes on one PostgreSQL database: cache invalidations, node ids, rate limit counts and budget
-//! leases. SQLite has one process and uses none of this.
+//! Coordination of several nodes on one PostgreSQL database: cache invalidations, node ids, rate limit counts and
+//! budget leases. SQLite has one process and uses none of this.
 
 pub mod budget_leases;
 pub mod invalidations;

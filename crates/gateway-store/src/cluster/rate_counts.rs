@@ -38,8 +38,8 @@ pub async fn exchange(db: &Db, node: &str, mine: &[WindowCount]) -> Result<Vec<i
     rows.iter().map(|row| row.get("used")).collect()
 }
 
-/// Counts an attempt from an address over all nodes, in a window that starts with the first attempt. Returns the start of
-/// the window and the number of attempts in it.
+/// Counts an attempt from an address over all nodes, in a window that starts with the first attempt. Returns the start
+/// of the window and the number of attempts in it.
 pub async fn count_attempt(
     db: &Db,
     kind: &str,

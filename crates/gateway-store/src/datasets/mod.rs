@@ -1,7 +1,7 @@
 //! Datasets, their frozen versions and their cases.
 //!
-//! A case is stored as a series of states, each valid from one version until another. Freezing a version therefore copies
-//! nothing and costs the same for ten cases and for a million. Callers that change cases lock the dataset first
+//! A case is stored as a series of states, each valid from one version until another. Freezing a version therefore
+//! copies nothing and costs the same for ten cases and for a million. Callers that change cases lock the dataset first
 //! (`find_for_update`).
 
 mod cases;

@@ -1,5 +1,5 @@
-//! The queue of log rows and verdicts that exports still have to deliver. Rows are queued in the transaction that stores
-//! them, verdicts by a job. One node at a time delivers an export, in batches, and deletes what was delivered.
+//! The queue of log rows and verdicts that exports still have to deliver. Rows are queued in the transaction that
+//! stores them, verdicts by a job. One node at a time delivers an export, in batches, and deletes what was delivered.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -69,8 +69,8 @@ pub async fn has_verdict_export(logs: &Db, org: OrgId) -> Result<bool, StoreErro
     Ok(logs.opt(sql, args![org]).await?.is_some())
 }
 
-/// Queues verdicts for every export that covers them. Each comes with the id and the source of its row. Verdicts that are
-/// already queued are skipped.
+/// Queues verdicts for every export that covers them. Each comes with the id and the source of its row. Verdicts that
+/// are already queued are skipped.
 pub async fn enqueue_verdicts(
     logs: &Db,
     org: OrgId,

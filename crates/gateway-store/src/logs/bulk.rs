@@ -1,6 +1,6 @@
 //! Bulk inserts and conditions on lists of ids. On PostgreSQL each parameter is an array with the values of a column
-//! (`UNNEST`), so that one prepared statement serves any number of rows. On SQLite statements are prepared for a few fixed
-//! numbers of rows, so that the statement cache stays small.
+//! (`UNNEST`), so that one prepared statement serves any number of rows. On SQLite statements are prepared for a few
+//! fixed numbers of rows, so that the statement cache stays small.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;

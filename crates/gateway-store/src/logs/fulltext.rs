@@ -1,6 +1,6 @@
-//! The full-text index of bodies. Indexing a row costs more than storing it, so under load it is deferred: rows are stored
-//! at once and indexed later. Every entry also contains a word for its organization, so that a search never reads the
-//! entries of others.
+//! The full-text index of bodies. Indexing a row costs more than storing it, so under load it is deferred: rows are
+//! stored at once and indexed later. Every entry also contains a word for its organization, so that a search never
+//! reads the entries of others.
 
 use std::sync::LazyLock;
 
@@ -66,8 +66,8 @@ pub(super) async fn defer(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) 
     DEFERRED.run(tx, ids.map(|id| args![id])).await
 }
 
-/// The search expression for rows of the organization that contain all words. Words are letters and digits only, so they
-/// cannot contain operators.
+/// The search expression for rows of the organization that contain all words. Words are letters and digits only, so
+/// they cannot contain operators.
 pub(super) fn search(dialect: Dialect, org: OrgId, words: &[String]) -> String {
     let all = words.iter().cloned().chain([org_word(org)]);
     match dialect {

@@ -1,5 +1,5 @@
-//! Finds the hours that contain rows of a provider, model, key or status, from the roll-ups. A search for rare rows then
-//! reads only those hours instead of every row of the organization.
+//! Finds the hours that contain rows of a provider, model, key or status, from the roll-ups. A search for rare rows
+//! then reads only those hours instead of every row of the organization.
 
 use std::fmt::Write as _;
 

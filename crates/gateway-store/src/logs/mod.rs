@@ -1,5 +1,5 @@
-//! Log rows: written in batches, read one by one, in pages or as usage totals, and deleted after their retention. They are
-//! in a separate part of the store. The id of a row contains its time, so ranges of time are ranges of ids.
+//! Log rows: written in batches, read one by one, in pages or as usage totals, and deleted after their retention. They
+//! are in a separate part of the store. The id of a row contains its time, so ranges of time are ranges of ids.
 
 pub(crate) mod bulk;
 mod fulltext;

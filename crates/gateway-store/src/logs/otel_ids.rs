@@ -1,5 +1,5 @@
-//! Log ids of ingested OpenTelemetry spans. An id is derived from the span, so that a span that is sent twice is one row.
-//! When two different spans derive the same id, the later one gets the next free id.
+//! Log ids of ingested OpenTelemetry spans. An id is derived from the span, so that a span that is sent twice is one
+//! row. When two different spans derive the same id, the later one gets the next free id.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Daily partitions (UTC) of the log tables on PostgreSQL, so that old days are dropped instead of deleted row by row. The
-//! partitions of a day are created before its first row is inserted, so no default partition is needed.
+//! Daily partitions (UTC) of the log tables on PostgreSQL, so that old days are dropped instead of deleted row by row.
+//! The partitions of a day are created before its first row is inserted, so no default partition is needed.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Roll-ups: usage totals by hour and by day, so that dashboards do not scan log rows.
 //!
-//! The same rows are added up in several cubes, each with its own set of dimensions. A query reads the smallest cube that
-//! has the columns it filters and groups by.
+//! The same rows are added up in several cubes, each with its own set of dimensions. A query reads the smallest cube
+//! that has the columns it filters and groups by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;

@@ -103,8 +103,8 @@ fn add_name(names: &mut Vec<String>, name: &str) {
     }
 }
 
-/// Finds or creates the session of each row and adds the row to it. The rows are ordered by id. Sessions are looked up in
-/// the database, so that a restart between two requests changes nothing.
+/// Finds or creates the session of each row and adds the row to it. The rows are ordered by id. Sessions are looked up
+/// in the database, so that a restart between two requests changes nothing.
 pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, StoreError> {
     let mut cache = SessionCache::default();
     cache.fetch_named(tx, rows).await?;

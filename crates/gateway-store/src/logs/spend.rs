@@ -23,7 +23,8 @@ pub struct DaySpend {
     pub cost: i64,
 }
 
-/// A consistent view of the log, fixed by the first statement. Writers do not wait for it, and it does not wait for them.
+/// A consistent view of the log, fixed by the first statement. Writers do not wait for it, and it does not wait for
+/// them.
 pub struct SpendSnapshot(Tx);
 
 impl SpendSnapshot {

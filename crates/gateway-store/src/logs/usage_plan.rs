@@ -1,4 +1,4 @@
-//! Plans a usage query: which cube it reads, and which parts of its range come from days, hours and log rows.
+//! Plans a usage query: which cube it reads, and which parts of its range are read from days, hours and log rows.
 
 use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
 

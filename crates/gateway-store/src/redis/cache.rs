@@ -1,6 +1,6 @@
-//! Cached responses in Redis, encrypted by the caller. An entry stores the generations of its organization and namespace
-//! and is valid only while both are current, so that a purge is one write however many entries it affects. Purges are
-//! also announced to the other nodes through a short stream.
+//! Cached responses in Redis, encrypted by the caller. An entry stores the generations of its organization and
+//! namespace and is valid only while both are current, so that a purge is one write however many entries it affects.
+//! Purges are also announced to the other nodes through a short stream.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -70,7 +70,8 @@ pub struct CacheEntry<'a> {
     pub ttl: Duration,
 }
 
-/// Stores an entry under the generation that `get` returned, so that a response from before a purge stays invalid after it.
+/// Stores an entry under the generation that `get` returned, so that a response from before a purge stays invalid after
+/// it.
 pub async fn put(redis: &RedisClient, org: OrgId, entry: &CacheEntry<'_>) -> Result<(), RedisError> {
     let CacheEntry { key, generation, sealed, ttl } = *entry;
     let name = entry_name(org, key);

@@ -30,7 +30,7 @@ pub async fn insert_vector(
     numbers: &[f32],
 ) -> Result<(), StoreError> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    // INSERT from SELECT, because the skill may have been deleted meanwhile.
+    // INSERT from SELECT, because the skill may have been deleted since.
     db.exec(
         "INSERT INTO skill_vectors (skill_id, version, embedder, vector) \
          SELECT skill_id, version, $3, $4 FROM skill_versions WHERE skill_id = $1 AND version = $2 \

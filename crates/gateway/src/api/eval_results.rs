@@ -236,14 +236,14 @@ async fn store_on_log(
         external_ref: input.external_ref.unwrap_or_default(),
         created_at: app.services.clock.now(),
     };
-    let told =
+    let export_job =
         ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() }.wanted(&app.jobs, org).await?;
-    if told.is_some() && export_verdicts::is_behind(&app.jobs).await? {
+    if export_job.is_some() && export_verdicts::is_behind(&app.jobs).await? {
         return Err(Problem::unavailable());
     }
     let mut tx = app.services.db.begin().await?;
     verdicts::insert(&mut tx, &verdict).await?;
-    let queued = export_verdicts::enqueue(&app.jobs, &mut tx, org, told.as_ref()).await?;
+    let queued = export_verdicts::enqueue(&app.jobs, &mut tx, org, export_job.as_ref()).await?;
     tx.commit().await?;
     if let Some(queued) = queued {
         queued.notify(&app.jobs);

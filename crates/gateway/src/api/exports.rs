@@ -264,8 +264,8 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
         export.sources = checked_sources(&sources)?;
     }
     let seal = |column: &str, text: &str| {
-        let place = encryption_context(export.org_id, &format!("export/{}", export.id), column);
-        app.services.vault.seal(&place, text).map_err(Problem::internal)
+        let context = encryption_context(export.org_id, &format!("export/{}", export.id), column);
+        app.services.vault.seal(&context, text).map_err(Problem::internal)
     };
     if let Some(headers) = headers {
         let headers = headers.filter(|headers| !headers.is_empty());

@@ -104,7 +104,7 @@ fn decode(encoding: Encoding, body: &[u8]) -> ApiResult<ExportTraceServiceReques
     };
     if !bounded {
         let why = format!(
-            "the body holds more than {MAX_ELEMENTS} spans, attributes and values; send smaller batches"
+            "the body contains more than {MAX_ELEMENTS} spans, attributes and values; send smaller batches"
         );
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", why));
     }

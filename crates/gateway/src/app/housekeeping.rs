@@ -1,4 +1,4 @@
-//! Periodic work: the last use of keys, expired cache entries and counters, and the connection to Redis.
+//! Periodic tasks: record the last use of keys, remove expired cache entries and counters, and reconnect to Redis.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,8 @@ pub async fn maintain_redis(app: Arc<App>) {
 }
 
 /// Invalidates organizations that another process changed, for example `gateway admin set-plan`. SQLite has no
-/// notifications, so this polls. The range overlaps the previous one because a change becomes visible only at its commit.
+/// notifications, so this polls. The range overlaps the previous one because a change becomes visible only at its
+/// commit.
 async fn invalidate_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
     let Ok(changed) = orgs::changed_since(&app.services.db, now.plus(-MINUTE)).await else { return };
     for (org, at) in &changed {

@@ -29,7 +29,7 @@ impl InvalidationHandler for App {
             Invalidation::Exports => {
                 self.jobs.export_changes.send_replace(());
             }
-            // The cluster applies it itself.
+            // Applied by the cluster module.
             Invalidation::Nodes => {}
             Invalidation::CacheEntries { org, namespace, entry } => {
                 let scope = match (namespace, entry.as_deref().map(CacheKey::parse)) {

@@ -1,5 +1,5 @@
-//! What happens when log rows are stored: budgets count them, the live tail publishes them, and evals of live traffic
-//! sample them.
+//! Notifies the components of stored log rows: budgets count them, the live tail publishes them, and evals of live
+//! traffic sample them.
 
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ impl LogObserver {
         let tail = &self.0.proxy.tail;
         if tail.receiver_count() > 0 {
             for row in rows {
-                // An error means that the last subscriber has just left.
+                // An error means that the last subscriber has disconnected.
                 let _ = tail.send(Arc::new(row.clone()));
             }
         }
     }
 
-    /// Samples rows while the spool still has them, so that a crash skips none. Rows behind do not wait for an error
-    /// that a retry cannot cure.
+    /// Samples rows while the spool still has them, so that a crash skips none. A permanent error does not block
+    /// the rows behind.
     async fn sample(&self, rows: &[LogRow]) -> Result<(), StoreError> {
         match live_evals::sample(&self.0.jobs, rows).await {
             Err(error @ StoreError::Unavailable(_)) => Err(error),

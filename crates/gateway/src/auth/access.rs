@@ -55,8 +55,8 @@ impl Access {
         }
     }
 
-    /// Identifies the caller. A key takes precedence over a token, and an invalid key is never excused by a valid token.
-    /// Does not count against the rate limit.
+    /// Identifies the caller. A key takes precedence over a token, and an invalid key is never excused by a valid
+    /// token. Does not count against the rate limit.
     pub async fn authenticate(self: &Arc<Self>, headers: &HeaderMap) -> Result<Identity, Denied> {
         if let Some(identity) = self.authenticate_cached(headers) {
             return Ok(identity);
@@ -68,7 +68,8 @@ impl Access {
         identified.await.map_err(|_| Denied::Unavailable)?
     }
 
-    /// True if the headers still authenticate. While the database is unreachable, an earlier authentication stays valid.
+    /// True if the headers still authenticate. While the database is unreachable, an earlier authentication stays
+    /// valid.
     pub async fn revalidate(self: &Arc<Self>, headers: &HeaderMap) -> bool {
         matches!(self.authenticate(headers).await, Ok(_) | Err(Denied::Unavailable))
     }

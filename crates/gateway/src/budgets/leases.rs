@@ -54,7 +54,7 @@ async fn request_lease(
 ) -> Result<Reserved, StoreError> {
     let (services, peers) = (&budgets.0.services, &budgets.0.peers);
     let reads = org.ledger().reads_begun();
-    let _turn = org.read_lock.lock().await;
+    let _guard = org.read_lock.lock().await;
     for _ in 0..MAX_ATTEMPTS {
         // An earlier request may have leased enough for both, or found that nothing is left.
         match org.reserve(spender, amount, services.clock.now()) {
@@ -111,7 +111,7 @@ pub async fn record_changes(budgets: &Budgets, org: &OrgBudgets) -> Result<(), S
         return Ok(());
     }
     // Not during a lease request, whose result would be overwritten.
-    let _turn = org.read_lock.lock().await;
+    let _guard = org.read_lock.lock().await;
     let leases = org.ledger().take_lease_changes(services.clock.now());
     let recorded = async {
         let mut tx = services.db.begin().await?;

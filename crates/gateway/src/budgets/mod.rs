@@ -71,7 +71,7 @@ struct Inner {
 #[derive(Default)]
 struct Tracked {
     orgs: HashMap<OrgId, Arc<OrgBudgets>>,
-    /// The batch of log rows that is being written, for ledgers that are created meanwhile.
+    /// The batch of log rows that is being written, for ledgers that are created during the write.
     writing: Option<Arc<Vec<LogRow>>>,
 }
 
@@ -105,13 +105,13 @@ impl Budgets {
         }
         let reads = known.map_or(0, |known| known.ledger().reads_begun());
         let org = self.entry(id);
-        let turn = org.read_lock.lock().await;
+        let guard = org.read_lock.lock().await;
         // Concurrent callers share one read.
         let is_current = org.ledger().was_read_after(reads);
         if !is_current {
             reader::reload(&self.0.services, &org).await?;
         }
-        drop(turn);
+        drop(guard);
         let is_empty = org.ledger().is_empty();
         Ok((!is_empty).then_some(org))
     }
@@ -135,8 +135,8 @@ impl Budgets {
         }
     }
 
-    /// The log writer has stored these rows; `new` are the ids that were not in the store before. Must not be called on a
-    /// low-priority thread.
+    /// The log writer has stored these rows; `new` are the ids that were not in the store before. Must not be called on
+    /// a low-priority thread.
     pub fn stored(&self, rows: &[LogRow], new: &[i64]) {
         let now = self.0.services.clock.now();
         let new: HashSet<i64> = new.iter().copied().collect();
@@ -249,8 +249,8 @@ impl Budgets {
     }
 }
 
-/// What a log row means to budgets. Spans received over OTLP are not spending of this gateway: anyone who may send them
-/// could otherwise use up a budget.
+/// The spending that a log row adds to budgets. Spans received over OTLP are not spending of this gateway: anyone who
+/// may send them could otherwise use up a budget.
 fn spend_row(row: &LogRow) -> Option<(OrgId, SpendRow)> {
     if row.source == LogSource::Otel {
         return None;

@@ -8,7 +8,7 @@ use gateway_core::time::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
-/// Memory for map, queue and allocations beside the counted bytes.
+/// Memory for map, queue and allocations in addition to the counted bytes.
 const ENTRY_OVERHEAD: usize = 512;
 
 /// A complete, successful response with one body. Streams are aggregated first.

@@ -64,7 +64,7 @@ impl CacheFill {
         self.key
     }
 
-    /// Looks for the response to a request that differs only in its last user text. A hit ends the fill.
+    /// Searches for the response to a request that differs only in its last user text. A hit ends the fill.
     pub fn find_similar(self, query: &SemanticQuery, threshold: f32) -> Lookup {
         let now = self.cache.clock.now();
         let matches = query.matches(&self.tenant.group(&query.group()), threshold);
@@ -79,7 +79,7 @@ impl CacheFill {
         Lookup::Hit(self.resolve(CacheHit { entry, key, kind: HitKind::Semantic { similarity } }))
     }
 
-    /// Stores the response and gives it to every waiting request. A query makes it available to semantic lookups. The
+    /// Stores the response and returns it to every waiting request. A query makes it available to semantic lookups. The
     /// response must have passed `gateway_core::cache::is_storable`.
     pub fn complete(self, response: CacheableResponse, query: Option<&SemanticQuery>) -> Arc<CacheEntry> {
         let now = self.cache.clock.now();

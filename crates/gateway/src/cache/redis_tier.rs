@@ -1,6 +1,7 @@
 //! The second cache tier, in Redis and shared by all nodes. Reads take a few milliseconds, writes happen in the
 //! background, and the tier is skipped while Redis is unreachable. Entries are encrypted with the master key and bound
-//! to their organization and key, so that Redis never contains plain answers and no entry can stand in for another.
+//! to their organization and key, so that Redis never contains plaintext responses and no entry can stand in for
+//! another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

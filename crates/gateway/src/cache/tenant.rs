@@ -102,7 +102,7 @@ impl Tenant {
         self.live(&mut self.lock(), key, now)
     }
 
-    /// The number of purges so far. An answer requested before a purge is not stored after it.
+    /// The number of purges so far. A response requested before a purge is not stored after it.
     pub fn purges(&self) -> u64 {
         self.lock().purges
     }
@@ -269,7 +269,7 @@ pub struct NewEntry<'a> {
     pub entry: &'a Arc<CacheEntry>,
     /// Makes the entry available to semantic lookups.
     pub query: Option<&'a SemanticQuery>,
-    /// The number of purges when the answer was requested.
+    /// The number of purges when the response was requested.
     pub purges: u64,
 }
 

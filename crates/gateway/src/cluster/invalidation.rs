@@ -1,5 +1,5 @@
-//! Cache invalidation across nodes. An invalidation is recorded in the transaction of the change, announced by NOTIFY at
-//! its commit, and polled every 500 ms in case a notification is lost.
+//! Cache invalidation across nodes. An invalidation is recorded in the transaction of the change, announced by NOTIFY
+//! at its commit, and polled every 500 ms in case a notification is lost.
 
 use std::time::{Duration, Instant};
 

@@ -83,7 +83,7 @@ impl Cluster {
         self.live_nodes.load(Ordering::Relaxed).max(1)
     }
 
-    /// Keeps this node consistent with the others until the last request has been answered.
+    /// Keeps this node consistent with the others until the last request has ended.
     pub async fn run(self: Arc<Self>) {
         let Some(position) = self.position.clone() else { return };
         self.announce_membership_change().await;

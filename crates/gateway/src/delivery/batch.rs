@@ -40,13 +40,13 @@ pub struct Message {
 const MIN_SECRET_LENGTH: usize = 6;
 
 impl Message {
-    /// `own` are the headers of the export's owner; `ours` override them.
-    fn new(url: String, own: HeaderMap, ours: HeaderMap, body: Bytes) -> Self {
-        let values = own.values().filter_map(|value| value.to_str().ok());
+    /// `custom` are the headers that the owner configured; `required` override them.
+    fn new(url: String, custom: HeaderMap, required: HeaderMap, body: Bytes) -> Self {
+        let values = custom.values().filter_map(|value| value.to_str().ok());
         let secrets = values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or(value)]);
         let secrets = secrets.filter(|part| part.len() >= MIN_SECRET_LENGTH).map(ToOwned::to_owned).collect();
-        let mut headers = own;
-        headers.extend(ours);
+        let mut headers = custom;
+        headers.extend(required);
         Self { url, headers, body, secrets }
     }
 
@@ -122,15 +122,20 @@ pub async fn test(client: &DeliveryClient, export: &Export) -> DeliveryResult {
 }
 
 /// The number of spans that the destination rejected, and its reason.
-pub fn rejected(kind: ExportKind, answer: &[u8]) -> (i64, Option<String>) {
+pub fn rejected(kind: ExportKind, response: &[u8]) -> (i64, Option<String>) {
     if kind != ExportKind::Otlp {
         return (0, None);
     }
-    let partial = ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
+    let partial =
+        ExportTraceServiceResponse::decode(response).ok().and_then(|decoded| decoded.partial_success);
     match partial {
         Some(partial) if partial.rejected_spans > 0 => {
-            let said: String = partial.error_message.chars().filter(|c| !c.is_control()).take(500).collect();
-            (partial.rejected_spans, Some(format!("{} spans were rejected: {said}", partial.rejected_spans)))
+            let reason: String =
+                partial.error_message.chars().filter(|c| !c.is_control()).take(500).collect();
+            (
+                partial.rejected_spans,
+                Some(format!("{} spans were rejected: {reason}", partial.rejected_spans)),
+            )
         }
         _ => (0, None),
     }
@@ -141,10 +146,10 @@ fn otlp(client: &DeliveryClient, export: &Export, batch: Batch) -> Result<Messag
     let mut gzip = GzEncoder::new(Vec::with_capacity(spans.len() / 4), Compression::fast());
     let body = gzip.write_all(&head).and_then(|()| gzip.write_all(&spans)).and_then(|()| gzip.finish());
     let body = body.map_err(|error| format!("the batch could not be compressed: {error}"))?.into();
-    let mut ours = HeaderMap::new();
-    ours.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-    ours.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    Ok(Message::new(otlp_endpoint(&export.endpoint), own_headers(client, export)?, ours, body))
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    Ok(Message::new(otlp_endpoint(&export.endpoint), custom_headers(client, export)?, headers, body))
 }
 
 #[derive(Serialize)]
@@ -179,15 +184,15 @@ fn webhook(
     };
     let body = serde_json::to_vec(&envelope).map_err(|error| error.to_string())?;
     let mut keys = Vec::new();
-    if let Some(secret) = open(client, export, "secret", export.secret.as_deref())? {
+    if let Some(secret) = decrypt(client, export, "secret", export.secret.as_deref())? {
         keys.push(signing::decode_secret(&secret).map_err(|error| error.to_string())?);
     }
-    let ours = signed_headers(client, &keys, id, &body);
-    Ok(Message::new(export.endpoint.clone(), own_headers(client, export)?, ours, body.into()))
+    let headers = signed_headers(client, &keys, id, &body);
+    Ok(Message::new(export.endpoint.clone(), custom_headers(client, export)?, headers, body.into()))
 }
 
-fn own_headers(client: &DeliveryClient, export: &Export) -> Result<HeaderMap, String> {
-    let Some(text) = open(client, export, "headers", export.headers.as_deref())? else {
+fn custom_headers(client: &DeliveryClient, export: &Export) -> Result<HeaderMap, String> {
+    let Some(text) = decrypt(client, export, "headers", export.headers.as_deref())? else {
         return Ok(HeaderMap::new());
     };
     let stored: BTreeMap<String, String> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
@@ -199,14 +204,14 @@ fn own_headers(client: &DeliveryClient, export: &Export) -> Result<HeaderMap, St
         .collect())
 }
 
-fn open(
+fn decrypt(
     client: &DeliveryClient,
     export: &Export,
     column: &str,
-    sealed: Option<&str>,
+    encrypted: Option<&str>,
 ) -> Result<Option<String>, String> {
-    let Some(sealed) = sealed else { return Ok(None) };
-    let place = encryption_context(export.org_id, &format!("export/{}", export.id), column);
-    let opened = client.services.vault.open(&place, sealed).map_err(|error| error.to_string())?;
-    Ok(Some(opened.expose_secret().to_owned()))
+    let Some(encrypted) = encrypted else { return Ok(None) };
+    let context = encryption_context(export.org_id, &format!("export/{}", export.id), column);
+    let decrypted = client.services.vault.open(&context, encrypted).map_err(|error| error.to_string())?;
+    Ok(Some(decrypted.expose_secret().to_owned()))
 }

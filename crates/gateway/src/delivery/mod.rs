@@ -1,5 +1,5 @@
 //! Requests to URLs that tenants chose: guarded, with a timeout, without redirects, and with a bounded response. The
-//! delivery jobs decide what is sent when.
+//! delivery jobs decide which requests are sent, and when.
 
 pub mod batch;
 
@@ -16,10 +16,10 @@ use crate::outbound::exchange::{read_prefix, send_guarded};
 use crate::proxy::state::ProxyState;
 use crate::services::Services;
 
-/// How much of a response is read.
+/// Responses are read up to this size.
 pub const MAX_RESPONSE_BYTES: usize = 16 << 10;
 
-/// What a delivery uses.
+/// The services that a delivery uses.
 #[derive(Clone)]
 pub struct DeliveryClient {
     pub services: Arc<Services>,
@@ -73,16 +73,16 @@ pub async fn post(
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     let timeout = DELIVERY_TIMEOUT;
-    let began = Instant::now();
+    let started = Instant::now();
     let response = send_guarded(&client.services, &client.proxy.worker.clients, request, timeout).await;
     let mut result = match response {
         Err(failed) => DeliveryResult::failed(failed.message),
         Ok(response) => {
             let (head, mut body) = response.into_parts();
             let retry_header = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let left = timeout.saturating_sub(began.elapsed());
+            let remaining = timeout.saturating_sub(started.elapsed());
             // A response counts even if its body never ends.
-            let prefix = read_prefix(&mut body, max_response, left).await;
+            let prefix = read_prefix(&mut body, max_response, remaining).await;
             let status = head.status.as_u16();
             let error = match status {
                 200..=299 => None,
@@ -93,7 +93,7 @@ pub async fn post(
             DeliveryResult { status: Some(status), latency_ms: 0, error, body: prefix, retry_after }
         }
     };
-    result.latency_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+    result.latency_ms = i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX);
     result
 }
 

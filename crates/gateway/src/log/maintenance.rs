@@ -1,5 +1,5 @@
-//! Background maintenance of stored log rows: indexes rows for search whose indexing was deferred under load, and removes
-//! rows that are older than their retention.
+//! Background maintenance of stored log rows: indexes rows for search whose indexing was deferred under load, and
+//! removes rows that are older than their retention.
 
 use std::sync::Arc;
 use std::time::Duration;

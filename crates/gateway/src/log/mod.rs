@@ -12,20 +12,20 @@
 //!      └──► Shed                                 the spool is over its limit: first bodies, then rows are dropped
 //! ```
 //!
-//! - **Spooled**: the record is in the page cache, so it survives a crash of the process. Each worker thread appends to a
-//!   segment of its own. A segment is closed when it is full or after a failed write.
+//! - **Spooled**: the record is in the page cache, so it survives a crash of the process. Each worker thread appends to
+//!   a segment of its own. A segment is closed when it is full or after a failed write.
 //! - **Writing**: the writer stores a batch in one transaction. The store skips rows that it has, so a batch that is
 //!   written twice counts once.
-//! - **Stored**: the observer has been notified (`BatchObserver`), and the writer's offset in the segment advances. After
-//!   a crash the offset starts at 0 again and the rows are written a second time.
-//! - **Removed**: all rows of a closed segment are stored, and the file is deleted. A torn record at its end belongs to a
-//!   call whose response did not end.
+//! - **Stored**: the observer has been notified (`BatchObserver`), and the writer's offset in the segment advances.
+//!   After a crash the offset starts at 0 again and the rows are written a second time.
+//! - **Removed**: all rows of a closed segment are stored, and the file is deleted. A torn record at its end belongs to
+//!   a call whose response did not end.
 //!
 //! # Pace
 //!
-//! The writer runs on a low-priority thread and picks its pace before each batch (`pacing`): small batches while requests
-//! arrive (`Yielding`), large ones otherwise (`Normal`). Under a large backlog, and at shutdown, it writes on the main
-//! runtime over normal connections (`Urgent`), because a starved writer would let the disk fill up.
+//! The writer runs on a low-priority thread and picks its pace before each batch (`pacing`): small batches while
+//! requests arrive (`Yielding`), large ones otherwise (`Normal`). Under a large backlog, and at shutdown, it writes on
+//! the main runtime over normal connections (`Urgent`), because a starved writer would let the disk fill up.
 
 pub mod maintenance;
 pub mod pacing;
@@ -53,8 +53,8 @@ pub trait BatchObserver: Send + Sync + 'static {
     fn stored(&self, rows: Arc<Vec<LogRow>>, new: Vec<i64>) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-/// Waits until the rows spooled so far can be read from the store, for at most a second. Used by endpoints that read "the
-/// latest" rows right after a request.
+/// Waits until the rows spooled so far can be read from the store, for at most a second. Used by endpoints that read
+/// "the latest" rows right after a request.
 pub async fn wait_until_stored(spool: &Spool) {
     for _ in 0..MAX_POLLS {
         if spool.backlog() == 0 {

@@ -1,5 +1,5 @@
-//! How fast log rows are moved to the store. Requests come first: while many arrive, rows are moved in small batches by
-//! low-priority threads. Otherwise large batches cost less per row. A large backlog takes precedence over requests.
+//! How fast log rows are moved to the store. Requests have priority: while many arrive, rows are moved in small batches
+//! by low-priority threads. Otherwise large batches cost less per row. A large backlog takes precedence over requests.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const URGENT_PARTS: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Requests want the processor: small batches.
+    /// Requests need the CPU: small batches.
     Yielding,
     /// Large batches.
     Normal,

@@ -157,9 +157,9 @@ impl Spool {
 
     /// All segments, oldest first.
     pub fn segments(&self) -> std::io::Result<Vec<SegmentFile>> {
-        // List the files before reading the open numbers. A segment created later is not in the list, so an open segment
-        // is never taken for a closed one. A listed one was marked open before its file existed, and stays so until its
-        // last row is written.
+        // List the files before reading the open numbers. A segment created later is not in the list, so an open
+        // segment is never taken for a closed one. A listed one was marked open before its file existed, and stays so
+        // until its last row is written.
         let all = segment_paths(&self.directory)?;
         let open: Vec<u64> = self.open_segments.iter().map(|number| number.load(Ordering::SeqCst)).collect();
         let is_open = |path: &Path| segment_number(path).is_some_and(|number| open.contains(&number));

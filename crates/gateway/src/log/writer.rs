@@ -51,7 +51,7 @@ enum DrainError {
 }
 
 impl LogWriter {
-    /// Runs until the last request has been answered, then moves the remaining rows.
+    /// Runs until the last request has ended, then moves the remaining rows.
     pub async fn run(self) {
         let tasks = &self.services.tasks;
         let mut progress = Progress {

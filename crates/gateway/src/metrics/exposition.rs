@@ -1,5 +1,6 @@
-//! The two text formats that Prometheus accepts. `prometheus-client` writes OpenMetrics. The older text format is derived
-//! from it: there a counter's family has the suffix `_total`, bounds of buckets have no `.0`, and there is no end marker.
+//! The two text formats that Prometheus accepts. `prometheus-client` writes OpenMetrics. The older text format is
+//! derived from it: there a counter's family has the suffix `_total`, bounds of buckets have no `.0`, and there is no
+//! end marker.
 
 use std::fmt::Write as _;
 

@@ -13,8 +13,7 @@ use hyper::body::Incoming;
 
 use crate::problem::Problem;
 
-/// The log's copy of a streamed body: the start of it, if bodies are logged, and its length, which the estimate of
-/// tokens needs in any case.
+/// The log's copy of a streamed body: its start, if bodies are logged, and its length, which the token estimate needs.
 pub struct StreamedCopy {
     pub prefix: Vec<u8>,
     capacity: usize,

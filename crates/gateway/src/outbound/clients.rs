@@ -1,6 +1,6 @@
-//! Connections to providers: those to addresses of a tenant's choosing apart from the others, because only they pass the
-//! egress guard. Plain HTTP/1.1 goes through our own `pool`; over TLS, where a provider may speak HTTP/2, hyper-util's
-//! client does the same.
+//! HTTP clients for providers. Tenant-chosen addresses use separate clients, because only those pass the egress guard.
+//! Plain HTTP/1.1 uses the connection pool in `pool`; TLS, where a provider may negotiate HTTP/2, uses the client of
+//! hyper-util.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -22,26 +22,29 @@ use super::body::OutboundBody;
 use super::pool::{Pool, UpstreamBody};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection that nobody uses is kept.
-const IDLE: Duration = Duration::from_secs(60);
-const MOST_IDLE: usize = 1024;
+/// Unused connections are closed after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Limit of idle connections per host.
+const MAX_IDLE_CONNECTIONS: usize = 1024;
+const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Connections to providers, kept by the worker that uses them.
+/// The provider clients of one worker thread.
 pub struct Clients {
-    open: Side,
-    guarded: Side,
+    unguarded: ClientPair,
+    guarded: ClientPair,
 }
 
-struct Side {
+/// The plain and the TLS client of one egress policy.
+struct ClientPair {
     guarded: bool,
     plain: Pool,
-    /// Made when first needed: reading the system's certificates takes time.
+    /// Created on first use, because loading the system's root certificates is slow.
     tls: OnceLock<Client<HttpsConnector<Http>, OutboundBody>>,
 }
 
 pub(crate) type Http = HttpConnector<Resolver>;
 
-/// Why there is no answer.
+/// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     #[error("cannot connect")]
@@ -66,37 +69,26 @@ impl SendError {
 
 impl Clients {
     pub fn new() -> Self {
-        let side = |guarded| Side {
-            guarded,
-            plain: Pool::new(connector(guarded), IDLE, MOST_IDLE),
-            tls: OnceLock::new(),
-        };
-        Self { open: side(false), guarded: side(true) }
+        Self { unguarded: ClientPair::new(false), guarded: ClientPair::new(true) }
     }
 
-    /// Sends the request, which must name scheme and host, and waits for the head of the answer.
+    /// Sends the request and waits for the response head. The request URI must be absolute.
     pub async fn send(
         &self,
         request: Request<OutboundBody>,
         guarded: bool,
     ) -> Result<Response<UpstreamBody>, SendError> {
-        let side = if guarded { &self.guarded } else { &self.open };
+        let pair = if guarded { &self.guarded } else { &self.unguarded };
         if request.uri().scheme() != Some(&Scheme::HTTPS) {
-            return side.plain.send(request).await;
+            return pair.plain.send(request).await;
         }
-        let client = if let Some(client) = side.tls.get() {
-            client
-        } else {
-            let made = client(secure(side.guarded)?);
-            side.tls.get_or_init(|| made)
-        };
-        Ok(client.request(request).await?.map(UpstreamBody::from))
+        Ok(pair.tls()?.request(request).await?.map(UpstreamBody::from))
     }
 
-    /// Closes connections that nobody has used for long.
-    pub fn sweep(&self) {
-        self.open.plain.sweep();
-        self.guarded.plain.sweep();
+    /// Closes the idle connections past their timeout.
+    pub fn close_expired(&self) {
+        self.unguarded.plain.close_expired();
+        self.guarded.plain.close_expired();
     }
 }
 
@@ -106,58 +98,73 @@ impl Default for Clients {
     }
 }
 
-fn client<C>(connector: C) -> Client<C, OutboundBody>
+impl ClientPair {
+    fn new(guarded: bool) -> Self {
+        let plain = Pool::new(http_connector(guarded), IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS);
+        Self { guarded, plain, tls: OnceLock::new() }
+    }
+
+    fn tls(&self) -> Result<&Client<HttpsConnector<Http>, OutboundBody>, SendError> {
+        if let Some(client) = self.tls.get() {
+            return Ok(client);
+        }
+        let client = tls_client(https_connector(self.guarded)?);
+        Ok(self.tls.get_or_init(|| client))
+    }
+}
+
+fn tls_client<C>(connector: C) -> Client<C, OutboundBody>
 where
     C: hyper_util::client::legacy::connect::Connect + Clone,
 {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(MOST_IDLE)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
         .build(connector)
 }
 
-fn connector(guarded: bool) -> Http {
+fn http_connector(guarded: bool) -> Http {
     let mut http = HttpConnector::new_with_resolver(Resolver { guarded });
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_keepalive(Some(Duration::from_secs(60)));
+    http.set_keepalive(Some(TCP_KEEPALIVE));
     http
 }
 
-fn secure(guarded: bool) -> Result<HttpsConnector<Http>, SendError> {
+fn https_connector(guarded: bool) -> Result<HttpsConnector<Http>, SendError> {
     static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
     let config = if let Some(config) = CONFIG.get() {
         config
     } else {
-        let made = rustls::ClientConfig::builder()
+        let loaded = rustls::ClientConfig::builder()
             .with_native_roots()
             .map_err(SendError::Certificates)?
             .with_no_client_auth();
-        CONFIG.get_or_init(|| made)
+        CONFIG.get_or_init(|| loaded)
     };
     Ok(HttpsConnectorBuilder::new()
         .with_tls_config(config.clone())
         .https_or_http()
         .enable_all_versions()
-        .wrap_connector(connector(guarded)))
+        .wrap_connector(http_connector(guarded)))
 }
 
-/// The connector does not ask the resolver about addresses that are written out, so they are looked at here.
-pub fn literal_is_allowed(uri: &Uri) -> bool {
+/// Applies the egress guard to IP literals, which the connector does not pass to the resolver.
+pub fn ip_literal_is_allowed(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.parse::<IpAddr>().map_or(true, is_public)
 }
 
-/// A name that leads only to addresses that tenants may not reach.
+/// The host name resolves only to addresses that the egress guard blocks.
 #[derive(Debug, thiserror::Error)]
 #[error("the address is private or local")]
-pub struct Refused;
+pub struct AddressBlocked;
 
-/// The system's resolver; a guarded one drops what is not public.
+/// The system's resolver. With the egress guard on, it drops addresses that are not public.
 #[derive(Clone)]
 pub(crate) struct Resolver {
     guarded: bool,
@@ -175,10 +182,10 @@ impl tower::Service<Name> for Resolver {
     fn call(&mut self, name: Name) -> Self::Future {
         let guarded = self.guarded;
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let resolved: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let allowed: Vec<SocketAddr> =
-                found.into_iter().filter(|address| !guarded || is_public(address.ip())).collect();
-            if guarded && allowed.is_empty() { Err(Refused.into()) } else { Ok(allowed.into_iter()) }
+                resolved.into_iter().filter(|address| !guarded || is_public(address.ip())).collect();
+            if guarded && allowed.is_empty() { Err(AddressBlocked.into()) } else { Ok(allowed.into_iter()) }
         })
     }
 }
@@ -188,27 +195,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_out_private_addresses_are_refused() {
+    fn private_ip_literals_are_blocked() {
         for uri in [
             "http://127.0.0.1/",
             "http://[::1]:8080/x",
             "http://169.254.169.254/",
             "http://[::ffff:10.0.0.1]/",
         ] {
-            assert!(!literal_is_allowed(&uri.parse().unwrap()), "{uri}");
+            assert!(!ip_literal_is_allowed(&uri.parse().unwrap()), "{uri}");
         }
         for uri in ["http://8.8.8.8/", "https://api.example.com/"] {
-            assert!(literal_is_allowed(&uri.parse().unwrap()), "{uri}");
+            assert!(ip_literal_is_allowed(&uri.parse().unwrap()), "{uri}");
         }
     }
 
     #[tokio::test]
-    async fn a_name_that_leads_to_a_private_address_is_refused() {
+    async fn a_name_that_resolves_to_a_private_address_is_blocked() {
         let resolve = |guarded| async move {
             let name: Name = "localhost".parse().unwrap();
             tower::Service::call(&mut Resolver { guarded }, name).await
         };
-        assert!(resolve(true).await.is_err_and(|error| error.is::<Refused>()));
-        assert!(resolve(false).await.is_ok_and(|mut found| found.next().is_some()));
+        assert!(resolve(true).await.is_err_and(|error| error.is::<AddressBlocked>()));
+        assert!(resolve(false).await.is_ok_and(|mut addresses| addresses.next().is_some()));
     }
 }

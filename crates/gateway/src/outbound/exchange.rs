@@ -8,12 +8,12 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::body::{OutboundBody, RequestBodyError};
-use super::clients::{Clients, Refused, SendError, literal_is_allowed};
+use super::clients::{AddressBlocked, Clients, SendError, ip_literal_is_allowed};
 use super::pool::UpstreamBody;
 use crate::problem::Problem;
 use crate::services::Services;
 
-/// How much of an error body is read, and for how long.
+/// Limits for reading an error body.
 pub const MAX_ERROR_BODY: usize = 16 << 10;
 pub const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ERROR_TEXT: usize = 500;
@@ -41,7 +41,7 @@ impl ExchangeError {
     }
 }
 
-/// Sends a request to an address that a tenant chose, such as a webhook or an export. Private addresses are refused.
+/// Sends a request to an address that a tenant chose, such as a webhook or an export. Private addresses are blocked.
 pub async fn send_guarded(
     services: &Services,
     clients: &Clients,
@@ -51,16 +51,17 @@ pub async fn send_guarded(
     exchange(services, clients, true, request.map(OutboundBody::whole), timeout).await
 }
 
-/// Sends a request and waits for the head of the response. `is_tenants`: a tenant chose the address.
+/// Sends a request and waits for the response head. `tenant_url`: a tenant chose the address, so the egress guard
+/// applies.
 pub async fn exchange(
     services: &Services,
     clients: &Clients,
-    is_tenants: bool,
+    tenant_url: bool,
     request: Request<OutboundBody>,
     timeout: Duration,
 ) -> Result<Response<UpstreamBody>, ExchangeError> {
-    let is_guarded = is_tenants && !services.config.egress_private;
-    if is_guarded && !literal_is_allowed(request.uri()) {
+    let is_guarded = tenant_url && !services.config.egress_private;
+    if is_guarded && !ip_literal_is_allowed(request.uri()) {
         return Err(ExchangeError::unreachable("the address is private or local, which is not allowed"));
     }
     match tokio::time::timeout(timeout, clients.send(request, is_guarded)).await {
@@ -113,7 +114,7 @@ fn explain(error: &SendError) -> ExchangeError {
         return ExchangeError { message, outcome: AttemptOutcome::Reset, request_problem };
     }
     let root = causes.last().map_or_else(String::new, ToString::to_string);
-    if causes.iter().any(|cause| cause.downcast_ref::<Refused>().is_some()) {
+    if causes.iter().any(|cause| cause.downcast_ref::<AddressBlocked>().is_some()) {
         return ExchangeError::unreachable(
             "the host name resolves to a private or local address, which is not allowed",
         );

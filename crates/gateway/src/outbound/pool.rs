@@ -1,6 +1,6 @@
-//! Connections of HTTP/1.1, kept open for the next request. A connection has no task of its own: the call that has it
-//! drives it, so that an answer changes tasks nowhere on its way, and leaves with the first piece of its body. A call that
-//! is dropped takes its connection with it, which ends it at the provider too.
+//! HTTP/1.1 connection pool with keep-alive. A connection has no task of its own: the request that uses it polls it.
+//! The response therefore never crosses tasks, and the head is forwarded together with the first body chunk. Dropping a
+//! request drops its connection, which also cancels the request at the provider.
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -26,24 +26,23 @@ use super::clients::{Http, SendError};
 
 pub struct Pool {
     connector: Http,
-    idle: Arc<Idle>,
+    idle: Arc<IdleConnections>,
 }
 
-/// The connections to each host, with the time since when nobody has used them; the latest used last. By its name, because
-/// an `Authority` is hashed letter by letter.
-type Links = HashMap<String, Vec<(Box<Link>, Instant)>>;
+/// Idle connections with the time they became idle, by authority, the most recently used last. The key is a `String`
+/// because `Authority` hashes byte by byte.
+type ConnectionsByAuthority = HashMap<String, Vec<(Box<PooledConnection>, Instant)>>;
 
-/// Connections that wait for a request.
-struct Idle {
-    links: Mutex<Links>,
-    limit: Duration,
-    most: usize,
+struct IdleConnections {
+    connections: Mutex<ConnectionsByAuthority>,
+    idle_timeout: Duration,
+    max_per_host: usize,
 }
 
 impl Pool {
-    /// `limit` is how long a connection may wait, `most` how many may, for each host.
-    pub fn new(connector: Http, limit: Duration, most: usize) -> Self {
-        Self { connector, idle: Arc::new(Idle { links: Mutex::default(), limit, most }) }
+    pub fn new(connector: Http, idle_timeout: Duration, max_per_host: usize) -> Self {
+        let idle = IdleConnections { connections: Mutex::default(), idle_timeout, max_per_host };
+        Self { connector, idle: Arc::new(idle) }
     }
 
     pub async fn send(
@@ -57,20 +56,20 @@ impl Pool {
         request.headers_mut().entry(HOST).or_insert_with(|| host_header(&uri, authority));
         *request.uri_mut() = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")).into();
         loop {
-            let (mut link, reused) = match self.idle.take(authority) {
-                Some(link) => (link, true),
+            let (mut connection, reused) = match self.idle.take(authority) {
+                Some(connection) => (connection, true),
                 None => (self.connect(&uri).await?, false),
             };
-            match link.send(request).await {
+            match connection.send(request).await {
                 Ok(response) => {
                     let (head, incoming) = response.into_parts();
-                    let home = Some((Arc::clone(&self.idle), authority.clone()));
-                    let mut answer = UpstreamBody { incoming, link: Some(link), home };
-                    answer.give_back_at_end();
-                    return Ok(Response::from_parts(head, answer));
+                    let pool = Some((Arc::clone(&self.idle), authority.clone()));
+                    let mut body = UpstreamBody { incoming, connection: Some(connection), pool };
+                    body.release_at_end();
+                    return Ok(Response::from_parts(head, body));
                 }
                 Err(mut error) => match error.take_message() {
-                    // The provider closed it before anything was sent: that is no answer of its.
+                    // The provider closed the idle connection before the request was sent: retry on another.
                     Some(unsent) if reused => request = unsent,
                     _ => return Err(error.into_error().into()),
                 },
@@ -78,20 +77,24 @@ impl Pool {
         }
     }
 
-    pub fn sweep(&self) {
+    /// Closes the idle connections past their timeout.
+    pub fn close_expired(&self) {
         let now = Instant::now();
-        self.idle.lock().retain(|_, links| {
-            links.retain_mut(|(link, since)| now < *since + self.idle.limit && link.is_open());
-            !links.is_empty()
+        self.idle.lock().retain(|_, connections| {
+            connections.retain_mut(|(connection, idle_since)| {
+                now < *idle_since + self.idle.idle_timeout && connection.is_open()
+            });
+            !connections.is_empty()
         });
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Box<Link>, SendError> {
+    async fn connect(&self, uri: &Uri) -> Result<Box<PooledConnection>, SendError> {
         let io = self.connector.clone().oneshot(uri.clone()).await;
         let io = io.map_err(|error| SendError::Connect(error.into()))?;
         let (sender, connection) = http1::Builder::new().handshake(io).await?;
-        let turn = Arc::new(Turn::default());
-        Ok(Box::new(Link { sender, connection, waker: Arc::clone(&turn).into(), turn, ended: false }))
+        let repoll = Arc::new(RepollWaker::default());
+        let waker = Arc::clone(&repoll).into();
+        Ok(Box::new(PooledConnection { sender, connection, waker, repoll, closed: false }))
     }
 }
 
@@ -103,56 +106,57 @@ fn host_header(uri: &Uri, authority: &Authority) -> HeaderValue {
     HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-impl Idle {
-    fn lock(&self) -> MutexGuard<'_, Links> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+impl IdleConnections {
+    fn lock(&self) -> MutexGuard<'_, ConnectionsByAuthority> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that was used last, of those that can be used still.
-    fn take(&self, authority: &Authority) -> Option<Box<Link>> {
-        let mut links = self.lock();
-        let waiting = links.get_mut(authority.as_str())?;
-        while let Some((mut link, since)) = waiting.pop() {
-            if since.elapsed() < self.limit && link.is_open() {
-                return Some(link);
+    /// Returns the most recently used connection that is still open.
+    fn take(&self, authority: &Authority) -> Option<Box<PooledConnection>> {
+        let mut connections = self.lock();
+        let idle = connections.get_mut(authority.as_str())?;
+        while let Some((mut connection, idle_since)) = idle.pop() {
+            if idle_since.elapsed() < self.idle_timeout && connection.is_open() {
+                return Some(connection);
             }
         }
         None
     }
 
-    fn put(&self, authority: &Authority, mut link: Box<Link>) {
-        if !link.is_open() {
+    fn put(&self, authority: &Authority, mut connection: Box<PooledConnection>) {
+        if !connection.is_open() {
             return;
         }
-        let mut links = self.lock();
-        let waiting = match links.get_mut(authority.as_str()) {
-            Some(waiting) => waiting,
-            None => links.entry(authority.as_str().to_owned()).or_default(),
+        let mut connections = self.lock();
+        let idle = match connections.get_mut(authority.as_str()) {
+            Some(idle) => idle,
+            None => connections.entry(authority.as_str().to_owned()).or_default(),
         };
-        if waiting.len() < self.most {
-            waiting.push((link, Instant::now()));
+        if idle.len() < self.max_per_host {
+            idle.push((connection, Instant::now()));
         }
     }
 }
 
-/// An open connection.
-struct Link {
+/// An HTTP/1.1 connection that is polled by the request that uses it.
+struct PooledConnection {
     sender: SendRequest<OutboundBody>,
     connection: Connection<TokioIo<TcpStream>, OutboundBody>,
-    turn: Arc<Turn>,
+    repoll: Arc<RepollWaker>,
+    /// `repoll` as a `Waker`, built once per connection.
     waker: Waker,
-    ended: bool,
+    closed: bool,
 }
 
-type Unsent = hyper::client::conn::TrySendError<Request<OutboundBody>>;
+type SendRequestError = hyper::client::conn::TrySendError<Request<OutboundBody>>;
 
-impl Link {
-    async fn send(&mut self, request: Request<OutboundBody>) -> Result<Response<Incoming>, Unsent> {
+impl PooledConnection {
+    async fn send(&mut self, request: Request<OutboundBody>) -> Result<Response<Incoming>, SendRequestError> {
         let mut sending = pin!(self.sender.try_send_request(request));
-        let Self { connection, turn, waker, ended, .. } = self;
+        let Self { connection, repoll, waker, closed, .. } = self;
         std::future::poll_fn(|context| {
-            turn.poll(context, waker, |context| {
-                drive(connection, ended, context);
+            repoll.poll(context, waker, |context| {
+                drive(connection, closed, context);
                 sending.as_mut().poll(context)
             })
         })
@@ -164,46 +168,46 @@ impl Link {
         context: &mut Context<'_>,
         body: &mut Incoming,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { connection, turn, waker, ended, .. } = self;
-        turn.poll(context, waker, |context| {
-            drive(connection, ended, context);
+        let Self { connection, repoll, waker, closed, .. } = self;
+        repoll.poll(context, waker, |context| {
+            drive(connection, closed, context);
             Pin::new(&mut *body).poll_frame(context)
         })
     }
 
-    /// Looks whether it can take a request. Nobody is woken for a connection that waits.
+    /// Whether the connection can take a request. An idle connection needs no waker.
     fn is_open(&mut self) -> bool {
-        drive(&mut self.connection, &mut self.ended, &mut Context::from_waker(Waker::noop()));
-        !self.ended && self.sender.is_ready()
+        drive(&mut self.connection, &mut self.closed, &mut Context::from_waker(Waker::noop()));
+        !self.closed && self.sender.is_ready()
     }
 }
 
-/// Reads and writes what there is to be. The outcome is told to whoever waits for the answer or its body.
+/// Does the pending reads and writes. Errors reach the caller through the response future or its body.
 fn drive(
     connection: &mut Connection<TokioIo<TcpStream>, OutboundBody>,
-    ended: &mut bool,
+    closed: &mut bool,
     context: &mut Context<'_>,
 ) {
-    if !*ended {
-        *ended = Pin::new(connection).poll(context).is_ready();
+    if !*closed {
+        *closed = Pin::new(connection).poll(context).is_ready();
     }
 }
 
-/// Whose turn it is. A connection and the call that it carries wake each other; as they run in one task, that only means
-/// that they are polled once more, which is done on the spot instead of by way of the scheduler.
+/// Polls a connection and its request in place. The two wake each other, but they run in one task, so a wake-up during
+/// a poll only means another poll. Polling again at once avoids a pass through the scheduler.
 #[derive(Default)]
-struct Turn {
+struct RepollWaker {
     state: AtomicU8,
     task: AtomicWaker,
 }
 
-const RESTING: u8 = 0;
+const IDLE: u8 = 0;
 const POLLING: u8 = 1;
-const AGAIN: u8 = 2;
-/// Beyond this others get their turn first.
-const MOST_TURNS: usize = 16;
+const WOKEN: u8 = 2;
+/// After this number of polls the task yields to the scheduler.
+const MAX_POLLS: usize = 16;
 
-impl Turn {
+impl RepollWaker {
     fn poll<T>(
         &self,
         outer: &mut Context<'_>,
@@ -212,64 +216,64 @@ impl Turn {
     ) -> Poll<T> {
         self.task.register(outer.waker());
         let mut inner = Context::from_waker(waker);
-        for _ in 0..MOST_TURNS {
+        for _ in 0..MAX_POLLS {
             self.state.store(POLLING, Ordering::Release);
-            if let Poll::Ready(outcome) = poll(&mut inner) {
-                self.state.store(RESTING, Ordering::Release);
-                return Poll::Ready(outcome);
+            if let Poll::Ready(output) = poll(&mut inner) {
+                self.state.store(IDLE, Ordering::Release);
+                return Poll::Ready(output);
             }
-            let rests =
-                self.state.compare_exchange(POLLING, RESTING, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            if rests {
+            let not_woken =
+                self.state.compare_exchange(POLLING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if not_woken {
                 return Poll::Pending;
             }
         }
-        self.state.store(RESTING, Ordering::Release);
+        self.state.store(IDLE, Ordering::Release);
         outer.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-impl Wake for Turn {
+impl Wake for RepollWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let noted = self
+        let during_poll = self
             .state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != RESTING).then_some(AGAIN));
-        if noted.is_err() {
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != IDLE).then_some(WOKEN));
+        if during_poll.is_err() {
             self.task.wake();
         }
     }
 }
 
-/// The body of an answer, with the connection that it comes from. At its end the connection goes back to the pool.
+/// A response body with the connection it is read from. At its end the connection returns to the pool.
 pub struct UpstreamBody {
     incoming: Incoming,
-    link: Option<Box<Link>>,
-    home: Option<(Arc<Idle>, Authority)>,
+    connection: Option<Box<PooledConnection>>,
+    pool: Option<(Arc<IdleConnections>, Authority)>,
 }
 
 impl UpstreamBody {
-    fn give_back_at_end(&mut self) {
+    fn release_at_end(&mut self) {
         if self.incoming.is_end_stream() {
-            self.give_back();
+            self.release();
         }
     }
 
-    fn give_back(&mut self) {
-        if let (Some(link), Some((idle, authority))) = (self.link.take(), self.home.take()) {
-            idle.put(&authority, link);
+    fn release(&mut self) {
+        if let (Some(connection), Some((idle, authority))) = (self.connection.take(), self.pool.take()) {
+            idle.put(&authority, connection);
         }
     }
 }
 
-/// An answer that comes through someone else's pool.
+/// The body of a response whose connection hyper-util's client manages.
 impl From<Incoming> for UpstreamBody {
     fn from(incoming: Incoming) -> Self {
-        Self { incoming, link: None, home: None }
+        Self { incoming, connection: None, pool: None }
     }
 }
 
@@ -281,15 +285,15 @@ impl Body for UpstreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, link, .. } = &mut *self;
-        let polled = match link {
-            Some(link) => link.poll_body(context, incoming),
+        let Self { incoming, connection, .. } = &mut *self;
+        let polled = match connection {
+            Some(connection) => connection.poll_body(context, incoming),
             None => Pin::new(incoming).poll_frame(context),
         };
         match &polled {
-            Poll::Ready(Some(Ok(_))) => self.give_back_at_end(),
-            Poll::Ready(None) => self.give_back(),
-            Poll::Ready(Some(Err(_))) => self.link = None,
+            Poll::Ready(Some(Ok(_))) => self.release_at_end(),
+            Poll::Ready(None) => self.release(),
+            Poll::Ready(Some(Err(_))) => self.connection = None,
             Poll::Pending => {}
         }
         polled

@@ -25,10 +25,10 @@ pub struct Attempt<'a> {
     pub usage_chunk: UsageChunk,
 }
 
-/// Who asked for the usage chunk at the end of a stream.
+/// Which side requested the usage chunk at the end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageChunk {
-    /// The caller, or nobody: the stream is forwarded with or without it.
+    /// The caller, or neither side: the stream is forwarded unchanged.
     Callers,
     /// Only the gateway, which removes it from the stream.
     Ours,

@@ -61,7 +61,7 @@ impl Inbound {
         self.chunks.first().map_or(&[], |chunk| chunk)
     }
 
-    /// Awaits `work`, and reads the first chunk meanwhile.
+    /// Awaits `work` and reads the first chunk concurrently.
     pub async fn read_while<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let read = tokio::select! {

@@ -73,7 +73,7 @@ pub struct Proxy<'a> {
 
 impl Proxy<'_> {
     /// Forwards a request. `identity` resolves once the request has been counted against the caller's rate limit; the
-    /// body is read meanwhile.
+    /// body is read at the same time.
     pub async fn forward<'i>(
         self,
         identity: impl Future<Output = ApiResult<&'i Identity>>,
@@ -150,7 +150,7 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     }
 }
 
-/// Prepares the body for sending, with the prompt that the caller asked for. The log row has the caller's body.
+/// Prepares the body for sending, with the prompt that the caller selected. The log row has the caller's body.
 async fn prepare_payload(
     context: RequestContext<'_>,
     plan: &Plan<'_>,

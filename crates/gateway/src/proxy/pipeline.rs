@@ -166,7 +166,7 @@ impl TranslateStage {
 
 enum FilterStage {
     Passthrough,
-    /// Removes the usage chunk that only the gateway asked for.
+    /// Removes the usage chunk that only the gateway requested.
     UsageChunk(Box<EventFilter>),
 }
 

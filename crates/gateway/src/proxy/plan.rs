@@ -93,7 +93,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// The provider is asked for a stream.
+    /// The request to the provider enables streaming.
     pub fn provider_streams(&self) -> bool {
         self.facts.streams || self.stream_mode == StreamMode::Synthesize
     }
@@ -107,7 +107,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The provider must be asked for a stream that the caller's request does not ask for.
+    /// The request to the provider must enable streaming although the caller's request does not.
     pub fn adds_stream(&self) -> bool {
         self.stream_mode == StreamMode::Synthesize && !self.facts.streams
     }

@@ -75,7 +75,7 @@ struct RecordedRequest {
 
 struct RecordedResponse {
     status: StatusCode,
-    /// The provider was asked for a stream, or sent one.
+    /// The request to the provider enabled streaming, or the provider sent a stream.
     stream: bool,
     meter: Option<Meter>,
     /// Known once the record is closed.

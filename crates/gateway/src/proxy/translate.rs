@@ -70,9 +70,10 @@ pub fn request(plan: &Plan<'_>, target: &RouteTarget, body: &[u8]) -> ApiResult<
         Operation::Models => (path()?, Vec::new(), Vec::new(), TranslatedEndpoint::Models),
         Operation::Embeddings => {
             let model = model.unwrap_or_default();
-            let made =
+            let translated =
                 translate::translate_embeddings_request(provider.format, body, model).map_err(problem)?;
-            (made.path, made.dropped, made.body, TranslatedEndpoint::Embeddings { base64: made.base64 })
+            let endpoint = TranslatedEndpoint::Embeddings { base64: translated.base64 };
+            (translated.path, translated.dropped, translated.body, endpoint)
         }
         _ => {
             let options = RequestOptions {
@@ -81,10 +82,11 @@ pub fn request(plan: &Plan<'_>, target: &RouteTarget, body: &[u8]) -> ApiResult<
                 supports_include_usage: provider.kind.supports_include_usage,
                 use_responses_api,
             };
-            let made = translate::translate_request(client_format, provider.format, body, &options)
+            let translated = translate::translate_request(client_format, provider.format, body, &options)
                 .map_err(problem)?;
-            let include_usage = made.include_usage;
-            (path()?, made.dropped, made.body, TranslatedEndpoint::Chat { include_usage, use_responses_api })
+            let endpoint =
+                TranslatedEndpoint::Chat { include_usage: translated.include_usage, use_responses_api };
+            (path()?, translated.dropped, translated.body, endpoint)
         }
     };
     let translation = Translation {

@@ -65,7 +65,7 @@ pub struct AttemptError {
     pub message: String,
     pub outcome: AttemptOutcome,
     pub status: Option<u16>,
-    /// The wait that the provider asked for.
+    /// The delay that the provider requested (`retry-after`).
     pub retry_after: Option<Duration>,
     /// The provider's response, if it can be forwarded.
     pub response: Option<Box<UpstreamResponse>>,

@@ -1,8 +1,8 @@
 //! Exchange of request counts between nodes through PostgreSQL, several times a second.
 //!
 //! A tenth of the limit is divided equally among the nodes. A node admits at most its share of unreported requests;
-//! beyond that, requests wait for the next exchange, a few milliseconds. All nodes together therefore exceed the limit by
-//! at most a tenth. While the database is unreachable, each node continues with the counts that it knows.
+//! beyond that, requests wait for the next exchange, a few milliseconds. All nodes together therefore exceed the limit
+//! by at most a tenth. While the database is unreachable, each node continues with the counts that it knows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

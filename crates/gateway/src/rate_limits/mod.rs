@@ -1,5 +1,5 @@
-//! Rate limits of API keys and users, and limits on sign-up and login attempts. Several nodes count together: with Redis
-//! every request is counted there; without it the nodes exchange their counts through PostgreSQL (`exchange`).
+//! Rate limits of API keys and users, and limits on sign-up and login attempts. Several nodes count together: with
+//! Redis every request is counted there; without it the nodes exchange their counts through PostgreSQL (`exchange`).
 
 mod attempts;
 mod exchange;
@@ -86,7 +86,7 @@ impl RateLimiter {
         counters.retain(|_, counter| Arc::strong_count(counter) > 1 || counter.is_current(now));
     }
 
-    /// Exchanges counts with the other nodes until the last request has been answered. Only for PostgreSQL.
+    /// Exchanges counts with the other nodes until the last request has ended. Only for PostgreSQL.
     pub async fn run(self: Arc<Self>) {
         let db = &self.services.db;
         tokio::select! {

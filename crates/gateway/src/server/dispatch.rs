@@ -1,4 +1,5 @@
-//! The path of every request: request id, authentication, rate limit, then the console, the proxy or the management API.
+//! The path of every request: request id, authentication, rate limit, then the console, the proxy or the management
+//! API.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;

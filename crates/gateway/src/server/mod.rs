@@ -39,7 +39,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     })
 }
 
-/// Serves until the application is asked to stop, then finishes the requests in progress. Connections are distributed
+/// Serves until the application shuts down, then finishes the requests in progress. Connections are distributed
 /// over worker threads that have their own runtimes: a proxied request never changes threads, and a busy management
 /// call does not delay it.
 pub async fn serve(app: Arc<App>, listener: TcpListener) {

@@ -111,7 +111,7 @@ async fn work(
         let received = tokio::select! {
             received = incoming.recv() => received,
             _ = sweep.tick() => {
-                dispatcher.worker.clients.sweep();
+                dispatcher.worker.clients.close_expired();
                 continue;
             }
         };

@@ -127,7 +127,7 @@ async fn members_of_an_old_flight_do_not_remove_the_new_one() {
     assert!(group.is_idle());
 }
 
-/// Every caller either leads, and then disappears, fails or completes, or it waits. All must come to an end.
+/// Every caller either leads, and then disappears, fails or completes, or it waits. All must finish.
 #[test]
 fn callers_on_many_threads_all_come_to_an_end() {
     const THREADS: u32 = 8;

@@ -103,8 +103,9 @@ impl Target {
         self.kind.name == SANDBOX
     }
 
-    /// Chooses the credential of the next attempt. The requests of a session have the same `seed`, so they stay with one
-    /// credential while it is available. If all are blocked, the first attempt uses the one that is available soonest.
+    /// Chooses the credential of the next attempt. The requests of a session have the same `seed`, so they stay with
+    /// one credential while it is available. If all are blocked, the first attempt uses the one that is available
+    /// soonest.
     pub fn choose_credential(&self, seed: u64, now: i64, tried: &[usize]) -> Option<usize> {
         if self.credentials.len() < 2 {
             return (!self.credentials.is_empty() && tried.is_empty()).then_some(0);

@@ -1,7 +1,8 @@
 //! Leases: where several nodes share a database, a node reserves only money that it has leased from the store.
 //!
-//! A lease covers what is outstanding on the node (reserved, or spent and not stored yet) and a little more, so that most
-//! calls need not ask the store. While the store is unreachable, each node continues with an equal part of what was left.
+//! A lease covers what is outstanding on the node (reserved, or spent and not stored yet) and a little more, so that
+//! most calls need not ask the store. While the store is unreachable, each node continues with an equal part of what
+//! was left.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl Ledger {
         self.offline_nodes = Some(nodes).filter(|nodes| *nodes > 0);
     }
 
-    /// The store may have lost this node's leases, or know them under another limit: all are recorded anew.
+    /// The store may have lost this node's leases, or have them under another limit: all are recorded again.
     pub(super) fn leave_offline_mode(&mut self) {
         if self.offline_nodes.take().is_some() {
             self.budgets.iter_mut().for_each(BudgetState::shrink_lease);
@@ -108,8 +109,8 @@ impl Ledger {
                 .any(|state| !state.is_lease_recorded || (shrinks && state.has_unused_lease()))
     }
 
-    /// The leases that the store has to record. Their unused part is left out when another node needs it or when no call
-    /// was made for a while.
+    /// The leases that the store has to record. Their unused part is left out when another node needs it or when no
+    /// call was made for a while.
     pub fn take_lease_changes(&mut self, now: Timestamp) -> Vec<BudgetLease> {
         self.roll_over(now);
         if std::mem::take(&mut self.is_recalled) || self.is_idle(now) {

@@ -148,7 +148,7 @@ impl Ledger {
         }
     }
 
-    /// Removes the rows that a read contains from those that are counted beside it.
+    /// Removes the rows that a read contains from the rows that are counted in addition to it.
     pub(super) fn absorb_rows(&mut self, read: u64, included: &HashSet<i64>) {
         let mut early = Vec::new();
         self.rows.retain(|id, row| match row.state {

@@ -147,7 +147,7 @@ fn a_row_without_a_reservation_counts_once_it_is_stored() {
 
 #[test]
 fn a_read_during_a_write_counts_the_row_once_wherever_the_snapshot_falls() {
-    // Whether the write is confirmed before the uncertain rows are asked for, before the reload, or after it.
+    // Whether the write is confirmed before the uncertain rows are read, before the reload, or after it.
     for (is_in_snapshot, confirmed) in [(true, 0), (true, 1), (true, 2), (false, 0), (false, 1), (false, 2)] {
         let mut ledger = leased(1_000, 0);
         ledger.enter_offline_mode(1);

@@ -1,6 +1,6 @@
 //! Harmless differences in English: contractions, courtesy, articles, a few synonyms, and common ways to phrase a
-//! question. Each rule can make two texts equal, so each must be safe on its own. For example, "do" stays, because "what
-//! does Anna like" differs from "what is Anna like".
+//! question. Each rule can make two texts equal, so each must be safe on its own. For example, "do" stays, because
+//! "what does Anna like" differs from "what is Anna like".
 
 use super::Token;
 use super::chunks::{Chunk, ChunkKind};

@@ -1,5 +1,5 @@
-//! The normal form of a text for the gate: its significant words in order. English texts lose words that are known to be
-//! harmless (`english`). Other languages have no such list, so only punctuation and the initial capital are dropped.
+//! The normal form of a text for the gate: its significant words in order. English texts lose words that are known to
+//! be harmless (`english`). Other languages have no such list, so only punctuation and the initial capital are dropped.
 
 mod chunks;
 mod english;

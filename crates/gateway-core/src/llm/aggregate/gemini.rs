@@ -129,8 +129,8 @@ fn bare_signature(part: &Value) -> Option<(String, bool)> {
         .then(|| (mark.to_owned(), thought.unwrap_or(false)))
 }
 
-/// For a part that is only text: whether it is a thought. Parts with signatures are never merged, because a signature is
-/// valid for its own part only.
+/// For a part that is only text: whether it is a thought. Parts with signatures are never merged, because a signature
+/// is valid for its own part only.
 fn is_thought_text(part: &Value) -> Option<bool> {
     let members = part.as_object()?;
     let thought = members.get("thought").and_then(Value::as_bool);

@@ -1,6 +1,6 @@
 //! Conversion between the streams and the bodies of one wire format. `aggregate_stream` converts a complete stream into
 //! the body that the same call returns without streaming, and `synthesize_stream` converts such a body into a stream. A
-//! cached response can thus serve both forms, and a caller can get a form that the provider was not asked for.
+//! cached response can therefore serve both forms, and a caller can get a form that the provider did not send.
 //!
 //! Unknown fields are kept: texts of deltas are joined, other values are replaced by later ones, and lists of indexed
 //! objects are merged by index. An unsupported stream or body is an error, never a guess.
@@ -147,7 +147,7 @@ impl StreamAggregator {
                     return reading.fail(AggregateError::UnsupportedResponse("invalid event stream frame"));
                 }
             }
-            StreamDecoder::Array(held) => held.extend_from_slice(chunk),
+            StreamDecoder::Array(buffer) => buffer.extend_from_slice(chunk),
         }
         reading.check()
     }
@@ -163,9 +163,9 @@ impl StreamAggregator {
                     return Err(AggregateError::Incomplete);
                 }
             }
-            StreamDecoder::Array(held) => {
+            StreamDecoder::Array(buffer) => {
                 reading.check()?;
-                reading.array(&held)?;
+                reading.array(&buffer)?;
             }
         }
         reading.check()?;
@@ -255,8 +255,8 @@ impl Reading {
         self.state.add_event(name, event)
     }
 
-    fn array(&mut self, held: &[u8]) -> Result<(), AggregateError> {
-        let items = match serde_json::from_slice(held) {
+    fn array(&mut self, buffer: &[u8]) -> Result<(), AggregateError> {
+        let items = match serde_json::from_slice(buffer) {
             Ok(Value::Array(items)) => items,
             Ok(item @ Value::Object(_)) => vec![item],
             Ok(_) => return Err(AggregateError::UnsupportedResponse("the body is not a list of responses")),

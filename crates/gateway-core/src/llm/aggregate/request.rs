@@ -47,8 +47,8 @@ pub fn set_stream(format: WireFormat, body: &[u8], stream: bool) -> Option<Vec<u
     Some(edited)
 }
 
-/// Returns the path for a call with or without a stream, for APIs that decide by path (Gemini, Vertex, Bedrock). None if
-/// the path is right already or does not decide.
+/// Returns the path for a call with or without a stream, for APIs that decide by path (Gemini, Vertex, Bedrock). None
+/// if the path is right already or does not decide.
 pub fn stream_path(path_and_query: &str, stream: bool) -> Option<String> {
     const METHODS: [(&str, &str); 4] = [
         (":generateContent", ":streamGenerateContent"),

@@ -1,5 +1,6 @@
-//! The fields that a translation drops. They are reported by their names in the caller's format, so that the caller finds
-//! them in its request. If dropping a field would change the meaning of the request, the translation fails instead.
+//! The fields that a translation drops. They are reported by their names in the caller's format, so that the caller
+//! finds them in its request. If dropping a field would change the meaning of the request, the translation fails
+//! instead.
 
 use serde_json::Value;
 

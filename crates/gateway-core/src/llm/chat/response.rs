@@ -22,8 +22,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Normalizes the parts to the form that a stream of the same response would produce. Merges adjacent texts, removes
-    /// empty parts and parts that not every response format has, and generates missing tool call ids.
+    /// Normalizes the parts to the form that a stream of the same response would produce. Merges adjacent texts,
+    /// removes empty parts and parts that not every response format has, and generates missing tool call ids.
     pub fn normalize(&mut self) {
         let mut calls = 0;
         let mut normalized: Vec<Part> = Vec::with_capacity(self.parts.len());

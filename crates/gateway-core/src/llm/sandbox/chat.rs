@@ -221,8 +221,8 @@ mod tests {
             "the same request gives the same answer"
         );
         assert_ne!(answer["id"], plain(&SandboxDirectives::default(), &json!({"seed": 1}))["id"]);
-        let reply = SandboxDirectives { reply: Some("as told"), ..SandboxDirectives::default() };
-        assert_eq!(plain(&reply, &json!({}))["choices"][0]["message"]["content"], "as told");
+        let reply = SandboxDirectives { reply: Some("as requested"), ..SandboxDirectives::default() };
+        assert_eq!(plain(&reply, &json!({}))["choices"][0]["message"]["content"], "as requested");
         let cut = plain(&reply, &json!({"max_tokens": 1}));
         assert_eq!(
             (&cut["choices"][0]["message"]["content"], &cut["choices"][0]["finish_reason"]),
@@ -247,8 +247,8 @@ mod tests {
         assert_eq!((&last["choices"], &last["usage"]), (&json!([]), &whole["usage"]));
         assert_eq!(events[events.len() - 2]["choices"][0]["finish_reason"], "stop");
         assert_eq!(events[0]["usage"], Value::Null);
-        let quiet = streamed("/v1/chat/completions", &chunks, &request(&json!({"stream": true})));
-        assert!(quiet.iter().all(|event| event.get("usage").is_none()));
+        let without_usage = streamed("/v1/chat/completions", &chunks, &request(&json!({"stream": true})));
+        assert!(without_usage.iter().all(|event| event.get("usage").is_none()));
     }
 
     #[test]

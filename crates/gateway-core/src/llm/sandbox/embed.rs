@@ -1,5 +1,5 @@
-//! Embeddings. The character trigrams of a text are hashed into a unit vector, so texts with shared wording are close to
-//! each other. The same input always has the same vector.
+//! Embeddings. The character trigrams of a text are hashed into a unit vector, so texts with shared wording are close
+//! to each other. The same input always has the same vector.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

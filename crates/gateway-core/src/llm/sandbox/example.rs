@@ -1,5 +1,5 @@
-//! A minimal example value of a JSON Schema, for structured output and forced tool calls. It follows the constraints that
-//! such schemas use in practice, not the whole standard.
+//! A minimal example value of a JSON Schema, for structured output and forced tool calls. It follows the constraints
+//! that such schemas use in practice, not the whole standard.
 
 use serde_json::{Map, Value, json};
 

@@ -1,9 +1,9 @@
-//! The provider inside the gateway. It is OpenAI-compatible, needs no account and is deterministic, so users can try the
-//! gateway and test failures and retries without cost.
+//! The provider inside the gateway. It is OpenAI-compatible, needs no account and is deterministic, so users can try
+//! the gateway and test failures and retries without cost.
 //!
 //! The response echoes the last user text. Instead it may be the value of `X-Sandbox-Reply`, JSON that matches the
-//! response format, or a call of the tool that the request forces. Four characters are a token, rounded up for each text.
-//! Ids and times are derived from the request.
+//! response format, or a call of the tool that the request forces. Four characters are a token, rounded up for each
+//! text. Ids and times are derived from the request.
 
 mod chat;
 mod embed;

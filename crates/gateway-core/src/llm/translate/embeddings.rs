@@ -26,7 +26,8 @@ pub struct TranslatedEmbeddingsRequest {
     pub base64: bool,
 }
 
-/// Translates an embeddings request from OpenAI's format into a provider's. `model` is the provider's name of the model.
+/// Translates an embeddings request from OpenAI's format into a provider's. `model` is the provider's name of the
+/// model.
 pub fn translate_embeddings_request(
     to: ProviderFormat,
     body: &[u8],

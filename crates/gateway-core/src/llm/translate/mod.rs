@@ -5,7 +5,8 @@
 //! | direction | function or type |
 //! |---|---|
 //! | request to the provider | `translate_request` with `RequestOptions`, `translate_embeddings_request` |
-//! | response to the caller | `translate_response` with `ResponseOptions`, `translate_embeddings_response`, `translate_models` |
+//! | response to the caller | `translate_response` with `ResponseOptions`, `translate_embeddings_response` |
+//! | list of models to the caller | `translate_models` |
 //! | stream to the caller | `StreamTranslator` |
 //! | provider error to the caller | `translate_error` |
 //! | which API of OpenAI to call | `should_use_responses_api` |
@@ -25,18 +26,18 @@
 //! `response`, `decode_stream`, `encode_stream`, `embeddings` and `models`. Translation uses neither a clock nor random
 //! numbers: ids and times that a provider does not send are arguments.
 //!
-//! If the target does not support a field, the field is dropped and reported in `TranslatedRequest::dropped`. If dropping
-//! it would change the meaning of the request, the translation fails with `TranslationError::Unsupported`:
+//! If the target does not support a field, the field is dropped and reported in `TranslatedRequest::dropped`. If
+//! dropping it would change the meaning of the request, the translation fails with `TranslationError::Unsupported`:
 //!
 //! | dropped and reported | rejected |
 //! |---|---|
 //! | seed, penalties, top_k, sampling that a model does not allow | more than one choice (`n`) where there is one |
 //! | user, metadata, service_tier, store, prompt_cache_key, verbosity | log probabilities, logit_bias |
 //! | cache_control (kept for Anthropic and Bedrock) | tools that are not functions, unsupported tool choices |
-//! | a message's name, an image's detail, a tool result's `is_error` | images, audio, video and files that the target cannot take |
+//! | a message's name, an image's detail, a tool result's `is_error` | media and files that the target does not support |
 //! | strict, a schema's name | content types that exist in one format only |
 //! | reasoning for models that do not support it, or not in this request | stop sequences for the Responses API |
-//! | thinking that the target did not sign (`signatures`) | state stored at a provider: earlier responses, containers, cached content |
+//! | thinking that the target did not sign (`signatures`) | state stored at a provider, such as earlier responses |
 //! | every other field that exists in one format only | fields listed by `ClientCodec::required_extras` |
 //!
 //! Some things are expressed differently rather than dropped:
@@ -98,8 +99,8 @@ trait ClientCodec: Sync {
     fn encode_models(&self, models: Vec<ModelEntry>) -> Value;
 }
 
-/// The provider's side of a format: encodes requests and decodes responses. A decoder returns None for a body that is not
-/// in the format.
+/// The provider's side of a format: encodes requests and decodes responses. A decoder returns None for a body that is
+/// not in the format.
 trait ProviderCodec: Sync {
     fn encode_request(&self, request: ChatRequest, losses: &mut Losses) -> Result<Value, TranslationError>;
     fn decode_response(&self, body: Map<String, Value>) -> Option<ChatResponse>;
@@ -138,7 +139,8 @@ trait StreamEncoder: Send {
 }
 
 /// Returns whether to call a model through OpenAI's Responses API, if the provider has it. That is the case for callers
-/// of that API, and for models without chat completions. The result belongs into `RequestOptions` and `ResponseOptions`.
+/// of that API, and for models without chat completions. The result belongs into `RequestOptions` and
+/// `ResponseOptions`.
 pub fn should_use_responses_api(client: ClientFormat, model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let generation = model.split('-').next().unwrap_or(model);

@@ -16,7 +16,7 @@ use super::{
 pub struct RequestOptions<'a> {
     /// The provider's name of the model.
     pub model: &'a str,
-    /// Whether the provider is asked to stream. In some formats, the path says so and not the body.
+    /// Whether the request to the provider enables streaming. Some formats encode that in the path and not in the body.
     pub stream: bool,
     /// The provider accepts `stream_options.include_usage`.
     pub supports_include_usage: bool,

@@ -10,12 +10,12 @@ use super::{
 /// The maximum number of choices of one response that are tracked. No format allows more.
 pub(super) const MAX_CHOICES: usize = 256;
 
-/// The maximum number of tool calls of one choice. Decoders search calls linearly, so a malicious server must not be able
-/// to send millions of them.
+/// The maximum number of tool calls of one choice. Decoders search calls linearly, so a malicious server must not be
+/// able to send millions of them.
 pub(super) const MAX_TOOL_CALLS: u32 = 1024;
 
-/// The maximum size of a response. Some encoders buffer it to repeat it in the last event, so an endless stream must not
-/// exhaust the memory.
+/// The maximum size of a response. Some encoders buffer it to repeat it in the last event, so an endless stream must
+/// not exhaust the memory.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Forwards events from the decoder to the encoder in valid order.

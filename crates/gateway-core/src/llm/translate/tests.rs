@@ -1,4 +1,4 @@
-//! What holds for all formats: golden files, laws, and what is refused or left out.
+//! Tests across all formats: golden files, properties, and rejected or dropped fields.
 
 mod golden;
 mod laws;

@@ -1,5 +1,5 @@
-//! Bedrock's usage. Converse counts like Anthropic: `inputTokens` is only the uncached part. The invoke calls respond in
-//! the format of the model's vendor, and their streams end with Bedrock's own metrics.
+//! Bedrock's usage. Converse counts like Anthropic: `inputTokens` is only the uncached part. The invoke calls respond
+//! in the format of the model's vendor, and their streams end with Bedrock's own metrics.
 
 use serde_json::{Map, Value};
 

@@ -34,8 +34,8 @@ impl Fields {
 /// A selected key, and how many bytes of its value are kept.
 pub(super) type FieldLimit = (&'static str, usize);
 
-/// Reads a JSON body in chunks and keeps the selected top-level values. The objects of an array, and objects that follow
-/// each other, are reported one by one, so streams in these two forms need no other reader.
+/// Reads a JSON body in chunks and keeps the selected top-level values. The objects of an array, and objects that
+/// follow each other, are reported one by one, so streams in these two forms need no other reader.
 #[derive(Debug, Clone)]
 pub(super) struct FieldReader {
     selected: &'static [FieldLimit],

@@ -1,5 +1,5 @@
-//! Gemini's usage. Thoughts are usually counted in addition to the candidates' tokens and sometimes as part of them; only
-//! the total shows which.
+//! Gemini's usage. Thoughts are usually counted in addition to the candidates' tokens and sometimes as part of them;
+//! only the total shows which.
 
 use serde_json::{Map, Value};
 

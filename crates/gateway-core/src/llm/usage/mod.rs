@@ -1,6 +1,6 @@
-//! Token usage of responses, read from the provider's bytes while they are forwarded. Providers count differently: cached
-//! input may be part of the input or not, reasoning part of the output or not. Every report is therefore converted into
-//! disjoint classes, each with its own price.
+//! Token usage of responses, read from the provider's bytes while they are forwarded. Providers count differently:
+//! cached input may be part of the input or not, reasoning part of the output or not. Every report is therefore
+//! converted into disjoint classes, each with its own price.
 
 mod anthropic;
 mod bedrock;

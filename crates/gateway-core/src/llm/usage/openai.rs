@@ -1,5 +1,5 @@
-//! Usage of OpenAI and compatible providers: totals, and details that list parts of the totals. Several providers deviate
-//! from OpenAI's rules.
+//! Usage of OpenAI and compatible providers: totals, and details that list parts of the totals. Several providers
+//! deviate from OpenAI's rules.
 
 use std::sync::LazyLock;
 
@@ -65,8 +65,8 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
         .unwrap_or(0);
     let speech = nested_count(report, OUTPUT, "audio_tokens").unwrap_or(0);
 
-    // xAI counts reasoning in addition to the output, which only its total shows. Perplexity's deep research reports more
-    // reasoning than output.
+    // xAI counts reasoning in addition to the output, which only its total shows. Perplexity's deep research reports
+    // more reasoning than output.
     let extra = total.map_or(0, |total| total.saturating_sub(prompt.saturating_add(output)));
     let reasoning_is_extra = reasoning > 0 && (extra == reasoning || reasoning > output);
     let cache_is_extra = !reasoning_is_extra && extra > 0 && extra == cached.saturating_add(written);

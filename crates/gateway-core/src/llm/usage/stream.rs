@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, value::RawValue};
 use super::{ProviderFormat, Usage, anthropic, read_usage};
 use crate::json::{MemberValue, char_count, for_each_member};
 
-/// How many events are parsed for the model's name and the response id, which come early or never.
+/// How many events are parsed for the model's name and the response id, which occur early or never.
 const MAX_IDENTITY_EVENTS: u8 = 4;
 
 /// The results so far.

@@ -225,12 +225,12 @@ fn a_verdict_is_an_event_below_the_call() {
     assert_eq!((&span.parent_span_id, &span.trace_id), (&call.span_id, &call.trace_id));
     assert_eq!((span.events.len(), span.events[0].name.as_str()), (1, "gen_ai.evaluation.result"));
     let holder = |span: &Span| Span { attributes: span.events[0].attributes.clone(), ..Span::default() };
-    let told = holder(&span);
-    assert_eq!(text(&told, "gen_ai.evaluation.name").as_deref(), Some("ragas"));
-    assert_eq!(value(&told, "gen_ai.evaluation.score.value"), Some(Any::Double(0.75)));
-    assert_eq!(text(&told, "gen_ai.evaluation.score.label").as_deref(), Some("failed"));
-    assert_eq!(value(&told, "gateway.log_id"), Some(Any::Int(row.id)));
-    let why = text(&told, "gen_ai.evaluation.explanation").unwrap();
+    let evaluation = holder(&span);
+    assert_eq!(text(&evaluation, "gen_ai.evaluation.name").as_deref(), Some("ragas"));
+    assert_eq!(value(&evaluation, "gen_ai.evaluation.score.value"), Some(Any::Double(0.75)));
+    assert_eq!(text(&evaluation, "gen_ai.evaluation.score.label").as_deref(), Some("failed"));
+    assert_eq!(value(&evaluation, "gateway.log_id"), Some(Any::Int(row.id)));
+    let why = text(&evaluation, "gen_ai.evaluation.explanation").unwrap();
     assert!(why.starts_with("too short") && why.len() == 2_000);
     let without = holder(&evaluation_span(&row, &result, false));
     assert_eq!(text(&without, "gen_ai.evaluation.explanation"), None, "it may quote what was said");

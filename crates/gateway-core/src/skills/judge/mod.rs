@@ -57,8 +57,8 @@ pub fn failed(reason: &str) -> Judgement {
     Judgement { axes: Axes::from([("judge".to_owned(), axis)]), overall_score: 0.0, passed: false }
 }
 
-/// Compares the weighted mean with the threshold. An unsafe skill never passes, not even with a threshold of 0. The score
-/// of a copy is capped just below the threshold.
+/// Compares the weighted mean with the threshold. An unsafe skill never passes, not even with a threshold of 0. The
+/// score of a copy is capped just below the threshold.
 fn judgement(axes: Axes, rubric: &Rubric, unsafe_found: bool, copied: bool) -> Judgement {
     let mean = rubric.overall(&axes);
     let ceiling = if unsafe_found || copied { (rubric.pass_threshold - MARGIN).max(0.0) } else { 1.0 };

@@ -215,8 +215,9 @@ async fn freeze(
     check_length("note", note.as_deref(), MAX_NOTE)?;
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let held = datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let version = datasets::freeze(&mut tx, &held, note.as_deref(), &caller.actor(), now).await?;
+    let dataset =
+        datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let version = datasets::freeze(&mut tx, &dataset, note.as_deref(), &caller.actor(), now).await?;
     tx.commit().await?;
     Ok(Created(version.into()))
 }

@@ -269,8 +269,8 @@ pub(super) struct CompareParams {
 #[schemars(rename = "EvalRunComparison")]
 pub(super) struct Comparison {
     eval_id: i64,
-    run: Side,
-    to: Side,
+    run: ComparedRun,
+    to: ComparedRun,
     /// Number of items that both runs judged.
     compared: i64,
     /// Failed in this run, passed in the other.
@@ -281,7 +281,7 @@ pub(super) struct Comparison {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "EvalRunSide")]
-struct Side {
+struct ComparedRun {
     id: i64,
     status: RunStatus,
     total: i64,
@@ -292,7 +292,7 @@ struct Side {
     pass_rate: Option<f64>,
 }
 
-impl From<&Run> for Side {
+impl From<&Run> for ComparedRun {
     fn from(run: &Run) -> Self {
         let judged = run.passed + run.failed;
         #[expect(clippy::cast_precision_loss, reason = "a share")]
@@ -340,8 +340,8 @@ pub(super) async fn compare_runs(
     };
     Ok(Json(Comparison {
         eval_id: run.eval_id,
-        run: Side::from(&run),
-        to: Side::from(&to),
+        run: ComparedRun::from(&run),
+        to: ComparedRun::from(&to),
         compared,
         gained: gained.into_iter().map(view).collect(),
         lost: lost.into_iter().map(view).collect(),

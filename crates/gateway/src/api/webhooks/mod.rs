@@ -260,8 +260,8 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Problem::internal)?;
     let secret = format_secret(&random);
-    let place = encryption_context(org, &format!("webhook/{id}"), "secret");
-    let sealed = app.services.vault.seal(&place, &secret).map_err(Problem::internal)?;
+    let context = encryption_context(org, &format!("webhook/{id}"), "secret");
+    let sealed = app.services.vault.seal(&context, &secret).map_err(Problem::internal)?;
     Ok((secret, sealed))
 }
 

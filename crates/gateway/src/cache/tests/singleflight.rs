@@ -46,9 +46,9 @@ fn sixty_four_concurrent_requests_have_one_leader_and_the_same_answer() {
             })
         })
         .collect();
-    let answers: Vec<String> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-    assert_eq!(answers.len(), 64);
-    assert!(answers.iter().all(|answer| answer == "answer 0"), "{answers:?}");
+    let responses: Vec<String> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(responses.len(), 64);
+    assert!(responses.iter().all(|answer| answer == "answer 0"), "{responses:?}");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     let stats = cache.stats(org(1));
     assert_eq!((stats.misses, stats.hits, stats.entries), (1, 63, 1));
@@ -77,11 +77,11 @@ fn when_the_leader_disconnects_exactly_one_waiter_is_promoted_and_the_rest_wait_
         .collect();
     wait_for_waiters(16, &first);
     drop(first);
-    let mut answers: Vec<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    answers.sort();
+    let mut responses: Vec<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    responses.sort();
     assert_eq!(fills.try_iter().count(), 1);
-    assert_eq!(answers[0], "led");
-    assert!(answers[1..].iter().all(|answer| answer == "second"), "{answers:?}");
+    assert_eq!(responses[0], "led");
+    assert!(responses[1..].iter().all(|answer| answer == "second"), "{responses:?}");
 }
 
 #[test]

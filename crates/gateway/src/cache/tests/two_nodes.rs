@@ -145,7 +145,7 @@ async fn without_redis_the_memory_tier_works_and_no_request_waits() {
 
 #[tokio::test]
 async fn an_unresponsive_redis_costs_one_request_a_few_milliseconds() {
-    // Accepts, answers the handshake, and then stops responding.
+    // Accepts, completes the handshake, and then stops responding.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     #[expect(clippy::disallowed_methods, reason = "a test starts its tasks directly")]

@@ -1,5 +1,5 @@
-//! Copies in memory of rows that were just appended, so that the writer need not read and parse them again. It is only a
-//! shortcut: rows that do not fit, or that were taken and not stored, are read from disk.
+//! Copies in memory of rows that were just appended, so that the writer need not read and parse them again. It is only
+//! a shortcut: rows that do not fit, or that were taken and not stored, are read from disk.
 
 use std::collections::VecDeque;
 

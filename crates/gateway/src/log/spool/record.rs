@@ -1,6 +1,6 @@
 //! The format of a spooled row: `length (4) | crc32 (4) | meta length (4) | request length (4) | meta | request |
-//! response`, integers in little endian. `length` counts the bytes after the checksum. `meta` is the row as JSON without
-//! its bodies.
+//! response`, integers in little endian. `length` counts the bytes after the checksum. `meta` is the row as JSON
+//! without its bodies.
 
 use std::fs::File;
 use std::io::{IoSlice, Write as _};
@@ -33,8 +33,8 @@ pub fn encode(row: &LogRow, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     Ok((HEADER_BYTES + length) as u64)
 }
 
-/// Reads whole records from the start of `bytes` and returns how many bytes they take. Stops at the first record that is
-/// incomplete or damaged.
+/// Reads whole records from the start of `bytes` and returns how many bytes they take. Stops at the first record that
+/// is incomplete or damaged.
 pub fn read_records(bytes: &[u8], mut visit: impl FnMut(LogRow)) -> usize {
     let mut at = 0;
     while let Some((row, length)) = read_record(&bytes[at..]) {

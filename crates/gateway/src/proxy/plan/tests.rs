@@ -1,3 +1,5 @@
+//! Tests of the plan: streaming mode, end user and account binding.
+
 use std::time::Duration;
 
 use gateway_core::llm::ClientFormat;

@@ -132,15 +132,15 @@ fn a_stream_without_end_marker_is_complete_when_its_choices_are() {
 #[test]
 fn usage_is_synthesized_only_on_request() {
     let body = aggregated(WireFormat::OpenAiChat, &sse(&CHAT)).to_string();
-    let quiet = synthesize_stream(WireFormat::OpenAiChat, body.as_bytes(), false).unwrap().concat();
-    assert!(!String::from_utf8(quiet.clone()).unwrap().contains("usage"));
-    assert_eq!(aggregated(WireFormat::OpenAiChat, &quiet).get("usage"), None);
-    let asked =
+    let without_usage = synthesize_stream(WireFormat::OpenAiChat, body.as_bytes(), false).unwrap().concat();
+    assert!(!String::from_utf8(without_usage.clone()).unwrap().contains("usage"));
+    assert_eq!(aggregated(WireFormat::OpenAiChat, &without_usage).get("usage"), None);
+    let with_usage =
         String::from_utf8(synthesize_stream(WireFormat::OpenAiChat, body.as_bytes(), true).unwrap().concat())
             .unwrap();
-    assert_eq!(asked.matches(r#""usage":null"#).count(), asked.matches("data: {").count() - 1);
-    assert_eq!(asked.matches(r#""choices":[],"usage":{"#).count(), 1);
-    assert!(asked.ends_with("data: [DONE]\n\n"));
+    assert_eq!(with_usage.matches(r#""usage":null"#).count(), with_usage.matches("data: {").count() - 1);
+    assert_eq!(with_usage.matches(r#""choices":[],"usage":{"#).count(), 1);
+    assert!(with_usage.ends_with("data: [DONE]\n\n"));
 }
 
 #[test]

@@ -60,8 +60,8 @@ pub(super) fn decode_response(mut body: Object) -> Option<ChatResponse> {
     })
 }
 
-/// Decodes a piece of text with the log probabilities of its tokens. Cohere does not say how the text splits into tokens,
-/// so only pieces of a single token can be used.
+/// Decodes a piece of text with the log probabilities of its tokens. Cohere does not say how the text splits into
+/// tokens, so only pieces of a single token can be used.
 pub(super) fn decode_logprob(piece: &Value) -> Option<Logprob> {
     let probabilities = piece.get("logprobs")?.as_array()?;
     let [probability] = &probabilities[..] else { return None };

@@ -315,7 +315,8 @@ fn to_camel_case(word: &str) -> String {
     out
 }
 
-/// Converts Google's schema dialect to JSON Schema. Google's type names are upper case, and `nullable` is a separate field.
+/// Converts Google's schema dialect to JSON Schema. Google's type names are upper case, and `nullable` is a separate
+/// field.
 fn to_json_schema(schema: Value) -> Value {
     match schema {
         Value::Object(schema) => {

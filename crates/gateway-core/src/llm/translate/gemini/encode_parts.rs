@@ -101,7 +101,8 @@ impl PartEncoder<'_> {
         Ok(())
     }
 
-    /// Encodes a tool result. Gemini requires an object, so other results are wrapped. Media become separate parts after it.
+    /// Encodes a tool result. Gemini requires an object, so other results are wrapped. Media become separate parts
+    /// after it.
     fn encode_tool_result(
         &mut self,
         result: ToolResult,

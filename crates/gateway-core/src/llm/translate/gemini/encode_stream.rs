@@ -1,5 +1,5 @@
-//! Encodes a generateContent stream. The format sends tool calls complete, so their arguments are buffered. Finish reasons
-//! and usage are sent with the last event.
+//! Encodes a generateContent stream. The format sends tool calls complete, so their arguments are buffered. Finish
+//! reasons and usage are sent with the last event.
 
 use std::io::Write as _;
 

@@ -26,8 +26,8 @@ pub(super) struct Decoder {
     thinking: Vec<ThinkingDedup>,
 }
 
-/// Removes duplicate thinking. Providers send it as plain text, as details or as both, in either order. Counts the bytes
-/// that were emitted and the bytes that arrived by each of the two.
+/// Removes duplicate thinking. Providers send it as plain text, as details or as both, in either order. Counts the
+/// bytes that were emitted and the bytes that arrived by each of the two.
 #[derive(Default)]
 struct ThinkingDedup {
     emitted: usize,

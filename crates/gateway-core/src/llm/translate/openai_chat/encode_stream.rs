@@ -1,5 +1,5 @@
-//! Encodes a stream of chat chunks. Most chunks carry only a few characters of text, so the fields that all chunks share
-//! are encoded once and copied.
+//! Encodes a stream of chat chunks. Most chunks carry only a few characters of text, so the fields that all chunks
+//! share are encoded once and copied.
 
 use std::io::Write as _;
 

@@ -1,5 +1,5 @@
-//! Encodes a response stream. The last event repeats the complete response, so all parts are kept until then. Items that
-//! end earlier are encoded from the same parts.
+//! Encodes a response stream. The last event repeats the complete response, so all parts are kept until then. Items
+//! that end earlier are encoded from the same parts.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ pub(super) struct Encoder {
     sequence: u64,
     parts: Vec<Part>,
     items: Vec<Item>,
-    /// The open message or reasoning item. Tool calls stay open until the end, since their arguments can arrive in parallel.
+    /// The open message or reasoning item. Tool calls stay open until the end, since their arguments can arrive in
+    /// parallel.
     open_item: Option<usize>,
     /// The item index of each tool call.
     calls: Vec<usize>,

@@ -1,8 +1,8 @@
 //! OpenAI's Responses API: a list of items in, a list of items out. State that OpenAI stores (earlier responses,
 //! conversations, stored prompts) does not exist at other providers, so requests that refer to it are rejected.
 //!
-//! Thinking is encoded as reasoning items with the signature in `encrypted_content`. Encrypted thinking is stored in the
-//! same field with a prefix. Gemini's signatures of tool calls are sent in `extra_content`, as in chat completions.
+//! Thinking is encoded as reasoning items with the signature in `encrypted_content`. Encrypted thinking is stored in
+//! the same field with a prefix. Gemini's signatures of tool calls are sent in `extra_content`, as in chat completions.
 
 mod decode_request;
 mod decode_stream;

@@ -1,5 +1,5 @@
-//! Golden files for every caller, provider and case, in `fixtures/expected/<client>-<provider>/`. To write them anew, run the
-//! tests with `REGENERATE_GOLDEN=1` and read the difference.
+//! Golden files for every caller, provider and case, in `fixtures/expected/<client>-<provider>/`. To regenerate them,
+//! run the tests with `REGENERATE_GOLDEN=1` and review the diff.
 
 use std::{collections::BTreeSet, fs};
 
@@ -10,10 +10,10 @@ use super::{
         super::{ClientFormat, chat::TranslationError},
         RequestOptions, translate_error, translate_request, translate_response,
     },
-    support::{CLIENTS, Side, cases, fixtures, read, read_json, stream_bytes, translate_stream},
+    support::{CLIENTS, ProviderSide, cases, fixtures, read, read_json, stream_bytes, translate_stream},
 };
 
-/// What every format must show, in requests and in answers.
+/// The cases that must exist for every format, as requests and as responses.
 const REQUESTS: [&str; 10] = [
     "text",
     "system",
@@ -28,7 +28,7 @@ const REQUESTS: [&str; 10] = [
 ];
 const ANSWERS: [&str; 7] = ["text", "tool", "parallel_tools", "json_schema", "thinking", "refusal", "error"];
 
-/// Compares what came out with what is expected, or writes it down.
+/// Compares the output with the golden file, or writes the file.
 struct Golden {
     regenerate: bool,
     seen: BTreeSet<String>,
@@ -76,7 +76,7 @@ fn every_pair_of_formats_translates_as_written_down() {
     let regenerate = std::env::var_os("REGENERATE_GOLDEN").is_some();
     let mut golden = Golden { regenerate, seen: BTreeSet::new(), wrong: Vec::new() };
     for client in CLIENTS {
-        for side in Side::all() {
+        for side in ProviderSide::all() {
             let folder = format!("{}-{}", client.as_str(), side.name());
             for case in cases(client.as_str(), ".request.json") {
                 let body = read(client.as_str(), &format!("{case}.request.json"));
@@ -101,46 +101,46 @@ fn every_pair_of_formats_translates_as_written_down() {
 #[test]
 fn every_format_has_all_cases() {
     for client in CLIENTS {
-        let there = cases(client.as_str(), ".request.json");
+        let existing = cases(client.as_str(), ".request.json");
         for case in REQUESTS {
-            assert!(there.iter().any(|name| name == case), "{}: no request {case}", client.as_str());
+            assert!(existing.iter().any(|name| name == case), "{}: no request {case}", client.as_str());
         }
-        for side in Side::all() {
+        for side in ProviderSide::all() {
             for ending in [".response.json", ".stream.txt"] {
-                let there = cases(side.name(), ending);
+                let existing = cases(side.name(), ending);
                 for case in ANSWERS {
-                    assert!(there.iter().any(|name| name == case), "{}: no {case}{ending}", side.name());
+                    assert!(existing.iter().any(|name| name == case), "{}: no {case}{ending}", side.name());
                 }
             }
         }
     }
 }
 
-fn request_text(client: ClientFormat, side: Side, body: &[u8]) -> Vec<u8> {
+fn request_text(client: ClientFormat, side: ProviderSide, body: &[u8]) -> Vec<u8> {
     let parsed: Value = serde_json::from_slice(body).unwrap();
-    let ask = RequestOptions {
+    let options = RequestOptions {
         model: side.model(),
         stream: parsed.get("stream").and_then(Value::as_bool).unwrap_or(false),
         supports_include_usage: true,
         use_responses_api: side.use_responses_api,
     };
-    let told = match translate_request(client, side.provider, body, &ask) {
-        Ok(done) => json!({
-            "path": done.path,
-            "dropped": done.dropped,
-            "usage_wanted": done.include_usage,
-            "body": serde_json::from_slice::<Value>(&done.body).unwrap(),
+    let translated = match translate_request(client, side.provider, body, &options) {
+        Ok(request) => json!({
+            "path": request.path,
+            "dropped": request.dropped,
+            "usage_wanted": request.include_usage,
+            "body": serde_json::from_slice::<Value>(&request.body).unwrap(),
         }),
         Err(TranslationError::Unsupported { field, message }) => {
             json!({"refused": field, "message": message})
         }
         Err(malformed) => panic!("{} is malformed: {malformed}", String::from_utf8_lossy(body)),
     };
-    pretty(&told)
+    pretty(&translated)
 }
 
-/// A fixture of an error tells its status beside its body.
-fn response_text(side: Side, client: ClientFormat, body: &Value) -> Vec<u8> {
+/// An error fixture contains the status and the body.
+fn response_text(side: ProviderSide, client: ClientFormat, body: &Value) -> Vec<u8> {
     let translated = match (body.get("status").and_then(Value::as_u64), body.get("body")) {
         (Some(status), Some(body)) => translate_error(
             side.provider,

@@ -1,6 +1,5 @@
-//! Laws that hold for every pair of formats: it does not matter whether a stream is first aggregated and then translated or
-//! the other way round, nor where its chunks are cut; and a request that is read and written again in its own format is
-//! the request that it was.
+//! Properties of every pair of formats. Aggregating a stream and then translating it gives the same result as the
+//! opposite order, regardless of chunk boundaries. Decoding a request and encoding it in the same format is lossless.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -13,13 +12,13 @@ use super::{
         },
         client_codec, provider_codec, translate_response,
     },
-    support::{CLIENTS, Side, cases, plain, read_json, stream_bytes, translate_stream},
+    support::{CLIENTS, ProviderSide, cases, plain, read_json, stream_bytes, translate_stream},
 };
 
-fn every_stream() -> Vec<(ClientFormat, Side, String)> {
+fn every_stream() -> Vec<(ClientFormat, ProviderSide, String)> {
     let mut all = Vec::new();
     for client in CLIENTS {
-        for side in Side::all() {
+        for side in ProviderSide::all() {
             all.extend(cases(side.name(), ".stream.txt").into_iter().map(|case| (client, side, case)));
         }
     }
@@ -70,7 +69,7 @@ fn requests_come_back_as_they_were() {
     for client in CLIENTS {
         for case in cases(client.as_str(), ".request.json") {
             let Value::Object(body) = read_json(client.as_str(), &format!("{case}.request.json")) else {
-                panic!("{case} is no object")
+                panic!("{case} is not an object")
             };
             let request = client_codec(client).decode_request(body.clone()).unwrap();
             let format = WireFormat::from(client);
@@ -106,7 +105,7 @@ fn tokens_are_the_same_in_every_format() {
             let written = |usage: &Usage| usage.cache_write + usage.cache_write_1h;
             assert_eq!(written(&before), written(&after), "{what}");
         }
-        // Anthropic counts its thoughts as output.
+        // Anthropic counts thinking as output.
         if client == ClientFormat::OpenAiChat {
             assert_eq!(before.reasoning, after.reasoning, "{what}");
         }
@@ -147,7 +146,7 @@ proptest! {
     #[test]
     fn arbitrary_bodies_never_panic(body in r#"[\[\]{}":,a-z0-9 ]{0,60}"#) {
         for client in CLIENTS {
-            for side in Side::all() {
+            for side in ProviderSide::all() {
                 let _ = translate_response(side.provider, client, body.as_bytes(), &side.reply());
                 let _ = super::super::translate_error(side.provider, client, 500, body.as_bytes());
                 let _ = super::super::translate_models(side.provider, client, body.as_bytes());

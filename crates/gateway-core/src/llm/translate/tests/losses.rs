@@ -1,4 +1,4 @@
-//! What is left out, what is refused and what is malformed, each named in the caller's words.
+//! Dropped, rejected and malformed fields. Each is reported by its name in the caller's format.
 
 use serde_json::{Value, json};
 

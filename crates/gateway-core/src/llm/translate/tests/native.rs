@@ -8,10 +8,10 @@ use super::{
         RequestOptions, StreamTranslator, TranslatedRequest, translate_embeddings_request,
         translate_embeddings_response, translate_models, translate_request, translate_response,
     },
-    support::{Side, translate_stream},
+    support::{ProviderSide, translate_stream},
 };
 
-const CHAT: Side = Side { provider: ProviderFormat::OpenAi, use_responses_api: false };
+const CHAT: ProviderSide = ProviderSide { provider: ProviderFormat::OpenAi, use_responses_api: false };
 
 fn sent(
     from: ClientFormat,
@@ -19,9 +19,10 @@ fn sent(
     model: &str,
     body: &Value,
 ) -> Result<(Value, Vec<String>), TranslationError> {
-    let ask = RequestOptions { model, stream: false, supports_include_usage: true, use_responses_api: false };
+    let options =
+        RequestOptions { model, stream: false, supports_include_usage: true, use_responses_api: false };
     let TranslatedRequest { body, dropped, .. } =
-        translate_request(from, to, body.to_string().as_bytes(), &ask)?;
+        translate_request(from, to, body.to_string().as_bytes(), &options)?;
     Ok((serde_json::from_slice(&body).unwrap(), dropped))
 }
 
@@ -51,7 +52,7 @@ fn refused(result: Result<(Value, Vec<String>), TranslationError>) -> String {
 }
 
 #[test]
-fn what_openai_keeps_for_a_caller_is_known_nowhere_else() {
+fn state_stored_at_openai_is_rejected_by_other_providers() {
     for (field, value) in [
         ("previous_response_id", json!("resp_1")),
         ("conversation", json!({"id": "conv_1"})),
@@ -103,19 +104,19 @@ fn thoughts_that_only_claude_can_read_come_back_to_it_through_responses() {
         "content": [{"type": "redacted_thinking", "data": "Emwc"}, {"type": "text", "text": "391"}],
         "usage": {"input_tokens": 1, "output_tokens": 1},
     });
-    let side = Side { provider: ProviderFormat::Anthropic, use_responses_api: false };
-    let told = translate_response(
+    let side = ProviderSide { provider: ProviderFormat::Anthropic, use_responses_api: false };
+    let translated = translate_response(
         side.provider,
         ClientFormat::OpenAiResponses,
         answer.to_string().as_bytes(),
         &side.reply(),
     );
-    let told: Value = serde_json::from_slice(&told.unwrap()).unwrap();
-    let mut input = told["output"].as_array().unwrap().clone();
+    let translated: Value = serde_json::from_slice(&translated.unwrap()).unwrap();
+    let mut input = translated["output"].as_array().unwrap().clone();
     input.push(json!({"role": "user", "content": "And 18 * 23?"}));
     let (claude, _) = from_responses(ProviderFormat::Anthropic, json!({"input": input})).unwrap();
     assert_eq!(claude["messages"][0]["content"][0], json!({"type": "redacted_thinking", "data": "Emwc"}));
-    // To anybody else they are nothing.
+    // Other providers do not receive them.
     let (gemini, dropped) = from_responses(ProviderFormat::Gemini, json!({"input": input})).unwrap();
     assert_eq!(gemini["contents"][0]["parts"], json!([{"text": "391"}]));
     assert_eq!(dropped, ["input[].encrypted_content"]);
@@ -148,7 +149,7 @@ fn arguments_that_grow_side_by_side_stay_apart() {
 
 #[test]
 fn events_of_a_response_are_numbered_and_every_item_that_opens_closes() {
-    let side = Side { provider: ProviderFormat::Anthropic, use_responses_api: false };
+    let side = ProviderSide { provider: ProviderFormat::Anthropic, use_responses_api: false };
     let stream = super::support::stream_bytes(side, "parallel_tools");
     let out = translate_stream(side, ClientFormat::OpenAiResponses, &stream, &[usize::MAX]);
     let text = String::from_utf8(out).unwrap();
@@ -287,11 +288,11 @@ fn a_result_that_is_an_object_reaches_gemini_as_one() {
 
 #[test]
 fn cohere_thinks_only_where_the_model_can() {
-    let asked = json!({"reasoning_effort": "low"});
-    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-a-reasoning-08-2025", asked.clone());
+    let extra = json!({"reasoning_effort": "low"});
+    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-a-reasoning-08-2025", extra.clone());
     assert_eq!(body["thinking"], json!({"type": "enabled", "token_budget": 2_048}));
     assert_eq!(dropped, Vec::<String>::new());
-    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-r", asked);
+    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-r", extra);
     assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
 }
 
@@ -339,9 +340,10 @@ fn embeddings_are_made_by_gemini_and_cohere() {
             4,
         ),
     ] {
-        let told = translate_embeddings_response(format, answer.to_string().as_bytes(), "m", false).unwrap();
+        let translated =
+            translate_embeddings_response(format, answer.to_string().as_bytes(), "m", false).unwrap();
         assert_eq!(
-            serde_json::from_slice::<Value>(&told).unwrap(),
+            serde_json::from_slice::<Value>(&translated).unwrap(),
             json!({
                 "object": "list", "model": "m",
                 "data": [
@@ -362,48 +364,48 @@ fn lists_of_gemini_and_cohere_are_told_in_the_callers_format() {
     }]});
     let cohere =
         json!({"models": [{"name": "command-a-03-2025", "endpoints": ["chat"], "context_length": 288_000}]});
-    let told = |format: ProviderFormat, client: ClientFormat, list: &Value| -> Value {
+    let translated = |format: ProviderFormat, client: ClientFormat, list: &Value| -> Value {
         serde_json::from_slice(&translate_models(format, client, list.to_string().as_bytes()).unwrap())
             .unwrap()
     };
     assert_eq!(
-        told(ProviderFormat::Gemini, ClientFormat::OpenAiChat, &gemini)["data"][0],
+        translated(ProviderFormat::Gemini, ClientFormat::OpenAiChat, &gemini)["data"][0],
         json!({"id": "gemini-2.5-pro", "object": "model", "created": 0, "owned_by": "google"})
     );
-    assert_eq!(told(ProviderFormat::Gemini, ClientFormat::Gemini, &gemini), gemini);
+    assert_eq!(translated(ProviderFormat::Gemini, ClientFormat::Gemini, &gemini), gemini);
     assert_eq!(
-        told(ProviderFormat::Cohere, ClientFormat::Gemini, &cohere)["models"][0]["name"],
+        translated(ProviderFormat::Cohere, ClientFormat::Gemini, &cohere)["models"][0]["name"],
         "models/command-a-03-2025"
     );
     assert_eq!(
-        told(ProviderFormat::Cohere, ClientFormat::Anthropic, &cohere)["data"][0]["id"],
+        translated(ProviderFormat::Cohere, ClientFormat::Anthropic, &cohere)["data"][0]["id"],
         "command-a-03-2025"
     );
     assert_eq!(
-        told(ProviderFormat::Cohere, ClientFormat::OpenAiResponses, &cohere)["data"][0]["owned_by"],
+        translated(ProviderFormat::Cohere, ClientFormat::OpenAiResponses, &cohere)["data"][0]["owned_by"],
         "cohere"
     );
 }
 
 #[test]
 fn a_conversation_goes_on_with_another_provider() {
-    let side = Side { provider: ProviderFormat::Gemini, use_responses_api: false };
+    let side = ProviderSide { provider: ProviderFormat::Gemini, use_responses_api: false };
     let answer = super::support::read_json("gemini", "tool.response.json");
-    let told = translate_response(
+    let translated = translate_response(
         side.provider,
         ClientFormat::Anthropic,
         answer.to_string().as_bytes(),
         &side.reply(),
     )
     .unwrap();
-    let told: Value = serde_json::from_slice(&told).unwrap();
-    let id = told["content"].as_array().unwrap().iter().find_map(|block| block.get("id")).unwrap();
+    let translated: Value = serde_json::from_slice(&translated).unwrap();
+    let id = translated["content"].as_array().unwrap().iter().find_map(|block| block.get("id")).unwrap();
     let body = json!({"max_tokens": 100, "messages": [
         {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "content": told["content"]},
+        {"role": "assistant", "content": translated["content"]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "18"}]},
     ]});
-    // Its maker gets the signature back where it stood; Claude is spared it.
+    // The issuer gets the signature back in the same place. Claude does not receive it.
     let (gemini, _) =
         sent(ClientFormat::Anthropic, ProviderFormat::Gemini, "gemini-2.5-flash", &body).unwrap();
     assert_eq!(gemini["contents"][1]["parts"][0]["thoughtSignature"], "CvwBAXLI2nw=");

@@ -1,4 +1,4 @@
-//! The laws of `laws`, for answers and requests that nobody thought of.
+//! Checks the properties of `laws` on random responses and requests.
 
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use super::{
         },
         client_codec, provider_codec, translate_response,
     },
-    support::{CLIENTS, Side, plain, translate_stream},
+    support::{CLIENTS, ProviderSide, plain, translate_stream},
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -68,7 +68,7 @@ fn json_value(bytes: &[u8]) -> Value {
     plain(serde_json::from_slice(bytes).unwrap())
 }
 
-/// A field that may be there, with one of a few values.
+/// An optional field with one of a few values.
 fn maybe(key: &'static str, values: Vec<Value>) -> impl Strategy<Value = Option<(String, Value)>> {
     option::of(prop::sample::select(values)).prop_map(move |value| Some((key.to_owned(), value?)))
 }
@@ -296,12 +296,12 @@ fn responses_request() -> impl Strategy<Value = Map<String, Value>> {
         maybe("never_heard_of", vec![json!([1, {"a": 2}])]).boxed(),
     ];
     (vec(item(), 2..6), fields).prop_map(|(mut items, fields)| {
-        // Neighbouring messages of the model may become one.
+        // Adjacent messages of the model may be merged.
         items.dedup_by(|next, item| next["role"] == "assistant" && item["role"] == "assistant");
         items.push(json!({"role": "user", "content": [{"type": "input_text", "text": "Go on."}]}));
         let mut body = Map::from_iter([("model".to_owned(), json!("m")), ("input".to_owned(), items.into())]);
         body.extend(fields.into_iter().flatten());
-        // Instructions are the first words of the system, wherever they stand.
+        // Instructions become the first system message regardless of their position.
         let plain = body["input"][0]["role"] == "system";
         if !body.contains_key("instructions") && plain {
             body["input"][0]["role"] = json!("user");
@@ -311,7 +311,7 @@ fn responses_request() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 fn generate_request() -> impl Strategy<Value = Map<String, Value>> {
-    let asked = prop_oneof![
+    let user_part = prop_oneof![
         text().prop_map(|text| json!({"text": text})),
         Just(
             json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}, "mediaResolution": {"level": "LOW"}})
@@ -321,7 +321,7 @@ fn generate_request() -> impl Strategy<Value = Map<String, Value>> {
         text()
             .prop_map(|text| json!({"functionResponse": {"id": "c", "name": "f", "response": {"a": text}}})),
     ];
-    let told = prop_oneof![
+    let model_part = prop_oneof![
         text().prop_map(|text| json!({"text": text})),
         text().prop_map(|text| json!({"text": text, "thought": true})),
         text().prop_map(|text| json!({"text": text, "thoughtSignature": "c2ln"})),
@@ -331,8 +331,8 @@ fn generate_request() -> impl Strategy<Value = Map<String, Value>> {
         Just(json!({"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"})),
     ];
     let contents = prop_oneof![
-        vec(asked, 1..4).prop_map(|parts| json!({"role": "user", "parts": parts})),
-        vec(told, 1..4).prop_map(|parts| json!({"role": "model", "parts": parts})),
+        vec(user_part, 1..4).prop_map(|parts| json!({"role": "user", "parts": parts})),
+        vec(model_part, 1..4).prop_map(|parts| json!({"role": "model", "parts": parts})),
     ];
     let config = vec![
         maybe("maxOutputTokens", vec![json!(10)]).boxed(),
@@ -395,7 +395,7 @@ proptest! {
         sizes in vec(1usize..64, 1..4),
     ) {
         for source in CLIENTS {
-            let side = Side { provider: source.native(), use_responses_api: source == ClientFormat::OpenAiResponses };
+            let side = ProviderSide { provider: source.native(), use_responses_api: source == ClientFormat::OpenAiResponses };
             let body = client_codec(source).encode_response(answer.clone()).to_string();
             let stream = aggregate::synthesize_stream(side.format(), body.as_bytes(), true).unwrap().concat();
             for client in CLIENTS {

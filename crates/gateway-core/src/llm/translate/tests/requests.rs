@@ -8,7 +8,7 @@ use super::super::{
     translate_models, translate_request,
 };
 
-fn ask(model: &str) -> RequestOptions<'_> {
+fn options(model: &str) -> RequestOptions<'_> {
     RequestOptions { model, stream: false, supports_include_usage: true, use_responses_api: false }
 }
 
@@ -21,7 +21,7 @@ fn chat_to(
         body["messages"] = json!([{"role": "user", "content": "Hi"}]);
     }
     let TranslatedRequest { body, dropped, .. } =
-        translate_request(ClientFormat::OpenAiChat, format, body.to_string().as_bytes(), &ask(model))?;
+        translate_request(ClientFormat::OpenAiChat, format, body.to_string().as_bytes(), &options(model))?;
     Ok((serde_json::from_slice(&body).unwrap(), dropped))
 }
 
@@ -31,13 +31,13 @@ fn to_claude(model: &str, body: Value) -> (Value, Vec<String>) {
 
 #[test]
 fn each_generation_of_claude_is_told_to_think_in_its_own_way() {
-    let asked = json!({"reasoning_effort": "high", "max_tokens": 20_000});
-    let (body, _) = to_claude("claude-sonnet-4-5", asked.clone());
+    let extra = json!({"reasoning_effort": "high", "max_tokens": 20_000});
+    let (body, _) = to_claude("claude-sonnet-4-5", extra.clone());
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 16_384}));
-    let (body, _) = to_claude("claude-opus-4-7", asked.clone());
+    let (body, _) = to_claude("claude-opus-4-7", extra.clone());
     assert_eq!(body["thinking"], json!({"type": "adaptive"}));
     assert_eq!(body["output_config"], json!({"effort": "high"}));
-    let (body, dropped) = to_claude("claude-3-5-haiku-latest", asked);
+    let (body, dropped) = to_claude("claude-3-5-haiku-latest", extra);
     assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
 }
 
@@ -66,14 +66,14 @@ fn thinking_is_left_out_where_claude_would_refuse_it() {
 
 #[test]
 fn sampling_follows_what_a_generation_allows() {
-    let asked = || json!({"temperature": 1.5, "top_p": 0.9, "top_k": 5});
-    let (body, dropped) = to_claude("claude-3-5-sonnet-20241022", asked());
+    let extra = || json!({"temperature": 1.5, "top_p": 0.9, "top_k": 5});
+    let (body, dropped) = to_claude("claude-3-5-sonnet-20241022", extra());
     assert_eq!((&body["temperature"], &body["top_p"], &body["top_k"]), (&json!(1), &json!(0.9), &json!(5)));
     assert_eq!(dropped, ["temperature"]);
-    let (body, dropped) = to_claude("claude-sonnet-4-5", asked());
+    let (body, dropped) = to_claude("claude-sonnet-4-5", extra());
     assert_eq!((body.get("top_p"), &body["top_k"]), (None, &json!(5)));
     assert_eq!(dropped, ["top_p", "temperature"]);
-    let (body, dropped) = to_claude("claude-opus-4-7", asked());
+    let (body, dropped) = to_claude("claude-opus-4-7", extra());
     assert_eq!((body.get("temperature"), body.get("top_k")), (None, None));
     assert_eq!(dropped, ["temperature", "top_k", "top_p"]);
 }
@@ -171,7 +171,7 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
             ClientFormat::Anthropic,
             ProviderFormat::OpenAi,
             body.to_string().as_bytes(),
-            &ask(model),
+            &options(model),
         );
         let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
         assert_eq!(written[field], 9, "{model}");
@@ -186,7 +186,7 @@ fn openais_reasoning_models_get_no_sampling() {
         ClientFormat::Anthropic,
         ProviderFormat::OpenAi,
         body.to_string().as_bytes(),
-        &ask("gpt-5"),
+        &options("gpt-5"),
     );
     let done = done.unwrap();
     assert_eq!(done.dropped, ["temperature", "metadata.user_id"]);
@@ -203,7 +203,7 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
             ClientFormat::Anthropic,
             ProviderFormat::OpenAi,
             body.to_string().as_bytes(),
-            &ask("gpt-4o"),
+            &options("gpt-4o"),
         );
         let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
         written["response_format"]["json_schema"].get("strict").cloned()
@@ -223,25 +223,25 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
 fn lists_of_models_are_told_in_the_callers_format() {
     let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-4-1", "display_name": "Claude Opus 4.1",
         "created_at": "2025-08-05T00:00:00Z"}], "has_more": false, "first_id": "a", "last_id": "a"});
-    let told = translate_models(
+    let translated = translate_models(
         ProviderFormat::Anthropic,
         ClientFormat::OpenAiChat,
         anthropic.to_string().as_bytes(),
     )
     .unwrap();
     assert_eq!(
-        serde_json::from_slice::<Value>(&told).unwrap(),
+        serde_json::from_slice::<Value>(&translated).unwrap(),
         json!({"object": "list", "data": [
             {"id": "claude-opus-4-1", "object": "model", "created": 1_754_352_000, "owned_by": "anthropic"},
         ]})
     );
     let bedrock = json!({"modelSummaries": [{"modelId": "amazon.nova-pro-v1:0", "modelName": "Nova Pro",
         "providerName": "Amazon"}]});
-    let told =
+    let translated =
         translate_models(ProviderFormat::Bedrock, ClientFormat::Anthropic, bedrock.to_string().as_bytes())
             .unwrap();
     assert_eq!(
-        serde_json::from_slice::<Value>(&told).unwrap(),
+        serde_json::from_slice::<Value>(&translated).unwrap(),
         json!({
             "data": [{"type": "model", "id": "amazon.nova-pro-v1:0", "display_name": "Nova Pro",
                 "created_at": "1970-01-01T00:00:00Z"}],
@@ -262,13 +262,17 @@ fn embeddings_are_made_by_models_on_bedrock() {
     );
     assert!(done.base64);
     let answer = br#"{"embedding":[0.5,-1.0],"inputTextTokenCount":3}"#;
-    let told = |base64| {
-        let told = translate_embeddings_response(ProviderFormat::Bedrock, answer, "titan", base64).unwrap();
-        serde_json::from_slice::<Value>(&told).unwrap()
+    let translated = |base64| {
+        let translated =
+            translate_embeddings_response(ProviderFormat::Bedrock, answer, "titan", base64).unwrap();
+        serde_json::from_slice::<Value>(&translated).unwrap()
     };
-    assert_eq!(told(false)["data"], json!([{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}]));
-    assert_eq!(told(false)["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
-    assert_eq!(told(true)["data"][0]["embedding"], "AAAAPwAAgL8=");
+    assert_eq!(
+        translated(false)["data"],
+        json!([{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}])
+    );
+    assert_eq!(translated(false)["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
+    assert_eq!(translated(true)["data"][0]["embedding"], "AAAAPwAAgL8=");
 }
 
 #[test]

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{
     super::super::{ClientFormat, ProviderFormat},
-    support::{Side, translate_stream},
+    support::{ProviderSide, translate_stream},
 };
 
-const CHAT: Side = Side { provider: ProviderFormat::OpenAi, use_responses_api: false };
-const MESSAGES: Side = Side { provider: ProviderFormat::Anthropic, use_responses_api: false };
+const CHAT: ProviderSide = ProviderSide { provider: ProviderFormat::OpenAi, use_responses_api: false };
+const MESSAGES: ProviderSide = ProviderSide { provider: ProviderFormat::Anthropic, use_responses_api: false };
 
 /// The data of all events, parsed; `[DONE]` is left out.
 fn data(stream: &[u8]) -> Vec<Value> {
@@ -99,8 +99,8 @@ fn usage_is_taken_from_any_late_chunk() {
     let last = json!({"id": "c", "model": "m", "choices": [stop("stop")], "usage": usage});
     let stream = format!("data: {text}\r\n\r\ndata:{last}\r\n\r\n");
     let events = data(&translate_stream(CHAT, ClientFormat::Anthropic, stream.as_bytes(), &[3]));
-    let told = &events[events.len() - 2]["usage"];
-    assert_eq!((&told["input_tokens"], &told["output_tokens"]), (&json!(3), &json!(2)));
+    let usage = &events[events.len() - 2]["usage"];
+    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(3), &json!(2)));
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn usage_is_told_to_chat_callers_only_when_they_asked() {
         let mut out = Vec::new();
         translator.feed(&stream, &mut out);
         translator.finish(&mut out);
-        let told = data(&out).iter().any(|chunk| chunk["usage"]["total_tokens"] == 5);
-        assert_eq!(told, wanted);
+        let has_usage = data(&out).iter().any(|chunk| chunk["usage"]["total_tokens"] == 5);
+        assert_eq!(has_usage, wanted);
         assert_eq!(String::from_utf8(out).unwrap().contains("usage"), wanted);
     }
 }

@@ -1,5 +1,6 @@
-//! The fixtures, which all tests of this module share: `fixtures/<client>/<case>.request.json` is what callers send,
-//! `fixtures/<provider>/<case>.response.json` and `.stream.txt` is what providers answer, in their published formats.
+//! The fixtures, which all tests of this module share: `fixtures/<client>/<case>.request.json` contains what callers
+//! send, `fixtures/<provider>/<case>.response.json` and `.stream.txt` what providers respond, in their published
+//! formats.
 
 use std::{fs, path::PathBuf};
 
@@ -10,24 +11,24 @@ use super::super::{
     ResponseOptions, StreamTranslator,
 };
 
-/// A side of the gateway that answers: the five shapes, and OpenAI's responses.
+/// A provider side of a translation: the five formats, and OpenAI's Responses API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct ProviderSide {
     pub(super) provider: ProviderFormat,
     pub(super) use_responses_api: bool,
 }
 
-/// Callers' and providers' formats that are translated.
+/// The caller and provider formats that are translated.
 pub(super) const CLIENTS: [ClientFormat; 4] = ClientFormat::ALL;
 const PROVIDER_FORMATS: [ProviderFormat; 5] = ProviderFormat::ALL;
 
-impl Side {
-    /// The formats that a caller can be answered from.
-    pub(super) fn all() -> Vec<Side> {
-        let responses = Side { provider: ProviderFormat::OpenAi, use_responses_api: true };
+impl ProviderSide {
+    /// The provider formats that can serve the caller.
+    pub(super) fn all() -> Vec<ProviderSide> {
+        let responses = ProviderSide { provider: ProviderFormat::OpenAi, use_responses_api: true };
         PROVIDER_FORMATS
             .into_iter()
-            .map(|provider| Side { provider, use_responses_api: false })
+            .map(|provider| ProviderSide { provider, use_responses_api: false })
             .chain([responses])
             .collect()
     }
@@ -72,7 +73,7 @@ pub(super) fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
-/// The names of all fixtures in a folder with this ending, sorted.
+/// The names of all fixtures in a folder with this suffix, sorted.
 pub(super) fn cases(folder: &str, ending: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(fixtures().join(folder)) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -92,7 +93,7 @@ pub(super) fn read_json(folder: &str, file: &str) -> Value {
 }
 
 /// A provider's stream as bytes. Bedrock's is kept as lines of event name and payload, with `!` before exceptions.
-pub(super) fn stream_bytes(side: Side, case: &str) -> Vec<u8> {
+pub(super) fn stream_bytes(side: ProviderSide, case: &str) -> Vec<u8> {
     let bytes = read(side.name(), &format!("{case}.stream.txt"));
     if side.provider != ProviderFormat::Bedrock {
         return bytes;
@@ -109,8 +110,13 @@ pub(super) fn stream_bytes(side: Side, case: &str) -> Vec<u8> {
     text.lines().flat_map(frame).collect()
 }
 
-/// Translates a whole stream that arrives in chunks of these sizes, used in turn.
-pub(super) fn translate_stream(side: Side, client: ClientFormat, bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
+/// Translates a whole stream, cut into chunks of these sizes, which repeat in order.
+pub(super) fn translate_stream(
+    side: ProviderSide,
+    client: ClientFormat,
+    bytes: &[u8],
+    sizes: &[usize],
+) -> Vec<u8> {
     let mut translator = StreamTranslator::new(side.provider, client, &side.reply());
     let mut out = Vec::new();
     let mut rest = bytes;
@@ -127,7 +133,7 @@ pub(super) fn translate_stream(side: Side, client: ClientFormat, bytes: &[u8], s
     out
 }
 
-/// A value without what formats may write or leave out at will: nulls, and the spaces of JSON inside of text.
+/// Removes what formats may include or omit freely: nulls, and whitespace of JSON inside of text.
 pub(super) fn plain(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -86,12 +86,12 @@ pub(super) const GEMINI: [&str; 3] = [
 fn gemini_reports_alike_as_events_as_an_array_and_in_one_body() {
     let usage = Usage { input: 40, cache_read: 60, output: 25, reasoning: 40, ..Usage::default() };
     let array = format!("[{}\n,\r\n{}\n,\n{}\n]", GEMINI[0], GEMINI[1], GEMINI[2]);
-    let answers = [
+    let responses = [
         sse(ProviderFormat::Gemini, &GEMINI),
         json(ProviderFormat::Gemini, &array),
         json(ProviderFormat::Gemini, GEMINI[2]),
     ];
-    for (metered, chars) in answers.into_iter().zip([5, 5, 2]) {
+    for (metered, chars) in responses.into_iter().zip([5, 5, 2]) {
         assert_eq!(classes(&metered), usage);
         assert_eq!(metered.model.as_deref(), Some("gemini-2.5-flash"));
         assert_eq!(metered.response_id.as_deref(), Some("g1"));

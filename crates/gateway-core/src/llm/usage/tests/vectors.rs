@@ -51,7 +51,7 @@ fn those_who_copied_openai_count_in_their_own_ways() {
         [104, 896, 0, 0, 50, 0, 0, 0],
         1050,
     );
-    // xAI counts reasoning beside the completion.
+    // xAI counts reasoning in addition to the completion.
     openai(
         r#"{"prompt_tokens":10120,"completion_tokens":1499,"total_tokens":14428,"prompt_tokens_details":{"cached_tokens":128},"completion_tokens_details":{"reasoning_tokens":2809}}"#,
         [9992, 128, 0, 0, 1499, 2809, 0, 0],

@@ -1,6 +1,6 @@
 //! Scans a skill for content that is unsafe for an agent. Each check reads the whole file and reports findings with the
-//! passage; one finding keeps a skill off the shelf. The checks match wording, not intent. They stop the known attacks on
-//! skill marketplaces but do not prove that a skill is harmless.
+//! passage; one finding keeps a skill off the shelf. The checks match wording, not intent. They stop the known attacks
+//! on skill marketplaces but do not prove that a skill is harmless.
 
 mod encoded;
 mod hidden;

@@ -1,5 +1,5 @@
-//! Splits the file into sentences and commands and normalizes them for matching: lower case, look-alike letters replaced,
-//! invisible characters removed, lines of a paragraph joined.
+//! Splits the file into sentences and commands and normalizes them for matching: lower case, look-alike letters
+//! replaced, invisible characters removed, lines of a paragraph joined.
 
 use super::hidden::is_invisible;
 
