@@ -1,4 +1,4 @@
-//! The conductor: what every scenario shares, and the order of a run.
+//! The controller: the environment shared by all scenarios, and the sequence of a run.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -7,34 +7,34 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::cli::{LoadMode, Options};
-use crate::failure::{Context, Failure, Outcome, Stop};
+use crate::error::{BenchError, BenchResult, Context, StopFlag};
 use crate::gateway::{self, Gateway};
 use crate::load::LoadReport;
 use crate::machine::Machine;
 use crate::nginx::{self, Nginx};
-use crate::pinning::{PinChoice, Pins, parse_list, spread_out};
+use crate::pinning::{PinChoice, Pins, assign_cpus, parse_list};
 use crate::process::{Process, TempDir, command, find_program, lines};
 use crate::procfs::{self, CpuSample};
 use crate::report;
 use crate::scenarios;
-use crate::target::{Kind, Target};
+use crate::target::{Target, TargetKind};
 
 pub(crate) struct Bench {
     pub(crate) options: Options,
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopFlag,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
     pins: Option<Pins>,
     nginx: Option<PathBuf>,
     this_program: PathBuf,
-    // The order matters: fields go in this order, so the upstream ends before its folder is removed.
+    // The order matters: fields are dropped in this order, so the upstream stops before its directory is removed.
     upstream: Process,
     upstream_addr: SocketAddr,
     folder: TempDir,
     made: Cell<u32>,
 }
 
-/// A fresh gateway with a key, and nginx beside it when there is one.
+/// A new gateway with a key, and nginx if it is installed.
 pub(crate) struct Pair {
     pub(crate) gateway: Gateway,
     pub(crate) key: String,
@@ -42,26 +42,26 @@ pub(crate) struct Pair {
     pub(crate) data_dir: PathBuf,
 }
 
-/// A load to put on a target.
+/// The load to run against a target.
 pub(crate) struct Load<'a> {
     pub(crate) mode: LoadMode,
     pub(crate) request: &'a [u8],
-    /// Lengths that the body of an answer may have.
+    /// Accepted lengths of a response body.
     pub(crate) lengths: Vec<u64>,
     pub(crate) connections: usize,
     pub(crate) rate: u32,
     pub(crate) requests: u64,
 }
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone)]
 pub(crate) struct Measured {
     pub(crate) load: LoadReport,
-    /// CPU of the target from before the first request until it was quiet again, over all requests: work that was
-    /// put off until after the window is in here.
-    pub(crate) cpu_with_rest: f64,
-    /// Whether it became quiet while we waited.
-    pub(crate) settled: bool,
+    /// CPU time of the target from before the first request until it is idle again, per request. Includes work
+    /// deferred until after the window.
+    pub(crate) cpu_with_deferred: f64,
+    /// Whether the target became idle before the timeout.
+    pub(crate) became_idle: bool,
 }
 
 impl Measured {
@@ -74,11 +74,11 @@ impl Measured {
     }
 }
 
-/// True when the run was good and, if that was asked for, every target met.
-pub(crate) fn run(options: Options, stop: Stop) -> Outcome<bool> {
+/// Returns true when the run succeeded and, with `--strict`, met every target.
+pub(crate) fn run(options: Options, stop: StopFlag) -> BenchResult<bool> {
     let chosen = scenarios::choose(&options.only)?;
     let bench = Bench::prepare(options, stop)?;
-    let machine = Machine::look();
+    let machine = Machine::detect();
     if machine.is_busy() {
         eprintln!("the machine is busy (load {}): expect wide ranges", machine.load);
     }
@@ -102,11 +102,11 @@ pub(crate) fn run(options: Options, stop: Stop) -> Outcome<bool> {
 }
 
 impl Bench {
-    fn prepare(options: Options, stop: Stop) -> Outcome<Self> {
+    fn prepare(options: Options, stop: StopFlag) -> BenchResult<Self> {
         if !options.gateway.is_file() {
             let path = options.gateway.display();
-            return Err(Failure::new(format!(
-                "there is no gateway at {path}; build it first, or name it by --gateway"
+            return Err(BenchError::new(format!(
+                "no gateway binary at {path}: build it first, or set --gateway"
             )));
         }
         let pins = choose_pins(&options)?;
@@ -119,7 +119,7 @@ impl Bench {
             Process::start("the upstream", command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let said = upstream.child().stdout.take().map(lines);
         let line = said.and_then(|said| said.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
-        let upstream_addr = line.parse().context("the upstream named no address")?;
+        let upstream_addr = line.parse().context("the upstream printed no address")?;
         Ok(Self {
             seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 1.5 }).clamp(0.2, 600.0),
             rounds: options.rounds.unwrap_or(if options.quick { 2 } else { 6 }).max(1),
@@ -135,7 +135,7 @@ impl Bench {
         })
     }
 
-    /// What was running and how, in one line.
+    /// Describes the setup in one line.
     fn setup(&self) -> String {
         let pins = match &self.pins {
             Some(pins) => format!(
@@ -146,16 +146,16 @@ impl Bench {
         };
         let nginx = match (&self.nginx, self.options.no_nginx) {
             (Some(_), _) => "",
-            (None, true) => " nginx was left out: no ratios.",
-            (None, false) => " nginx is not on this machine: no ratios.",
+            (None, true) => " Without nginx: no ratios.",
+            (None, false) => " nginx is not installed: no ratios.",
         };
         let extra = &self.options.gateway_env;
         let extra = if extra.is_empty() { String::new() } else { format!(" With {}.", extra.join(", ")) };
         format!("{} rounds of {} s; {pins}.{nginx}{extra}", self.rounds, self.seconds)
     }
 
-    /// Starts a gateway on an empty folder, signs up, and starts nginx: no scenario inherits from another.
-    pub(crate) fn start_pair(&self) -> Outcome<Pair> {
+    /// Starts a gateway on an empty directory, signs up, and starts nginx. Scenarios share no state.
+    pub(crate) fn start_pair(&self) -> BenchResult<Pair> {
         let folder = self.new_folder();
         let data_dir = folder.join("data");
         std::fs::create_dir_all(&data_dir)?;
@@ -174,8 +174,8 @@ impl Bench {
         Ok(Pair { gateway, key, nginx: nginx.transpose()?, data_dir })
     }
 
-    /// A gateway on an empty folder with settings of its own, `NAME=VALUE`, and no nginx beside it.
-    pub(crate) fn start_alone(&self, settings: &[String]) -> Outcome<Pair> {
+    /// Starts a gateway on an empty directory with extra settings (`NAME=VALUE`), without nginx.
+    pub(crate) fn start_alone(&self, settings: &[String]) -> BenchResult<Pair> {
         let data_dir = self.new_folder().join("data");
         std::fs::create_dir_all(&data_dir)?;
         let gateway = self.start_gateway_with(&data_dir, settings)?;
@@ -183,12 +183,12 @@ impl Bench {
         Ok(Pair { gateway, key, nginx: None, data_dir })
     }
 
-    pub(crate) fn start_gateway(&self, data_dir: &Path) -> Outcome<Gateway> {
+    pub(crate) fn start_gateway(&self, data_dir: &Path) -> BenchResult<Gateway> {
         self.start_gateway_with(data_dir, &[])
     }
 
-    fn start_gateway_with(&self, data_dir: &Path, settings: &[String]) -> Outcome<Gateway> {
-        // The command line has the last word.
+    fn start_gateway_with(&self, data_dir: &Path, settings: &[String]) -> BenchResult<Gateway> {
+        // Settings from the command line take precedence.
         let extra = [settings, self.options.gateway_env.as_slice()].concat();
         let settings = gateway::Settings {
             binary: &self.options.gateway,
@@ -201,28 +201,32 @@ impl Bench {
     }
 
     pub(crate) fn direct(&self) -> Target {
-        Target { kind: Kind::Direct, addr: self.upstream_addr, pids: Vec::new() }
+        Target { kind: TargetKind::Direct, addr: self.upstream_addr, pids: Vec::new() }
     }
 
-    /// Puts a load on a target, then waits until the target has done what it put off.
-    pub(crate) fn measure(&self, target: &Target, load: &Load<'_>) -> Outcome<Measured> {
-        self.wait_for_calm()?;
-        let (report, before) = self.put_on(target, load)?;
-        let patience = Duration::from_secs_f64((4.0 * report.seconds).max(10.0));
-        let settled = self.settle(target, patience)?;
+    /// Runs a load against a target, then waits until the target has finished deferred work.
+    pub(crate) fn measure(&self, target: &Target, load: &Load<'_>) -> BenchResult<Measured> {
+        self.wait_for_idle_machine()?;
+        let (report, before) = self.run_load(target, load)?;
+        let timeout = Duration::from_secs_f64((4.0 * report.seconds).max(10.0));
+        let became_idle = self.wait_until_idle(target, timeout)?;
         let all = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
-        Ok(Measured { cpu_with_rest: all / report.total.max(1.0), settled, load: report })
+        Ok(Measured { cpu_with_deferred: all / report.total.max(1.0), became_idle, load: report })
     }
 
-    /// Puts a load on a target that has other work to do, and does not wait for its end.
-    pub(crate) fn measure_now(&self, target: &Target, load: &Load<'_>) -> Outcome<Measured> {
-        let (report, before) = self.put_on(target, load)?;
+    /// Runs a load against a target that has other work, without waiting for the target to become idle.
+    pub(crate) fn measure_without_idle_wait(
+        &self,
+        target: &Target,
+        load: &Load<'_>,
+    ) -> BenchResult<Measured> {
+        let (report, before) = self.run_load(target, load)?;
         let all = procfs::cpu_between(&before, &procfs::cpu(&target.pids));
-        Ok(Measured { cpu_with_rest: all / report.total.max(1.0), settled: false, load: report })
+        Ok(Measured { cpu_with_deferred: all / report.total.max(1.0), became_idle: false, load: report })
     }
 
-    /// What the load generator says at its end, and the CPU that the target had used before.
-    fn put_on(&self, target: &Target, load: &Load<'_>) -> Outcome<(LoadReport, CpuSample)> {
+    /// Runs the load generator. Returns its report and the CPU sample from before.
+    fn run_load(&self, target: &Target, load: &Load<'_>) -> BenchResult<(LoadReport, CpuSample)> {
         let before = procfs::cpu(&target.pids);
         let mut process = self.start_load(target, load)?;
         let said = process.child().stdout.take().map(lines);
@@ -231,16 +235,17 @@ impl Bench {
         let status = status.context(format!("load on {}", target.kind.name()))?;
         if !status.success() {
             let errors: Vec<String> = errors.into_iter().flatten().collect();
-            return Err(Failure::new(format!("load on {}: {}", target.kind.name(), errors.join("\n"))));
+            return Err(BenchError::new(format!("load on {}: {}", target.kind.name(), errors.join("\n"))));
         }
         let line = said.into_iter().flatten().next().unwrap_or_default();
         let report = serde_json::from_str(&line).ok().as_ref().and_then(LoadReport::from_json);
-        let report = report.ok_or_else(|| Failure::new(format!("the load generator said: {line}")))?;
+        let report =
+            report.ok_or_else(|| BenchError::new(format!("invalid report of the load generator: {line}")))?;
         Ok((report, before))
     }
 
-    /// Starts a load generator; the caller reads its output and waits for it.
-    pub(crate) fn start_load(&self, target: &Target, load: &Load<'_>) -> Outcome<Process> {
+    /// Starts a load generator. The caller reads its output and waits for it.
+    pub(crate) fn start_load(&self, target: &Target, load: &Load<'_>) -> BenchResult<Process> {
         let file = self.new_folder().with_extension("request");
         std::fs::write(&file, load.request).context("writing the request")?;
         let cpus = self.pins.as_ref().map(|pins| &pins.client);
@@ -271,14 +276,14 @@ impl Bench {
         Process::start("the load generator", &mut command)
     }
 
-    /// Waits until the target has used next to no CPU for most of a second; false when it never did.
-    pub(crate) fn settle(&self, target: &Target, patience: Duration) -> Outcome<bool> {
-        if target.kind != Kind::Gateway {
+    /// Waits until the target has used almost no CPU for 750 ms. Returns false on timeout.
+    pub(crate) fn wait_until_idle(&self, target: &Target, timeout: Duration) -> BenchResult<bool> {
+        if target.kind != TargetKind::Gateway {
             self.stop.sleep(Duration::from_millis(50))?;
             return Ok(true);
         }
         let step = Duration::from_millis(250);
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut quiet = 0;
         while quiet < 3 {
             if Instant::now() > until {
@@ -292,8 +297,8 @@ impl Bench {
         Ok(true)
     }
 
-    /// On a machine that others work on too, lets their bursts pass, as long as the options allow.
-    fn wait_for_calm(&self) -> Outcome<()> {
+    /// Waits for other programs on the machine to become idle, for at most `--calm` seconds.
+    fn wait_for_idle_machine(&self) -> BenchResult<()> {
         let step = Duration::from_millis(300);
         let until = Instant::now() + Duration::from_secs(self.options.calm);
         while Instant::now() < until {
@@ -311,7 +316,7 @@ impl Bench {
         self.folder.path().join(self.made.get().to_string())
     }
 
-    /// Ample for a target that works, short enough for one that hangs.
+    /// Timeout of a load: ample for a working target, short enough for one that hangs.
     fn load_limit(&self, load: &Load<'_>) -> Duration {
         let window = Duration::from_secs_f64(self.seconds);
         match load.mode {
@@ -323,7 +328,7 @@ impl Bench {
 }
 
 impl Pair {
-    /// The gateway, and nginx when there is one.
+    /// Returns the gateway, and nginx if it runs.
     pub(crate) fn targets(&self) -> Vec<Target> {
         [self.gateway.target()].into_iter().chain(self.nginx.as_ref().map(Nginx::target)).collect()
     }
@@ -333,22 +338,24 @@ fn warmup_ms(window_ms: u64) -> u64 {
     (window_ms / 4).clamp(400, 1000)
 }
 
-/// As many threads as the list has CPUs; one when nothing is pinned.
+/// One thread per CPU in the list; one when nothing is pinned.
 fn threads(cpus: Option<&String>) -> String {
     let count = cpus.and_then(|cpus| parse_list(cpus)).map_or(1, |cpus| cpus.len());
     count.max(1).to_string()
 }
 
-fn choose_pins(options: &Options) -> Outcome<Option<Pins>> {
+fn choose_pins(options: &Options) -> BenchResult<Option<Pins>> {
     let has_taskset = find_program("taskset").is_some();
     match &options.pin {
         PinChoice::Off => Ok(None),
         PinChoice::Auto if !has_taskset => Ok(None),
         PinChoice::Auto => {
             let allowed = procfs::status_line("Cpus_allowed_list:").and_then(|list| parse_list(&list));
-            Ok(spread_out(&allowed.unwrap_or_default(), options.workers))
+            Ok(assign_cpus(&allowed.unwrap_or_default(), options.workers))
         }
-        PinChoice::Lists(_) if !has_taskset => Err(Failure::new("pinning needs taskset, which is not here")),
+        PinChoice::Lists(_) if !has_taskset => {
+            Err(BenchError::new("pinning needs taskset, which is not installed"))
+        }
         PinChoice::Lists(pins) => Ok(Some(pins.clone())),
     }
 }

@@ -1,4 +1,4 @@
-//! What can be asked of the program on the command line. The two hidden subcommands are its other processes.
+//! Command line options. The two hidden subcommands are the other processes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::pinning::PinChoice;
 #[command(name = "gateway-bench", about = "Measures the gateway beside nginx, in front of the same upstream")]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<ProcessRole>,
     #[command(flatten)]
     pub(crate) options: Options,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Part {
+pub(crate) enum ProcessRole {
     #[command(hide = true)]
     Upstream(UpstreamOptions),
     #[command(hide = true)]
@@ -26,13 +26,13 @@ pub(crate) enum Part {
 
 #[derive(Args, Clone)]
 pub(crate) struct Options {
-    /// The gateway binary; nothing is built here
+    /// Path of the gateway binary, which must be built already
     #[arg(long, default_value = "target/release/gateway")]
     pub(crate) gateway: PathBuf,
     /// Scenarios to run, by letter, for example a,c
     #[arg(long, value_delimiter = ',', value_name = "LETTERS")]
     pub(crate) only: Vec<String>,
-    /// Short measurements: a first impression in about 40 seconds
+    /// Short measurements: rough figures in about 40 seconds
     #[arg(long)]
     pub(crate) quick: bool,
     /// A million requests in the memory scenario
@@ -62,10 +62,10 @@ pub(crate) struct Options {
     /// Idle streams held open in the memory scenario [default: 1000, quick 300]
     #[arg(long)]
     pub(crate) streams: Option<usize>,
-    /// Requests before memory is looked at again [default: 200000, quick 20000, full 1000000]
+    /// Requests before memory is measured again [default: 200000, quick 20000, full 1000000]
     #[arg(long)]
     pub(crate) requests: Option<u64>,
-    /// CPUs that the proxy under test gets, and worker processes of nginx
+    /// CPUs of the proxy under test, and worker processes of nginx
     #[arg(long, default_value_t = 1)]
     pub(crate) workers: usize,
     /// Measure the gateway alone, without ratios
@@ -77,10 +77,10 @@ pub(crate) struct Options {
     /// Before each measurement, wait up to this many seconds for other programs to be quiet
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) calm: u64,
-    /// Further setting for the gateway, for example GATEWAY_LOG_BODIES=false
+    /// Additional setting of the gateway, for example GATEWAY_LOG_BODIES=false
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) gateway_env: Vec<String>,
-    /// Folder for databases and configurations; on a disk that you want measured [default: the system's]
+    /// Directory for databases and configurations, on the disk to be measured [default: the system's]
     #[arg(long)]
     pub(crate) work_dir: Option<PathBuf>,
     /// Write everything as JSON
@@ -110,7 +110,7 @@ pub(crate) struct LoadOptions {
     /// File with the raw request
     #[arg(long)]
     pub(crate) request: PathBuf,
-    /// Lengths that the decoded body of an answer may have
+    /// Accepted lengths of a decoded response body
     #[arg(long)]
     pub(crate) accept_length: Vec<u64>,
     #[arg(long)]
@@ -127,12 +127,12 @@ pub(crate) struct LoadOptions {
     pub(crate) warmup_ms: u64,
     #[arg(long, default_value_t = 0)]
     pub(crate) window_ms: u64,
-    /// The whole process must be done by then
+    /// Time limit of the whole process
     #[arg(long)]
     pub(crate) limit_ms: u64,
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Processes whose CPU is read at both ends of the window
+    /// Processes whose CPU is sampled at both ends of the window
     #[arg(long, value_delimiter = ',')]
     pub(crate) proxy_pids: Vec<u32>,
     #[arg(long, value_delimiter = ',')]
@@ -141,13 +141,13 @@ pub(crate) struct LoadOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoadMode {
-    /// Every connection sends its next request as soon as it has its answer
+    /// Every connection sends its next request after the previous response
     Closed,
-    /// Requests start at fixed times, whether answers have come or not
+    /// Requests start at fixed times, independent of responses
     Open,
-    /// A number of requests, as fast as they go
+    /// A number of requests, as fast as possible
     Count,
-    /// Streams are opened and held until standard input ends
+    /// Streams are opened and held until standard input closes
     Hold,
 }
 

@@ -1,4 +1,4 @@
-//! Starting the gateway as a user would, waiting until it is healthy, and getting a key from it.
+//! Starts the gateway as a user would, waits until it is healthy, and signs up for a key.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Outcome, Stop};
-use crate::plain;
+use crate::error::{BenchError, BenchResult, StopFlag};
+use crate::http_client;
 use crate::process::{Process, command, lines};
 use crate::procfs;
-use crate::target::{Kind, Target};
+use crate::target::{Target, TargetKind};
 
 pub(crate) struct Gateway {
     process: Process,
     addr: SocketAddr,
-    /// From starting the process to the first good answer of /healthz.
+    /// Time from the start of the process to the first successful /healthz.
     pub(crate) healthy_after: Duration,
 }
 
-/// How to start one; the same settings may be started several times on the same data.
+/// Settings of a gateway. They may be reused to restart it on the same data.
 pub(crate) struct Settings<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) cpus: Option<&'a str>,
@@ -34,23 +34,23 @@ pub(crate) struct Settings<'a> {
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 impl Gateway {
-    pub(crate) fn start(settings: &Settings<'_>, stop: &Stop) -> Outcome<Self> {
+    pub(crate) fn start(settings: &Settings<'_>, stop: &StopFlag) -> BenchResult<Self> {
         let started = Instant::now();
         let mut process = Process::start("the gateway", &mut command_for(settings))?;
         let log = process.child().stderr.take().map(lines);
-        let log = log.ok_or_else(|| Failure::new("the gateway has no standard error"))?;
+        let log = log.ok_or_else(|| BenchError::new("the gateway has no standard error"))?;
         let addr = read_address(&log, &mut process, stop)?;
         loop {
-            match plain::get(addr, "/healthz") {
+            match http_client::get(addr, "/healthz") {
                 Ok((200, _)) => break,
                 Ok(_) | Err(_) if started.elapsed() < START_LIMIT => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Ok((status, body)) => {
                     let body = String::from_utf8_lossy(&body);
-                    return Err(Failure::new(format!("the gateway is not healthy: {status} {body}")));
+                    return Err(BenchError::new(format!("the gateway is not healthy: {status} {body}")));
                 }
-                Err(error) => return Err(Failure::new(format!("the gateway does not answer: {error}"))),
+                Err(error) => return Err(BenchError::new(format!("the gateway does not respond: {error}"))),
             }
             process.check_alive()?;
             stop.check()?;
@@ -58,28 +58,28 @@ impl Gateway {
         Ok(Self { process, addr, healthy_after: started.elapsed() })
     }
 
-    pub(crate) fn sign_up(&self) -> Outcome<String> {
+    pub(crate) fn sign_up(&self) -> BenchResult<String> {
         let body = r#"{"email":"bench@example.com","password":"correct horse battery","org_slug":"bench"}"#;
-        let (status, answer) = plain::post_json(self.addr, "/api/v1/signup", body)?;
+        let (status, answer) = http_client::post_json(self.addr, "/api/v1/signup", body)?;
         match answer.get("api_key").and_then(Value::as_str) {
             Some(key) if status == 201 => Ok(key.to_owned()),
-            _ => Err(Failure::new(format!("signing up answered {status} {answer}"))),
+            _ => Err(BenchError::new(format!("signup returned {status} {answer}"))),
         }
     }
 
     pub(crate) fn target(&self) -> Target {
-        Target { kind: Kind::Gateway, addr: self.addr, pids: procfs::tree(self.process.pid()) }
+        Target { kind: TargetKind::Gateway, addr: self.addr, pids: procfs::tree(self.process.pid()) }
     }
 
-    /// Stops it as an operator would, and tells how long that took.
-    pub(crate) fn stop(mut self) -> Outcome<Duration> {
+    /// Stops the gateway with SIGTERM and returns how long that took.
+    pub(crate) fn stop(mut self) -> BenchResult<Duration> {
         self.process.terminate(Duration::from_secs(30))
     }
 }
 
 fn command_for(settings: &Settings<'_>) -> std::process::Command {
     let mut command = command(settings.binary, settings.cpus);
-    // Nothing of the caller's environment may reach it: credentials least of all.
+    // The environment is cleared, so that no credential of the caller reaches the gateway.
     command.arg("serve").env_clear().stderr(Stdio::piped());
     command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
     command
@@ -94,8 +94,8 @@ fn command_for(settings: &Settings<'_>) -> std::process::Command {
     command
 }
 
-/// The start-up line is a JSON object with a field `url`, at the top or under `fields`.
-fn read_address(log: &Receiver<String>, process: &mut Process, stop: &Stop) -> Outcome<SocketAddr> {
+/// The startup line is a JSON object with a field `url`, at the top level or under `fields`.
+fn read_address(log: &Receiver<String>, process: &mut Process, stop: &StopFlag) -> BenchResult<SocketAddr> {
     let mut said = Vec::new();
     let give_up = Instant::now() + START_LIMIT;
     while Instant::now() < give_up {
@@ -110,11 +110,11 @@ fn read_address(log: &Receiver<String>, process: &mut Process, stop: &Stop) -> O
                 std::thread::sleep(Duration::from_millis(50));
                 let ended = process.check_alive().err().map(|failure| failure.to_string());
                 let ended = ended.unwrap_or_else(|| "the gateway closed its log".to_owned());
-                return Err(Failure::new(format!("{ended}; it said:\n{}", said.join("\n"))));
+                return Err(BenchError::new(format!("{ended}; its log:\n{}", said.join("\n"))));
             }
         }
     }
-    Err(Failure::new(format!("the gateway named no url within 20 s; it said:\n{}", said.join("\n"))))
+    Err(BenchError::new(format!("the gateway logged no url within 20 s; its log:\n{}", said.join("\n"))))
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {

@@ -1,22 +1,22 @@
-//! As little HTTP/1.1 as a client and a server on loopback need: where a head ends, how its body is framed, and a
-//! decoder for that body which takes bytes as they come.
+//! A minimal HTTP/1.1 parser for loopback: the end of a head, the framing of the body, and an incremental body
+//! decoder.
 
 use memchr::memmem;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{BenchError, BenchResult};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Bytes up to and with the empty line.
+    /// Length including the empty line.
     pub(crate) length: usize,
     pub(crate) body: Body,
     pub(crate) close: bool,
 }
 
-/// What is still to come of a body.
+/// The remaining part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Neither a length nor chunks were announced.
+    /// Neither a length nor chunked encoding was announced.
     Unframed,
     Bytes(u64),
     Chunked(Chunk),
@@ -31,7 +31,7 @@ pub(crate) enum Chunk {
     Done,
 }
 
-/// The head at the start of `bytes`, when all of it has come. Serves requests and responses alike.
+/// Parses the head at the start of `bytes` once it is complete. Works for requests and responses.
 pub(crate) fn parse_head(bytes: &[u8]) -> Option<Head> {
     let length = memmem::find(bytes, b"\r\n\r\n")? + 4;
     let mut head = Head { length, body: Body::Unframed, close: false };
@@ -53,7 +53,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Option<Head> {
     Some(head)
 }
 
-/// The status of a response whose head has come.
+/// Returns the status of a response whose head is complete.
 pub(crate) fn status(head: &[u8]) -> Option<u16> {
     std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()
 }
@@ -63,8 +63,8 @@ impl Body {
         matches!(self, Self::Bytes(0) | Self::Chunked(Chunk::Done) | Self::Unframed)
     }
 
-    /// Takes what belongs to this body, hands its content to `sink`, and tells how many bytes it took.
-    pub(crate) fn feed(&mut self, input: &[u8], sink: &mut impl FnMut(&[u8])) -> Outcome<usize> {
+    /// Consumes bytes of this body, passes the content to `sink`, and returns the number of consumed bytes.
+    pub(crate) fn feed(&mut self, input: &[u8], sink: &mut impl FnMut(&[u8])) -> BenchResult<usize> {
         match self {
             Self::Unframed => Ok(0),
             Self::Bytes(left) => Ok(take(left, input, sink)),
@@ -74,7 +74,7 @@ impl Body {
 }
 
 impl Chunk {
-    fn feed(&mut self, input: &[u8], sink: &mut impl FnMut(&[u8])) -> Outcome<usize> {
+    fn feed(&mut self, input: &[u8], sink: &mut impl FnMut(&[u8])) -> BenchResult<usize> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             match self {
@@ -93,12 +93,12 @@ impl Chunk {
                     (b';', _) => *in_extension = true,
                     _ if *in_extension => {}
                     (_, Some(digit)) if *value < 1 << 56 => *value = *value * 16 + u64::from(digit),
-                    _ => return Err(Failure::new("a chunk size is not a number")),
+                    _ => return Err(BenchError::new("invalid chunk size")),
                 },
                 Self::AfterData => match byte {
                     b'\n' => *self = Self::Size { value: 0, in_extension: false },
                     b'\r' => {}
-                    _ => return Err(Failure::new("a chunk is longer than it said")),
+                    _ => return Err(BenchError::new("a chunk is longer than its size")),
                 },
                 Self::Trailer { line } => match byte {
                     b'\n' if *line == 0 => *self = Self::Done,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_leaves_what_is_not_its_own() {
+    fn a_body_does_not_consume_following_bytes() {
         let mut body = Body::Bytes(5);
         assert_eq!(decode(&mut body, &[b"hel", b"loHTTP"]), (b"hello".to_vec(), 5));
         let mut body = Body::Chunked(Chunk::Size { value: 0, in_extension: false });
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_tells_framing_and_closing() {
+    fn a_head_determines_framing_and_closing() {
         let head =
             parse_head(b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 12\r\nConnection: close\r\n\r\nrest").unwrap();
         assert_eq!((head.length, head.body, head.close), (58, Body::Bytes(12), true));

@@ -1,4 +1,4 @@
-//! Where and of what a measurement was made: without these lines a figure means nothing.
+//! Machine and revision of a measurement, without which its figures cannot be compared.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look() -> Self {
+    pub(crate) fn detect() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model =
             cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// Whether something else was at work when the run began.
+    /// Whether other programs were active at the start of the run.
     pub(crate) fn is_busy(&self) -> bool {
         self.load.parse::<f64>().is_ok_and(|load| load > 0.5 * self.cores as f64)
     }
@@ -55,7 +55,7 @@ fn commit() -> String {
     if clean { commit } else { format!("{commit} with changes") }
 }
 
-/// Seconds since 1970 as `2026-01-31 12:00 UTC`, by counting days in eras of 400 years that begin in March.
+/// Formats seconds since 1970 as `2026-01-31 12:00 UTC`. Counts days in eras of 400 years that begin in March.
 fn utc(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

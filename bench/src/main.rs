@@ -1,7 +1,7 @@
-//! Measures the gateway beside nginx, in front of the same upstream, and prints what a request costs each of them.
+//! Benchmarks the gateway against nginx in front of the same upstream and prints the cost per request of each.
 //!
-//! One executable plays three parts, each in a process of its own so that their CPU can be told apart: the
-//! conductor (no subcommand), the upstream (`upstream`) and the load generator (`load`).
+//! The executable runs as three kinds of processes, so that their CPU usage can be measured separately: the
+//! controller (no subcommand), the upstream (`upstream`) and the load generator (`load`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing the table is this program's job")]
 #![allow(
@@ -15,25 +15,25 @@
     reason = "figures for people: counts and microseconds stay far below 2^52"
 )]
 
-mod answers;
 mod bench;
+mod chaos_provider;
 mod cli;
-mod failure;
+mod error;
 mod gateway;
 mod http;
+mod http_client;
 mod load;
 mod machine;
 mod nginx;
 mod pinning;
-mod plain;
 mod process;
 mod procfs;
 mod report;
 mod request;
+mod responses;
 mod scenarios;
 mod stats;
 mod target;
-mod unsteady;
 mod upstream;
 
 use std::process::ExitCode;
@@ -41,15 +41,15 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Part};
-use crate::failure::{Failure, Outcome, Stop};
+use crate::cli::{Cli, ProcessRole};
+use crate::error::{BenchError, BenchResult, StopFlag};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.part {
-        Some(Part::Upstream(options)) => upstream::run(options).map(|()| true),
-        Some(Part::Load(options)) => load::run(options).map(|()| true),
-        None => conduct(cli),
+        Some(ProcessRole::Upstream(options)) => upstream::run(options).map(|()| true),
+        Some(ProcessRole::Load(options)) => load::run(options).map(|()| true),
+        None => run_scenarios(cli),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -61,10 +61,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the scenarios on a thread that may block, and tells it to stop when a signal or the time limit comes.
-/// The thread then unwinds by returning, so every child process and the temporary folder go with it.
-fn conduct(cli: Cli) -> Outcome<bool> {
-    let stop = Stop::default();
+/// Runs the scenarios on a blocking thread and stops it on a signal or at the time limit. The thread returns
+/// normally, so child processes and the temporary directory are cleaned up.
+fn run_scenarios(cli: Cli) -> BenchResult<bool> {
+    let stop = StopFlag::default();
     let limit = Duration::from_secs(cli.options.max_seconds);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -75,14 +75,14 @@ fn conduct(cli: Cli) -> Outcome<bool> {
         };
         tokio::pin!(work);
         let reason = tokio::select! {
-            done = &mut work => return done.map_err(|error| Failure::new(error.to_string()))?,
+            done = &mut work => return done.map_err(|error| BenchError::new(error.to_string()))?,
             _ = tokio::signal::ctrl_c() => "interrupted".to_owned(),
             _ = terminate.recv() => "terminated".to_owned(),
             () = tokio::time::sleep(limit) => format!("not done after {} s, the limit", limit.as_secs()),
         };
         stop.request();
-        // Whatever the thread answers now is a consequence of being told to stop.
+        // The result after a stop request is irrelevant.
         let _ = work.await;
-        Err(Failure::new(reason))
+        Err(BenchError::new(reason))
     })
 }

@@ -1,14 +1,14 @@
-//! nginx as a plain reverse proxy with a configuration of its own: the yardstick.
+//! nginx as a plain reverse proxy with its own configuration: the baseline.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::{Context, Failure, Outcome, Stop};
+use crate::error::{BenchError, BenchResult, Context, StopFlag};
 use crate::process::{Process, command};
 use crate::procfs;
-use crate::target::{Kind, Target};
+use crate::target::{Target, TargetKind};
 
 pub(crate) struct Nginx {
     process: Process,
@@ -24,9 +24,9 @@ pub(crate) struct Settings<'a> {
 }
 
 impl Nginx {
-    pub(crate) fn start(settings: &Settings<'_>, stop: &Stop) -> Outcome<Self> {
-        // Its port must be named in advance, so another program may take it first: then the next one is tried.
-        let mut last = Failure::new("no free port below 32768");
+    pub(crate) fn start(settings: &Settings<'_>, stop: &StopFlag) -> BenchResult<Self> {
+        // The port is chosen in advance, so another program may take it first; then the next one is tried.
+        let mut last = BenchError::new("no free port below 32768");
         for attempt in 0..5 {
             let Some(addr) = free_address(attempt) else { continue };
             match Self::start_at(settings, addr, stop) {
@@ -39,10 +39,10 @@ impl Nginx {
     }
 
     pub(crate) fn target(&self) -> Target {
-        Target { kind: Kind::Nginx, addr: self.addr, pids: procfs::tree(self.process.pid()) }
+        Target { kind: TargetKind::Nginx, addr: self.addr, pids: procfs::tree(self.process.pid()) }
     }
 
-    fn start_at(settings: &Settings<'_>, addr: SocketAddr, stop: &Stop) -> Outcome<Self> {
+    fn start_at(settings: &Settings<'_>, addr: SocketAddr, stop: &StopFlag) -> BenchResult<Self> {
         let file = settings.folder.join("nginx.conf");
         std::fs::create_dir_all(settings.folder)?;
         std::fs::write(&file, configuration(settings, addr)).context("writing nginx.conf")?;
@@ -53,15 +53,15 @@ impl Nginx {
             stop.sleep(Duration::from_millis(10))?;
             if let Err(failure) = process.check_alive() {
                 let log = std::fs::read_to_string(settings.folder.join("error.log")).unwrap_or_default();
-                return Err(Failure::new(format!("{failure}; its log says:\n{log}")));
+                return Err(BenchError::new(format!("{failure}; its log says:\n{log}")));
             }
-            // The master listens before its workers are there; all of them must be measured.
+            // The master listens before its workers have started, and all of them must be measured.
             let complete = procfs::tree(process.pid()).len() > settings.workers;
             if complete && TcpStream::connect(addr).is_ok() {
                 return Ok(Self { process, addr });
             }
         }
-        Err(Failure::new("nginx did not come up within 2 s"))
+        Err(BenchError::new("nginx did not come up within 2 s"))
     }
 }
 
@@ -69,7 +69,7 @@ fn configuration(settings: &Settings<'_>, addr: SocketAddr) -> String {
     let folder = settings.folder.display();
     let mut text = String::new();
     if procfs::status_line("Uid:").is_some_and(|ids| ids.starts_with("0\t")) {
-        // Workers that give up root could not write below a folder of ours.
+        // Workers that drop root could not write below our directory.
         text.push_str("user root;\n");
     }
     // Writing to a String cannot fail.
@@ -118,7 +118,7 @@ http {{
     text
 }
 
-/// A port below the range that the system hands out to outgoing connections.
+/// A port below the ephemeral port range.
 fn free_address(attempt: u32) -> Option<SocketAddr> {
     let from = 20_000 + (std::process::id().wrapping_mul(31).wrapping_add(attempt * 997) % 10_000) as u16;
     (from..from + 50).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()?.local_addr().ok())

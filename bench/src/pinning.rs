@@ -1,8 +1,9 @@
-//! Which CPUs the proxy under test, the upstream and the load generator get, so that they do not disturb each other.
+//! Assignment of CPUs to the proxy under test, the upstream and the load generator, so that they do not disturb each
+//! other.
 
 use std::str::FromStr;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{BenchError, BenchResult};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PinChoice {
@@ -11,7 +12,7 @@ pub(crate) enum PinChoice {
     Lists(Pins),
 }
 
-/// CPU lists in the form that `taskset -c` takes.
+/// CPU lists in the format of `taskset -c`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pins {
     pub(crate) proxy: String,
@@ -20,9 +21,9 @@ pub(crate) struct Pins {
 }
 
 impl FromStr for PinChoice {
-    type Err = Failure;
+    type Err = BenchError;
 
-    fn from_str(text: &str) -> Outcome<Self> {
+    fn from_str(text: &str) -> BenchResult<Self> {
         let is_list = |part: &&str| parse_list(part).is_some_and(|cpus| !cpus.is_empty());
         match text {
             "auto" => Ok(Self::Auto),
@@ -33,14 +34,14 @@ impl FromStr for PinChoice {
                     upstream: upstream.to_owned(),
                     client: client.to_owned(),
                 })),
-                _ => Err(Failure::new("expected auto, off or three CPU lists such as 0:1:2")),
+                _ => Err(BenchError::new("expected auto, off or three CPU lists such as 0:1:2")),
             },
         }
     }
 }
 
-/// The proxy gets the first CPUs for itself; upstream and client share one only where there is no second.
-pub(crate) fn spread_out(allowed: &[u32], workers: usize) -> Option<Pins> {
+/// The proxy gets the first CPUs. Upstream and client share one only when there is no second.
+pub(crate) fn assign_cpus(allowed: &[u32], workers: usize) -> Option<Pins> {
     let join = |cpus: &[u32]| cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let workers = workers.clamp(1, allowed.len().saturating_sub(1).max(1));
     let (proxy, rest) = allowed.split_at_checked(workers)?;
@@ -52,7 +53,7 @@ pub(crate) fn spread_out(allowed: &[u32], workers: usize) -> Option<Pins> {
     Some(Pins { proxy: join(proxy), upstream: upstream.to_string(), client: client.to_string() })
 }
 
-/// Reads `0-2,5` as the kernel writes it.
+/// Parses a kernel CPU list such as `0-2,5`.
 pub(crate) fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -68,20 +69,20 @@ mod tests {
 
     #[test]
     fn two_cpus_keep_the_proxy_apart_from_the_rest() {
-        let pins = spread_out(&[0, 1], 1).unwrap();
+        let pins = assign_cpus(&[0, 1], 1).unwrap();
         assert_eq!((pins.proxy.as_str(), pins.upstream.as_str(), pins.client.as_str()), ("0", "1", "1"));
-        assert_eq!(spread_out(&[0, 1], 4).unwrap().proxy, "0");
+        assert_eq!(assign_cpus(&[0, 1], 4).unwrap().proxy, "0");
     }
 
     #[test]
-    fn four_cpus_give_everyone_their_own() {
-        let pins = spread_out(&[2, 3, 4, 5], 2).unwrap();
+    fn four_cpus_give_each_process_its_own() {
+        let pins = assign_cpus(&[2, 3, 4, 5], 2).unwrap();
         assert_eq!((pins.proxy.as_str(), pins.upstream.as_str(), pins.client.as_str()), ("2,3", "4", "5"));
     }
 
     #[test]
     fn one_cpu_is_not_divided() {
-        assert_eq!(spread_out(&[0], 1), None);
+        assert_eq!(assign_cpus(&[0], 1), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Child processes that end with the run: pinned when asked, with enough file descriptors, stopped by handle.
+//! Child processes that stop with the run. They can be pinned and get the maximum number of file descriptors.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use crate::failure::{Context, Failure, Outcome, Stop};
+use crate::error::{BenchError, BenchResult, Context, StopFlag};
 
-/// A child that is told to end, and then made to, when this value goes.
+/// A child process that is terminated, and killed if necessary, on drop.
 pub(crate) struct Process {
     name: &'static str,
     child: Child,
@@ -16,7 +16,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(name: &'static str, command: &mut Command) -> Outcome<Self> {
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> BenchResult<Self> {
         let child = command.spawn().context(format!("starting {name}"))?;
         Ok(Self { name, child, grace: Duration::from_secs(3) })
     }
@@ -29,34 +29,38 @@ impl Process {
         &mut self.child
     }
 
-    pub(crate) fn check_alive(&mut self) -> Outcome<()> {
+    pub(crate) fn check_alive(&mut self) -> BenchResult<()> {
         match self.child.try_wait()? {
-            Some(status) => Err(Failure::new(format!("{} ended by itself: {status}", self.name))),
+            Some(status) => Err(BenchError::new(format!("{} ended by itself: {status}", self.name))),
             None => Ok(()),
         }
     }
 
-    /// Waits for the child to end by itself, as long as the run goes on.
-    pub(crate) fn wait(&mut self, stop: &Stop, limit: Duration) -> Outcome<std::process::ExitStatus> {
+    /// Waits for the child to exit by itself, until the run is stopped.
+    pub(crate) fn wait(&mut self, stop: &StopFlag, limit: Duration) -> BenchResult<std::process::ExitStatus> {
         let until = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if Instant::now() > until {
-                return Err(Failure::new(format!("{} did not end within {} s", self.name, limit.as_secs())));
+                return Err(BenchError::new(format!(
+                    "{} did not end within {} s",
+                    self.name,
+                    limit.as_secs()
+                )));
             }
             stop.sleep(Duration::from_millis(5))?;
         }
     }
 
-    /// Asks the child to end and tells how long that took; an error when it had to be forced.
-    pub(crate) fn terminate(&mut self, grace: Duration) -> Outcome<Duration> {
+    /// Terminates the child and returns how long that took. Fails when the child had to be killed.
+    pub(crate) fn terminate(&mut self, grace: Duration) -> BenchResult<Duration> {
         let asked = Instant::now();
         if self.child.try_wait()?.is_some() {
             return Ok(Duration::ZERO);
         }
-        // The shell's own kill: the standard library can only send SIGKILL.
+        // Uses the shell's `kill`: the standard library can only send SIGKILL.
         let _ = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status();
         while asked.elapsed() < grace {
             if self.child.try_wait()?.is_some() {
@@ -66,7 +70,7 @@ impl Process {
         }
         self.child.kill()?;
         self.child.wait()?;
-        Err(Failure::new(format!("{} did not stop within {} s of SIGTERM", self.name, grace.as_secs())))
+        Err(BenchError::new(format!("{} did not stop within {} s of SIGTERM", self.name, grace.as_secs())))
     }
 }
 
@@ -76,7 +80,7 @@ impl Drop for Process {
     }
 }
 
-/// A command that runs `program` on the given CPUs with as many file descriptors as the system lets it have.
+/// A command that runs `program` on the given CPUs with the maximum number of file descriptors.
 pub(crate) fn command(program: &Path, cpus: Option<&str>) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n \"$(ulimit -Hn)\" 2>/dev/null; exec \"$0\" \"$@\""]);
@@ -87,30 +91,30 @@ pub(crate) fn command(program: &Path, cpus: Option<&str>) -> Command {
     command
 }
 
-/// Where a program of that name is on the path, or in the folders where servers live.
+/// Finds a program on the path or in the usual directories of servers.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Lines of a child's pipe, read on a thread of its own so that the child never waits for us.
+/// Lines of a child's pipe, read on a separate thread so that the child never blocks.
 pub(crate) fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // When nobody listens any more, the pipe must still be emptied.
+            // The pipe must be drained even when the receiver is gone.
             let _ = sender.send(line);
         }
     });
     receiver
 }
 
-/// A folder of our own that goes with this value.
+/// A temporary directory that is removed on drop.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
-    pub(crate) fn create(parent: &Path) -> Outcome<Self> {
+    pub(crate) fn create(parent: &Path) -> BenchResult<Self> {
         let path = parent.join(format!("gateway-bench-{}", std::process::id()));
         std::fs::create_dir_all(parent).context(format!("creating {}", parent.display()))?;
         std::fs::create_dir(&path).context(format!("creating {}", path.display()))?;
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_the_run_is_stopped() {
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         stop.request();
         let mut process = Process::start("sleep", command(Path::new("sleep"), None).arg("30")).unwrap();
         assert!(process.wait(&stop, Duration::from_secs(30)).is_err());

@@ -1,12 +1,12 @@
-//! CPU time and memory of processes, as the kernel tells them in /proc.
+//! CPU time and memory of processes from /proc.
 
 use std::collections::HashMap;
 use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// CPU time of some processes at one moment. `utime + stime` counts in ticks of 10 ms but never forgets a
-/// thread; the scheduler's own figure is exact but covers living threads only. Both are kept, see `cpu_between`.
+/// CPU time of some processes at one moment. `utime + stime` has a resolution of 10 ms but includes ended threads.
+/// The scheduler's figure is exact but covers only living threads. `cpu_between` uses both.
 pub(crate) struct CpuSample {
     ticks_us: f64,
     threads: HashMap<(u32, u32), u64>,
@@ -35,8 +35,7 @@ pub(crate) fn cpu(pids: &[u32]) -> CpuSample {
     sample
 }
 
-/// Microseconds of CPU between two samples: the exact figure, unless the ticks show that it misses a thread
-/// that ended in between.
+/// Microseconds of CPU between two samples: the exact figure, unless the ticks show that a thread ended in between.
 pub(crate) fn cpu_between(before: &CpuSample, after: &CpuSample) -> f64 {
     let ticks = after.ticks_us - before.ticks_us;
     let exact: u64 = after
@@ -49,10 +48,10 @@ pub(crate) fn cpu_between(before: &CpuSample, after: &CpuSample) -> f64 {
     if ticks > exact + tolerance { ticks } else { exact }
 }
 
-/// Microseconds that the CPUs of this machine were at work, for anyone, since it was started.
+/// Microseconds of CPU time used on this machine since boot.
 pub(crate) fn machine_busy() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    // user, nice, system, idle, iowait, irq, softirq, steal; the guests after them are counted under user.
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is included in user.
     let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
     let ticks: u64 = fields
         .enumerate()
@@ -72,7 +71,7 @@ pub(crate) fn memory(pids: &[u32]) -> Memory {
     sum
 }
 
-/// The process and everything that it has started.
+/// The process and all of its descendants.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = numeric_entries("/proc")
         .into_iter()
@@ -97,7 +96,7 @@ static TICKS_PER_SECOND: LazyLock<f64> = LazyLock::new(|| {
     asked.and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok()).unwrap_or(100.0)
 });
 
-/// The fields of /proc/PID/stat behind the name, which may itself hold spaces and brackets.
+/// The fields of /proc/PID/stat after the name, which may contain spaces and parentheses.
 fn stat_fields(pid: u32) -> Option<Vec<String>> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = line.rsplit_once(')')?;
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_is_not_forgotten() {
+    fn an_ended_thread_is_included() {
         let sample = |ticks_us, threads: &[(u32, u64)]| CpuSample {
             ticks_us,
             threads: threads.iter().map(|&(tid, on_cpu)| ((1, tid), on_cpu)).collect(),

@@ -1,4 +1,4 @@
-//! The results: rows with their targets, as a table for people, as JSON, and as a short section of the history.
+//! The results: rows with their targets, as a table, as JSON, and as a short section of the history.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::failure::{Context, Outcome};
+use crate::error::{BenchResult, Context};
 use crate::machine::Machine;
 use crate::stats::Spread;
 
-/// One scenario's results.
+/// The results of one scenario.
 pub(crate) struct Section {
     pub(crate) id: &'static str,
     pub(crate) title: String,
@@ -25,27 +25,27 @@ pub(crate) struct Row {
     pub(crate) gateway: Option<Spread>,
     pub(crate) nginx: Option<Spread>,
     pub(crate) direct: Option<Spread>,
-    /// The gateway against nginx, round by round.
-    pub(crate) against: Option<Against>,
+    /// The gateway compared with nginx, by round.
+    pub(crate) against: Option<Comparison>,
     pub(crate) goal: Option<Goal>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Against {
+pub(crate) enum Comparison {
     Ratio(Spread),
     Difference(Spread),
 }
 
-/// What the gateway must reach; read at the median.
+/// The target of the gateway, checked at the median.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
-    /// At most so many times nginx.
+    /// Maximum ratio to nginx.
     Ratio(f64),
-    /// At most so much above nginx.
+    /// Maximum difference to nginx.
     Above(f64),
-    /// Less than this.
+    /// Exclusive upper bound.
     Below(f64),
-    /// This or more.
+    /// Inclusive lower bound.
     AtLeast(f64),
 }
 
@@ -67,11 +67,11 @@ impl Row {
         self
     }
 
-    /// Whether the goal is met; nothing when there is none, or nothing to hold it against.
+    /// Returns whether the goal is met; `None` without a goal or without a baseline.
     pub(crate) fn met(&self) -> Option<bool> {
         match (self.goal?, self.against) {
-            (Goal::Ratio(most), Some(Against::Ratio(ratio))) => Some(ratio.median <= most),
-            (Goal::Above(most), Some(Against::Difference(difference))) => Some(difference.median <= most),
+            (Goal::Ratio(most), Some(Comparison::Ratio(ratio))) => Some(ratio.median <= most),
+            (Goal::Above(most), Some(Comparison::Difference(difference))) => Some(difference.median <= most),
             (Goal::Below(limit), _) => Some(self.gateway?.median < limit),
             (Goal::AtLeast(limit), _) => Some(self.gateway?.median >= limit),
             _ => None,
@@ -117,8 +117,8 @@ pub(crate) fn to_json(machine: &Machine, setup: &str, sections: &[Section]) -> V
     };
     let row = |row: &Row| {
         let (ratio, difference) = match row.against {
-            Some(Against::Ratio(ratio)) => (Some(ratio), None),
-            Some(Against::Difference(difference)) => (None, Some(difference)),
+            Some(Comparison::Ratio(ratio)) => (Some(ratio), None),
+            Some(Comparison::Difference(difference)) => (None, Some(difference)),
             None => (None, None),
         };
         json!({
@@ -150,13 +150,13 @@ pub(crate) fn to_json(machine: &Machine, setup: &str, sections: &[Section]) -> V
     })
 }
 
-/// Only the rows that have a target: the history is for following them.
+/// Writes only the rows that have a target.
 pub(crate) fn append_history(
     file: &Path,
     machine: &Machine,
     setup: &str,
     sections: &[Section],
-) -> Outcome<()> {
+) -> BenchResult<()> {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "\n## {}, commit {}\n", machine.at, machine.commit);
@@ -203,7 +203,7 @@ fn table(rows: &[Row]) -> String {
     let length = |line: &[String; 7], column: usize| line.get(column).map_or(0, |cell| cell.chars().count());
     let width = |column: usize| {
         let needed = lines.iter().skip(1).map(|line| length(line, column)).max().unwrap_or(0);
-        // A column that no row fills is left out.
+        // Empty columns are omitted.
         if needed == 0 { 0 } else { lines.iter().map(|line| length(line, column)).max().unwrap_or(0) }
     };
     let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
@@ -215,7 +215,7 @@ fn table(rows: &[Row]) -> String {
                 continue;
             }
             let pad = " ".repeat(width - cell.chars().count());
-            // Names to the left, figures to the right.
+            // Names are left-aligned, figures right-aligned.
             let _ = if column == 0 { write!(out, "{cell}{pad}") } else { write!(out, "  {pad}{cell}") };
         }
         text.push_str(out.trim_end());
@@ -227,8 +227,8 @@ fn table(rows: &[Row]) -> String {
 fn cells(row: &Row) -> [String; 7] {
     let show = |spread: Option<Spread>| spread.map_or_else(String::new, spread_text);
     let against = match row.against {
-        Some(Against::Ratio(ratio)) => format!("{:.2}x ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
-        Some(Against::Difference(difference)) => {
+        Some(Comparison::Ratio(ratio)) => format!("{:.2}x ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
+        Some(Comparison::Difference(difference)) => {
             format!("{:+.1} ({:+.1} to {:+.1})", difference.median, difference.min, difference.max)
         }
         None => String::new(),
@@ -276,16 +276,16 @@ fn spread_text(spread: Spread) -> String {
 mod tests {
     use super::*;
 
-    fn row(against: Option<Against>, goal: Goal) -> Row {
+    fn row(against: Option<Comparison>, goal: Goal) -> Row {
         Row { against, ..Row::of_gateway("CPU", "us", 20.0).goal(goal) }
     }
 
     #[test]
     fn a_goal_is_judged_at_the_median() {
-        let ratio = Some(Against::Ratio(Spread { median: 1.4, min: 1.0, max: 2.0 }));
+        let ratio = Some(Comparison::Ratio(Spread { median: 1.4, min: 1.0, max: 2.0 }));
         assert_eq!(row(ratio, Goal::Ratio(1.4)).met(), Some(true));
         assert_eq!(row(ratio, Goal::Ratio(1.39)).met(), Some(false));
-        let difference = Some(Against::Difference(Spread::one(51.0)));
+        let difference = Some(Comparison::Difference(Spread::one(51.0)));
         assert_eq!(row(difference, Goal::Above(50.0)).met(), Some(false));
         assert_eq!(row(None, Goal::Below(20.0)).met(), Some(false));
         assert_eq!(row(None, Goal::Below(20.1)).met(), Some(true));

@@ -1,8 +1,8 @@
-//! The requests that are sent, as bytes: alike for every target, so that only the proxy between differs.
+//! The bytes of the requests, equal for every target so that only the proxy differs.
 
-use crate::answers::Script;
+use crate::responses::ResponseScript;
 
-/// The load generator writes a running number behind this mark, so that no two requests are the same.
+/// The load generator writes a sequence number after this marker, so that no two requests are equal.
 pub(crate) const SEQUENCE_MARK: &[u8] = b"request-number-";
 pub(crate) const SEQUENCE_DIGITS: usize = 8;
 
@@ -10,7 +10,7 @@ const TEXT: &str = "Summarise the following notes in three sentences for a reade
     The first speaker said that costs had doubled since spring; nobody asked why. \\\"Later\\\", he said.\\n";
 
 /// A chat completion with a body of exactly `body_bytes` bytes, in the field order of the Python SDK.
-pub(crate) fn chat(body_bytes: usize, script: Script, gateway_key: &str) -> Vec<u8> {
+pub(crate) fn chat(body_bytes: usize, script: ResponseScript, gateway_key: &str) -> Vec<u8> {
     let body = |text: &str| {
         let stream = if script.chunks > 0 { ",\"stream\":true" } else { "" };
         format!(
@@ -35,8 +35,8 @@ pub(crate) fn post(path: &str, gateway_key: &str, body: &str) -> String {
     )
 }
 
-/// The same request with further headers, each with its end of line.
-pub(crate) fn directing(request: &[u8], headers: &str) -> Vec<u8> {
+/// Adds headers to the request, each with its line ending.
+pub(crate) fn with_headers(request: &[u8], headers: &str) -> Vec<u8> {
     let line = memchr::memchr(b'\n', request).map_or(0, |at| at + 1);
     let (line, rest) = request.split_at_checked(line).unwrap_or((request, b""));
     [line, headers.as_bytes(), rest].concat()
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn bodies_are_json_of_the_size_asked_for() {
         for size in [2048, 16384] {
-            let request = chat(size, Script { chunks: 5, ..Script::default() }, "key");
+            let request = chat(size, ResponseScript { chunks: 5, ..ResponseScript::default() }, "key");
             let head = crate::http::parse_head(&request).unwrap();
             let body = &request[head.length..];
             assert_eq!(body.len(), size);
@@ -60,14 +60,14 @@ mod tests {
     }
 
     #[test]
-    fn further_headers_stand_behind_the_request_line() {
-        let request = directing(b"POST / HTTP/1.1\r\nHost: a\r\n\r\nbody", "X: y\r\n");
+    fn added_headers_follow_the_request_line() {
+        let request = with_headers(b"POST / HTTP/1.1\r\nHost: a\r\n\r\nbody", "X: y\r\n");
         assert_eq!(request, b"POST / HTTP/1.1\r\nX: y\r\nHost: a\r\n\r\nbody");
     }
 
     #[test]
-    fn the_running_number_has_its_place() {
-        let request = chat(2048, Script::default(), "key");
+    fn the_sequence_number_has_its_position() {
+        let request = chat(2048, ResponseScript::default(), "key");
         let at = memchr::memmem::find(&request, SEQUENCE_MARK).unwrap() + SEQUENCE_MARK.len();
         assert_eq!(&request[at..at + SEQUENCE_DIGITS], b"00000000");
     }

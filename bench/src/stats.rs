@@ -8,7 +8,7 @@ pub(crate) struct Histogram {
     max: u64,
 }
 
-/// Median, least and greatest of several rounds.
+/// Median, minimum and maximum of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -47,7 +47,7 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// The value that the given part of all values does not exceed.
+    /// Returns the value at the given quantile.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let wanted = ((self.count as f64 * part).ceil() as u64).max(1);
         let mut seen = 0;

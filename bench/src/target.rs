@@ -1,24 +1,24 @@
-//! Something that requests are sent to: the gateway, nginx, or the upstream itself.
+//! A target of requests: the gateway, nginx, or the upstream itself.
 
 use std::net::SocketAddr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TargetKind {
     Gateway,
     Nginx,
-    /// The upstream without anything before it.
+    /// The upstream without a proxy.
     Direct,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TargetKind,
     pub(crate) addr: SocketAddr,
-    /// The processes whose CPU and memory are the target's; none for the upstream itself.
+    /// The processes of the target; empty for the upstream itself.
     pub(crate) pids: Vec<u32>,
 }
 
-impl Kind {
+impl TargetKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",

@@ -1,4 +1,4 @@
-//! The provider that stands behind every target: reads a request, answers at once, or streams as the request says.
+//! The provider behind every target: reads a request and responds at once, or streams as the request specifies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::answers::{DONE, Script, chunk, plain_body, usage_chunk};
 use crate::cli::UpstreamOptions;
-use crate::failure::{Failure, Outcome};
+use crate::error::{BenchError, BenchResult};
 use crate::http::{Body, parse_head};
+use crate::responses::{DONE, ResponseScript, chunk, plain_body, usage_chunk};
 
-/// Serves until standard input ends, which happens at the latest when the conductor is gone.
-pub(crate) fn run(options: &UpstreamOptions) -> Outcome<()> {
+/// Serves until standard input closes, at the latest when the controller dies.
+pub(crate) fn run(options: &UpstreamOptions) -> BenchResult<()> {
     let runtime = crate::load::runtime(options.threads)?;
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         tokio::select! {
             result = accept(listener) => result,
-            () = crate::load::standard_input_ends() => Ok(()),
+            () = crate::load::wait_for_stdin_eof() => Ok(()),
         }
     })
 }
 
-async fn accept(listener: TcpListener) -> Outcome<()> {
+async fn accept(listener: TcpListener) -> BenchResult<()> {
     let body = plain_body();
     let plain: Arc<[u8]> = Arc::from(
         format!(
@@ -39,12 +39,12 @@ async fn accept(listener: TcpListener) -> Outcome<()> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let plain = Arc::clone(&plain);
-        // A caller that hangs up is no fault of ours; a proxy that garbles requests shows in its own answers.
+        // A client disconnect is not an error here. A proxy that corrupts requests shows in its responses.
         tokio::spawn(async move { serve(stream, &plain).await.ok() });
     }
 }
 
-async fn serve(mut stream: TcpStream, plain: &[u8]) -> Outcome<()> {
+async fn serve(mut stream: TcpStream, plain: &[u8]) -> BenchResult<()> {
     let mut input = BytesMut::with_capacity(32 * 1024);
     let mut decoded = Vec::new();
     loop {
@@ -56,13 +56,13 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> Outcome<()> {
         };
         input.advance(head.length);
         let (script, wants_usage) = match &mut head.body {
-            Body::Unframed => (Script::default(), false),
+            Body::Unframed => (ResponseScript::default(), false),
             Body::Bytes(length) => {
                 let length = usize::try_from(*length).unwrap_or(usize::MAX);
                 while input.len() < length {
                     read_more(&mut stream, &mut input).await?;
                 }
-                let found = look_into(input.get(..length).unwrap_or_default());
+                let found = parse_request(input.get(..length).unwrap_or_default());
                 input.advance(length);
                 found
             }
@@ -76,7 +76,7 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> Outcome<()> {
                     }
                     read_more(&mut stream, &mut input).await?;
                 }
-                look_into(&decoded)
+                parse_request(&decoded)
             }
         };
         if script.chunks == 0 {
@@ -87,21 +87,21 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> Outcome<()> {
     }
 }
 
-pub(crate) async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> Outcome<()> {
+pub(crate) async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> BenchResult<()> {
     input.reserve(16 * 1024);
     match stream.read_buf(input).await? {
-        0 => Err(Failure::new("the caller hung up")),
+        0 => Err(BenchError::new("the client disconnected")),
         _ => Ok(()),
     }
 }
 
-fn look_into(body: &[u8]) -> (Script, bool) {
-    let script = Script::find(body);
+fn parse_request(body: &[u8]) -> (ResponseScript, bool) {
+    let script = ResponseScript::find(body);
     (script, script.chunks > 0 && memmem::find(body, b"\"include_usage\"").is_some())
 }
 
-async fn answer_in_chunks(stream: &mut TcpStream, script: Script, usage: bool) -> Outcome<()> {
-    // X-Accel-Buffering is how a provider tells nginx to pass a stream on as it comes.
+async fn answer_in_chunks(stream: &mut TcpStream, script: ResponseScript, usage: bool) -> BenchResult<()> {
+    // X-Accel-Buffering disables the buffering of nginx for this stream.
     let mut out = String::from(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
          X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -122,7 +122,7 @@ async fn answer_in_chunks(stream: &mut TcpStream, script: Script, usage: bool) -
         out.clear();
         if script.hold {
             while stream.read(&mut [0; 64]).await? > 0 {}
-            return Err(Failure::new("the caller hung up"));
+            return Err(BenchError::new("the client disconnected"));
         }
     }
     Ok(())
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::request;
 
-    /// Everything that the upstream says to these bytes before it goes silent or closes.
+    /// Returns everything that the upstream sends in response to these bytes until it is silent or closes.
     fn ask(request: &[u8], until: &[u8]) -> String {
         crate::load::runtime(1).unwrap().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_gets_the_plain_answer() {
-        let said = ask(&request::chat(2048, Script::default(), "key"), plain_body().as_bytes());
+    fn a_plain_request_gets_the_plain_response() {
+        let said = ask(&request::chat(2048, ResponseScript::default(), "key"), plain_body().as_bytes());
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
     #[test]
-    fn a_request_in_chunks_is_understood() {
-        let script = Script { chunks: 2, ..Script::default() };
+    fn a_chunked_request_is_parsed() {
+        let script = ResponseScript { chunks: 2, ..ResponseScript::default() };
         let body = format!("{{\"user\":\"{}\"}}", script.to_user());
         let (first, second) = body.split_at(15);
         let request = format!(
@@ -176,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_told_only_when_asked_for() {
-        let script = Script { chunks: 3, ..Script::default() };
+    fn usage_is_sent_only_on_request() {
+        let script = ResponseScript { chunks: 3, ..ResponseScript::default() };
         let ask_with = |options: &str| {
             let body = format!("{{\"user\":\"{}\"{options}}}", script.to_user());
             ask(request::post("/v1/chat/completions", "key", &body).as_bytes(), b"0\r\n\r\n")

@@ -1,4 +1,4 @@
-//! One kept connection: sends a request, reads the answer, and checks that it is whole and a success.
+//! One keep-alive connection: sends a request, reads the response, and checks that it is complete and successful.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::failure::{Context, Failure, Outcome};
+use crate::error::{BenchError, BenchResult, Context};
 use crate::http::{parse_head, status};
 use crate::request::{SEQUENCE_DIGITS, SEQUENCE_MARK};
 
@@ -15,19 +15,19 @@ pub(super) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     request: Vec<u8>,
-    /// Where the running number stands in the request, if it has one.
+    /// Position of the sequence number in the request, if it has one.
     number_at: Option<usize>,
     pub(super) reconnects: u64,
 }
 
-pub(super) struct Answer {
-    /// When the first byte of the body was there.
+pub(super) struct ResponseInfo {
+    /// Time at which the first byte of the body arrived.
     pub(super) first: Instant,
     pub(super) length: u64,
 }
 
 impl Connection {
-    pub(super) async fn open(addr: SocketAddr, request: &[u8]) -> Outcome<Self> {
+    pub(super) async fn open(addr: SocketAddr, request: &[u8]) -> BenchResult<Self> {
         let number_at = memchr::memmem::find(request, SEQUENCE_MARK).map(|at| at + SEQUENCE_MARK.len());
         Ok(Self {
             addr,
@@ -39,26 +39,26 @@ impl Connection {
         })
     }
 
-    /// Sends the request with this number and reads the whole answer.
-    pub(super) async fn exchange(&mut self, number: u64) -> Outcome<Answer> {
+    /// Sends the request with this sequence number and reads the whole response.
+    pub(super) async fn exchange(&mut self, number: u64) -> BenchResult<ResponseInfo> {
         self.send(number).await?;
         self.receive(false).await
     }
 
-    /// Sends the request and returns as soon as the first byte of the body is there.
-    pub(super) async fn begin(&mut self, number: u64) -> Outcome<Answer> {
+    /// Sends the request and returns at the first byte of the body.
+    pub(super) async fn begin(&mut self, number: u64) -> BenchResult<ResponseInfo> {
         self.send(number).await?;
         self.receive(true).await
     }
 
-    async fn send(&mut self, number: u64) -> Outcome<()> {
+    async fn send(&mut self, number: u64) -> BenchResult<()> {
         if let Some(at) = self.number_at {
             write_number(self.request.get_mut(at..at + SEQUENCE_DIGITS).unwrap_or_default(), number);
         }
         self.stream.write_all(&self.request).await.context("sending a request")
     }
 
-    async fn receive(&mut self, only_begin: bool) -> Outcome<Answer> {
+    async fn receive(&mut self, only_begin: bool) -> BenchResult<ResponseInfo> {
         let mut filled = 0;
         let mut head = loop {
             filled += self.read_at(filled).await?;
@@ -66,13 +66,13 @@ impl Connection {
                 break head;
             }
             if filled == self.buffer.len() {
-                return Err(Failure::new("the head of an answer is longer than 16 KiB"));
+                return Err(BenchError::new("a response head is longer than 16 KiB"));
             }
         };
         let bytes = self.buffer.get(..filled).unwrap_or_default();
         if !status(bytes).is_some_and(|status| (200..300).contains(&status)) {
             let text = String::from_utf8_lossy(bytes.get(..filled.min(1200)).unwrap_or_default());
-            return Err(Failure::new(format!("an answer is not a success:\n{text}")));
+            return Err(BenchError::new(format!("unsuccessful response:\n{text}")));
         }
         let mut length = 0;
         let mut first = None;
@@ -85,7 +85,7 @@ impl Connection {
             }
             if head.body.is_done() || (only_begin && first.is_some()) {
                 if from + taken < filled && !only_begin {
-                    return Err(Failure::new("bytes came after the end of an answer"));
+                    return Err(BenchError::new("bytes after the end of a response"));
                 }
                 break;
             }
@@ -96,19 +96,19 @@ impl Connection {
             self.stream = connect(self.addr).await?;
             self.reconnects += 1;
         }
-        Ok(Answer { first: first.unwrap_or_else(Instant::now), length })
+        Ok(ResponseInfo { first: first.unwrap_or_else(Instant::now), length })
     }
 
-    async fn read_at(&mut self, at: usize) -> Outcome<usize> {
+    async fn read_at(&mut self, at: usize) -> BenchResult<usize> {
         let room = self.buffer.get_mut(at..).unwrap_or_default();
-        match self.stream.read(room).await.context("reading an answer")? {
-            0 => Err(Failure::new("the connection was closed in the middle of an answer")),
+        match self.stream.read(room).await.context("reading a response")? {
+            0 => Err(BenchError::new("the connection was closed in the middle of a response")),
             taken => Ok(taken),
         }
     }
 }
 
-async fn connect(addr: SocketAddr) -> Outcome<TcpStream> {
+async fn connect(addr: SocketAddr) -> BenchResult<TcpStream> {
     let stream = TcpStream::connect(addr).await.context(format!("connecting to {addr}"))?;
     stream.set_nodelay(true)?;
     Ok(stream)
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// Exchanges one request with a server that writes these pieces and then hangs up.
-    fn exchange(pieces: &'static [&'static [u8]]) -> Outcome<Answer> {
+    /// Sends one request to a server that writes these parts and then closes.
+    fn exchange(pieces: &'static [&'static [u8]]) -> BenchResult<ResponseInfo> {
         let runtime = crate::load::runtime(1).unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_number_fills_its_place() {
+    fn the_sequence_number_is_written_at_its_position() {
         let mut place = *b"00000000";
         write_number(&mut place, 4711);
         assert_eq!(&place, b"00004711");

@@ -1,8 +1,8 @@
-//! The four ways to load a target: closed loop, open loop, a number of requests, and streams held open.
+//! The four load modes: closed loop, open loop, a number of requests, and open streams.
 //!
-//! In the open loop a latency runs from the moment when the request was due, so that a target which stalls is charged
-//! for every request that it kept waiting. Only where the connection was free at that moment does it run from the
-//! actual sending: then the delay was the generator's own timer, which is reported apart.
+//! In the open loop latency is measured from the time at which the request was due, so that a stall is charged to
+//! every delayed request. When the connection was free at that time, it is measured from the actual send: the delay
+//! was the generator's timer, which is reported separately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::connection::{Answer, Connection};
+use super::connection::{Connection, ResponseInfo};
 use super::record::{Record, Window, nanoseconds};
 use super::{Latency, LoadReport};
 use crate::cli::{LoadMode, LoadOptions};
-use crate::failure::{Context, Failure, Outcome};
+use crate::error::{BenchError, BenchResult, Context};
 use crate::procfs;
 use crate::stats::Histogram;
 
-pub(super) async fn drive(options: &LoadOptions) -> Outcome<()> {
+pub(super) async fn drive(options: &LoadOptions) -> BenchResult<()> {
     let request = std::fs::read(&options.request).context("reading the request")?;
     let mut connections = Vec::with_capacity(options.connections);
     for _ in 0..options.connections {
@@ -36,7 +36,7 @@ pub(super) async fn drive(options: &LoadOptions) -> Outcome<()> {
     Ok(())
 }
 
-async fn closed(options: &LoadOptions, connections: Vec<Connection>) -> Outcome<LoadReport> {
+async fn closed(options: &LoadOptions, connections: Vec<Connection>) -> BenchResult<LoadReport> {
     let window = window(options);
     let meter = Meter::over(options, window);
     let record = Arc::new(Record::new(window));
@@ -57,14 +57,14 @@ async fn closed(options: &LoadOptions, connections: Vec<Connection>) -> Outcome<
                 start = end;
             }
             record.add_reconnects(connection.reconnects);
-            Outcome::Ok(())
+            BenchResult::Ok(())
         });
     }
     finish(tasks).await?;
     Ok(report(&record, &Histogram::new(), &meter.read()?))
 }
 
-async fn count(options: &LoadOptions, connections: Vec<Connection>) -> Outcome<LoadReport> {
+async fn count(options: &LoadOptions, connections: Vec<Connection>) -> BenchResult<LoadReport> {
     let window = Window::new(Duration::ZERO, Duration::from_millis(options.limit_ms));
     let before = Cpu::now(options);
     let record = Arc::new(Record::new(window));
@@ -85,14 +85,14 @@ async fn count(options: &LoadOptions, connections: Vec<Connection>) -> Outcome<L
                 record.add(start, &answer, Instant::now(), true);
             }
             record.add_reconnects(connection.reconnects);
-            Outcome::Ok(())
+            BenchResult::Ok(())
         });
     }
     finish(tasks).await?;
     Ok(report(&record, &Histogram::new(), &before.until_now(options)))
 }
 
-async fn open(options: &LoadOptions, connections: Vec<Connection>) -> Outcome<LoadReport> {
+async fn open(options: &LoadOptions, connections: Vec<Connection>) -> BenchResult<LoadReport> {
     let window = window(options);
     let meter = Meter::over(options, window);
     let record = Arc::new(Record::new(window));
@@ -115,18 +115,18 @@ async fn open(options: &LoadOptions, connections: Vec<Connection>) -> Outcome<Lo
                 number += step;
             }
             record.add_reconnects(connection.reconnects);
-            Outcome::Ok(())
+            BenchResult::Ok(())
         });
     }
     let rate = f64::from(options.rate);
     let pacer = spawn(move || pace(queues, rate, window));
     finish(tasks).await?;
-    let late = pacer.join().map_err(|_| Failure::new("the pacer ended badly"))?;
+    let late = pacer.join().map_err(|_| BenchError::new("the pacer thread panicked"))?;
     Ok(report(&record, &late, &meter.read()?))
 }
 
-/// Gives the requests out in turn, each at its time. On a thread of its own, because the runtime's timer
-/// knows whole milliseconds only and would send in bursts.
+/// Releases the requests on schedule. Runs on its own thread, because the runtime's timer has a resolution of
+/// milliseconds and would send bursts.
 fn pace(queues: Vec<UnboundedSender<Instant>>, rate: f64, window: Window) -> Histogram {
     let mut late = Histogram::new();
     let start = Instant::now();
@@ -142,45 +142,45 @@ fn pace(queues: Vec<UnboundedSender<Instant>>, rate: f64, window: Window) -> His
         }
     }
     drop(queues);
-    // The CPU of a thread that has ended cannot be read exactly, and the meter reads about now.
+    // The CPU of an ended thread cannot be read exactly, and the meter samples about now.
     sleep(Duration::from_millis(50));
     late
 }
 
-/// When a request is due, in mean distances: evenly in the long run, but not in step with any timer of the target
-/// or the upstream, since what happens to coincide would then coincide all the time.
+/// Due time of a request, in units of the mean interval. Jittered, so that requests do not align with timers of the
+/// target or the upstream.
 fn due_at(number: u32) -> f64 {
     let number = f64::from(number);
     number + (number * 0.618_033_988_749_895).fract()
 }
 
-/// Opens one stream per connection, says so, and keeps them until standard input ends.
-async fn hold(mut connections: Vec<Connection>) -> Outcome<()> {
+/// Opens one stream per connection, prints that, and holds them until standard input closes.
+async fn hold(mut connections: Vec<Connection>) -> BenchResult<()> {
     for (connection, number) in connections.iter_mut().zip(0_u64..) {
         connection.begin(number).await?;
     }
     println!("open");
-    super::standard_input_ends().await;
+    super::wait_for_stdin_eof().await;
     drop(connections);
     println!("closed");
     Ok(())
 }
 
-fn check(answer: &Answer, lengths: &[u64]) -> Outcome<()> {
+fn check(answer: &ResponseInfo, lengths: &[u64]) -> BenchResult<()> {
     if lengths.is_empty() || lengths.contains(&answer.length) {
         return Ok(());
     }
-    Err(Failure::new(format!("the body of an answer has {} bytes in place of {lengths:?}", answer.length)))
+    Err(BenchError::new(format!("a response body has {} bytes instead of {lengths:?}", answer.length)))
 }
 
 fn window(options: &LoadOptions) -> Window {
     Window::new(Duration::from_millis(options.warmup_ms), Duration::from_millis(options.window_ms))
 }
 
-/// Ends at the first failure, so that a broken target does not go on being hammered.
-async fn finish(mut tasks: JoinSet<Outcome<()>>) -> Outcome<()> {
+/// Stops at the first error, so that a broken target gets no further load.
+async fn finish(mut tasks: JoinSet<BenchResult<()>>) -> BenchResult<()> {
     while let Some(done) = tasks.join_next().await {
-        done.map_err(|error| Failure::new(error.to_string()))??;
+        done.map_err(|error| BenchError::new(error.to_string()))??;
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ fn report(record: &Record, late: &Histogram, used: &Used) -> LoadReport {
     })
 }
 
-/// CPU of the three parties at one moment.
+/// CPU time of proxy, upstream and client at one moment.
 struct Cpu {
     at: Instant,
     proxy: procfs::CpuSample,
@@ -210,7 +210,7 @@ struct Cpu {
     machine: f64,
 }
 
-/// CPU of the three parties over a time, in microseconds.
+/// CPU time of proxy, upstream and client over an interval, in microseconds.
 struct Used {
     seconds: f64,
     proxy: f64,
@@ -252,7 +252,7 @@ impl Cpu {
     }
 }
 
-/// Reads CPU at both ends of a window while the connections are busy.
+/// Samples the CPU at both ends of a window while the connections are busy.
 struct Meter(JoinHandle<Used>);
 
 impl Meter {
@@ -266,8 +266,8 @@ impl Meter {
         }))
     }
 
-    fn read(self) -> Outcome<Used> {
-        self.0.join().map_err(|_| Failure::new("the CPU meter ended badly"))
+    fn read(self) -> BenchResult<Used> {
+        self.0.join().map_err(|_| BenchError::new("the CPU meter thread panicked"))
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_stalls_is_charged_for_what_it_keeps_waiting() {
+    fn a_stall_is_charged_to_every_delayed_request() {
         let runtime = crate::load::runtime(1).unwrap();
         let report = runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

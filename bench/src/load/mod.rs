@@ -1,5 +1,5 @@
-//! The load generator: raw HTTP/1.1 over kept connections, with as little work per request as will do, so that it
-//! costs less than what it measures. It reads the CPU of the other processes itself, at both ends of its window.
+//! The load generator: raw HTTP/1.1 over keep-alive connections with minimal work per request, so that it costs less
+//! than the target. It samples the CPU of the other processes at both ends of its window.
 
 mod connection;
 mod drive;
@@ -11,27 +11,27 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cli::LoadOptions;
-use crate::failure::{Failure, Outcome};
+use crate::error::{BenchError, BenchResult};
 use crate::stats::Histogram;
 
-/// What a load generator says at its end; times in microseconds.
+/// The report of a load generator. Times are in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadReport {
-    /// Answers that ended inside the window.
+    /// Responses that completed within the window.
     pub(crate) completed: f64,
-    /// Answers in all, warming up included.
+    /// All responses, including the warmup.
     pub(crate) total: f64,
     pub(crate) seconds: f64,
     pub(crate) reconnects: f64,
     pub(crate) latency: Latency,
-    /// Until the first byte of the body.
+    /// Time to the first byte of the body.
     pub(crate) first: Latency,
-    /// How late the generator itself was; no part of the latencies.
+    /// Lateness of the generator's own timer, which is not part of the latencies.
     pub(crate) late: Latency,
     pub(crate) cpu_proxy: f64,
     pub(crate) cpu_upstream: f64,
     pub(crate) cpu_client: f64,
-    /// Everything else on the machine: what disturbs the measurement.
+    /// CPU used by all other processes on the machine.
     pub(crate) cpu_others: f64,
 }
 
@@ -44,17 +44,17 @@ pub(crate) struct Latency {
     pub(crate) mean: f64,
 }
 
-pub(crate) fn run(options: &LoadOptions) -> Outcome<()> {
+pub(crate) fn run(options: &LoadOptions) -> BenchResult<()> {
     let limit = Duration::from_millis(options.limit_ms);
     runtime(options.threads)?.block_on(async {
-        tokio::time::timeout(limit, drive::drive(options))
-            .await
-            .map_err(|_| Failure::new(format!("answers were still missing after {} ms", limit.as_millis())))?
+        tokio::time::timeout(limit, drive::drive(options)).await.map_err(|_| {
+            BenchError::new(format!("answers were still missing after {} ms", limit.as_millis()))
+        })?
     })
 }
 
-/// One thread unless there are CPUs for more: a hop between threads costs more than the request.
-pub(crate) fn runtime(threads: usize) -> Outcome<tokio::runtime::Runtime> {
+/// One thread unless there are CPUs for more: a switch between threads costs more than the request.
+pub(crate) fn runtime(threads: usize) -> BenchResult<tokio::runtime::Runtime> {
     let mut builder = if threads > 1 {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(threads);
@@ -65,10 +65,10 @@ pub(crate) fn runtime(threads: usize) -> Outcome<tokio::runtime::Runtime> {
     Ok(builder.enable_all().build()?)
 }
 
-/// Waits until the conductor closes our standard input, or is gone.
-pub(crate) async fn standard_input_ends() {
+/// Waits until the controller closes standard input or dies.
+pub(crate) async fn wait_for_stdin_eof() {
     let (told, ended) = tokio::sync::oneshot::channel::<()>();
-    // A plain thread: one of the runtime's own would keep the process from ending at its time limit.
+    // Not a runtime thread: that would keep the process from exiting at its time limit.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read(&mut [0; 1]);
         drop(told);

@@ -1,19 +1,19 @@
-//! What the connections have seen, and the window of time that counts.
+//! Samples of all connections, and the measured window.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::connection::Answer;
+use super::connection::ResponseInfo;
 use crate::stats::Histogram;
 
-/// The part of a run that is measured; what comes before is warming up.
+/// The measured part of a run; the warmup comes before it.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     pub(super) from: Instant,
     pub(super) to: Instant,
 }
 
-pub(super) struct Seen {
+pub(super) struct Samples {
     pub(super) latency: Histogram,
     pub(super) first: Histogram,
     pub(super) completed: u64,
@@ -21,10 +21,10 @@ pub(super) struct Seen {
     pub(super) reconnects: u64,
 }
 
-/// Shared by all connections. With one thread the lock is never waited for.
+/// Shared by all connections. With one thread the lock is never contended.
 pub(super) struct Record {
     window: Window,
-    seen: Mutex<Seen>,
+    seen: Mutex<Samples>,
 }
 
 impl Window {
@@ -40,7 +40,7 @@ impl Window {
 
 impl Record {
     pub(super) fn new(window: Window) -> Self {
-        let seen = Seen {
+        let seen = Samples {
             latency: Histogram::new(),
             first: Histogram::new(),
             completed: 0,
@@ -50,9 +50,9 @@ impl Record {
         Self { window, seen: Mutex::new(seen) }
     }
 
-    /// `start` is when the request was due, or sent: see `drive`. `counts` tells whether its latency belongs to the
-    /// window; work is counted by the end of the answer, because that is where CPU time is read.
-    pub(super) fn add(&self, start: Instant, answer: &Answer, end: Instant, counts: bool) {
+    /// `start` is when the request was due or sent: see `drive`. `counts` is whether its latency belongs to the
+    /// window. Work is counted at the end of the response, where CPU time is sampled.
+    pub(super) fn add(&self, start: Instant, answer: &ResponseInfo, end: Instant, counts: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.total += 1;
         seen.completed += u64::from(self.window.holds(end));
@@ -66,7 +66,7 @@ impl Record {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).reconnects += reconnects;
     }
 
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Samples) -> T) -> T {
         read(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,11 +1,11 @@
-//! Saturation with prompts of 16 KiB: what looking into a body costs.
+//! Saturation with prompts of 16 KiB: the cost of parsing a large body.
 
 use super::saturation;
 use crate::bench::Bench;
-use crate::failure::Outcome;
+use crate::error::BenchResult;
 use crate::report::{Goal, Section};
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let runs = saturation::saturate(bench, 16 * 1024)?;
     Ok(Section {
         id: "d",

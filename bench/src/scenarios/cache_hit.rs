@@ -1,26 +1,25 @@
-//! What an answer from the cache costs beside one from the provider, and what a chain costs whose first target
-//! answers.
+//! Cost of a cache hit compared with a forwarded request, and cost of a fallback chain whose first target succeeds.
 
-use crate::answers::Script;
 use crate::bench::{Bench, Load, Measured, Pair};
 use crate::cli::LoadMode;
-use crate::failure::{Failure, Outcome};
-use crate::plain;
+use crate::error::{BenchError, BenchResult};
+use crate::http_client;
 use crate::report::{Goal, Row, Section};
 use crate::request::{self, SEQUENCE_MARK};
+use crate::responses::ResponseScript;
 use crate::stats::Spread;
 
 const CACHE: &str = "X-Gateway-Cache: true\r\n";
 const CHAIN: &str = "X-Gateway-Fallback: groq/llama-3.1-8b-instant, openai/gpt-4o\r\n";
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let base = format!("GATEWAY_PROVIDER_GROQ_BASE_URL=http://{}", bench.direct().addr);
     let pair = bench.start_alone(&[base])?;
-    let forwarded = request::chat(2048, Script::default(), &pair.key);
+    let forwarded = request::chat(2048, ResponseScript::default(), &pair.key);
     let requests = [
         forwarded.clone(),
-        request::directing(&always_the_same(&forwarded), CACHE),
-        request::directing(&forwarded, CHAIN),
+        request::with_headers(&without_sequence_number(&forwarded), CACHE),
+        request::with_headers(&forwarded, CHAIN),
     ];
     let mut runs: [Vec<Measured>; 3] = Default::default();
     for round in 0..bench.rounds {
@@ -32,7 +31,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
             let load = Load {
                 mode: LoadMode::Closed,
                 request,
-                lengths: Script::default().lengths(),
+                lengths: ResponseScript::default().lengths(),
                 connections: bench.options.connections,
                 rate: 0,
                 requests: 0,
@@ -51,7 +50,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     let made: f64 = hits.iter().map(|run| run.load.total).sum();
     let found = hits_counted(&pair)?;
     if found + 1.0 < made {
-        return Err(Failure::new(format!("only {found} of {made} requests were answered from the cache")));
+        return Err(BenchError::new(format!("only {found} of {made} requests were cache hits")));
     }
     let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
     let against = |runs: &[Measured]| {
@@ -74,8 +73,8 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     })
 }
 
-/// The load generator finds no place for its running number.
-fn always_the_same(request: &[u8]) -> Vec<u8> {
+/// Overwrites the marker of the sequence number, so that all requests are identical.
+fn without_sequence_number(request: &[u8]) -> Vec<u8> {
     let mut request = request.to_vec();
     if let Some(at) = memchr::memmem::find(&request, SEQUENCE_MARK) {
         request.iter_mut().skip(at).take(SEQUENCE_MARK.len()).for_each(|byte| *byte = b'n');
@@ -83,14 +82,14 @@ fn always_the_same(request: &[u8]) -> Vec<u8> {
     request
 }
 
-fn hits_counted(pair: &Pair) -> Outcome<f64> {
+fn hits_counted(pair: &Pair) -> BenchResult<f64> {
     let addr = pair.gateway.target().addr;
     let request = format!(
         "GET /api/v1/cache/stats HTTP/1.1\r\nHost: {addr}\r\nX-Gateway-Key: {}\r\nConnection: close\r\n\r\n",
         pair.key
     );
-    let (status, body) = plain::call(addr, &request)?;
+    let (status, body) = http_client::call(addr, &request)?;
     let stats: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
     let hits = stats.and_then(|stats| stats.get("hits")?.as_f64());
-    hits.ok_or_else(|| Failure::new(format!("GET /cache/stats answered {status}")))
+    hits.ok_or_else(|| BenchError::new(format!("GET /cache/stats returned {status}")))
 }

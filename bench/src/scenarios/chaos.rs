@@ -1,5 +1,5 @@
-//! Three providers of which each fails three times in ten, a chain over them, two retries each: how many callers get a
-//! good answer, and whether any gets one that is made of two.
+//! Three providers that each fail 30 % of the time, in one fallback chain with two retries each. Measures how many
+//! requests succeed, and that no response mixes two providers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,29 +10,29 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::bench::Bench;
-use crate::failure::{Failure, Outcome};
+use crate::chaos_provider::{self, ProviderStats};
+use crate::error::{BenchError, BenchResult};
 use crate::http::{parse_head, status};
 use crate::report::{Goal, Row, Section};
-use crate::request::{SEQUENCE_DIGITS, directing, post};
+use crate::request::{SEQUENCE_DIGITS, post, with_headers};
 use crate::stats::Histogram;
-use crate::unsteady::{self, Done};
 
 const PROVIDERS: [&str; 3] = ["OPENAI", "GROQ", "DEEPSEEK"];
 const DIRECTIVES: &str = "X-Gateway-Fallback: groq/model-1, deepseek/model-2\r\nX-Gateway-Retry: 2\r\n\
     X-Gateway-Timeout: 1000\r\n";
 const CALLERS: u64 = 48;
-/// More than a call with all of its attempts can take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a request with all of its attempts can take.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const SHOWN: usize = 5;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let time = Duration::from_secs(if bench.options.quick { 8 } else { 60 });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let (addresses, done) = runtime.block_on(unsteady::start(PROVIDERS.len()))?;
+    let (addresses, done) = runtime.block_on(chaos_provider::start(PROVIDERS.len()))?;
     let settings = PROVIDERS.iter().zip(addresses);
     let settings = settings.map(|(name, addr)| format!("GATEWAY_PROVIDER_{name}_BASE_URL=http://{addr}"));
     let pair = bench.start_alone(&settings.collect::<Vec<_>>())?;
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(CallCounts::default()));
     let until = Instant::now() + time;
     let addr = pair.gateway.target().addr;
     runtime.block_on(async {
@@ -42,7 +42,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         }
         loop {
             match tokio::time::timeout(Duration::from_millis(200), callers.join_next()).await {
-                Ok(None) => return Outcome::Ok(()),
+                Ok(None) => return BenchResult::Ok(()),
                 Ok(Some(_)) | Err(_) => bench.stop.check()?,
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     Ok(section(time, &seen, &done))
 }
 
-fn section(time: Duration, seen: &Seen, done: &Done) -> Section {
+fn section(time: Duration, seen: &CallCounts, done: &ProviderStats) -> Section {
     let percent = |part: u64, of: u64| part as f64 * 100.0 / of.max(1) as f64;
     let bad = seen.refused + seen.cut + seen.mixed;
     let ms = |quantile| seen.latency.quantile(quantile) / 1e6;
@@ -81,36 +81,36 @@ fn section(time: Duration, seen: &Seen, done: &Done) -> Section {
 }
 
 #[derive(Default)]
-struct Seen {
+struct CallCounts {
     calls: u64,
     streams: u64,
-    /// Answered with an error.
+    /// An error response.
     refused: u64,
-    /// Begun, but not whole.
+    /// An incomplete response.
     cut: u64,
-    /// Whole, but not one target's answer to this request.
+    /// A complete response that is not one provider's response to this request.
     mixed: u64,
     latency: Histogram,
     examples: Vec<String>,
 }
 
-enum Answer {
+enum CallOutcome {
     Good,
     Refused(String),
     Cut(String),
     Mixed(String),
 }
 
-impl Seen {
-    fn add(&mut self, streams: bool, took: Duration, answer: Answer) {
+impl CallCounts {
+    fn add(&mut self, streams: bool, took: Duration, answer: CallOutcome) {
         self.calls += 1;
         self.streams += u64::from(streams);
         self.latency.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let (count, why) = match answer {
-            Answer::Good => return,
-            Answer::Refused(why) => (&mut self.refused, why),
-            Answer::Cut(why) => (&mut self.cut, why),
-            Answer::Mixed(why) => (&mut self.mixed, why),
+            CallOutcome::Good => return,
+            CallOutcome::Refused(why) => (&mut self.refused, why),
+            CallOutcome::Cut(why) => (&mut self.cut, why),
+            CallOutcome::Mixed(why) => (&mut self.mixed, why),
         };
         *count += 1;
         if self.examples.len() < SHOWN {
@@ -119,19 +119,25 @@ impl Seen {
     }
 }
 
-/// One call after the other; every second caller wants streams.
-async fn call_until(until: Instant, addr: SocketAddr, key: String, caller: u64, seen: Arc<Mutex<Seen>>) {
+/// Sends requests in sequence; every second client requests streams.
+async fn call_until(
+    until: Instant,
+    addr: SocketAddr,
+    key: String,
+    caller: u64,
+    seen: Arc<Mutex<CallCounts>>,
+) {
     let streams = caller % 2 == 1;
     let mut stream = None;
     let mut number = caller;
     while Instant::now() < until {
         let begun = Instant::now();
         let calling = call(&mut stream, addr, &key, number, streams);
-        let answer = match tokio::time::timeout(PATIENCE, calling).await {
+        let answer = match tokio::time::timeout(WAIT_TIMEOUT, calling).await {
             Ok(answer) => answer,
-            Err(_) => Answer::Cut(format!("no end within {} s", PATIENCE.as_secs())),
+            Err(_) => CallOutcome::Cut(format!("no end within {} s", WAIT_TIMEOUT.as_secs())),
         };
-        if !matches!(answer, Answer::Good) {
+        if !matches!(answer, CallOutcome::Good) {
             stream = None;
         }
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,23 +152,23 @@ async fn call(
     key: &str,
     number: u64,
     streams: bool,
-) -> Answer {
+) -> CallOutcome {
     let (status, body) = match exchange(kept, addr, &request(key, number, streams)).await {
         Ok(answer) => answer,
-        Err(failure) => return Answer::Cut(failure.to_string()),
+        Err(failure) => return CallOutcome::Cut(failure.to_string()),
     };
     let text = || String::from_utf8_lossy(body.get(..body.len().min(300)).unwrap_or_default()).into_owned();
     if status != 200 {
-        return Answer::Refused(format!("{status} {}", text()));
+        return CallOutcome::Refused(format!("{status} {}", text()));
     }
-    match unsteady::check(&body, number, streams) {
-        Ok(_) => Answer::Good,
-        // The gateway says itself that a stream broke off: that is no answer, but no mixture either.
+    match chaos_provider::check(&body, number, streams) {
+        Ok(_) => CallOutcome::Good,
+        // The gateway reports that a stream broke off: neither a success nor a mixed response.
         Err(_) if memchr::memmem::find(&body, b"\"error\"").is_some() => {
             let end = String::from_utf8_lossy(body.get(body.len().saturating_sub(300)..).unwrap_or_default());
-            Answer::Cut(format!("an error in a stream: {end}"))
+            CallOutcome::Cut(format!("an error in a stream: {end}"))
         }
-        Err(why) => Answer::Mixed(format!("{why}: {}", text())),
+        Err(why) => CallOutcome::Mixed(format!("{why}: {}", text())),
     }
 }
 
@@ -172,10 +178,14 @@ fn request(key: &str, number: u64, streams: bool) -> Vec<u8> {
         "{{\"model\":\"model-0\",\"messages\":[{{\"role\":\"user\",\"content\":\
          \"request-number-{number:0SEQUENCE_DIGITS$}\"}}]{stream}}}"
     );
-    directing(post("/v1/chat/completions", key, &body).as_bytes(), DIRECTIVES)
+    with_headers(post("/v1/chat/completions", key, &body).as_bytes(), DIRECTIVES)
 }
 
-async fn exchange(kept: &mut Option<TcpStream>, addr: SocketAddr, request: &[u8]) -> Outcome<(u16, Vec<u8>)> {
+async fn exchange(
+    kept: &mut Option<TcpStream>,
+    addr: SocketAddr,
+    request: &[u8],
+) -> BenchResult<(u16, Vec<u8>)> {
     let stream = match kept {
         Some(stream) => stream,
         None => kept.insert(TcpStream::connect(addr).await?),
@@ -188,10 +198,10 @@ async fn exchange(kept: &mut Option<TcpStream>, addr: SocketAddr, request: &[u8]
             break head;
         }
         if stream.read_buf(&mut input).await? == 0 {
-            return Err(Failure::new("the connection was closed before an answer came"));
+            return Err(BenchError::new("the connection was closed before a response"));
         }
     };
-    let code = status(&input).ok_or_else(|| Failure::new("the answer has no status"))?;
+    let code = status(&input).ok_or_else(|| BenchError::new("the response has no status"))?;
     let mut rest = input.split_off(head.length);
     let mut body = Vec::new();
     loop {
@@ -201,7 +211,7 @@ async fn exchange(kept: &mut Option<TcpStream>, addr: SocketAddr, request: &[u8]
             break;
         }
         if stream.read_buf(&mut rest).await? == 0 {
-            return Err(Failure::new("the connection was closed in the middle of an answer"));
+            return Err(BenchError::new("the connection was closed in the middle of a response"));
         }
     }
     if head.close {

@@ -1,38 +1,38 @@
-//! Static evaluations: ten runs over a thousand rows each, from the first order to the last run's end.
+//! Static evaluations: ten runs over a thousand rows each, from the first request to the end of the last run.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::answers::Script;
 use crate::bench::{Bench, Load};
 use crate::cli::LoadMode;
-use crate::failure::{Failure, Outcome};
-use crate::plain::Api;
+use crate::error::{BenchError, BenchResult};
+use crate::http_client::Api;
 use crate::report::{Goal, Row, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 use crate::stats::Spread;
 
 const ROWS: u64 = 1_000;
 const RUNS: usize = 10;
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let pair = bench.start_pair()?;
-    let request = request::chat(2048, Script::default(), &pair.key);
+    let request = request::chat(2048, ResponseScript::default(), &pair.key);
     let load = Load {
         mode: LoadMode::Count,
         request: &request,
-        lengths: Script::default().lengths(),
+        lengths: ResponseScript::default().lengths(),
         connections: bench.options.connections,
         rate: 0,
         requests: ROWS,
     };
     let target = pair.gateway.target();
     bench.measure(&target, &load)?;
-    bench.settle(&target, PATIENCE)?;
+    bench.wait_until_idle(&target, WAIT_TIMEOUT)?;
     let api = Api { addr: target.addr, key: &pair.key };
-    let eval = api.ask("POST", "/evals", r#"{"name":"json","type":"static","evaluator":"is_json"}"#)?;
+    let eval = api.request("POST", "/evals", r#"{"name":"json","type":"static","evaluator":"is_json"}"#)?;
     let mut times = Vec::new();
     for _ in 0..bench.rounds {
         times.push(ten_runs(bench, &api, &eval)?);
@@ -46,21 +46,21 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     })
 }
 
-fn ten_runs(bench: &Bench, api: &Api<'_>, eval: &Value) -> Outcome<f64> {
+fn ten_runs(bench: &Bench, api: &Api<'_>, eval: &Value) -> BenchResult<f64> {
     let id = |value: &Value| value.get("id").and_then(Value::as_i64).unwrap_or_default();
     let begun = Instant::now();
     let mut runs = Vec::new();
     for _ in 0..RUNS {
         let order = format!(r#"{{"limit":{ROWS}}}"#);
-        runs.push(id(&api.ask("POST", &format!("/evals/{}/run", id(eval)), &order)?));
+        runs.push(id(&api.request("POST", &format!("/evals/{}/run", id(eval)), &order)?));
     }
     for run in runs {
         loop {
-            let run = api.ask("GET", &format!("/evals/runs/{run}"), "")?;
+            let run = api.request("GET", &format!("/evals/runs/{run}"), "")?;
             match run.get("status").and_then(Value::as_str) {
                 Some("completed") if run.get("completed").and_then(Value::as_u64) == Some(ROWS) => break,
-                Some("queued" | "running") if begun.elapsed() < PATIENCE => {}
-                _ => return Err(Failure::new(format!("a run did not judge every row: {run}"))),
+                Some("queued" | "running") if begun.elapsed() < WAIT_TIMEOUT => {}
+                _ => return Err(BenchError::new(format!("a run did not judge every row: {run}"))),
             }
             bench.stop.check()?;
             std::thread::sleep(Duration::from_millis(5));

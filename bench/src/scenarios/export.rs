@@ -1,45 +1,45 @@
-//! Exports: how fast a backlog of log rows leaves for an OTLP destination and what a row costs, and what callers of the proxy
-//! notice of it. The upstream takes the destination's part: it reads what it is sent and answers at once.
+//! Exports: throughput and cost of sending a backlog of log rows to an OTLP destination, and the effect on proxied
+//! requests. The upstream serves as the destination.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::answers::Script;
 use crate::bench::{Bench, Load, Measured};
 use crate::cli::LoadMode;
-use crate::failure::{Failure, Outcome};
-use crate::plain::Api;
+use crate::error::{BenchError, BenchResult};
+use crate::http_client::Api;
 use crate::procfs;
 use crate::report::{Goal, Row, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 use crate::stats::Spread;
 use crate::target::Target;
 
-/// Nobody listens there: rows wait.
-const NOWHERE: &str = "http://127.0.0.1:9/v1/traces";
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Looking costs the gateway something too.
-const LOOK_EVERY: Duration = Duration::from_millis(150);
+/// Nothing listens here, so rows accumulate.
+const UNREACHABLE_ENDPOINT: &str = "http://127.0.0.1:9/v1/traces";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Polling also costs the gateway CPU.
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let rows = if bench.options.quick { 20_000 } else { 60_000 };
     let pair = bench.start_alone(&[])?;
     let target = pair.gateway.target();
     let api = Api { addr: target.addr, key: &pair.key };
-    let made = format!(r#"{{"name":"sink","kind":"otlp","endpoint":"{NOWHERE}"}}"#);
-    let made = api.ask("POST", "/exports", &made)?;
+    let made = format!(r#"{{"name":"sink","kind":"otlp","endpoint":"{UNREACHABLE_ENDPOINT}"}}"#);
+    let made = api.request("POST", "/exports", &made)?;
     let id = made.get("id").and_then(Value::as_str).unwrap_or_default();
     let export = Export {
         api,
         path: format!("/exports/{id}"),
         sink: format!("http://{}/v1/traces", bench.direct().addr),
     };
-    let request = request::chat(2048, Script::default(), &pair.key);
+    let request = request::chat(2048, ResponseScript::default(), &pair.key);
     let load = |mode, requests| Load {
         mode,
         request: &request,
-        lengths: Script::default().lengths(),
+        lengths: ResponseScript::default().lengths(),
         connections: 32,
         rate: bench.options.rate,
         requests,
@@ -60,7 +60,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
                 export.change(r#"{"enabled":false}"#)?;
             }
             let (before, began) = (export.status()?, Instant::now());
-            let measured = bench.measure_now(&target, &load(LoadMode::Open, 0))?;
+            let measured = bench.measure_without_idle_wait(&target, &load(LoadMode::Open, 0))?;
             if drains {
                 let Status { delivered, lag } = export.status()?;
                 left.push(((delivered - before.delivered) / began.elapsed().as_secs_f64(), lag));
@@ -126,38 +126,38 @@ struct Status {
 }
 
 impl Export<'_> {
-    fn change(&self, body: &str) -> Outcome<()> {
-        self.api.ask("PUT", &self.path, body).map(|_| ())
+    fn change(&self, body: &str) -> BenchResult<()> {
+        self.api.request("PUT", &self.path, body).map(|_| ())
     }
 
-    fn status(&self) -> Outcome<Status> {
-        let shown = self.api.ask("GET", &self.path, "")?;
+    fn status(&self) -> BenchResult<Status> {
+        let shown = self.api.request("GET", &self.path, "")?;
         let number = |name: &str| shown.get("status").and_then(|status| status.get(name)?.as_f64());
         match (number("delivered"), number("lag")) {
             (Some(delivered), Some(lag)) => Ok(Status { delivered, lag }),
-            _ => Err(Failure::new(format!("the export has no status: {shown}"))),
+            _ => Err(BenchError::new(format!("the export has no status: {shown}"))),
         }
     }
 
-    /// Waits until the lag is as it is wanted.
-    fn wait(&self, bench: &Bench, wanted: impl Fn(f64) -> bool) -> Outcome<()> {
-        let until = Instant::now() + PATIENCE;
+    /// Waits until the lag matches.
+    fn wait(&self, bench: &Bench, wanted: impl Fn(f64) -> bool) -> BenchResult<()> {
+        let until = Instant::now() + WAIT_TIMEOUT;
         loop {
             let Status { lag, .. } = self.status()?;
             if wanted(lag) {
                 return Ok(());
             }
             if Instant::now() > until {
-                return Err(Failure::new(format!("the export stays at {lag} rows that wait")));
+                return Err(BenchError::new(format!("the export is stuck at a lag of {lag} rows")));
             }
-            bench.stop.sleep(LOOK_EVERY)?;
+            bench.stop.sleep(POLL_INTERVAL)?;
         }
     }
 }
 
-/// Makes a backlog and waits until all of it is in the store.
-fn fill(bench: &Bench, target: &Target, export: &Export<'_>, load: &Load<'_>) -> Outcome<()> {
-    export.change(&format!(r#"{{"endpoint":"{NOWHERE}","enabled":true}}"#))?;
+/// Creates a backlog and waits until all rows are stored.
+fn fill(bench: &Bench, target: &Target, export: &Export<'_>, load: &Load<'_>) -> BenchResult<()> {
+    export.change(&format!(r#"{{"endpoint":"{UNREACHABLE_ENDPOINT}","enabled":true}}"#))?;
     let wanted = export.status()?.lag + load.requests as f64;
     bench.measure(target, load)?;
     export.wait(bench, |lag| lag >= wanted)
@@ -165,21 +165,21 @@ fn fill(bench: &Bench, target: &Target, export: &Export<'_>, load: &Load<'_>) ->
 
 struct Drained {
     rate: f64,
-    /// Of the gateway, per row, in microseconds.
+    /// CPU of the gateway per row, in microseconds.
     cpu: f64,
 }
 
-/// From the first batch that has arrived to the last look before the end.
-fn drain(bench: &Bench, target: &Target, export: &Export<'_>, load: &Load<'_>) -> Outcome<Drained> {
+/// Measures from the first delivered batch to the last poll before the end.
+fn drain(bench: &Bench, target: &Target, export: &Export<'_>, load: &Load<'_>) -> BenchResult<Drained> {
     fill(bench, target, export, load)?;
-    bench.settle(target, PATIENCE)?;
+    bench.wait_until_idle(target, WAIT_TIMEOUT)?;
     export.change(&format!(r#"{{"endpoint":"{}"}}"#, export.sink))?;
-    let look = || -> Outcome<_> {
+    let look = || -> BenchResult<_> {
         let status = export.status()?;
         Ok((status, Instant::now(), procfs::cpu(&target.pids)))
     };
     let (mut first, mut last) = (None, None);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_TIMEOUT;
     loop {
         let seen = look()?;
         if seen.0.lag < 1.0 || Instant::now() > until {
@@ -191,10 +191,10 @@ fn drain(bench: &Bench, target: &Target, export: &Export<'_>, load: &Load<'_>) -
                 Some(_) => last = Some(seen),
             }
         }
-        bench.stop.sleep(LOOK_EVERY)?;
+        bench.stop.sleep(POLL_INTERVAL)?;
     }
     let (Some((first, began, cpu_before)), Some((last, ended, cpu_after))) = (first, last) else {
-        return Err(Failure::new("the backlog left too fast, or not at all; use more rows"));
+        return Err(BenchError::new("the backlog drained too fast or not at all; use more rows"));
     };
     let rows = last.delivered - first.delivered;
     let seconds = ended.duration_since(began).as_secs_f64();

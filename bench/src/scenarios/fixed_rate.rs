@@ -1,22 +1,21 @@
-//! A rate that every target holds easily: what a proxy adds to the latency of a call, and what it costs when it is not
-//! busy enough to work in batches.
+//! A rate that every target can sustain: added latency, and the cost per request without batching.
 
 use super::{rounds, without_direct};
-use crate::answers::Script;
 use crate::bench::{Bench, Load, Measured};
 use crate::cli::LoadMode;
-use crate::failure::Outcome;
+use crate::error::BenchResult;
 use crate::report::{Goal, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let rate = bench.options.rate;
     let pair = bench.start_pair()?;
-    let request = request::chat(2048, Script::default(), &pair.key);
+    let request = request::chat(2048, ResponseScript::default(), &pair.key);
     let load = Load {
         mode: LoadMode::Open,
         request: &request,
-        lengths: Script::default().lengths(),
+        lengths: ResponseScript::default().lengths(),
         connections: 32,
         rate,
         requests: 0,
@@ -33,7 +32,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         without_direct(runs.ratio_row("CPU per request", "us", Measured::cpu_per_answer))
             .goal(Goal::Ratio(1.1)),
         without_direct(
-            runs.ratio_row("CPU per request, work put off included", "us", |run| run.cpu_with_rest),
+            runs.ratio_row("CPU per request, work put off included", "us", |run| run.cpu_with_deferred),
         ),
         runs.row("requests per second", "1/s", Measured::rate),
     ];

@@ -1,4 +1,4 @@
-//! A large file of test cases taken in at once: how long it takes, and what it needs of memory.
+//! Import of a large file of test cases: duration and memory.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,15 +7,15 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::bench::Bench;
-use crate::failure::{Failure, Outcome};
-use crate::plain;
+use crate::error::{BenchError, BenchResult};
+use crate::http_client;
 use crate::procfs;
 use crate::report::{Goal, Row, Section};
 use crate::stats::Spread;
 
 const ROWS: u64 = 100_000;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let pair = bench.start_pair()?;
     let target = pair.gateway.target();
     let csv = csv();
@@ -30,7 +30,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         let answer = post(target.addr, &pair.key, &path, "text/csv", &csv)?;
         times.push(began.elapsed().as_secs_f64());
         if answer.get("imported").and_then(Value::as_u64) != Some(ROWS) {
-            return Err(Failure::new(format!("the import answered {answer}")));
+            return Err(BenchError::new(format!("the import returned {answer}")));
         }
     }
     let peak = procfs::memory(&target.pids).peak_kib as f64 / 1024.0;
@@ -58,16 +58,16 @@ fn csv() -> String {
     csv
 }
 
-fn post(addr: SocketAddr, key: &str, path: &str, kind: &str, body: &str) -> Outcome<Value> {
+fn post(addr: SocketAddr, key: &str, path: &str, kind: &str, body: &str) -> BenchResult<Value> {
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {addr}\r\nX-Gateway-Key: {key}\r\nContent-Type: {kind}\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
-    let (status, answer) = plain::call(addr, &request)?;
+    let (status, answer) = http_client::call(addr, &request)?;
     let text = String::from_utf8_lossy(&answer);
     match serde_json::from_str(&text) {
         Ok(value) if (200..300).contains(&status) => Ok(value),
-        _ => Err(Failure::new(format!("POST {path} answered {status} {text}"))),
+        _ => Err(BenchError::new(format!("POST {path} returned {status} {text}"))),
     }
 }

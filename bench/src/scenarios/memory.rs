@@ -1,19 +1,19 @@
-//! Memory of an idle gateway, and of one that has worked; and what the work leaves on disk.
+//! Memory of an idle gateway and of one after load, and disk usage.
 
 use std::path::Path;
 use std::time::Duration;
 
-use crate::answers::Script;
 use crate::bench::{Bench, Load};
 use crate::cli::LoadMode;
-use crate::failure::Outcome;
+use crate::error::BenchResult;
 use crate::procfs;
 use crate::report::{Goal, Row, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 use crate::stats::Spread;
-use crate::target::Kind;
+use crate::target::TargetKind;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let options = &bench.options;
     let default = if options.full { 1_000_000 } else { 200_000 };
     let requests = options.requests.unwrap_or(if options.quick { 20_000 } else { default }).max(1);
@@ -25,15 +25,15 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     let mut peak = Row::of_gateway("peak", "MiB", 0.0);
     let mut notes = Vec::new();
     for target in pair.targets() {
-        let request = request::chat(2048, Script::default(), &pair.key);
+        let request = request::chat(2048, ResponseScript::default(), &pair.key);
         let load = Load {
             mode: LoadMode::Count,
             request: &request,
-            lengths: Script::default().lengths(),
+            lengths: ResponseScript::default().lengths(),
             connections: options.connections,
             rate: 0,
-            // nginx shows its figures just as well after a few.
-            requests: if target.kind == Kind::Gateway { requests } else { requests.min(20_000) },
+            // A few requests are enough for the figures of nginx.
+            requests: if target.kind == TargetKind::Gateway { requests } else { requests.min(20_000) },
         };
         let before = procfs::memory(&target.pids);
         let measured = bench.measure(&target, &load)?;
@@ -44,16 +44,16 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
             measured.load.total,
             measured.load.seconds
         );
-        if !measured.settled {
+        if !measured.became_idle {
             notes.push(format!("{} was still at work when its memory was read", target.kind.name()));
         }
         let cells =
             [(&mut idle, before.resident_kib), (&mut after, then.resident_kib), (&mut peak, then.peak_kib)];
         for (row, kib) in cells {
             match target.kind {
-                Kind::Gateway => row.gateway = Some(mib(kib)),
-                Kind::Nginx => row.nginx = Some(mib(kib)),
-                Kind::Direct => {}
+                TargetKind::Gateway => row.gateway = Some(mib(kib)),
+                TargetKind::Nginx => row.nginx = Some(mib(kib)),
+                TargetKind::Direct => {}
             }
         }
     }

@@ -1,5 +1,6 @@
-//! The scenarios, one file each. To add one: a file with `pub(super) fn run(bench: &Bench) -> Outcome<Section>` and a
-//! row in `SCENARIOS`. Most start a pair, make a request, run `rounds` and turn its runs into rows.
+//! The scenarios, one file each. A new one needs a file with `pub(super) fn run(bench: &Bench) ->
+//! BenchResult<Section>` and a row in `SCENARIOS`. Most start a pair, build a request, run `rounds` and turn the runs
+//! into rows.
 
 mod big_prompt;
 mod cache_hit;
@@ -17,15 +18,15 @@ mod translation;
 mod usage;
 
 use crate::bench::{Bench, Load, Measured};
-use crate::failure::{Failure, Outcome};
-use crate::report::{Against, Row, Section};
+use crate::error::{BenchError, BenchResult};
+use crate::report::{Comparison, Row, Section};
 use crate::stats::Spread;
-use crate::target::{Kind, Target};
+use crate::target::{Target, TargetKind};
 
 pub(crate) struct Scenario {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&Bench) -> Outcome<Section>,
+    pub(crate) run: fn(&Bench) -> BenchResult<Section>,
 }
 
 const SCENARIOS: [Scenario; 14] = [
@@ -45,10 +46,10 @@ const SCENARIOS: [Scenario; 14] = [
     Scenario { id: "n", name: "usage", run: usage::run },
 ];
 
-pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
+pub(crate) fn choose(only: &[String]) -> BenchResult<Vec<&'static Scenario>> {
     if let Some(unknown) = only.iter().find(|id| !SCENARIOS.iter().any(|scenario| scenario.id == id.as_str()))
     {
-        return Err(Failure::new(format!("there is no scenario {unknown}")));
+        return Err(BenchError::new(format!("unknown scenario '{unknown}'")));
     }
     Ok(SCENARIOS
         .iter()
@@ -56,7 +57,7 @@ pub(crate) fn choose(only: &[String]) -> Outcome<Vec<&'static Scenario>> {
         .collect())
 }
 
-/// What each target gave, round by round.
+/// The measurements of each target by round.
 #[derive(Default)]
 struct Runs {
     gateway: Vec<Measured>,
@@ -64,9 +65,9 @@ struct Runs {
     direct: Vec<Measured>,
 }
 
-/// Loads the targets in turn, round after round, every second round backwards: what drifts on the machine then falls
-/// on all of them alike.
-fn rounds(bench: &Bench, targets: &[Target], load: &Load<'_>) -> Outcome<Runs> {
+/// Loads the targets in turn, in reverse order in every second round, so that drift of the machine affects all of
+/// them equally.
+fn rounds(bench: &Bench, targets: &[Target], load: &Load<'_>) -> BenchResult<Runs> {
     let mut runs = Runs::default();
     for round in 0..bench.rounds {
         let mut order: Vec<&Target> = targets.iter().collect();
@@ -91,26 +92,26 @@ fn rounds(bench: &Bench, targets: &[Target], load: &Load<'_>) -> Outcome<Runs> {
 }
 
 impl Runs {
-    fn of(&mut self, kind: Kind) -> &mut Vec<Measured> {
+    fn of(&mut self, kind: TargetKind) -> &mut Vec<Measured> {
         match kind {
-            Kind::Gateway => &mut self.gateway,
-            Kind::Nginx => &mut self.nginx,
-            Kind::Direct => &mut self.direct,
+            TargetKind::Gateway => &mut self.gateway,
+            TargetKind::Nginx => &mut self.nginx,
+            TargetKind::Direct => &mut self.direct,
         }
     }
 
-    /// A row with the gateway against nginx as a ratio.
+    /// A row with the ratio of the gateway to nginx.
     fn ratio_row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
         let ratio =
             Spread::of(self.gateway.iter().zip(&self.nginx).map(|(ours, theirs)| read(ours) / read(theirs)));
-        Row { against: ratio.map(Against::Ratio), ..self.row(name, unit, read) }
+        Row { against: ratio.map(Comparison::Ratio), ..self.row(name, unit, read) }
     }
 
-    /// A row with the gateway against nginx as a difference.
+    /// A row with the difference between the gateway and nginx.
     fn difference_row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
         let pairs = self.gateway.iter().zip(&self.nginx);
         let difference = Spread::of(pairs.map(|(ours, theirs)| read(ours) - read(theirs)));
-        Row { against: difference.map(Against::Difference), ..self.row(name, unit, read) }
+        Row { against: difference.map(Comparison::Difference), ..self.row(name, unit, read) }
     }
 
     fn row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
@@ -126,7 +127,7 @@ impl Runs {
         }
     }
 
-    /// A row of what a proxy adds to the direct call, round by round.
+    /// A row with the overhead of a proxy over the direct request, by round.
     fn added_row(&self, name: &str, unit: &'static str, read: impl Fn(&Measured) -> f64) -> Row {
         let added = |runs: &[Measured]| {
             Spread::of(runs.iter().zip(&self.direct).map(|(proxied, direct)| read(proxied) - read(direct)))
@@ -139,8 +140,8 @@ impl Runs {
         }
     }
 
-    /// The client's and the upstream's own cost and the CPU that the target had: what tells a reader whether the
-    /// figures above them can be believed.
+    /// Rows with the cost of client and upstream and the CPU share of the target, which show whether the figures are
+    /// reliable.
     fn side_rows(&self, per: &str) -> Vec<Row> {
         let client = self
             .row(&format!("client's CPU per {per}"), "us", |run| run.load.cpu_client / run.load.completed);
@@ -153,7 +154,7 @@ impl Runs {
         vec![client, upstream, Row { direct: None, ..busy }, others]
     }
 
-    /// What must be known before the figures are believed.
+    /// Notes on conditions that affect the figures.
     fn notes(&self) -> Vec<String> {
         let all = || self.gateway.iter().chain(&self.nginx).chain(&self.direct);
         let mut notes = Vec::new();
@@ -164,7 +165,7 @@ impl Runs {
                 "other programs used more than 10 % of a CPU during {disturbed} of {of} measurements"
             ));
         }
-        if self.gateway.iter().any(|run| !run.settled) {
+        if self.gateway.iter().any(|run| !run.became_idle) {
             notes.push(
                 "the gateway was still at work long after a load: not all of its CPU is counted".to_owned(),
             );
@@ -176,7 +177,7 @@ impl Runs {
         notes
     }
 
-    /// Whether a rate was held, which the latencies take for granted.
+    /// Notes whether the rate was reached, which the latencies assume.
     fn rate_notes(&self, rate: u32) -> Vec<String> {
         let held = |runs: &[Measured]| runs.iter().all(|run| run.rate() > 0.97 * f64::from(rate));
         let targets =
@@ -185,7 +186,7 @@ impl Runs {
         missed.map(|(name, _)| format!("{name} did not hold {rate} per second")).chain(self.notes()).collect()
     }
 
-    /// Whether the targets had all the work that they could do.
+    /// Notes whether the targets were saturated.
     fn saturation_notes(&self, cpus: usize) -> Vec<String> {
         let busy = |run: &Measured| run.load.cpu_proxy / run.load.seconds / 1e6 / cpus as f64;
         let idle = self.gateway.iter().chain(&self.nginx).filter(|run| busy(run) < 0.9).count();
@@ -196,7 +197,7 @@ impl Runs {
     }
 }
 
-/// CPU per answer has no meaning for the upstream itself.
+/// CPU per response is meaningless for the upstream itself.
 fn without_direct(row: Row) -> Row {
     Row { direct: None, ..row }
 }
@@ -208,7 +209,7 @@ mod tests {
 
     fn run(cpu: f64) -> Measured {
         let load = LoadReport { completed: 10.0, seconds: 1.0, cpu_proxy: cpu, ..LoadReport::default() };
-        Measured { load, cpu_with_rest: cpu / 10.0, settled: true }
+        Measured { load, cpu_with_deferred: cpu / 10.0, became_idle: true }
     }
 
     #[test]
@@ -218,14 +219,14 @@ mod tests {
             nginx: vec![run(100.0), run(400.0), run(300.0)],
             direct: vec![run(0.0), run(100.0), run(100.0)],
         };
-        let Some(Against::Ratio(ratio)) = runs.ratio_row("", "", Measured::cpu_per_answer).against else {
+        let Some(Comparison::Ratio(ratio)) = runs.ratio_row("", "", Measured::cpu_per_answer).against else {
             panic!()
         };
         assert!((ratio.median - 1.5).abs() < 1e-9 && (ratio.max - 2.0).abs() < 1e-9);
         let added = runs.added_row("", "", Measured::cpu_per_answer);
         assert!((added.gateway.unwrap().median - 20.0).abs() < 1e-9);
         assert!((added.nginx.unwrap().median - 20.0).abs() < 1e-9);
-        let Some(Against::Difference(more)) = added.against else { panic!() };
+        let Some(Comparison::Difference(more)) = added.against else { panic!() };
         assert!((more.median - 10.0).abs() < 1e-9);
     }
 

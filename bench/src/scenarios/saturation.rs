@@ -1,14 +1,14 @@
-//! As many requests as go through: a 2 KB prompt, a 300 byte answer.
+//! Maximum throughput with a 2 KB prompt and a 300 byte response.
 
 use super::{Runs, rounds};
-use crate::answers::Script;
 use crate::bench::{Bench, Load, Measured};
 use crate::cli::LoadMode;
-use crate::failure::Outcome;
+use crate::error::BenchResult;
 use crate::report::{Goal, Row, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let runs = saturate(bench, 2048)?;
     Ok(Section {
         id: "a",
@@ -18,14 +18,14 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     })
 }
 
-/// Also used for greater prompts.
-pub(super) fn saturate(bench: &Bench, body_bytes: usize) -> Outcome<Runs> {
+/// Also used for larger prompts.
+pub(super) fn saturate(bench: &Bench, body_bytes: usize) -> BenchResult<Runs> {
     let pair = bench.start_pair()?;
-    let request = request::chat(body_bytes, Script::default(), &pair.key);
+    let request = request::chat(body_bytes, ResponseScript::default(), &pair.key);
     let load = Load {
         mode: LoadMode::Closed,
         request: &request,
-        lengths: Script::default().lengths(),
+        lengths: ResponseScript::default().lengths(),
         connections: bench.options.connections,
         rate: 0,
         requests: 0,
@@ -36,7 +36,7 @@ pub(super) fn saturate(bench: &Bench, body_bytes: usize) -> Outcome<Runs> {
 pub(super) fn rows(runs: &Runs, goal: Goal) -> Vec<Row> {
     let mut rows = vec![
         runs.ratio_row("CPU per request", "us", Measured::cpu_per_answer).goal(goal),
-        runs.ratio_row("CPU per request, work put off included", "us", |run| run.cpu_with_rest),
+        runs.ratio_row("CPU per request, work put off included", "us", |run| run.cpu_with_deferred),
         runs.ratio_row("requests per second", "1/s", Measured::rate),
         runs.row("p50", "ms", |run| run.load.latency.p50 / 1000.0),
         runs.row("p99", "ms", |run| run.load.latency.p99 / 1000.0),

@@ -1,22 +1,22 @@
-//! Stopping and starting on a database that is already there, as every upgrade does.
+//! Stop and start on an existing database, as in an upgrade.
 
-use crate::answers::Script;
 use crate::bench::{Bench, Load, Pair};
 use crate::cli::LoadMode;
-use crate::failure::Outcome;
+use crate::error::BenchResult;
 use crate::report::{Row, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 use crate::stats::Spread;
 
 const ROWS: u64 = 5000;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let pair = bench.start_pair()?;
-    let request = request::chat(2048, Script::default(), &pair.key);
+    let request = request::chat(2048, ResponseScript::default(), &pair.key);
     let load = Load {
         mode: LoadMode::Count,
         request: &request,
-        lengths: Script::default().lengths(),
+        lengths: ResponseScript::default().lengths(),
         connections: bench.options.connections,
         rate: 0,
         requests: ROWS,

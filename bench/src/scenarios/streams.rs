@@ -1,20 +1,19 @@
-//! Server-sent events at a fixed rate, every chunk on its own: what passing a chunk on costs, and how long the first
-//! one takes.
+//! Server-sent events at a fixed rate, one event per chunk: cost per chunk and time to the first chunk.
 
 use super::{rounds, without_direct};
-use crate::answers::Script;
 use crate::bench::{Bench, Load, Measured};
 use crate::cli::LoadMode;
-use crate::failure::Outcome;
+use crate::error::BenchResult;
 use crate::report::{Goal, Section};
 use crate::request;
+use crate::responses::ResponseScript;
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let options = &bench.options;
-    let script = Script { chunks: options.chunks, gap_ms: options.chunk_gap_ms, hold: false };
+    let script = ResponseScript { chunks: options.chunks, gap_ms: options.chunk_gap_ms, hold: false };
     let pair = bench.start_pair()?;
     let request = request::chat(2048, script, &pair.key);
-    // A connection is busy for the length of a stream; twice as many as are open at once leave room.
+    // A connection is busy for the length of a stream, so there are twice as many connections as concurrent streams.
     let length = f64::from(options.chunks * (options.chunk_gap_ms + 1)) / 1000.0;
     let connections = (f64::from(options.stream_rate) * length * 2.0) as usize + 16;
     let load = Load {
@@ -31,7 +30,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         without_direct(runs.ratio_row("CPU per stream", "us", Measured::cpu_per_answer))
             .goal(Goal::Ratio(1.1)),
         without_direct(
-            runs.ratio_row("CPU per stream, work put off included", "us", |run| run.cpu_with_rest),
+            runs.ratio_row("CPU per stream, work put off included", "us", |run| run.cpu_with_deferred),
         ),
         runs.difference_row("first chunk, p50", "us", |run| run.load.first.p50).goal(Goal::Above(50.0)),
         runs.difference_row("first chunk, p99", "us", |run| run.load.first.p99),

@@ -1,5 +1,4 @@
-//! What it costs to speak to a provider in another format than the caller's: the translation itself, in this process,
-//! with nothing around it. A request that is not translated costs nothing of this.
+//! Cost of translating between wire formats, measured in this process. Untranslated requests do not pay it.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -9,12 +8,12 @@ use gateway_core::llm::translate::{
 };
 use gateway_core::llm::{ClientFormat, ProviderFormat};
 
-use crate::answers::{DONE, Script, chunk, plain_body, usage_chunk};
 use crate::bench::Bench;
-use crate::failure::{Failure, Outcome};
+use crate::error::{BenchError, BenchResult};
 use crate::procfs;
 use crate::report::{Goal, Row, Section};
 use crate::request::chat;
+use crate::responses::{DONE, ResponseScript, chunk, plain_body, usage_chunk};
 use crate::stats::Spread;
 
 const CHUNKS: u32 = 50;
@@ -32,17 +31,17 @@ const RESPONSE_OPTIONS: ResponseOptions<'_> = ResponseOptions {
     use_responses_api: false,
 };
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
-    let whole = chat(2048, Script::default(), "");
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
+    let whole = chat(2048, ResponseScript::default(), "");
     let length = crate::http::parse_head(&whole).map_or(0, |head| head.length);
     let asked = whole.get(length..).unwrap_or_default();
     let (claude, openai) = (claude_answer(), plain_body());
     let to_claude = |body: &[u8]| {
         translate_request(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, body, &REQUEST_OPTIONS)
     };
-    let translated = to_claude(asked).map_err(|error| Failure::new(error.to_string()))?.body;
+    let translated = to_claude(asked).map_err(|error| BenchError::new(error.to_string()))?.body;
     let mut rows = Vec::new();
-    let mut row = |name: &str, per: f64, goal: Option<f64>, once: &mut dyn FnMut() -> Outcome<()>| {
+    let mut row = |name: &str, per: f64, goal: Option<f64>, once: &mut dyn FnMut() -> BenchResult<()>| {
         once()?;
         let mut rounds = Vec::new();
         for _ in 0..bench.rounds {
@@ -54,7 +53,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
             Some(most) => row.goal(Goal::Below(most)),
             None => row,
         });
-        Outcome::Ok(())
+        BenchResult::Ok(())
     };
     row("request and answer, OpenAI caller, Anthropic provider", 1.0, Some(60.0), &mut || {
         sound(to_claude(asked).map(|made| made.body))?;
@@ -95,7 +94,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
             if length > events.len() && memchr::memmem::find(&out, b"error").is_none() {
                 Ok(())
             } else {
-                Err(Failure::new("a stream was not translated"))
+                Err(BenchError::new("a stream was not translated"))
             }
         })?;
     }
@@ -107,8 +106,8 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     })
 }
 
-/// CPU of one, in microseconds.
-fn cost(once: &mut dyn FnMut() -> Outcome<()>) -> Outcome<f64> {
+/// CPU time of one translation, in microseconds.
+fn cost(once: &mut dyn FnMut() -> BenchResult<()>) -> BenchResult<f64> {
     const TIMES: u32 = 3_000;
     let this = [std::process::id()];
     let before = procfs::cpu(&this);
@@ -118,8 +117,8 @@ fn cost(once: &mut dyn FnMut() -> Outcome<()>) -> Outcome<f64> {
     Ok(procfs::cpu_between(&before, &procfs::cpu(&this)) / f64::from(TIMES))
 }
 
-fn sound<E: std::fmt::Display>(made: Result<Vec<u8>, E>) -> Outcome<()> {
-    made.map(|body| drop(black_box(body))).map_err(|error| Failure::new(error.to_string()))
+fn sound<E: std::fmt::Display>(made: Result<Vec<u8>, E>) -> BenchResult<()> {
+    made.map(|body| drop(black_box(body))).map_err(|error| BenchError::new(error.to_string()))
 }
 
 fn claude_answer() -> String {
@@ -154,7 +153,7 @@ fn claude_stream() -> Vec<String> {
 }
 
 fn openai_stream() -> Vec<String> {
-    let script = Script { chunks: CHUNKS, ..Script::default() };
+    let script = ResponseScript { chunks: CHUNKS, ..ResponseScript::default() };
     let words = (0..CHUNKS).map(|at| chunk(script, at, true));
     words.chain([usage_chunk(script), DONE.to_owned()]).collect()
 }

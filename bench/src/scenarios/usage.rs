@@ -1,5 +1,5 @@
-//! Usage queries over thirty days: each kind of question that the API takes, asked over HTTP on SQLite. The rows come in as
-//! spans, which may say that they happened weeks ago, and are spread so that every user has some on every day.
+//! Usage queries over thirty days: each kind of query of the API, over HTTP on SQLite. The rows are ingested as
+//! spans, which may be weeks old, and every user has some on every day.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 
 use crate::bench::Bench;
-use crate::failure::{Failure, Outcome};
-use crate::plain::Api;
+use crate::error::{BenchError, BenchResult};
+use crate::http_client::Api;
 use crate::report::{Goal, Row, Section};
 use crate::stats::Spread;
 
@@ -39,9 +39,9 @@ const QUESTIONS: [&str; 12] = [
     "breakdown?by=user&model=gpt-4o",
 ];
 const TIMES: usize = 15;
-const PATIENCE: Duration = Duration::from_secs(300);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(super) fn run(bench: &Bench) -> Outcome<Section> {
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let rows: u64 = match (bench.options.quick, bench.options.full) {
         (_, true) => 1_000_000,
         (true, false) => 60_000,
@@ -52,9 +52,9 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     let api = Api { addr: target.addr, key: &pair.key };
     let mut keys = vec![pair.key.clone()];
     for number in 1..KEYS {
-        let made = api.ask("POST", "/keys", &format!(r#"{{"name":"key {number}"}}"#))?;
+        let made = api.request("POST", "/keys", &format!(r#"{{"name":"key {number}"}}"#))?;
         let raw = made.get("raw_key").and_then(Value::as_str);
-        keys.push(raw.ok_or_else(|| Failure::new("a new key has no text"))?.to_owned());
+        keys.push(raw.ok_or_else(|| BenchError::new("the response has no raw key"))?.to_owned());
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let begin = now.saturating_sub(Duration::from_secs(DAYS * 86_400));
@@ -62,10 +62,10 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         let spans = (first..rows.min(first + BATCH)).map(|number| span(number, rows, begin));
         let spans = spans.collect::<Vec<_>>().join(",");
         let body = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{spans}]}}]}}]}}"#);
-        Api { addr: target.addr, key }.ask("POST", "/otel/v1/traces", &body)?;
+        Api { addr: target.addr, key }.request("POST", "/otel/v1/traces", &body)?;
     }
     wait_for(&api, rows)?;
-    bench.settle(&target, PATIENCE)?;
+    bench.wait_until_idle(&target, WAIT_TIMEOUT)?;
     let mut section = Section {
         id: "n",
         title: format!("usage over 30 days of {rows} rows, {USERS} users and {KEYS} keys, on SQLite"),
@@ -77,7 +77,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
         let mut times = Vec::new();
         for _ in 0..TIMES {
             let began = Instant::now();
-            api.ask("GET", &path, "")?;
+            api.request("GET", &path, "")?;
             times.push(began.elapsed().as_secs_f64() * 1000.0);
         }
         let row = Row { gateway: Spread::of(times), ..Row::of_gateway(question, "ms", 0.0) };
@@ -89,7 +89,7 @@ pub(super) fn run(bench: &Bench) -> Outcome<Section> {
     Ok(section)
 }
 
-/// One request of the past, in the words of OpenTelemetry. Every user comes back each day.
+/// One past request as an OpenTelemetry span. Every user has requests on each day.
 fn span(number: u64, rows: u64, begin: Duration) -> String {
     let (user, visit) = (number % USERS, number / USERS);
     let visits = (rows / USERS).max(1);
@@ -118,16 +118,16 @@ fn span(number: u64, rows: u64, begin: Duration) -> String {
     )
 }
 
-fn wait_for(api: &Api<'_>, rows: u64) -> Outcome<()> {
-    let until = Instant::now() + PATIENCE;
+fn wait_for(api: &Api<'_>, rows: u64) -> BenchResult<()> {
+    let until = Instant::now() + WAIT_TIMEOUT;
     loop {
-        let found = api.ask("GET", "/usage/summary", "")?;
+        let found = api.request("GET", "/usage/summary", "")?;
         let found = found.get("requests").and_then(Value::as_u64).unwrap_or_default();
         if found >= rows {
             return Ok(());
         }
         if Instant::now() > until {
-            return Err(Failure::new(format!("only {found} of {rows} rows arrived")));
+            return Err(BenchError::new(format!("only {found} of {rows} rows arrived")));
         }
         std::thread::sleep(Duration::from_millis(250));
     }

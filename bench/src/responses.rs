@@ -1,26 +1,26 @@
-//! What the upstream answers, byte for byte: the load generator knows from here how long an answer must be.
+//! The exact responses of the upstream, from which the load generator knows the expected length.
 
-/// How a request wants to be answered, written into its `user` field as `bench:name=value,…`. The field is part of
-/// the providers' contract, so a proxy has no reason to touch it.
+/// The response that a request selects, encoded in its `user` field as `bench:name=value,…`. Proxies have no reason
+/// to change that field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Script {
-    /// Events of a stream; 0 is one plain answer.
+pub(crate) struct ResponseScript {
+    /// Number of stream events; 0 is a plain response.
     pub(crate) chunks: u32,
     pub(crate) gap_ms: u32,
-    /// Send the first chunk and then nothing, until the other side hangs up.
+    /// Sends the first chunk and then nothing until the client disconnects.
     pub(crate) hold: bool,
 }
 
-/// Bytes that `"usage":null` adds to every chunk once a caller, or a gateway on their behalf, asks for usage.
+/// Bytes that `"usage":null` adds to every chunk when usage is requested.
 const NO_USAGE: &str = ",\"usage\":null";
 const MARK: &[u8] = b"\"bench:";
 
-impl Script {
+impl ResponseScript {
     pub(crate) fn to_user(self) -> String {
         format!("bench:chunks={},gap_ms={},hold={}", self.chunks, self.gap_ms, u8::from(self.hold))
     }
 
-    /// Found from the end of a request body, where the field stands.
+    /// Searches from the end of the request body, where the field is.
     pub(crate) fn find(body: &[u8]) -> Self {
         let tail = body.get(body.len().saturating_sub(400)..).unwrap_or_default();
         let mut script = Self::default();
@@ -40,7 +40,7 @@ impl Script {
         script
     }
 
-    /// The lengths that a caller may see: with and without the `usage` fields that a proxy asks for on their behalf.
+    /// Possible lengths of the response: with and without the `usage` fields that a proxy requests.
     pub(crate) fn lengths(self) -> Vec<u64> {
         if self.chunks == 0 {
             return vec![plain_body().len() as u64];
@@ -53,7 +53,7 @@ impl Script {
 
 pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
-/// Exactly 300 bytes, as a short completion has.
+/// Exactly 300 bytes, like a short completion.
 pub(crate) fn plain_body() -> String {
     let body = |content: &str| {
         format!(
@@ -65,8 +65,8 @@ pub(crate) fn plain_body() -> String {
     body(&".".repeat(300_usize.saturating_sub(body("").len())))
 }
 
-/// One event of a stream, as a provider writes it.
-pub(crate) fn chunk(script: Script, at: u32, usage: bool) -> String {
+/// One event of a stream in the provider's format.
+pub(crate) fn chunk(script: ResponseScript, at: u32, usage: bool) -> String {
     let (delta, finish) = match at {
         0 => ("{\"role\":\"assistant\",\"content\":\"\"}", "null"),
         _ if at + 1 == script.chunks => ("{}", "\"stop\""),
@@ -80,8 +80,8 @@ pub(crate) fn chunk(script: Script, at: u32, usage: bool) -> String {
     )
 }
 
-/// The event that carries the usage; sent only when it was asked for.
-pub(crate) fn usage_chunk(script: Script) -> String {
+/// The usage event, sent only on request.
+pub(crate) fn usage_chunk(script: ResponseScript) -> String {
     format!(
         "data: {{\"id\":\"chatcmpl-bench\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\
          \"model\":\"gpt-4o-mini\",\"choices\":[],\"usage\":{{\"prompt_tokens\":480,\
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_event_is_json() {
-        let script = Script { chunks: 3, ..Script::default() };
+        let script = ResponseScript { chunks: 3, ..ResponseScript::default() };
         for usage in [false, true] {
             for event in (0..3).map(|at| chunk(script, at, usage)).chain([usage_chunk(script)]) {
                 let json = event.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
@@ -115,16 +115,16 @@ mod tests {
 
     #[test]
     fn a_script_survives_the_request_body() {
-        let script = Script { chunks: 50, gap_ms: 5, hold: true };
+        let script = ResponseScript { chunks: 50, gap_ms: 5, hold: true };
         let body =
             format!("{{\"user\":\"{}\",\"stream_options\":{{\"include_usage\":true}}}}", script.to_user());
-        assert_eq!(Script::find(body.as_bytes()), script);
-        assert_eq!(Script::find(b"{}"), Script::default());
+        assert_eq!(ResponseScript::find(body.as_bytes()), script);
+        assert_eq!(ResponseScript::find(b"{}"), ResponseScript::default());
     }
 
     #[test]
     fn lengths_differ_by_the_usage_fields() {
-        let lengths = Script { chunks: 50, ..Script::default() }.lengths();
+        let lengths = ResponseScript { chunks: 50, ..ResponseScript::default() }.lengths();
         assert_eq!(lengths[1] - lengths[0], 50 * NO_USAGE.len() as u64);
     }
 }

@@ -1,6 +1,5 @@
-//! Providers that fail as providers do, at random and often: what a chain of targets has to survive. Every answer names
-//! the provider, its own number and the request that it answers in each of its parts, so that a caller can tell
-//! byte for byte whether what it got is one answer, whole, and its own.
+//! Providers that fail at random, for the chaos scenario. Every part of a response names the provider, the response
+//! and the request, so that the client can verify that it received one complete response to its own request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,19 +10,19 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::answers::DONE;
-use crate::failure::{Failure, Outcome};
+use crate::error::{BenchError, BenchResult};
 use crate::http::parse_head;
 use crate::request::{SEQUENCE_DIGITS, SEQUENCE_MARK};
+use crate::responses::DONE;
 use crate::upstream::{push_chunk, read_more};
 
-/// Of a hundred answers, so many fail.
-const FAILING: u64 = 30;
+/// Percentage of responses that fail.
+const FAILURE_PERCENT: u64 = 30;
 const WORDS: u64 = 40;
-/// Longer than any attempt may take.
+/// Longer than the timeout of an attempt.
 const STALL: Duration = Duration::from_secs(30);
 
-/// What may go wrong.
+/// Kinds of injected failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     ServerError,
@@ -35,7 +34,7 @@ pub(crate) enum Fault {
     StallInBody,
 }
 
-const OF_PLAIN: [Fault; 6] = [
+const PLAIN_FAULTS: [Fault; 6] = [
     Fault::ServerError,
     Fault::Limited,
     Fault::ResetBeforeHead,
@@ -43,27 +42,27 @@ const OF_PLAIN: [Fault; 6] = [
     Fault::Stall,
     Fault::StallInBody,
 ];
-const OF_STREAMS: [Fault; 5] =
+const STREAM_FAULTS: [Fault; 5] =
     [Fault::ServerError, Fault::Limited, Fault::ResetBeforeHead, Fault::ErrorInStream, Fault::Stall];
 
-/// Who answered whom.
+/// Identifies a response: provider, response number and request number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag {
+pub(crate) struct ResponseTag {
     pub(crate) provider: usize,
-    /// A running number over all providers.
+    /// Sequence number over all providers.
     pub(crate) answer: u64,
-    /// The number in the request.
+    /// Sequence number of the request.
     pub(crate) request: u64,
 }
 
-/// What the providers have done so far.
+/// Counters of all providers.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct ProviderStats {
     answers: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Done {
+impl ProviderStats {
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
@@ -73,9 +72,9 @@ impl Done {
     }
 }
 
-/// Starts so many providers, which end with the runtime.
-pub(crate) async fn start(providers: usize) -> Outcome<(Vec<SocketAddr>, Arc<Done>)> {
-    let done = Arc::new(Done::default());
+/// Starts the providers. They stop with the runtime.
+pub(crate) async fn start(providers: usize) -> BenchResult<(Vec<SocketAddr>, Arc<ProviderStats>)> {
+    let done = Arc::new(ProviderStats::default());
     let mut addresses = Vec::new();
     for provider in 0..providers {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -85,8 +84,8 @@ pub(crate) async fn start(providers: usize) -> Outcome<(Vec<SocketAddr>, Arc<Don
     Ok((addresses, done))
 }
 
-async fn accept(listener: TcpListener, provider: usize, done: Arc<Done>) -> Outcome<()> {
-    // The connections go with the provider.
+async fn accept(listener: TcpListener, provider: usize, done: Arc<ProviderStats>) -> BenchResult<()> {
+    // Dropping the set closes the connections.
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await?;
@@ -97,16 +96,16 @@ async fn accept(listener: TcpListener, provider: usize, done: Arc<Done>) -> Outc
     }
 }
 
-async fn serve(mut stream: TcpStream, provider: usize, done: &Done) -> Outcome<()> {
+async fn serve(mut stream: TcpStream, provider: usize, done: &ProviderStats) -> BenchResult<()> {
     let mut input = bytes::BytesMut::with_capacity(16 * 1024);
     loop {
         let body = read_body(&mut stream, &mut input).await?;
         let answer = done.answers.fetch_add(1, Ordering::Relaxed);
-        let tag = Tag { provider, answer, request: number_in(&body) };
+        let tag = ResponseTag { provider, answer, request: number_in(&body) };
         let has = |needle: &[u8]| memchr::memmem::find(&body, needle).is_some();
         let (streams, usage) = (has(b"\"stream\":true"), has(b"\"include_usage\":true"));
-        let Some(fault) = fate(answer, streams) else {
-            give(&mut stream, tag, streams, usage).await?;
+        let Some(fault) = fault_for(answer, streams) else {
+            send_response(&mut stream, tag, streams, usage).await?;
             continue;
         };
         done.failed.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +115,7 @@ async fn serve(mut stream: TcpStream, provider: usize, done: &Done) -> Outcome<(
     }
 }
 
-async fn read_body(stream: &mut TcpStream, input: &mut bytes::BytesMut) -> Outcome<Vec<u8>> {
+async fn read_body(stream: &mut TcpStream, input: &mut bytes::BytesMut) -> BenchResult<Vec<u8>> {
     use bytes::Buf as _;
     let mut head = loop {
         if let Some(head) = parse_head(input) {
@@ -142,23 +141,28 @@ fn number_in(body: &[u8]) -> u64 {
     digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or_default()
 }
 
-/// What goes wrong with an answer; None for nothing.
-fn fate(answer: u64, streams: bool) -> Option<Fault> {
-    let chance = mix(answer);
-    let faults: &[Fault] = if streams { &OF_STREAMS } else { &OF_PLAIN };
-    let which = usize::try_from(mix(chance) % faults.len() as u64).unwrap_or_default();
-    faults.get(which).copied().filter(|_| chance % 100 < FAILING)
+/// Selects the fault of a response; `None` for success.
+fn fault_for(answer: u64, streams: bool) -> Option<Fault> {
+    let chance = splitmix64(answer);
+    let faults: &[Fault] = if streams { &STREAM_FAULTS } else { &PLAIN_FAULTS };
+    let which = usize::try_from(splitmix64(chance) % faults.len() as u64).unwrap_or_default();
+    faults.get(which).copied().filter(|_| chance % 100 < FAILURE_PERCENT)
 }
 
-/// Numbers that look drawn by lot, the same in every run (splitmix64).
-fn mix(number: u64) -> u64 {
+/// Pseudo-random numbers that are the same in every run (splitmix64).
+fn splitmix64(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-async fn give(stream: &mut TcpStream, tag: Tag, streams: bool, usage: bool) -> Outcome<()> {
+async fn send_response(
+    stream: &mut TcpStream,
+    tag: ResponseTag,
+    streams: bool,
+    usage: bool,
+) -> BenchResult<()> {
     if !streams {
         let body = plain(tag);
         stream.write_all(plain_head(&body).as_bytes()).await?;
@@ -185,8 +189,8 @@ async fn give(stream: &mut TcpStream, tag: Tag, streams: bool, usage: bool) -> O
     Ok(stream.write_all(out.as_bytes()).await?)
 }
 
-/// False: the connection is of no further use.
-async fn fail(stream: &mut TcpStream, fault: Fault, tag: Tag) -> Outcome<bool> {
+/// Returns false when the connection cannot be reused.
+async fn fail(stream: &mut TcpStream, fault: Fault, tag: ResponseTag) -> BenchResult<bool> {
     let refusal = |status: &str, more: &str| {
         let body =
             format!("{{\"error\":{{\"message\":\"answer {} fails\",\"type\":\"chaos\"}}}}", tag.answer);
@@ -226,7 +230,7 @@ async fn fail(stream: &mut TcpStream, fault: Fault, tag: Tag) -> Outcome<bool> {
     }
     if matches!(fault, Fault::Stall | Fault::StallInBody) {
         let mut rest = bytes::BytesMut::new();
-        // Whoever waits gives up in the end, and hangs up.
+        // The client times out and disconnects.
         let _ = tokio::time::timeout(STALL, read_more(stream, &mut rest)).await;
         return Ok(false);
     }
@@ -242,7 +246,7 @@ fn plain_head(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n")
 }
 
-impl Tag {
+impl ResponseTag {
     fn name(self) -> String {
         format!("chaos-{}-{}-{}", self.provider, self.answer, self.request)
     }
@@ -257,7 +261,7 @@ impl Tag {
     }
 }
 
-fn plain(tag: Tag) -> String {
+fn plain(tag: ResponseTag) -> String {
     let text: String = (0..WORDS).map(|at| word(tag, at)).collect();
     format!(
         "{{\"id\":\"{}\",\"object\":\"chat.completion\",\"created\":1760000000,\"model\":\"model-{}\",\"choices\":\
@@ -268,8 +272,8 @@ fn plain(tag: Tag) -> String {
     )
 }
 
-/// The events of a stream, the one that ends it included, the one about usage not.
-fn events(tag: Tag) -> Vec<String> {
+/// The events of a stream including the final one, without the usage event.
+fn events(tag: ResponseTag) -> Vec<String> {
     let event = |delta: &str, finish: &str| {
         format!(
             "data: {{\"id\":\"{}\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\"model\":\"model-{}\",\
@@ -286,7 +290,7 @@ fn events(tag: Tag) -> Vec<String> {
         .collect()
 }
 
-fn usage_event(tag: Tag) -> String {
+fn usage_event(tag: ResponseTag) -> String {
     format!(
         "data: {{\"id\":\"{}\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\"model\":\"model-{}\",\
          \"choices\":[],\"usage\":{{\"prompt_tokens\":100,\"completion_tokens\":{WORDS},\"total_tokens\":140}}}}\n\n",
@@ -295,21 +299,21 @@ fn usage_event(tag: Tag) -> String {
     )
 }
 
-fn word(tag: Tag, at: u64) -> String {
+fn word(tag: ResponseTag, at: u64) -> String {
     format!("{}.{}.{at} ", tag.provider, tag.answer)
 }
 
-/// Is this one whole answer of one provider, to this request? The error says what is wrong.
-pub(crate) fn check(body: &[u8], request: u64, streams: bool) -> Outcome<Tag> {
-    let tag = Tag::find(body).ok_or_else(|| Failure::new("it names no provider"))?;
+/// Verifies that the body is one complete response of one provider to this request. The error describes the mismatch.
+pub(crate) fn check(body: &[u8], request: u64, streams: bool) -> BenchResult<ResponseTag> {
+    let tag = ResponseTag::find(body).ok_or_else(|| BenchError::new("it names no provider"))?;
     if tag.request != request {
-        return Err(Failure::new(format!("it is the answer to request {}", tag.request)));
+        return Err(BenchError::new(format!("it is the answer to request {}", tag.request)));
     }
     let sent = if streams { events(tag).concat() } else { plain(tag) };
     if body == sent.as_bytes() {
         Ok(tag)
     } else {
-        Err(Failure::new(format!("it is not what provider {} sent", tag.provider)))
+        Err(BenchError::new(format!("it is not what provider {} sent", tag.provider)))
     }
 }
 
@@ -317,15 +321,17 @@ pub(crate) fn check(body: &[u8], request: u64, streams: bool) -> Outcome<Tag> {
 mod tests {
     use super::*;
 
-    const TAG: Tag = Tag { provider: 1, answer: 7, request: 42 };
+    const TAG: ResponseTag = ResponseTag { provider: 1, answer: 7, request: 42 };
 
     #[test]
     fn about_thirty_of_a_hundred_answers_fail_in_every_way() {
         for streams in [false, true] {
-            let fates: Vec<Fault> = (0..10_000).filter_map(|answer| fate(answer, streams)).collect();
+            let fates: Vec<Fault> = (0..10_000).filter_map(|answer| fault_for(answer, streams)).collect();
             assert!((2_850..3_150).contains(&fates.len()), "{}", fates.len());
-            let faults: &[Fault] = if streams { &OF_STREAMS } else { &OF_PLAIN };
-            assert!(faults.iter().all(|fault| fates.iter().filter(|fate| *fate == fault).count() > 400));
+            let faults: &[Fault] = if streams { &STREAM_FAULTS } else { &PLAIN_FAULTS };
+            assert!(
+                faults.iter().all(|fault| fates.iter().filter(|fault_for| *fault_for == fault).count() > 400)
+            );
         }
     }
 
@@ -336,7 +342,7 @@ mod tests {
         assert_eq!(check(stream.concat().as_bytes(), 42, true).ok(), Some(TAG));
         assert!(check(stream.concat().as_bytes(), 43, true).is_err());
         assert!(check(stream[..stream.len() - 1].concat().as_bytes(), 42, true).is_err());
-        let other = events(Tag { answer: 8, ..TAG });
+        let other = events(ResponseTag { answer: 8, ..TAG });
         let mixed = [&stream[..5], &other[5..]].concat().concat();
         assert!(check(mixed.as_bytes(), 42, true).is_err());
         assert!(check(b"{\"error\":{}}", 42, false).is_err());

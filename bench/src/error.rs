@@ -1,16 +1,16 @@
-//! The one error of this program, a sentence for the person at the terminal, and the flag that ends a run early.
+//! The error type of the benchmark, a message for the terminal, and the flag that stops a run early.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub(crate) type BenchResult<T> = Result<T, BenchError>;
 
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct BenchError(String);
 
-impl Failure {
+impl BenchError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -20,45 +20,45 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for BenchError {}
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for BenchError {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())
     }
 }
 
 pub(crate) trait Context<T> {
-    /// Puts what was being attempted in front of the error.
-    fn context(self, doing: impl fmt::Display) -> Outcome<T>;
+    /// Prefixes the error with the attempted operation.
+    fn context(self, doing: impl fmt::Display) -> BenchResult<T>;
 }
 
 impl<T, E: fmt::Display> Context<T> for Result<T, E> {
-    fn context(self, doing: impl fmt::Display) -> Outcome<T> {
-        self.map_err(|error| Failure(format!("{doing}: {error}")))
+    fn context(self, doing: impl fmt::Display) -> BenchResult<T> {
+        self.map_err(|error| BenchError(format!("{doing}: {error}")))
     }
 }
 
-/// Set once, by a signal or the time limit; every wait of the conductor looks at it.
+/// Set once, by a signal or the time limit. Every wait of the controller checks it.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     pub(crate) fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn check(&self) -> Outcome<()> {
-        if self.0.load(Ordering::Relaxed) { Err(Failure::stopped()) } else { Ok(()) }
+    pub(crate) fn check(&self) -> BenchResult<()> {
+        if self.0.load(Ordering::Relaxed) { Err(BenchError::stopped()) } else { Ok(()) }
     }
 
-    pub(crate) fn sleep(&self, time: Duration) -> Outcome<()> {
+    pub(crate) fn sleep(&self, time: Duration) -> BenchResult<()> {
         let until = Instant::now() + time;
         loop {
             self.check()?;
