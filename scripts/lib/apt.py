@@ -1,7 +1,7 @@
 """Installing Debian packages without starting the services that they bring.
 
 A package such as `redis-server` starts a system service when it is installed. The tests start their own
-private servers, so the installation is told to start nothing, and what told it so is removed again.
+private servers, so a temporary policy keeps the installation from starting services.
 """
 
 import fcntl

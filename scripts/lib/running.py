@@ -31,7 +31,7 @@ PROVIDERS = (
 
 
 class GatewayFailed(Exception):
-    """The gateway did not start, or did not end as it should; the message carries its log."""
+    """The gateway did not start or stop correctly; the message contains its log."""
 
 
 class Gateway:
@@ -56,7 +56,7 @@ class Gateway:
         return self
 
     def start(self):
-        """Starts the process, on what one before it has left in the directory."""
+        """Starts the process on the existing data directory."""
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 ending_with_us([str(self.binary), "serve"]),
@@ -131,7 +131,7 @@ class Gateway:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def signup(self):
-        """Makes an account of its own and returns the answer: org, user, api_key, token."""
+        """Signs up a new account and returns the response: org, user, api_key, token."""
         name = "t" + secrets.token_hex(6)
         body = {"email": f"{name}@example.com", "password": secrets.token_hex(12), "org_slug": name}
         request = urllib.request.Request(
