@@ -17,7 +17,7 @@ pub fn format_secret(random: &[u8; 32]) -> String {
 #[error("must be base64 after the prefix {SECRET_PREFIX}")]
 pub struct MalformedSecret;
 
-/// The HMAC key of a secret: the decoded bytes if it has our prefix, else the text itself.
+/// The HMAC key of a secret: the decoded bytes if it has the gateway's prefix, else the text itself.
 pub fn decode_secret(secret: &str) -> Result<Vec<u8>, MalformedSecret> {
     match secret.strip_prefix(SECRET_PREFIX) {
         None => Ok(secret.as_bytes().to_vec()),

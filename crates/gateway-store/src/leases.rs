@@ -13,7 +13,7 @@ use crate::{Db, StoreError, Tx};
 /// A lease that a node asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease<'a> {
-    /// Unique per holder, so that a lease that was lost is not mistaken for one's own.
+    /// Unique per holder, so that a lease that was lost is not mistaken for a current one.
     pub owner: &'a str,
     pub now: Timestamp,
     pub until: Timestamp,

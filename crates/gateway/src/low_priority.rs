@@ -30,8 +30,8 @@ impl Drop for LowPriorityRuntime {
     }
 }
 
-/// Puts the thread into the kernel's idle scheduling class: it runs only on an otherwise idle core. If the
-/// kernel refuses, the thread keeps its priority.
+/// Puts the thread into the kernel's idle scheduling class: it runs only on an otherwise idle core. If the kernel
+/// refuses, the thread keeps its priority.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
     use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};

@@ -1,7 +1,7 @@
 //! Metrics of the whole process, for the operator's Prometheus.
 //!
-//! Each worker thread caches handles of the series it uses, so that counting a request takes only a lock that no other
-//! thread wants, and a few atomic additions.
+//! Each worker thread caches handles of the series it uses, so that counting a request takes only an uncontended lock
+//! and a few atomic additions.
 
 pub mod exposition;
 

@@ -48,7 +48,7 @@ impl Tasks {
     /// Resolves when the service begins to stop.
     pub async fn stopping(&self) {
         let mut stopping = self.stopping.subscribe();
-        // An error means that the sender is gone, and so is the application.
+        // An error means that the sender was dropped together with the application.
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 

@@ -87,7 +87,7 @@ pub struct Reading {
     pub included: HashSet<i64>,
 }
 
-/// A budget with what the store says about its current period.
+/// A budget with the stored state of its current period.
 #[derive(Debug)]
 pub struct BudgetReading {
     pub budget: Budget,

@@ -142,7 +142,7 @@ impl Subject {
         }
     }
 
-    /// The text to evaluate. The inner error says why it is missing, which fails the evaluation.
+    /// The text to evaluate. The inner error is the reason why it is missing, which fails the evaluation.
     pub(super) fn text(&self) -> Result<Result<&str, &str>, NotEvaluated> {
         match &self.text {
             SubjectText::Text(text) => Ok(Ok(text)),

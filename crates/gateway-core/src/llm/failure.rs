@@ -1,5 +1,5 @@
-//! Classification of upstream failures: who caused them, and whether a retry or a fallback may help. It applies until
-//! the first byte is forwarded; later failures can only be reported.
+//! Classification of upstream failures: which side caused them, and whether a retry or a fallback may help. It applies
+//! until the first byte is forwarded; later failures can only be reported.
 
 use std::time::Duration;
 

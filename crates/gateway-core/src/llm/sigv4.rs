@@ -102,7 +102,7 @@ pub fn region_of_host(host: &str) -> Option<&str> {
 }
 
 fn canonical_request(request: &Request<'_>, added: &[(&'static str, String)]) -> (String, String) {
-    // A header that we add replaces the caller's, so only ours is signed.
+    // An added header replaces the caller's header of that name, so only the added one is signed.
     let is_ours = |name: &str| added.iter().any(|(ours, _)| name.trim().eq_ignore_ascii_case(ours));
     let theirs = request.headers.iter().copied().filter(|(name, _)| !is_ours(name));
     let ours = added.iter().map(|(name, value)| (*name, value.as_str()));

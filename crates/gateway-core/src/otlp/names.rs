@@ -95,7 +95,7 @@ pub const NUMBERED_INPUT: [(&str, &str); 2] = [("llm.input_messages.", ".message
 pub const NUMBERED_OUTPUT: [(&str, &str); 2] =
     [("llm.output_messages.", ".message."), ("gen_ai.completion.", ".")];
 
-/// Provider names that senders use, mapped to ours.
+/// Provider names that senders use, mapped to the gateway's.
 pub const PROVIDERS: [(&str, &str); 12] = [
     ("az.ai.openai", "azure-openai"),
     ("azure", "azure-openai"),

@@ -32,7 +32,7 @@ impl SpendSnapshot {
         Ok(Self(logs.begin_snapshot().await?))
     }
 
-    /// What the whole organization spent since the start of a day.
+    /// The spending of the whole organization since the start of a day.
     pub async fn of_org(&mut self, org: OrgId, since: Timestamp) -> Result<Vec<DaySpend>, StoreError> {
         let rows = self
             .0

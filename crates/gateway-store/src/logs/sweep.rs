@@ -2,7 +2,7 @@
 //! session with its last row.
 //!
 //! On PostgreSQL, days past the longest retention are dropped as partitions, so organizations with that retention keep
-//! up to a day more. Everything else is deleted in short transactions. Daily usage is kept for ever, hourly usage for
+//! up to a day more. Everything else is deleted in short transactions. Daily usage is kept forever, hourly usage for
 //! 400 days, and hourly usage of users as long as the rows.
 
 use std::collections::{BTreeMap, BTreeSet};

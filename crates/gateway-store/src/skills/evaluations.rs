@@ -1,4 +1,4 @@
-//! Evaluations of skills, by our own judge and by others.
+//! Evaluations of skills, by the built-in judge and by others.
 
 use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
 use gateway_core::skills::gate::EvaluationVote;

@@ -88,7 +88,8 @@ fn select(sort: ShelfSort, rest: &str) -> String {
     let sort_key = match sort {
         ShelfSort::Recent => "s.published_at",
         ShelfSort::Adoptions => "s.adoptions",
-        // Only the score of our own judge counts: publishers report the others themselves. Unjudged skills come last.
+        // Only the score of the built-in judge counts: publishers report the others themselves. Unjudged skills are
+        // last.
         ShelfSort::Score => {
             "CAST(COALESCE((SELECT i.overall_score FROM evaluations i WHERE i.id = (SELECT MAX(m.id) FROM evaluations m \
              WHERE m.skill_id = s.id AND m.skill_version = s.published_version AND m.source = 'internal')), -1) * 10000 \

@@ -15,13 +15,13 @@ pub struct SkillVersion {
     pub version: i64,
     pub source: SkillSource,
     pub content_hash: String,
-    /// Our own judge has evaluated it.
+    /// The built-in judge has evaluated it.
     pub judged: bool,
     pub created_at: Timestamp,
     pub created_by: String,
 }
 
-/// A version that our own judge has not evaluated yet.
+/// A version that the built-in judge has not evaluated yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnjudgedVersion {
     pub org: OrgId,
@@ -79,7 +79,7 @@ pub async fn list_versions(
     Ok(page.cut(versions, |version| version.version.to_string()))
 }
 
-/// Versions that our judge has not evaluated and that have no job of that name with the deduplication key
+/// Versions that the built-in judge has not evaluated and that have no job of that name with the deduplication key
 /// `skill:version`, newest first.
 pub async fn unjudged_versions(db: &Db, job: &str, limit: i64) -> Result<Vec<UnjudgedVersion>, StoreError> {
     let rows = db

@@ -36,7 +36,7 @@ impl Tokens {
     pub fn new(secret: &SecretString) -> Self {
         let bytes = secret.expose_secret().as_bytes();
         let mut validation = Validation::new(Algorithm::HS256);
-        // The library would use the system clock; `read` checks the expiry against ours.
+        // The library would use the system clock; `read` checks the expiry against the application's clock.
         validation.validate_exp = false;
         validation.validate_aud = false;
         validation.required_spec_claims.clear();

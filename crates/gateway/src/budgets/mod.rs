@@ -219,7 +219,7 @@ impl Budgets {
         self.read().orgs.values().cloned().collect()
     }
 
-    /// The organization's ledger. A new one learns which of its rows are being written.
+    /// The organization's ledger. A new ledger is initialized with its rows that are being written.
     fn entry(&self, id: OrgId) -> Arc<OrgBudgets> {
         let mut tracked = self.write();
         if let Some(org) = tracked.orgs.get(&id) {

@@ -142,7 +142,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes invalidations that every node has read, and leases of nodes that are gone.
+    /// Removes invalidations that every node has read, and leases of nodes that have stopped.
     async fn sweep(&self) {
         let db = &self.services.db;
         loop {

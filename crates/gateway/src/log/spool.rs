@@ -27,7 +27,7 @@ const MAX_UNSPOOLED_ROWS: usize = 10_000;
 const RECENT_BYTES: usize = 4 << 20;
 
 pub struct Spool {
-    /// Locked while this process runs. Two processes would take each other's open segments for closed ones.
+    /// Locked while this process runs. A second process would treat the open segments of the first as closed.
     _lock: File,
     directory: PathBuf,
     limit: u64,

@@ -180,7 +180,7 @@ fn call_model(
     })
 }
 
-/// The entry in the form that the caller wants. None for a body that cannot be converted to a stream; then the
+/// The entry in the form that the caller requested. None for a body that cannot be converted to a stream; then the
 /// provider is called.
 pub fn response_chunks(plan: &Plan<'_>, entry: &CacheEntry) -> Option<VecDeque<Bytes>> {
     let Some(format) = plan.client_wire_format().filter(|_| plan.caller_streams()) else {

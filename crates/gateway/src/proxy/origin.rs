@@ -45,7 +45,7 @@ impl CallOrigin {
             latency_ms: row.latency_ms,
             ttft_ms: row.ttft_ms,
         };
-        // An error means that the receiver is gone.
+        // An error means that the receiver was dropped.
         let _ = sender.send(summary);
     }
 }

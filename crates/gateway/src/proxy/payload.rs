@@ -71,7 +71,7 @@ fn edited(attempt: &Attempt<'_>, body: Bytes) -> Bytes {
     streaming.map_or(body, Bytes::from)
 }
 
-/// Returns true if the gateway asks for the usage chunk of the stream on its own account.
+/// Returns true if the gateway itself requests the usage chunk of the stream.
 pub fn requests_usage(plan: &Plan<'_>, target: &RouteTarget) -> bool {
     plan.provider_streams()
         && target.provider.kind.supports_include_usage

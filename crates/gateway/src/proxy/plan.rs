@@ -54,14 +54,14 @@ pub enum Adaptation {
     Translate,
 }
 
-/// How the stream that the caller wants relates to the one that its request asks for.
+/// Whether the response must be converted between a stream and one body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamMode {
     /// The response streams if the request asks for it.
     Passthrough,
-    /// The caller wants one body; a stream is aggregated.
+    /// The caller requested one body; a stream is aggregated.
     Aggregate,
-    /// The caller wants a stream; a body is converted to one.
+    /// The caller requested a stream; a body is converted to one.
     Synthesize,
 }
 

@@ -1,4 +1,4 @@
-//! Brings a response into the form that the caller wants: a stream aggregated into one body, a body converted to a
+//! Converts a response to the form that the caller requested: a stream aggregated into one body, a body converted to a
 //! stream, and either translated. A response that must be buffered for that is buffered before anything is forwarded,
 //! so that the next target can still make up for a failure. A stream that stays a stream is translated by the pipeline.
 
@@ -69,7 +69,7 @@ pub fn is_passthrough(attempt: &Attempt<'_>) -> bool {
     attempt.translation.is_none() && attempt.plan.stream_mode == StreamMode::Passthrough
 }
 
-/// Converts the response into the form that the caller wants.
+/// Converts the response to the form that the caller requested.
 pub async fn convert(
     attempt: &Attempt<'_>,
     response: UpstreamResponse,
@@ -152,7 +152,7 @@ fn convert_body(
     Ok(body.into())
 }
 
-/// Makes one body of a whole stream.
+/// Aggregates a whole stream into one body.
 fn aggregate(
     translation: Option<&Translation>,
     format: WireFormat,

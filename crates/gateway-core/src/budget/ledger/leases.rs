@@ -13,8 +13,8 @@ use crate::budget::Spender;
 use crate::ids::BudgetId;
 use crate::time::Timestamp;
 
-/// A lease takes one part in this many of what is left, divided by the number of nodes. The less is left, the less lies
-/// unused in leases.
+/// A lease takes the remaining amount divided by this number and by the number of nodes. Leases therefore shrink as the
+/// budget runs out.
 const LEASE_PARTS: i64 = 4;
 /// Unused leases are returned when no call was made for this long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);

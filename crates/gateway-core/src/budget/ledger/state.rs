@@ -11,7 +11,7 @@ pub(super) struct BudgetState {
     pub(super) budget: Budget,
     pub(super) starts_at: Timestamp,
     pub(super) ends_at: Timestamp,
-    /// What the last read says was spent in this period.
+    /// The spending of this period according to the last read.
     pub(super) stored: i64,
     /// The cost of rows in this period that the last read does not contain.
     pub(super) unread: i64,

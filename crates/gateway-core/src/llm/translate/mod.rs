@@ -11,7 +11,7 @@
 //! | provider error to the caller | `translate_error` |
 //! | which API of OpenAI to call | `should_use_responses_api` |
 //!
-//! The folder:
+//! Modules:
 //!
 //! | module | job |
 //! |---|---|
