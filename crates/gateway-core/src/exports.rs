@@ -92,7 +92,7 @@ pub fn retry_delay(failures: i64, retry_after: Option<Duration>, random: u32) ->
     let doublings = u32::try_from(failures.clamp(1, 16) - 1).unwrap_or(0);
     let delay = Duration::from_secs(1 << doublings).min(MAX_RETRY_DELAY);
     let jitter = delay / 5 * (random % 1024) / 1024;
-    (delay - jitter).max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
+    delay.saturating_sub(jitter).max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
 /// The id of a batch. It is derived from the rows, so that a resent batch has the same id.

@@ -82,7 +82,7 @@ pub fn next_attempt(
     let delay = *RETRY_DELAYS.get(attempts.checked_sub(1)?)?;
     let jitter = delay / 5 * (random % 1024) / 1024;
     let requested = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-    Some(now.after((delay - delay / 10 + jitter).max(requested)))
+    Some(now.after((delay / 10 * 9 + jitter).max(requested)))
 }
 
 /// Parses `Retry-After`, which is a number of seconds or a date, into the time span from now.

@@ -281,9 +281,11 @@ impl Tx {
     /// Executes several statements without parameters, such as a migration.
     pub(crate) async fn script(&mut self, sql: String) -> Result<(), StoreError> {
         match &mut self.inner {
-            TxInner::Sqlite(tx) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?,
+            TxInner::Sqlite(tx) => {
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await?;
+            }
             TxInner::Postgres(tx) => {
-                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await.map(|_| ())?
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await?;
             }
         }
         Ok(())

@@ -97,8 +97,8 @@ pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Arg {
 }
 
 /// A nullable column of JSON text.
-pub(crate) fn optional_json<T: Serialize>(value: &Option<T>) -> Arg {
-    Arg::Text(value.as_ref().and_then(|value| serde_json::to_string(value).ok()))
+pub(crate) fn optional_json<T: Serialize>(value: Option<&T>) -> Arg {
+    Arg::Text(value.and_then(|value| serde_json::to_string(value).ok()))
 }
 
 pub(crate) fn to_arg<T: Clone + Into<Arg>>(value: &T) -> Arg {

@@ -205,7 +205,7 @@ macro_rules! table {
     (@role $($other:tt)*) => { $crate::table::ColumnRole::Value };
 
     (@write [json] $value:expr) => { $crate::row::json($value) };
-    (@write [optional json] $value:expr) => { $crate::row::optional_json($value) };
+    (@write [optional json] $value:expr) => { $crate::row::optional_json($value.as_ref()) };
     (@write [clean] $value:expr) => { $crate::row::CleanText::clean($value) };
     (@write [via $module:ident] $value:expr) => { $module::to_arg($value) };
     (@write [$($role:ident)?] $value:expr) => { $crate::row::to_arg($value) };

@@ -73,7 +73,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
 /// `strsim` takes a sized collection whose reference is iterable.
 struct Chars<'a>(&'a [char]);
 
-impl<'a, 'b> IntoIterator for &'b Chars<'a> {
+impl<'a> IntoIterator for &Chars<'a> {
     type Item = char;
     type IntoIter = std::iter::Copied<std::slice::Iter<'a, char>>;
 

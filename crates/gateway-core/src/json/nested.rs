@@ -44,13 +44,11 @@ impl NestedScanner {
             match byte {
                 b'"' => {
                     let mut text = StringScanner::default();
-                    match text.feed(&bytes[at..]) {
-                        Some(length) => at += length,
-                        None => {
-                            self.text = Some(text);
-                            return NestedState::Open;
-                        }
-                    }
+                    let Some(length) = text.feed(&bytes[at..]) else {
+                        self.text = Some(text);
+                        return NestedState::Open;
+                    };
+                    at += length;
                 }
                 b'{' | b'[' => {
                     self.depth += 1;

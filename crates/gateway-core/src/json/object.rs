@@ -149,27 +149,25 @@ impl<const N: usize> ObjectScanner<N> {
         while at < chunk.len() && matches!(self.status, ScanStatus::Open | ScanStatus::Complete) {
             let rest = &chunk[at..];
             match self.state {
-                State::Key(mut text) => match text.feed(rest) {
-                    Some(length) => {
+                State::Key(mut text) => {
+                    if let Some(length) = text.feed(rest) {
                         at += length;
                         self.state = State::Colon;
                         self.end_key(&chunk[from..at - 1], text.has_escapes());
-                    }
-                    None => {
+                    } else {
                         at = chunk.len();
                         self.state = State::Key(text);
                     }
-                },
-                State::Text(mut text) => match text.feed(rest) {
-                    Some(length) => {
+                }
+                State::Text(mut text) => {
+                    if let Some(length) = text.feed(rest) {
                         at += length;
                         self.end_value(&chunk[from..at], at);
-                    }
-                    None => {
+                    } else {
                         at = chunk.len();
                         self.state = State::Text(text);
                     }
-                },
+                }
                 State::Scalar => match rest.iter().position(|byte| !is_scalar(*byte)) {
                     Some(length) => {
                         at += length;

@@ -106,7 +106,7 @@ fn written(value: &Value, pretty: bool) -> String {
 
 /// The content with every character escaped as UTF-16 code units.
 fn fully_escaped(content: &str) -> String {
-    content.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect()
+    content.encode_utf16().fold(String::new(), |escaped, unit| format!("{escaped}\\u{unit:04X}"))
 }
 
 /// Calls every function of the module; the results do not matter.

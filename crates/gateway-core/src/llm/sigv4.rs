@@ -184,19 +184,11 @@ mod tests {
         }
     }
 
-    fn authorization(
-        method: &str,
-        path: &str,
-        query: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-        token: Option<&str>,
-        service: &str,
-    ) -> String {
-        let hash = hex_sha256(body.as_bytes());
-        let mut all = vec![("Host", "example.amazonaws.com")];
-        all.extend(headers);
-        let request = Request { method, path, query, headers: &all, body_sha256: &hash };
+    /// Signs `request` with the test suite's host header added, and returns the `authorization` header.
+    fn authorization(request: Request<'_>, token: Option<&str>, service: &str) -> String {
+        let mut headers = vec![("Host", "example.amazonaws.com")];
+        headers.extend(request.headers);
+        let request = Request { headers: &headers, ..request };
         let at = "2015-08-30T12:36:00Z".parse().unwrap();
         let mut added = sign(&request, &keys(token), Scope { region: "us-east-1", service }, at);
         assert_eq!(added[0], ("x-amz-date", "20150830T123600Z".to_owned()));
@@ -322,11 +314,9 @@ mod tests {
             let expected = format!(
                 "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders={signed}, Signature={signature}"
             );
-            assert_eq!(
-                authorization(method, path, query, headers, body, token, "service"),
-                expected,
-                "{name}"
-            );
+            let body_sha256 = &hex_sha256(body.as_bytes());
+            let request = Request { method, path, query, headers, body_sha256 };
+            assert_eq!(authorization(request, token, "service"), expected, "{name}");
         }
     }
 
@@ -340,8 +330,14 @@ mod tests {
         assert_eq!(canonical_path("/a%2Fb/"), "/a%252Fb/");
         // A stale date among the headers to sign is replaced, not signed in addition to the new one.
         let json = [("Content-Type", "application/json"), ("X-Amz-Date", "20000101T000000Z")];
-        let header =
-            authorization("POST", "/model/amazon.nova-v1%3A0/converse", "", &json, "{}", None, "bedrock");
+        let request = Request {
+            method: "POST",
+            path: "/model/amazon.nova-v1%3A0/converse",
+            query: "",
+            headers: &json,
+            body_sha256: &hex_sha256(b"{}"),
+        };
+        let header = authorization(request, None, "bedrock");
         assert_eq!(
             header.rsplit('=').next(),
             Some("4738ce01763d10d506b883b0fa8af4ef6e2c3a1d51c5ee1204157c0172d95241")

@@ -87,7 +87,9 @@ proptest! {
     fn the_reference_decodes_an_export_batch(spans in prop::collection::vec(span(), 1..4)) {
         let org = "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap();
         let mut batch = Batch::default();
-        spans.iter().for_each(|span| batch.add(span));
+        for span in &spans {
+            batch.add(span);
+        }
         let (head, rest) = batch.finish(org, "1.2.3");
         let reference = ReferenceRequest::decode(&[head, rest].concat()[..]).unwrap();
         let resource = &reference.resource_spans[0];

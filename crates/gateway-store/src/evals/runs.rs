@@ -78,8 +78,9 @@ mod strict_json {
     use crate::StoreError;
     use crate::row::{Arg, Row, optional_json};
 
+    #[expect(clippy::ref_option, reason = "a codec of a column takes a reference to the field")]
     pub(super) fn to_arg(value: &Option<Value>) -> Arg {
-        optional_json(value)
+        optional_json(value.as_ref())
     }
 
     pub(super) fn from_row(row: &Row, column: &'static str) -> Result<Option<Value>, StoreError> {

@@ -24,7 +24,7 @@ use crate::problem::{ApiResult, Problem};
 pub fn area() -> Area {
     Area::new("metrics", "Metrics of the caller's organization.").get(
         "/metrics",
-        get,
+        snapshot,
         "Counts and latencies; Prometheus text with Accept: text/plain or application/openmetrics-text",
     )
 }
@@ -86,7 +86,7 @@ struct OrgMetrics {
     uptime_seconds: u64,
 }
 
-async fn get(
+async fn snapshot(
     State(app): AppState,
     caller: Caller<Viewer>,
     format: MetricsFormat,

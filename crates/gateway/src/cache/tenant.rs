@@ -138,8 +138,7 @@ impl Tenant {
     }
 
     /// Stores an entry, and indexes it if it has a semantic query. Stores nothing if a purge came in between.
-    pub fn store(&self, new: NewEntry<'_>) -> bool {
-        let NewEntry { key, namespace, entry, query, purges } = new;
+    pub fn store(&self, NewEntry { key, namespace, entry, query, purges }: NewEntry<'_>) -> bool {
         let mut inner = self.lock();
         if inner.purges != purges {
             return false;
@@ -263,6 +262,7 @@ impl Tenant {
 }
 
 /// An entry to be stored.
+#[derive(Clone, Copy)]
 pub struct NewEntry<'a> {
     pub key: CacheKey,
     pub namespace: &'a str,

@@ -82,7 +82,9 @@ impl Cluster {
             let _ = tokio::time::timeout(POLL_INTERVAL, self.notified.notified()).await;
             match tokio::time::timeout(POLL_TIMEOUT, invalidations::poll(db, &mut position)).await {
                 Ok(Ok(Polled::Invalidations(polled))) if last_poll.elapsed() < MAX_POLL_GAP => {
-                    polled.iter().for_each(|invalidation| self.apply(invalidation));
+                    for invalidation in &polled {
+                        self.apply(invalidation);
+                    }
                     last_poll = Instant::now();
                 }
                 Ok(Ok(_)) => {

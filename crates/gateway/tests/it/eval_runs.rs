@@ -165,10 +165,10 @@ on_both!(a_run_that_could_judge_nothing_has_failed_and_says_why, |app| async mov
     app.write(std::slice::from_ref(&bare)).await;
     let run = app.eval_run(&ada, &eval, json!({})).await;
     assert_eq!((&run["status"], &run["errors"], &run["completed"]), (&json!("failed"), &json!(1), &json!(1)));
-    assert!(run["error"].as_str().unwrap().contains("not kept"), "{run}");
+    assert!(run["error"].as_str().unwrap().contains("the response was not stored"), "{run}");
     let results = app.run_results(&ada, &run).await;
     assert_eq!(results["errors"][0]["log_id"], bare.id);
-    assert!(results["errors"][0]["error"].as_str().unwrap().contains("not kept"));
+    assert!(results["errors"][0]["error"].as_str().unwrap().contains("the response was not stored"));
 
     answered(&app, &ada, &["{}"]).await;
     let run = app.eval_run(&ada, &eval, json!({})).await;
@@ -240,7 +240,7 @@ on_both!(two_runs_are_compared_item_by_item, |app| async move {
     let other = app.eval(&ada, "static", "status_ok", json!({})).await;
     let other = app.eval_run(&ada, &other, json!({})).await;
     for (path, named) in [
-        (compare(&before, &other), "another eval"),
+        (compare(&before, &other), "the same eval"),
         (compare(&before, &json!({"id": 4711})), "to"),
         (format!("/api/v1/evals/runs/{}/compare?to=x", before["id"]), "to"),
         (format!("/api/v1/evals/runs/{}/compare", before["id"]), "to"),

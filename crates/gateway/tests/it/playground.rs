@@ -329,7 +329,7 @@ async fn refusals_and_failures_of_a_provider_are_returned_as_its_error() {
         for (reply, status, message) in [
             (Reply::json(401, r#"{"error":{"message":"bad key"}}"#), json!(401), "bad key"),
             (Reply::json(500, "{}"), json!(500), "500"),
-            (Reply::json(200, "not json"), json!(null), "no chat completion"),
+            (Reply::json(200, "not json"), json!(null), "not a chat completion"),
         ] {
             gateway.upstream.push(reply);
             let answer = post(&gateway.app, &gateway.ada, RUN, body.clone()).await;

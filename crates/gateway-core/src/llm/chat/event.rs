@@ -1,6 +1,6 @@
 //! The events of a response stream. Stream decoders produce them and stream encoders consume them. The sequencer
-//! between the two guarantees three things: `Start` comes first and only once, a tool call is started with an id before
-//! its arguments arrive, and nothing follows an `Error`.
+//! between the two guarantees three things: `Start` comes first and only once, a tool call is started with an id
+//! before its arguments arrive, and nothing follows an `Error`.
 
 use super::{Logprob, StopReason};
 use crate::llm::usage::Usage;

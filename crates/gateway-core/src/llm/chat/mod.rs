@@ -1,6 +1,6 @@
 //! The format-independent model of a conversation. Every wire format is decoded into it and encoded from it, so that
-//! six formats need six codecs and not thirty converters. Fields that only one format has are kept in `extra`. They are
-//! restored when the target uses the same format, and reported as dropped otherwise.
+//! six formats need six codecs and not thirty converters. Fields that only one format has are kept in `extra`. They
+//! are restored when the target uses the same format, and reported as dropped otherwise.
 
 mod event;
 mod loss;

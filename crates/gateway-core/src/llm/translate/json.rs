@@ -1,5 +1,5 @@
-//! Takes typed fields out of JSON objects. A taken field is removed, so that the remaining fields are the ones without
-//! a counterpart in the model. A `null` field counts as absent.
+//! Takes typed fields out of JSON objects. A taken field is removed, so that the remaining fields are the ones
+//! without a counterpart in the model. A `null` field counts as absent.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};

@@ -138,8 +138,8 @@ trait StreamEncoder: Send {
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Returns whether to call a model through OpenAI's Responses API, if the provider has it. That is the case for callers
-/// of that API, and for models without chat completions. The result belongs into `RequestOptions` and
+/// Returns whether to call a model through OpenAI's Responses API, if the provider has it. That is the case for
+/// callers of that API, and for models without chat completions. The result belongs into `RequestOptions` and
 /// `ResponseOptions`.
 pub fn should_use_responses_api(client: ClientFormat, model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);

@@ -1,6 +1,6 @@
-//! Tracks which provider signed the thinking of a conversation. Only that provider accepts the signature; another one,
-//! for example after a fallback, rejects the whole conversation. A signature that is returned in another format than
-//! that of its issuer is therefore wrapped together with the issuer's name. When the caller sends it back, it is
+//! Tracks which provider signed the thinking of a conversation. Only that provider accepts the signature; another
+//! one, for example after a fallback, rejects the whole conversation. A signature that is returned in another format
+//! than that of its issuer is therefore wrapped together with the issuer's name. When the caller sends it back, it is
 //! unwrapped for the issuer and removed for all other providers. A signature that is not wrapped belongs to the
 //! caller's format.
 //!

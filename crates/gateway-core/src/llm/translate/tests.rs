@@ -1,5 +1,7 @@
-//! Tests across all formats: golden files, properties, and rejected or dropped fields.
+//! Tests of all formats: golden files, properties, dropped and rejected fields, and peculiarities of providers.
 
+mod embeddings_and_models;
+mod generators;
 mod golden;
 mod laws;
 mod losses;

@@ -91,7 +91,7 @@ impl Meter {
         let Meter { format, reader, reading } = self;
         match reader {
             BodyReader::Json(fields) => {
-                fields.feed(chunk, |object| body::read_object(reading, *format, object))
+                fields.feed(chunk, |object| body::read_object(reading, *format, object));
             }
             BodyReader::Sse(events) => events.feed(chunk, |item| read_item(reading, *format, item)),
             BodyReader::EventStream { frames, decoded } => {

@@ -248,7 +248,7 @@ impl<'a> EventScan<'a> {
             }
             (b"error", MemberValue::Object | MemberValue::Text(_)) => scan.has_error = true,
             (b"type" | b"event_type", MemberValue::Text(text)) if scan.kind.is_none() => {
-                scan.kind = Some(text)
+                scan.kind = Some(text);
             }
             (
                 b"finish_reason" | b"stop_reason" | b"finishReason" | b"stopReason" | b"blockReason"

@@ -52,7 +52,7 @@ async fn other_parameters_models_and_organizations_never_match() {
     let cache = filled().await;
     let same = || query(100, CAPITAL);
     let miss = async |request: CacheRequest<'_>, query: SemanticQuery| {
-        cache.lookup(request).await.miss().find_similar(&query, 0.5).miss().fail()
+        cache.lookup(request).await.miss().find_similar(&query, 0.5).miss().fail();
     };
     miss(semantic_request(1, 2), query(101, CAPITAL)).await;
     miss(semantic_request(1, 2), SemanticQuery { model: "other".into(), ..same() }).await;

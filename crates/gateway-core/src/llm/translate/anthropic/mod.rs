@@ -1,7 +1,7 @@
-//! Anthropic's Messages API. A JSON schema for the output is requested by `output_config.format`, which works together
-//! with thinking and streams as text. The format has no parameter for output of any JSON object, so a line in the
-//! system prompt requests it. Gemini signs tool calls; its signature is returned as that of a thinking block before the
-//! call.
+//! Anthropic's Messages API. A JSON schema for the output is requested by `output_config.format`, which works
+//! together with thinking and streams as text. The format has no parameter for output of any JSON object, so a line
+//! in the system prompt requests it. Gemini signs tool calls; its signature is returned as that of a thinking block
+//! before the call.
 
 mod decode_request;
 mod decode_stream;

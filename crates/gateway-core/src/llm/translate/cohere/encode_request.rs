@@ -155,7 +155,7 @@ fn encode_tools(
         None | Some(ToolChoice::Auto) => {}
         Some(ToolChoice::None) => insert_some(body, "tool_choice", Some("NONE")),
         Some(ToolChoice::Required | ToolChoice::Tool(_)) => {
-            insert_some(body, "tool_choice", Some("REQUIRED"))
+            insert_some(body, "tool_choice", Some("REQUIRED"));
         }
         Some(ToolChoice::Allowed { .. } | ToolChoice::Other(_)) => {
             return Err(losses

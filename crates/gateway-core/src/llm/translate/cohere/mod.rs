@@ -1,5 +1,5 @@
-//! Cohere's Chat API v2, supported as a provider format only. Its tool plan is decoded as thinking, and text documents
-//! of the caller are encoded as its documents.
+//! Cohere's Chat API v2, supported as a provider format only. Its tool plan is decoded as thinking, and text
+//! documents of the caller are encoded as its documents.
 
 mod decode_stream;
 mod embeddings;

@@ -48,7 +48,7 @@ impl PartEncoder<'_> {
                     }
                 }
                 Content::Thinking { signature: None, .. } if !self.same_format => {
-                    self.losses.drop(RequestField::Thinking)
+                    self.losses.drop(RequestField::Thinking);
                 }
                 Content::Redacted(_) => self.losses.drop(RequestField::Redacted),
                 content => self.encode_part(content, part.extra, &mut encoded)?,

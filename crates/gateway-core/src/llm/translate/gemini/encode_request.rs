@@ -113,7 +113,7 @@ fn encode_config(request: &mut ChatRequest, losses: &mut Losses) -> Result<Objec
         None => {}
         Some(OutputFormat::Text) => insert_some(&mut config, "responseMimeType", Some("text/plain")),
         Some(OutputFormat::JsonObject) => {
-            insert_some(&mut config, "responseMimeType", Some("application/json"))
+            insert_some(&mut config, "responseMimeType", Some("application/json"));
         }
         Some(OutputFormat::JsonSchema { name, description, schema, strict: _ }) => {
             if name.is_some() || description.is_some() {
@@ -149,7 +149,7 @@ fn encode_thinking(model: &str, reasoning: Reasoning, same_format: bool, losses:
         match reasoning.resolved_budget() {
             Some(0) if is_pro => losses.drop(RequestField::Reasoning),
             budget => {
-                insert_some(&mut thinking, "thinkingBudget", budget.map(|budget| budget.min(max_budget)))
+                insert_some(&mut thinking, "thinkingBudget", budget.map(|budget| budget.min(max_budget)));
             }
         }
     } else {

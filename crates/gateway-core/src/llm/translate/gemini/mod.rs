@@ -1,8 +1,8 @@
 //! Google's generateContent API. A message is a list of parts, and each event of a stream is a complete response with a
 //! few more parts. Tool results refer to calls by name, and ids are a later addition, so missing ids are generated.
 //!
-//! A signature is stored in the part that it signs: thinking, a tool call or text. The model signs only the first two,
-//! so the signature of a text is represented as an empty thinking part after it.
+//! A signature is stored in the part that it signs: thinking, a tool call or text. The model signs only the first
+//! two, so the signature of a text is represented as an empty thinking part after it.
 
 mod decode_request;
 mod decode_stream;

@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions API, which most providers implement. OpenAI's own format has no fields for thinking, so
-//! two extensions of compatible providers are used: `reasoning_content` contains the text (`reasoning` is decoded too),
-//! and `reasoning_details` contains signatures and encrypted thinking in OpenRouter's format. Gemini's signatures of
-//! tool calls are sent in `extra_content`, as in Google's OpenAI-compatible API.
+//! two extensions of compatible providers are used: `reasoning_content` contains the text (`reasoning` is decoded
+//! too), and `reasoning_details` contains signatures and encrypted thinking in OpenRouter's format. Gemini's
+//! signatures of tool calls are sent in `extra_content`, as in Google's OpenAI-compatible API.
 
 mod decode_request;
 mod decode_stream;

@@ -2,7 +2,8 @@
 //! conversations, stored prompts) does not exist at other providers, so requests that refer to it are rejected.
 //!
 //! Thinking is encoded as reasoning items with the signature in `encrypted_content`. Encrypted thinking is stored in
-//! the same field with a prefix. Gemini's signatures of tool calls are sent in `extra_content`, as in chat completions.
+//! the same field with a prefix. Gemini's signatures of tool calls are sent in `extra_content`, as in chat
+//! completions.
 
 mod decode_request;
 mod decode_stream;

@@ -1,4 +1,4 @@
-//! Dropped, rejected and malformed fields. Each is reported by its name in the caller's format.
+//! Dropped, rejected and malformed fields, each reported by its name in the caller's format.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::{
     RequestOptions, TranslatedRequest, translate_request,
 };
 
-const ASK: RequestOptions<'static> = RequestOptions {
+const OPTIONS: RequestOptions<'static> = RequestOptions {
     model: "claude-sonnet-4-5",
     stream: false,
     supports_include_usage: true,
@@ -23,11 +23,11 @@ fn translate(
     for (key, value) in fields.as_object().unwrap() {
         body[key] = value.clone();
     }
-    translate_request(from, to, body.to_string().as_bytes(), &ASK)
+    translate_request(from, to, body.to_string().as_bytes(), &OPTIONS)
 }
 
 #[test]
-fn harmless_fields_are_left_out_and_named() {
+fn optional_fields_are_dropped_and_reported() {
     for (fields, expected) in [
         (json!({"seed": 1}), "seed"),
         (json!({"presence_penalty": 0.5}), "presence_penalty"),
@@ -43,28 +43,28 @@ fn harmless_fields_are_left_out_and_named() {
         ),
         (json!({"stop": [" "]}), "stop"),
     ] {
-        let done = translate(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, &fields).unwrap();
-        assert_eq!(done.dropped, [expected], "{fields}");
+        let translated = translate(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, &fields).unwrap();
+        assert_eq!(translated.dropped, [expected], "{fields}");
     }
     let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 2000, "display": "omitted"}});
-    let done = translate(ClientFormat::Anthropic, ProviderFormat::Bedrock, &thinking).unwrap();
-    assert_eq!(done.dropped, ["thinking.display", "thinking"]);
+    let translated = translate(ClientFormat::Anthropic, ProviderFormat::Bedrock, &thinking).unwrap();
+    assert_eq!(translated.dropped, ["thinking.display", "thinking"]);
 }
 
 #[test]
-fn what_says_nothing_is_not_named() {
+fn default_values_are_not_reported_as_dropped() {
     let fields = json!({
         "n": 1, "logprobs": false, "frequency_penalty": 0, "service_tier": "auto", "logit_bias": {},
         "temperature": null, "tools": [], "parallel_tool_calls": true, "response_format": {"type": "text"},
     });
-    let done = translate(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, &fields).unwrap();
-    assert_eq!(done.dropped, Vec::<String>::new());
+    let translated = translate(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, &fields).unwrap();
+    assert_eq!(translated.dropped, Vec::<String>::new());
 }
 
 #[test]
-fn losses_that_would_change_the_meaning_are_refused() {
+fn losses_that_would_change_the_meaning_are_rejected() {
     let video = json!({"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}});
-    let sound = json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}});
+    let audio = json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}});
     let custom = json!({"type": "custom", "custom": {"name": "c"}});
     for format in [ProviderFormat::Anthropic, ProviderFormat::Bedrock] {
         for (fields, expected) in [
@@ -76,14 +76,14 @@ fn losses_that_would_change_the_meaning_are_refused() {
             (json!({"web_search_options": {}}), "web_search_options"),
             (json!({"tools": [custom]}), "tools[]"),
             (json!({"messages": [{"role": "user", "content": [video]}]}), "messages[].content[]"),
-            (json!({"messages": [{"role": "user", "content": [sound]}]}), "messages[].content[]"),
+            (json!({"messages": [{"role": "user", "content": [audio]}]}), "messages[].content[]"),
             (
                 json!({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}),
                 "messages[].content[]",
             ),
         ] {
-            let refused = translate(ClientFormat::OpenAiChat, format, &fields);
-            match refused {
+            let result = translate(ClientFormat::OpenAiChat, format, &fields);
+            match result {
                 Err(TranslationError::Unsupported { field, .. }) => {
                     assert_eq!(field, expected, "{format:?} {fields}");
                 }
@@ -91,12 +91,12 @@ fn losses_that_would_change_the_meaning_are_refused() {
             }
         }
     }
-    let refused = translate(ClientFormat::Anthropic, ProviderFormat::OpenAi, &json!({"mcp_servers": []}));
-    assert!(matches!(refused, Err(TranslationError::Unsupported { field, .. }) if field == "mcp_servers"));
+    let result = translate(ClientFormat::Anthropic, ProviderFormat::OpenAi, &json!({"mcp_servers": []}));
+    assert!(matches!(result, Err(TranslationError::Unsupported { field, .. }) if field == "mcp_servers"));
 }
 
 #[test]
-fn malformed_bodies_name_the_place() {
+fn malformed_bodies_name_the_invalid_field() {
     for (body, expected) in [
         ("[]", ""),
         ("{", ""),
@@ -112,7 +112,12 @@ fn malformed_bodies_name_the_place() {
         (r#"{"messages": [], "tool_choice": "maybe"}"#, "tool_choice"),
         (r#"{"messages": [], "response_format": {"type": "xml"}}"#, "response_format.type"),
     ] {
-        match translate_request(ClientFormat::OpenAiChat, ProviderFormat::Anthropic, body.as_bytes(), &ASK) {
+        match translate_request(
+            ClientFormat::OpenAiChat,
+            ProviderFormat::Anthropic,
+            body.as_bytes(),
+            &OPTIONS,
+        ) {
             Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
@@ -123,7 +128,7 @@ fn malformed_bodies_name_the_place() {
         (r#"{"messages": [], "tool_choice": {"type": "tool"}}"#, "tool_choice.name"),
         (r#"{"messages": [], "thinking": {}}"#, "thinking.type"),
     ] {
-        match translate_request(ClientFormat::Anthropic, ProviderFormat::OpenAi, body.as_bytes(), &ASK) {
+        match translate_request(ClientFormat::Anthropic, ProviderFormat::OpenAi, body.as_bytes(), &OPTIONS) {
             Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, expected, "{body}"),
             other => panic!("{body}: {other:?}"),
         }

@@ -1,19 +1,18 @@
-//! Rules of OpenAI's responses, Gemini and Cohere that no golden file shows.
+//! Rules of the Responses API, Gemini and Cohere that the golden files do not cover.
 
 use serde_json::{Value, json};
 
 use super::{
     super::{
         super::{ClientFormat, ProviderFormat, chat::TranslationError},
-        RequestOptions, StreamTranslator, TranslatedRequest, translate_embeddings_request,
-        translate_embeddings_response, translate_models, translate_request, translate_response,
+        RequestOptions, StreamTranslator, TranslatedRequest, translate_request, translate_response,
     },
-    support::{ProviderSide, translate_stream},
+    support::{ProviderApi, translate_stream},
 };
 
-const CHAT: ProviderSide = ProviderSide { provider: ProviderFormat::OpenAi, use_responses_api: false };
+const CHAT: ProviderApi = ProviderApi { provider: ProviderFormat::OpenAi, use_responses_api: false };
 
-fn sent(
+fn translate(
     from: ClientFormat,
     to: ProviderFormat,
     model: &str,
@@ -30,29 +29,29 @@ fn from_responses(to: ProviderFormat, mut body: Value) -> Result<(Value, Vec<Str
     if body.get("input").is_none() {
         body["input"] = "Hi".into();
     }
-    sent(ClientFormat::OpenAiResponses, to, "m", &body)
+    translate(ClientFormat::OpenAiResponses, to, "m", &body)
 }
 
 fn from_gemini(to: ProviderFormat, contents: &Value) -> Result<(Value, Vec<String>), TranslationError> {
-    sent(ClientFormat::Gemini, to, "m", &json!({"contents": contents}))
+    translate(ClientFormat::Gemini, to, "m", &json!({"contents": contents}))
 }
 
 fn from_chat(to: ProviderFormat, model: &str, mut body: Value) -> (Value, Vec<String>) {
     if body.get("messages").is_none() {
         body["messages"] = json!([{"role": "user", "content": "Hi"}]);
     }
-    sent(ClientFormat::OpenAiChat, to, model, &body).unwrap()
+    translate(ClientFormat::OpenAiChat, to, model, &body).unwrap()
 }
 
-fn refused(result: Result<(Value, Vec<String>), TranslationError>) -> String {
+fn unsupported_field(result: Result<(Value, Vec<String>), TranslationError>) -> String {
     match result {
         Err(TranslationError::Unsupported { field, .. }) => field,
-        other => panic!("not refused: {other:?}"),
+        other => panic!("not rejected: {other:?}"),
     }
 }
 
 #[test]
-fn state_stored_at_openai_is_rejected_by_other_providers() {
+fn references_to_state_stored_by_openai_are_rejected_elsewhere() {
     for (field, value) in [
         ("previous_response_id", json!("resp_1")),
         ("conversation", json!({"id": "conv_1"})),
@@ -60,7 +59,7 @@ fn state_stored_at_openai_is_rejected_by_other_providers() {
         ("background", json!(true)),
     ] {
         for format in [ProviderFormat::Anthropic, ProviderFormat::OpenAi, ProviderFormat::Gemini] {
-            assert_eq!(refused(from_responses(format, json!({field: value}))), field);
+            assert_eq!(unsupported_field(from_responses(format, json!({field: value}))), field);
         }
     }
     let (_, dropped) = from_responses(
@@ -72,16 +71,16 @@ fn state_stored_at_openai_is_rejected_by_other_providers() {
 }
 
 #[test]
-fn items_and_tools_that_only_openai_runs_are_refused_elsewhere() {
+fn items_and_tools_of_openai_only_are_rejected_elsewhere() {
     let reference = json!({"input": [{"type": "item_reference", "id": "msg_1"}]});
-    assert_eq!(refused(from_responses(ProviderFormat::Anthropic, reference)), "input[].content[]");
+    assert_eq!(unsupported_field(from_responses(ProviderFormat::Anthropic, reference)), "input[].content[]");
     let search = json!({"tools": [{"type": "web_search"}]});
-    assert_eq!(refused(from_responses(ProviderFormat::Gemini, search)), "tools[]");
+    assert_eq!(unsupported_field(from_responses(ProviderFormat::Gemini, search)), "tools[]");
 }
 
 #[test]
-fn malformed_items_name_their_place() {
-    for (input, place) in [
+fn malformed_items_name_the_invalid_field() {
+    for (input, path) in [
         (json!([{"role": "robot", "content": "x"}]), "input.0.role"),
         (
             json!([{"role": "user", "content": "x"}, {"type": "function_call", "name": "f"}]),
@@ -91,39 +90,39 @@ fn malformed_items_name_their_place() {
         (json!(7), "input"),
     ] {
         match from_responses(ProviderFormat::Anthropic, json!({"input": input})) {
-            Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, place),
-            other => panic!("{place}: {other:?}"),
+            Err(TranslationError::Malformed { field, .. }) => assert_eq!(field, path),
+            other => panic!("{path}: {other:?}"),
         }
     }
 }
 
 #[test]
-fn thoughts_that_only_claude_can_read_come_back_to_it_through_responses() {
-    let answer = json!({
+fn redacted_thinking_of_claude_is_restored_through_the_responses_api() {
+    let response = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn",
         "content": [{"type": "redacted_thinking", "data": "Emwc"}, {"type": "text", "text": "391"}],
         "usage": {"input_tokens": 1, "output_tokens": 1},
     });
-    let side = ProviderSide { provider: ProviderFormat::Anthropic, use_responses_api: false };
+    let api = ProviderApi { provider: ProviderFormat::Anthropic, use_responses_api: false };
     let translated = translate_response(
-        side.provider,
+        api.provider,
         ClientFormat::OpenAiResponses,
-        answer.to_string().as_bytes(),
-        &side.reply(),
+        response.to_string().as_bytes(),
+        &api.response_options(),
     );
     let translated: Value = serde_json::from_slice(&translated.unwrap()).unwrap();
     let mut input = translated["output"].as_array().unwrap().clone();
     input.push(json!({"role": "user", "content": "And 18 * 23?"}));
     let (claude, _) = from_responses(ProviderFormat::Anthropic, json!({"input": input})).unwrap();
     assert_eq!(claude["messages"][0]["content"][0], json!({"type": "redacted_thinking", "data": "Emwc"}));
-    // Other providers do not receive them.
+    // Other providers cannot use it.
     let (gemini, dropped) = from_responses(ProviderFormat::Gemini, json!({"input": input})).unwrap();
     assert_eq!(gemini["contents"][0]["parts"], json!([{"text": "391"}]));
     assert_eq!(dropped, ["input[].encrypted_content"]);
 }
 
 #[test]
-fn arguments_that_grow_side_by_side_stay_apart() {
+fn arguments_of_parallel_calls_are_not_mixed() {
     let call = |index: u32, id: Option<&str>, arguments: &str| {
         let function = json!({"name": id.map(|_| "f"), "arguments": arguments});
         let calls = json!([{"index": index, "id": id, "type": "function", "function": function}]);
@@ -148,10 +147,10 @@ fn arguments_that_grow_side_by_side_stay_apart() {
 }
 
 #[test]
-fn events_of_a_response_are_numbered_and_every_item_that_opens_closes() {
-    let side = ProviderSide { provider: ProviderFormat::Anthropic, use_responses_api: false };
-    let stream = super::support::stream_bytes(side, "parallel_tools");
-    let out = translate_stream(side, ClientFormat::OpenAiResponses, &stream, &[usize::MAX]);
+fn response_events_are_numbered_and_every_item_is_closed() {
+    let api = ProviderApi { provider: ProviderFormat::Anthropic, use_responses_api: false };
+    let stream = super::support::stream_bytes(api, "parallel_tools");
+    let out = translate_stream(api, ClientFormat::OpenAiResponses, &stream, &[usize::MAX]);
     let text = String::from_utf8(out).unwrap();
     let events: Vec<Value> = text
         .lines()
@@ -168,12 +167,15 @@ fn events_of_a_response_are_numbered_and_every_item_that_opens_closes() {
 }
 
 #[test]
-fn an_answer_without_end_is_cut_off_with_an_error() {
+fn an_endless_response_is_ended_with_an_error() {
     let text = "a".repeat(1 << 20);
     let chunk = json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
     let chunk = format!("data: {chunk}\n\n").into_bytes();
-    let mut translator =
-        StreamTranslator::new(ProviderFormat::OpenAi, ClientFormat::OpenAiResponses, &CHAT.reply());
+    let mut translator = StreamTranslator::new(
+        ProviderFormat::OpenAi,
+        ClientFormat::OpenAiResponses,
+        &CHAT.response_options(),
+    );
     let mut out = Vec::new();
     for _ in 0..64 {
         out.clear();
@@ -187,7 +189,7 @@ fn an_answer_without_end_is_cut_off_with_an_error() {
 }
 
 #[test]
-fn geminis_calls_without_ids_are_answered_by_name_and_order() {
+fn gemini_results_without_ids_are_matched_by_name_and_order() {
     let call = |city: &str| json!({"functionCall": {"name": "weather", "args": {"city": city}}});
     let answer =
         |degrees: u32| json!({"functionResponse": {"name": "weather", "response": {"degrees": degrees}}});
@@ -207,7 +209,7 @@ fn geminis_calls_without_ids_are_answered_by_name_and_order() {
 }
 
 #[test]
-fn gemini_is_read_in_snake_case_too() {
+fn gemini_requests_in_snake_case_are_accepted() {
     let body = json!({
         "system_instruction": {"parts": [{"text": "Be brief."}]},
         "contents": [{"parts": [{"inline_data": {"mime_type": "image/png", "data": "AAAA"}}]}],
@@ -215,7 +217,7 @@ fn gemini_is_read_in_snake_case_too() {
         "tools": [{"function_declarations": [{"name": "f", "parameters": {"type": "OBJECT", "properties": {"snake_name": {"type": "STRING"}}}}]}],
         "tool_config": {"function_calling_config": {"mode": "ANY"}},
     });
-    let (chat, dropped) = sent(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body).unwrap();
+    let (chat, dropped) = translate(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body).unwrap();
     assert_eq!(chat["messages"][0], json!({"role": "system", "content": "Be brief."}));
     assert_eq!(chat["messages"][1]["content"][0]["image_url"]["url"], "data:image/png;base64,AAAA");
     assert_eq!((&chat["max_tokens"], &chat["stop"]), (&json!(5), &json!(["x"])));
@@ -229,49 +231,55 @@ fn gemini_is_read_in_snake_case_too() {
 }
 
 #[test]
-fn files_that_lie_with_google_are_refused_elsewhere() {
+fn files_in_googles_storage_are_rejected_elsewhere() {
     for uri in ["gs://bucket/a.pdf", "https://generativelanguage.googleapis.com/v1beta/files/abc"] {
         let part = json!({"fileData": {"mimeType": "application/pdf", "fileUri": uri}});
         let contents = json!([{"role": "user", "parts": [part]}]);
-        assert_eq!(refused(from_gemini(ProviderFormat::Anthropic, &contents)), "contents[].parts[]");
-        let (own, _) = from_gemini(ProviderFormat::Gemini, &contents).unwrap();
-        assert_eq!(own["contents"], contents);
+        assert_eq!(
+            unsupported_field(from_gemini(ProviderFormat::Anthropic, &contents)),
+            "contents[].parts[]"
+        );
+        let (unchanged, _) = from_gemini(ProviderFormat::Gemini, &contents).unwrap();
+        assert_eq!(unchanged["contents"], contents);
     }
 }
 
 #[test]
-fn sound_and_pictures_as_answers_are_only_googles() {
+fn audio_and_image_output_is_rejected_elsewhere() {
     for kinds in [json!(["AUDIO"]), json!(["TEXT", "IMAGE"])] {
         let body = json!({"contents": [], "generationConfig": {"responseModalities": kinds}});
-        let result = sent(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body);
-        assert_eq!(refused(result), "generationConfig.responseModalities");
+        let result = translate(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body);
+        assert_eq!(unsupported_field(result), "generationConfig.responseModalities");
     }
     let body = json!({"contents": [], "generationConfig": {"responseModalities": ["TEXT"]}});
     assert_eq!(
-        sent(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body).unwrap().1,
+        translate(ClientFormat::Gemini, ProviderFormat::OpenAi, "m", &body).unwrap().1,
         Vec::<String>::new()
     );
 }
 
 #[test]
-fn each_generation_of_gemini_is_told_to_think_in_its_own_way() {
+fn each_generation_of_gemini_gets_its_own_thinking_parameters() {
     let thinking = |model: &str, effort: &str| {
         let (body, dropped) = from_chat(ProviderFormat::Gemini, model, json!({"reasoning_effort": effort}));
         (body["generationConfig"]["thinkingConfig"].clone(), dropped)
     };
-    let shown = |key: &str, value: Value| json!({key: value, "includeThoughts": true});
-    assert_eq!(thinking("gemini-2.5-flash", "high").0, shown("thinkingBudget", json!(16_384)));
-    assert_eq!(thinking("gemini-2.5-flash", "xhigh").0, shown("thinkingBudget", json!(24_576)));
-    assert_eq!(thinking("gemini-2.5-pro", "xhigh").0, shown("thinkingBudget", json!(32_768)));
+    let with_thoughts = |key: &str, value: Value| json!({key: value, "includeThoughts": true});
+    assert_eq!(thinking("gemini-2.5-flash", "high").0, with_thoughts("thinkingBudget", json!(16_384)));
+    assert_eq!(thinking("gemini-2.5-flash", "xhigh").0, with_thoughts("thinkingBudget", json!(24_576)));
+    assert_eq!(thinking("gemini-2.5-pro", "xhigh").0, with_thoughts("thinkingBudget", json!(32_768)));
     assert_eq!(thinking("gemini-2.5-flash", "none").0, json!({"thinkingBudget": 0}));
     assert_eq!(thinking("gemini-2.5-pro", "none").1, ["reasoning_effort"]);
-    assert_eq!(thinking("gemini-3-flash-preview", "minimal").0, shown("thinkingLevel", json!("minimal")));
-    assert_eq!(thinking("gemini-3-pro-preview", "minimal").0, shown("thinkingLevel", json!("low")));
-    assert_eq!(thinking("gemini-3-pro-preview", "xhigh").0, shown("thinkingLevel", json!("high")));
+    assert_eq!(
+        thinking("gemini-3-flash-preview", "minimal").0,
+        with_thoughts("thinkingLevel", json!("minimal"))
+    );
+    assert_eq!(thinking("gemini-3-pro-preview", "minimal").0, with_thoughts("thinkingLevel", json!("low")));
+    assert_eq!(thinking("gemini-3-pro-preview", "xhigh").0, with_thoughts("thinkingLevel", json!("high")));
 }
 
 #[test]
-fn a_result_that_is_an_object_reaches_gemini_as_one() {
+fn object_results_are_sent_to_gemini_as_objects() {
     let result = |content: &str| {
         let messages = json!([
             {"role": "user", "content": "?"},
@@ -287,24 +295,24 @@ fn a_result_that_is_an_object_reaches_gemini_as_one() {
 }
 
 #[test]
-fn cohere_thinks_only_where_the_model_can() {
-    let extra = json!({"reasoning_effort": "low"});
-    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-a-reasoning-08-2025", extra.clone());
+fn cohere_gets_thinking_only_for_models_that_support_it() {
+    let request = json!({"reasoning_effort": "low"});
+    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-a-reasoning-08-2025", request.clone());
     assert_eq!(body["thinking"], json!({"type": "enabled", "token_budget": 2_048}));
     assert_eq!(dropped, Vec::<String>::new());
-    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-r", extra);
+    let (body, dropped) = from_chat(ProviderFormat::Cohere, "command-r", request);
     assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
 }
 
 #[test]
-fn texts_that_are_attached_become_coheres_documents() {
+fn text_documents_become_coheres_documents() {
     let source = json!({"type": "text", "media_type": "text/plain", "data": "Penguins are tall."});
     let document = json!({"type": "document", "source": source, "title": "Birds"});
     let body = json!({"max_tokens": 9, "messages": [
         {"role": "user", "content": [document, {"type": "text", "text": "How tall?"}]},
     ]});
     let (body, _) =
-        sent(ClientFormat::Anthropic, ProviderFormat::Cohere, "command-a-03-2025", &body).unwrap();
+        translate(ClientFormat::Anthropic, ProviderFormat::Cohere, "command-a-03-2025", &body).unwrap();
     assert_eq!(
         body["documents"],
         json!([{"id": "doc-0", "data": {"text": "Penguins are tall.", "title": "Birds"}}])
@@ -313,89 +321,14 @@ fn texts_that_are_attached_become_coheres_documents() {
 }
 
 #[test]
-fn embeddings_are_made_by_gemini_and_cohere() {
-    let body = br#"{"model":"x","input":["a","b"],"dimensions":8,"user":"u"}"#;
-    let gemini = translate_embeddings_request(ProviderFormat::Gemini, body, "gemini-embedding-001").unwrap();
-    assert_eq!(gemini.path, "/v1beta/models/gemini-embedding-001:batchEmbedContents");
-    assert_eq!(gemini.dropped, ["user"]);
-    let one = |text: &str| json!({"model": "models/gemini-embedding-001", "content": {"parts": [{"text": text}]}, "outputDimensionality": 8});
-    assert_eq!(
-        serde_json::from_slice::<Value>(&gemini.body).unwrap(),
-        json!({"requests": [one("a"), one("b")]})
-    );
-    let cohere = translate_embeddings_request(ProviderFormat::Cohere, body, "embed-v4.0").unwrap();
-    assert_eq!(cohere.path, "/v2/embed");
-    assert_eq!(
-        serde_json::from_slice::<Value>(&cohere.body).unwrap(),
-        json!({
-            "model": "embed-v4.0", "texts": ["a", "b"], "input_type": "search_document",
-            "embedding_types": ["float"], "output_dimension": 8,
-        })
-    );
-    for (format, answer, tokens) in [
-        (ProviderFormat::Gemini, json!({"embeddings": [{"values": [0.5, 1.0]}, {"values": [0.25, 2.0]}]}), 0),
-        (
-            ProviderFormat::Cohere,
-            json!({"id": "e", "embeddings": {"float": [[0.5, 1.0], [0.25, 2.0]]}, "meta": {"billed_units": {"input_tokens": 4}}}),
-            4,
-        ),
-    ] {
-        let translated =
-            translate_embeddings_response(format, answer.to_string().as_bytes(), "m", false).unwrap();
-        assert_eq!(
-            serde_json::from_slice::<Value>(&translated).unwrap(),
-            json!({
-                "object": "list", "model": "m",
-                "data": [
-                    {"object": "embedding", "index": 0, "embedding": [0.5, 1.0]},
-                    {"object": "embedding", "index": 1, "embedding": [0.25, 2.0]},
-                ],
-                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-            })
-        );
-    }
-}
-
-#[test]
-fn lists_of_gemini_and_cohere_are_told_in_the_callers_format() {
-    let gemini = json!({"models": [{
-        "name": "models/gemini-2.5-pro", "displayName": "Gemini 2.5 Pro", "inputTokenLimit": 1_048_576,
-        "outputTokenLimit": 65_536, "supportedGenerationMethods": ["generateContent"],
-    }]});
-    let cohere =
-        json!({"models": [{"name": "command-a-03-2025", "endpoints": ["chat"], "context_length": 288_000}]});
-    let translated = |format: ProviderFormat, client: ClientFormat, list: &Value| -> Value {
-        serde_json::from_slice(&translate_models(format, client, list.to_string().as_bytes()).unwrap())
-            .unwrap()
-    };
-    assert_eq!(
-        translated(ProviderFormat::Gemini, ClientFormat::OpenAiChat, &gemini)["data"][0],
-        json!({"id": "gemini-2.5-pro", "object": "model", "created": 0, "owned_by": "google"})
-    );
-    assert_eq!(translated(ProviderFormat::Gemini, ClientFormat::Gemini, &gemini), gemini);
-    assert_eq!(
-        translated(ProviderFormat::Cohere, ClientFormat::Gemini, &cohere)["models"][0]["name"],
-        "models/command-a-03-2025"
-    );
-    assert_eq!(
-        translated(ProviderFormat::Cohere, ClientFormat::Anthropic, &cohere)["data"][0]["id"],
-        "command-a-03-2025"
-    );
-    assert_eq!(
-        translated(ProviderFormat::Cohere, ClientFormat::OpenAiResponses, &cohere)["data"][0]["owned_by"],
-        "cohere"
-    );
-}
-
-#[test]
-fn a_conversation_goes_on_with_another_provider() {
-    let side = ProviderSide { provider: ProviderFormat::Gemini, use_responses_api: false };
+fn a_conversation_can_continue_with_another_provider() {
+    let api = ProviderApi { provider: ProviderFormat::Gemini, use_responses_api: false };
     let answer = super::support::read_json("gemini", "tool.response.json");
     let translated = translate_response(
-        side.provider,
+        api.provider,
         ClientFormat::Anthropic,
         answer.to_string().as_bytes(),
-        &side.reply(),
+        &api.response_options(),
     )
     .unwrap();
     let translated: Value = serde_json::from_slice(&translated).unwrap();
@@ -405,12 +338,12 @@ fn a_conversation_goes_on_with_another_provider() {
         {"role": "assistant", "content": translated["content"]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "18"}]},
     ]});
-    // The issuer gets the signature back in the same place. Claude does not receive it.
+    // Gemini gets its signature back in place. For Claude it is removed.
     let (gemini, _) =
-        sent(ClientFormat::Anthropic, ProviderFormat::Gemini, "gemini-2.5-flash", &body).unwrap();
+        translate(ClientFormat::Anthropic, ProviderFormat::Gemini, "gemini-2.5-flash", &body).unwrap();
     assert_eq!(gemini["contents"][1]["parts"][0]["thoughtSignature"], "CvwBAXLI2nw=");
     assert_eq!(gemini["contents"][1]["parts"][0]["functionCall"]["name"], "get_weather");
     let (claude, _) =
-        sent(ClientFormat::Anthropic, ProviderFormat::Anthropic, "claude-sonnet-4-5", &body).unwrap();
+        translate(ClientFormat::Anthropic, ProviderFormat::Anthropic, "claude-sonnet-4-5", &body).unwrap();
     assert_eq!(claude["messages"][1]["content"].as_array().unwrap().len(), 1);
 }

@@ -1,11 +1,10 @@
-//! Rules for requests that no golden file shows: what depends on the model, and what providers insist on.
+//! Rules for requests that the golden files do not cover: differences between models and requirements of providers.
 
 use serde_json::{Value, json};
 
 use super::super::{
     super::{ClientFormat, ProviderFormat, chat::TranslationError},
-    RequestOptions, TranslatedRequest, translate_embeddings_request, translate_embeddings_response,
-    translate_models, translate_request,
+    RequestOptions, TranslatedRequest, translate_request,
 };
 
 fn options(model: &str) -> RequestOptions<'_> {
@@ -30,19 +29,19 @@ fn to_claude(model: &str, body: Value) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn each_generation_of_claude_is_told_to_think_in_its_own_way() {
-    let extra = json!({"reasoning_effort": "high", "max_tokens": 20_000});
-    let (body, _) = to_claude("claude-sonnet-4-5", extra.clone());
+fn each_generation_of_claude_gets_its_own_thinking_parameters() {
+    let params = json!({"reasoning_effort": "high", "max_tokens": 20_000});
+    let (body, _) = to_claude("claude-sonnet-4-5", params.clone());
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 16_384}));
-    let (body, _) = to_claude("claude-opus-4-7", extra.clone());
+    let (body, _) = to_claude("claude-opus-4-7", params.clone());
     assert_eq!(body["thinking"], json!({"type": "adaptive"}));
     assert_eq!(body["output_config"], json!({"effort": "high"}));
-    let (body, dropped) = to_claude("claude-3-5-haiku-latest", extra);
+    let (body, dropped) = to_claude("claude-3-5-haiku-latest", params);
     assert_eq!((body.get("thinking"), &*dropped), (None, &["reasoning_effort".to_owned()][..]));
 }
 
 #[test]
-fn a_budget_stays_below_the_limit_or_there_is_no_thinking() {
+fn the_thinking_budget_stays_below_max_tokens_or_is_dropped() {
     let (body, _) = to_claude("claude-sonnet-4-5", json!({"reasoning_effort": "high", "max_tokens": 4_000}));
     assert_eq!(body["thinking"]["budget_tokens"], 3_999);
     let (body, dropped) =
@@ -51,7 +50,7 @@ fn a_budget_stays_below_the_limit_or_there_is_no_thinking() {
 }
 
 #[test]
-fn thinking_is_left_out_where_claude_would_refuse_it() {
+fn thinking_is_dropped_where_claude_would_reject_it() {
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
     let forced = json!({"reasoning_effort": "low", "tools": tools, "tool_choice": "required"});
     assert_eq!(to_claude("claude-sonnet-4-5", forced).1, ["reasoning_effort"]);
@@ -65,21 +64,21 @@ fn thinking_is_left_out_where_claude_would_refuse_it() {
 }
 
 #[test]
-fn sampling_follows_what_a_generation_allows() {
-    let extra = || json!({"temperature": 1.5, "top_p": 0.9, "top_k": 5});
-    let (body, dropped) = to_claude("claude-3-5-sonnet-20241022", extra());
+fn sampling_parameters_follow_the_generation_of_claude() {
+    let params = || json!({"temperature": 1.5, "top_p": 0.9, "top_k": 5});
+    let (body, dropped) = to_claude("claude-3-5-sonnet-20241022", params());
     assert_eq!((&body["temperature"], &body["top_p"], &body["top_k"]), (&json!(1), &json!(0.9), &json!(5)));
     assert_eq!(dropped, ["temperature"]);
-    let (body, dropped) = to_claude("claude-sonnet-4-5", extra());
+    let (body, dropped) = to_claude("claude-sonnet-4-5", params());
     assert_eq!((body.get("top_p"), &body["top_k"]), (None, &json!(5)));
     assert_eq!(dropped, ["top_p", "temperature"]);
-    let (body, dropped) = to_claude("claude-opus-4-7", extra());
+    let (body, dropped) = to_claude("claude-opus-4-7", params());
     assert_eq!((body.get("temperature"), body.get("top_k")), (None, None));
     assert_eq!(dropped, ["temperature", "top_k", "top_p"]);
 }
 
 #[test]
-fn the_limit_that_anthropic_insists_on_fits_the_model() {
+fn the_default_max_tokens_depends_on_the_model() {
     for (model, expected) in [
         ("claude-3-haiku-20240307", 4_096),
         ("claude-3-5-haiku-latest", 8_192),
@@ -91,7 +90,7 @@ fn the_limit_that_anthropic_insists_on_fits_the_model() {
 }
 
 #[test]
-fn turns_alternate_and_results_stand_first() {
+fn turns_alternate_and_tool_results_come_first() {
     let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": ""}});
     let (body, _) = to_claude(
         "claude-sonnet-4-5",
@@ -125,7 +124,7 @@ fn turns_alternate_and_results_stand_first() {
 }
 
 #[test]
-fn a_choice_among_some_tools_leaves_the_others_out() {
+fn a_choice_among_some_tools_removes_the_others() {
     let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
     let allowed = json!({"mode": "required", "tools": [tool("b"), tool("c")]});
     let (body, _) = to_claude(
@@ -141,7 +140,7 @@ fn a_choice_among_some_tools_leaves_the_others_out() {
 }
 
 #[test]
-fn converse_learns_the_tools_that_a_conversation_has_used() {
+fn converse_is_sent_the_tools_that_a_conversation_has_used() {
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let messages = json!([
         {"role": "user", "content": "Hi"},
@@ -153,12 +152,12 @@ fn converse_learns_the_tools_that_a_conversation_has_used() {
     assert_eq!(body["toolConfig"]["tools"][0]["toolSpec"]["name"], "f");
     let none = json!({"messages": messages, "tools": [{"type": "function", "function": {"name": "f"}}],
         "tool_choice": "none"});
-    let refused = chat_to(ProviderFormat::Bedrock, "amazon.nova-pro-v1:0", none).unwrap_err();
-    assert!(matches!(refused, TranslationError::Unsupported { field, .. } if field == "tool_choice"));
+    let error = chat_to(ProviderFormat::Bedrock, "amazon.nova-pro-v1:0", none).unwrap_err();
+    assert!(matches!(error, TranslationError::Unsupported { field, .. } if field == "tool_choice"));
 }
 
 #[test]
-fn the_limit_has_the_name_that_an_openai_model_takes() {
+fn the_token_limit_has_the_name_that_the_openai_model_accepts() {
     let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]});
     for (model, field) in [
         ("gpt-4o", "max_tokens"),
@@ -167,46 +166,46 @@ fn the_limit_has_the_name_that_an_openai_model_takes() {
         ("openai/gpt-5", "max_completion_tokens"),
         ("olmo-2", "max_tokens"),
     ] {
-        let done = translate_request(
+        let translated = translate_request(
             ClientFormat::Anthropic,
             ProviderFormat::OpenAi,
             body.to_string().as_bytes(),
             &options(model),
         );
-        let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
-        assert_eq!(written[field], 9, "{model}");
+        let body: Value = serde_json::from_slice(&translated.unwrap().body).unwrap();
+        assert_eq!(body[field], 9, "{model}");
     }
 }
 
 #[test]
-fn openais_reasoning_models_get_no_sampling() {
+fn openais_reasoning_models_get_no_sampling_parameters() {
     let body = json!({"model": "x", "max_tokens": 9, "temperature": 0.3, "top_p": 1, "metadata": {"user_id": "u".repeat(65)},
         "messages": [{"role": "user", "content": "Hi"}]});
-    let done = translate_request(
+    let translated = translate_request(
         ClientFormat::Anthropic,
         ProviderFormat::OpenAi,
         body.to_string().as_bytes(),
         &options("gpt-5"),
     );
-    let done = done.unwrap();
-    assert_eq!(done.dropped, ["temperature", "metadata.user_id"]);
-    let written: Value = serde_json::from_slice(&done.body).unwrap();
-    assert_eq!((written.get("temperature"), written.get("top_p"), written.get("user")), (None, None, None));
+    let translated = translated.unwrap();
+    assert_eq!(translated.dropped, ["temperature", "metadata.user_id"]);
+    let body: Value = serde_json::from_slice(&translated.body).unwrap();
+    assert_eq!((body.get("temperature"), body.get("top_p"), body.get("user")), (None, None, None));
 }
 
 #[test]
-fn a_schema_that_openai_can_guarantee_is_guaranteed() {
+fn strict_mode_is_used_for_schemas_that_allow_it() {
     let strict_of = |schema: Value| {
         let body = json!({"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
             "output_config": {"format": {"type": "json_schema", "schema": schema}}});
-        let done = translate_request(
+        let translated = translate_request(
             ClientFormat::Anthropic,
             ProviderFormat::OpenAi,
             body.to_string().as_bytes(),
             &options("gpt-4o"),
         );
-        let written: Value = serde_json::from_slice(&done.unwrap().body).unwrap();
-        written["response_format"]["json_schema"].get("strict").cloned()
+        let body: Value = serde_json::from_slice(&translated.unwrap().body).unwrap();
+        body["response_format"]["json_schema"].get("strict").cloned()
     };
     let inner = |required: Value| {
         json!({"type": "object", "properties": {"a": {"type": "string"}},
@@ -220,84 +219,9 @@ fn a_schema_that_openai_can_guarantee_is_guaranteed() {
 }
 
 #[test]
-fn lists_of_models_are_told_in_the_callers_format() {
-    let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-4-1", "display_name": "Claude Opus 4.1",
-        "created_at": "2025-08-05T00:00:00Z"}], "has_more": false, "first_id": "a", "last_id": "a"});
-    let translated = translate_models(
-        ProviderFormat::Anthropic,
-        ClientFormat::OpenAiChat,
-        anthropic.to_string().as_bytes(),
-    )
-    .unwrap();
-    assert_eq!(
-        serde_json::from_slice::<Value>(&translated).unwrap(),
-        json!({"object": "list", "data": [
-            {"id": "claude-opus-4-1", "object": "model", "created": 1_754_352_000, "owned_by": "anthropic"},
-        ]})
-    );
-    let bedrock = json!({"modelSummaries": [{"modelId": "amazon.nova-pro-v1:0", "modelName": "Nova Pro",
-        "providerName": "Amazon"}]});
-    let translated =
-        translate_models(ProviderFormat::Bedrock, ClientFormat::Anthropic, bedrock.to_string().as_bytes())
-            .unwrap();
-    assert_eq!(
-        serde_json::from_slice::<Value>(&translated).unwrap(),
-        json!({
-            "data": [{"type": "model", "id": "amazon.nova-pro-v1:0", "display_name": "Nova Pro",
-                "created_at": "1970-01-01T00:00:00Z"}],
-            "has_more": false, "first_id": "amazon.nova-pro-v1:0", "last_id": "amazon.nova-pro-v1:0",
-        })
-    );
-}
-
-#[test]
-fn embeddings_are_made_by_models_on_bedrock() {
-    let body = br#"{"model":"m","input":"Hi","dimensions":256,"encoding_format":"base64"}"#;
-    let done =
-        translate_embeddings_request(ProviderFormat::Bedrock, body, "amazon.titan-embed-text-v2:0").unwrap();
-    assert_eq!(done.path, "/model/amazon.titan-embed-text-v2%3A0/invoke");
-    assert_eq!(
-        serde_json::from_slice::<Value>(&done.body).unwrap(),
-        json!({"inputText": "Hi", "dimensions": 256})
-    );
-    assert!(done.base64);
-    let answer = br#"{"embedding":[0.5,-1.0],"inputTextTokenCount":3}"#;
-    let translated = |base64| {
-        let translated =
-            translate_embeddings_response(ProviderFormat::Bedrock, answer, "titan", base64).unwrap();
-        serde_json::from_slice::<Value>(&translated).unwrap()
-    };
-    assert_eq!(
-        translated(false)["data"],
-        json!([{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}])
-    );
-    assert_eq!(translated(false)["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
-    assert_eq!(translated(true)["data"][0]["embedding"], "AAAAPwAAgL8=");
-}
-
-#[test]
-fn embeddings_that_cannot_be_made_are_refused() {
-    let refused =
-        |format, body: &str, model| match translate_embeddings_request(format, body.as_bytes(), model) {
-            Err(TranslationError::Unsupported { field, .. }) => field,
-            other => panic!("{other:?}"),
-        };
-    assert_eq!(
-        refused(ProviderFormat::Bedrock, r#"{"input":["a","b"]}"#, "amazon.titan-embed-text-v2:0"),
-        "input"
-    );
-    assert_eq!(
-        refused(ProviderFormat::Bedrock, r#"{"input":[[1,2]]}"#, "amazon.titan-embed-text-v2:0"),
-        "input"
-    );
-    assert_eq!(refused(ProviderFormat::Bedrock, r#"{"input":"a"}"#, "amazon.nova-pro-v1:0"), "model");
-    assert_eq!(refused(ProviderFormat::Anthropic, r#"{"input":"a"}"#, "claude"), "model");
-}
-
-#[test]
-fn models_without_chat_completions_are_called_through_responses() {
+fn models_without_chat_completions_use_the_responses_api() {
     use super::super::{ClientFormat, should_use_responses_api};
-    for (model, only) in [
+    for (model, expected) in [
         ("gpt-5-pro", true),
         ("gpt-5.1-codex-mini", true),
         ("openai/o3-pro-2025-06-10", true),
@@ -310,7 +234,7 @@ fn models_without_chat_completions_are_called_through_responses() {
         ("open-pro", false),
         ("", false),
     ] {
-        assert_eq!(should_use_responses_api(ClientFormat::Anthropic, model), only, "{model}");
+        assert_eq!(should_use_responses_api(ClientFormat::Anthropic, model), expected, "{model}");
         assert!(should_use_responses_api(ClientFormat::OpenAiResponses, model));
     }
 }

@@ -1,6 +1,5 @@
-//! The fixtures, which all tests of this module share: `fixtures/<client>/<case>.request.json` contains what callers
-//! send, `fixtures/<provider>/<case>.response.json` and `.stream.txt` what providers respond, in their published
-//! formats.
+//! Access to the fixtures. `fixtures/<client>/<case>.request.json` are requests of callers.
+//! `fixtures/<provider>/<case>.response.json` and `.stream.txt` are responses of providers, in their published formats.
 
 use std::{fs, path::PathBuf};
 
@@ -11,24 +10,24 @@ use super::super::{
     ResponseOptions, StreamTranslator,
 };
 
-/// A provider side of a translation: the five formats, and OpenAI's Responses API.
+/// An API of a provider: the formats of all providers, and the Responses API of OpenAI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ProviderSide {
+pub(super) struct ProviderApi {
     pub(super) provider: ProviderFormat,
     pub(super) use_responses_api: bool,
 }
 
-/// The caller and provider formats that are translated.
+/// The formats that are translated.
 pub(super) const CLIENTS: [ClientFormat; 4] = ClientFormat::ALL;
 const PROVIDER_FORMATS: [ProviderFormat; 5] = ProviderFormat::ALL;
 
-impl ProviderSide {
-    /// The provider formats that can serve the caller.
-    pub(super) fn all() -> Vec<ProviderSide> {
-        let responses = ProviderSide { provider: ProviderFormat::OpenAi, use_responses_api: true };
+impl ProviderApi {
+    /// All provider APIs.
+    pub(super) fn all() -> Vec<ProviderApi> {
+        let responses = ProviderApi { provider: ProviderFormat::OpenAi, use_responses_api: true };
         PROVIDER_FORMATS
             .into_iter()
-            .map(|provider| ProviderSide { provider, use_responses_api: false })
+            .map(|provider| ProviderApi { provider, use_responses_api: false })
             .chain([responses])
             .collect()
     }
@@ -58,7 +57,7 @@ impl ProviderSide {
         }
     }
 
-    pub(super) fn reply(self) -> ResponseOptions<'static> {
+    pub(super) fn response_options(self) -> ResponseOptions<'static> {
         ResponseOptions {
             id: "gateway-1",
             model: self.model(),
@@ -73,12 +72,12 @@ pub(super) fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
-/// The names of all fixtures in a folder with this suffix, sorted.
-pub(super) fn cases(folder: &str, ending: &str) -> Vec<String> {
+/// Returns the sorted names of the fixtures in a folder, without their suffix.
+pub(super) fn cases(folder: &str, suffix: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(fixtures().join(folder)) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> =
-        names.filter_map(|name| Some(name.strip_suffix(ending)?.to_owned())).collect();
+        names.filter_map(|name| Some(name.strip_suffix(suffix)?.to_owned())).collect();
     names.sort();
     names
 }
@@ -92,10 +91,11 @@ pub(super) fn read_json(folder: &str, file: &str) -> Value {
     serde_json::from_slice(&read(folder, file)).unwrap_or_else(|error| panic!("{folder}/{file}: {error}"))
 }
 
-/// A provider's stream as bytes. Bedrock's is kept as lines of event name and payload, with `!` before exceptions.
-pub(super) fn stream_bytes(side: ProviderSide, case: &str) -> Vec<u8> {
-    let bytes = read(side.name(), &format!("{case}.stream.txt"));
-    if side.provider != ProviderFormat::Bedrock {
+/// Returns a provider's stream as bytes. Bedrock's fixtures are lines of event name and payload, with `!` before
+/// exceptions.
+pub(super) fn stream_bytes(api: ProviderApi, case: &str) -> Vec<u8> {
+    let bytes = read(api.name(), &format!("{case}.stream.txt"));
+    if api.provider != ProviderFormat::Bedrock {
         return bytes;
     }
     let text = String::from_utf8(bytes).unwrap();
@@ -110,14 +110,14 @@ pub(super) fn stream_bytes(side: ProviderSide, case: &str) -> Vec<u8> {
     text.lines().flat_map(frame).collect()
 }
 
-/// Translates a whole stream, cut into chunks of these sizes, which repeat in order.
+/// Translates a stream that arrives in chunks of the given sizes, used cyclically.
 pub(super) fn translate_stream(
-    side: ProviderSide,
+    api: ProviderApi,
     client: ClientFormat,
     bytes: &[u8],
     sizes: &[usize],
 ) -> Vec<u8> {
-    let mut translator = StreamTranslator::new(side.provider, client, &side.reply());
+    let mut translator = StreamTranslator::new(api.provider, client, &api.response_options());
     let mut out = Vec::new();
     let mut rest = bytes;
     for size in sizes.iter().cycle() {
@@ -133,24 +133,24 @@ pub(super) fn translate_stream(
     out
 }
 
-/// Removes what formats may include or omit freely: nulls, and whitespace of JSON inside of text.
-pub(super) fn plain(value: Value) -> Value {
+/// Removes insignificant differences between JSON values: null fields and the whitespace of JSON inside strings.
+pub(super) fn normalize_json(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| plain_field(key, value)).collect::<Map<_, _>>())
+            Value::Object(kept.map(|(key, value)| normalize_field(key, value)).collect::<Map<_, _>>())
         }
-        Value::Array(list) => list.into_iter().map(plain).collect(),
+        Value::Array(list) => list.into_iter().map(normalize_json).collect(),
         other => other,
     }
 }
 
-fn plain_field(key: String, value: Value) -> (String, Value) {
+fn normalize_field(key: String, value: Value) -> (String, Value) {
     match value {
         Value::String(text) if key == "arguments" => {
             let parsed = serde_json::from_str(&text).unwrap_or(Value::String(text));
             (key, parsed)
         }
-        other => (key, plain(other)),
+        other => (key, normalize_json(other)),
     }
 }
