@@ -236,8 +236,8 @@ async fn store_on_log(
         external_ref: input.external_ref.unwrap_or_default(),
         created_at: app.services.clock.now(),
     };
-    let export_job =
-        ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() }.wanted(&app.jobs, org).await?;
+    let export_job = ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() };
+    let export_job = export_job.if_needed(&app.jobs, org).await?;
     if export_job.is_some() && export_verdicts::is_behind(&app.jobs).await? {
         return Err(Problem::unavailable());
     }

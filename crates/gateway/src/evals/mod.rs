@@ -1,5 +1,5 @@
-//! Judging: from a subject to a verdict, with whatever has to be asked of models in between. Used by runs and by the
-//! sampling of live traffic.
+//! Evaluates subjects and returns verdicts. Calls models where the evaluator needs a judge or embeddings. Used by eval
+//! runs and by evals of live traffic.
 
 pub mod target;
 
@@ -16,30 +16,59 @@ use crate::auth::Identity;
 use crate::internal_call::{self, Endpoint, InternalCaller, InternalRequest, ModelResponse};
 use crate::problem::{ApiResult, Problem};
 
-/// How long a model may take to judge one answer.
-const TIMEOUT: Duration = Duration::from_secs(120);
-/// The embedding that needs no account.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(120);
+/// How much of an error response is quoted.
+const MAX_ERROR_CHARS: usize = 300;
+/// The provider name of the built-in embedding, which needs no account.
 const BUILTIN: &str = "builtin";
 
 /// Why there is no verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoVerdict {
-    /// It will not be otherwise another time.
-    Never(String),
-    /// It may work another time.
-    Again(String),
-    /// The organization has used up its requests for now.
-    Wait(Duration),
+    /// A retry would fail the same way.
+    Permanent(String),
+    /// A retry may succeed.
+    Retry(String),
+    /// The organization reached its rate limit. Retry after the delay.
+    RateLimited(Duration),
 }
 
 impl From<NotEvaluated> for NoVerdict {
-    fn from(unjudged: NotEvaluated) -> Self {
-        Self::Never(unjudged.0)
+    fn from(error: NotEvaluated) -> Self {
+        Self::Permanent(error.0)
     }
 }
 
-/// Does a verdict need a model's answer?
-pub fn asks_models(models: &InternalCaller, evaluator: &Evaluator) -> bool {
+/// What model calls of an evaluation need.
+#[derive(Clone, Copy)]
+pub struct ModelCaller<'a> {
+    pub models: &'a InternalCaller,
+    pub identity: &'a Identity,
+    /// Stored with the log row of each call.
+    pub metadata: &'a Map<String, Value>,
+}
+
+impl ModelCaller<'_> {
+    async fn call(
+        &self,
+        provider: &str,
+        endpoint: Endpoint,
+        body: Map<String, Value>,
+    ) -> ApiResult<ModelResponse> {
+        let request = InternalRequest {
+            provider: provider.to_owned(),
+            endpoint,
+            body,
+            metadata: self.metadata.clone(),
+            timeout: Some(MODEL_TIMEOUT),
+            is_counted: false,
+        };
+        self.models.call_model(self.identity, request).await
+    }
+}
+
+/// Whether the evaluator calls a model.
+pub fn calls_models(models: &InternalCaller, evaluator: &Evaluator) -> bool {
     match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => false,
         Method::Embedding(embedding) => embedder(models, embedding).0 != BUILTIN,
@@ -47,7 +76,7 @@ pub fn asks_models(models: &InternalCaller, evaluator: &Evaluator) -> bool {
     }
 }
 
-/// May this caller have models asked as the evaluator does? Later it is done in the organization's name.
+/// Checks that the caller may use the evaluator's model, because later calls run with the organization's identity.
 pub fn check(models: &InternalCaller, identity: &Identity, evaluator: &Evaluator) -> ApiResult<()> {
     let (provider, model) = match &evaluator.method {
         Method::Check(_) | Method::Levenshtein(_) => return Ok(()),
@@ -65,143 +94,125 @@ pub fn check(models: &InternalCaller, identity: &Identity, evaluator: &Evaluator
     })
 }
 
-/// The verdict on one subject.
+/// Evaluates one subject.
 pub async fn judge(
-    models: &InternalCaller,
-    identity: &Identity,
+    caller: &ModelCaller<'_>,
     evaluator: &Evaluator,
     subject: &Subject,
-    metadata: &Map<String, Value>,
 ) -> Result<Verdict, NoVerdict> {
     if let Some(verdict) = evaluator.evaluate(subject) {
         return Ok(verdict?);
     }
     match &evaluator.method {
-        Method::Check(_) | Method::Levenshtein(_) => Err(NoVerdict::Never("there is no verdict".into())),
-        Method::Embedding(embedding) => embed(models, identity, embedding, subject, metadata).await,
-        Method::Judge(judge) => ask_judge(models, identity, judge, subject, metadata).await,
+        Method::Check(_) | Method::Levenshtein(_) => {
+            Err(NoVerdict::Permanent("the evaluator returned no verdict".into()))
+        }
+        Method::Embedding(embedding) => judge_by_embedding(caller, embedding, subject).await,
+        Method::Judge(judge) => judge_by_model(caller, judge, subject).await,
     }
 }
 
-/// Provider and model of an embedding: its own, or those of the settings.
+/// The provider and model of an embedding, with defaults from the configuration.
 fn embedder<'a>(models: &'a InternalCaller, embedding: &'a Embedding) -> (&'a str, &'a str) {
-    let settings = &models.services.config.judge;
+    let defaults = &models.services.config.judge;
     match (&embedding.provider, &embedding.model) {
         (Some(provider), model) => (provider, model.as_deref().unwrap_or_default()),
-        (None, Some(model)) => (&settings.embed_provider, model),
-        (None, None) => (&settings.embed_provider, &settings.embed_model),
+        (None, Some(model)) => (&defaults.embed_provider, model),
+        (None, None) => (&defaults.embed_provider, &defaults.embed_model),
     }
 }
 
-async fn embed(
-    models: &InternalCaller,
-    identity: &Identity,
+async fn judge_by_embedding(
+    caller: &ModelCaller<'_>,
     embedding: &Embedding,
     subject: &Subject,
-    metadata: &Map<String, Value>,
 ) -> Result<Verdict, NoVerdict> {
     let texts = match embedding.texts(subject)? {
         Ok(texts) => texts,
         Err(verdict) => return Ok(verdict),
     };
-    let (provider, model) = embedder(models, embedding);
+    let (provider, model) = embedder(caller.models, embedding);
     if provider == BUILTIN {
-        let dims = usize::try_from(models.services.config.judge.embed_dims).unwrap_or(256);
+        let dims = usize::try_from(caller.models.services.config.judge.embed_dims).unwrap_or(256);
         let [a, b] = texts.map(|text| hash_v1(text, dims));
         return Ok(embedding.verdict(&a, &b));
     }
-    let question = InternalRequest {
-        provider: provider.to_owned(),
-        endpoint: Endpoint::Embeddings,
-        body: object(json!({"model": model, "input": texts})),
-        metadata: metadata.clone(),
-        timeout: Some(TIMEOUT),
-        is_counted: false,
-    };
-    let answer = answered(models.call_model(identity, question).await)?;
-    let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let vector = |at: usize| -> Option<Vec<f32>> {
-        serde_json::from_value(body.pointer(&format!("/data/{at}/embedding"))?.clone()).ok()
+    let body = object(json!({"model": model, "input": texts}));
+    let response = require_success(caller.call(provider, Endpoint::Embeddings, body).await)?;
+    let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    let vector = |index: usize| -> Option<Vec<f32>> {
+        serde_json::from_value(body.pointer(&format!("/data/{index}/embedding"))?.clone()).ok()
     };
     match (vector(0), vector(1)) {
         (Some(a), Some(b)) if a.len() == b.len() => Ok(embedding.verdict(&a, &b)),
-        _ => Err(NoVerdict::Again(format!("{provider} answered without two embeddings"))),
+        _ => Err(NoVerdict::Retry(format!("the response of {provider} does not have two embeddings"))),
     }
 }
 
-async fn ask_judge(
-    models: &InternalCaller,
-    identity: &Identity,
+async fn judge_by_model(
+    caller: &ModelCaller<'_>,
     judge: &Judge,
     subject: &Subject,
-    metadata: &Map<String, Value>,
 ) -> Result<Verdict, NoVerdict> {
     let messages = match judge.messages(subject)? {
         Ok(messages) => messages,
         Err(verdict) => return Ok(verdict),
     };
-    let ask = async |messages: &[Value], format: bool| {
+    let call = async |messages: &[Value], with_format: bool| {
         let mut body = object(json!({"model": judge.model, "messages": messages}));
-        if format {
+        if with_format {
             body.insert("response_format".into(), Judge::response_format());
         }
-        let question = InternalRequest {
-            provider: judge.provider.clone(),
-            endpoint: Endpoint::Chat,
-            body,
-            metadata: metadata.clone(),
-            timeout: Some(TIMEOUT),
-            is_counted: false,
-        };
-        models.call_model(identity, question).await
+        caller.call(&judge.provider, Endpoint::Chat, body).await
     };
-    let mut answer = ask(&messages, true).await;
-    let mut format = true;
-    if answer.as_ref().is_ok_and(|answer| answer.status == StatusCode::BAD_REQUEST) {
-        // Not every provider knows how to hold a model to a format.
-        format = false;
-        answer = ask(&messages, false).await;
+    let mut response = call(&messages, true).await;
+    let mut with_format = true;
+    if response.as_ref().is_ok_and(|response| response.status == StatusCode::BAD_REQUEST) {
+        // Not every provider supports `response_format`.
+        with_format = false;
+        response = call(&messages, false).await;
     }
-    let said = said(&answered(answer)?);
-    let why = match judge.parse_verdict(&said) {
+    let text = response_text(&require_success(response)?);
+    let error = match judge.parse_verdict(&text) {
         Ok(verdict) => return Ok(verdict),
-        Err(why) => why,
+        Err(error) => error,
     };
-    let mended = judge.retry_messages(messages, &said, &why);
-    let answer = answered(ask(&mended, format).await)?;
-    let unreadable =
-        |why: String| NoVerdict::Again(format!("the judge's answer cannot be read, twice: {why}"));
-    judge.parse_verdict(&self::said(&answer)).map_err(unreadable)
+    let retry_messages = judge.retry_messages(messages, &text, &error);
+    let response = require_success(call(&retry_messages, with_format).await)?;
+    let invalid =
+        |error: String| NoVerdict::Retry(format!("the judge's response was invalid twice: {error}"));
+    judge.parse_verdict(&response_text(&response)).map_err(invalid)
 }
 
-fn said(answer: &ModelResponse) -> String {
-    assistant_text(&answer.body, false).unwrap_or_default()
+fn response_text(response: &ModelResponse) -> String {
+    assistant_text(&response.body, false).unwrap_or_default()
 }
 
-/// An answer that can be used, or what its absence means.
-fn answered(answer: ApiResult<ModelResponse>) -> Result<ModelResponse, NoVerdict> {
-    match answer {
-        Ok(answer) if answer.status.is_success() => Ok(answer),
-        Ok(answer) => {
-            let said: String = String::from_utf8_lossy(&answer.body).chars().take(300).collect();
-            let why = format!("the model was refused with {}: {said}", answer.status.as_u16());
-            let passes = matches!(answer.status.as_u16(), 408 | 409 | 425 | 429);
-            Err(if passes { NoVerdict::Again(why) } else { NoVerdict::Never(why) })
+/// Returns a successful response, or classifies the failure.
+fn require_success(response: ApiResult<ModelResponse>) -> Result<ModelResponse, NoVerdict> {
+    match response {
+        Ok(response) if response.status.is_success() => Ok(response),
+        Ok(response) => {
+            let body: String =
+                String::from_utf8_lossy(&response.body).chars().take(MAX_ERROR_CHARS).collect();
+            let reason = format!("the provider returned status {}: {body}", response.status.as_u16());
+            let is_transient = matches!(response.status.as_u16(), 408 | 409 | 425 | 429);
+            Err(if is_transient { NoVerdict::Retry(reason) } else { NoVerdict::Permanent(reason) })
         }
-        Err(problem) => Err(no_answer(&problem)),
+        Err(problem) => Err(classify_problem(&problem)),
     }
 }
 
-fn no_answer(problem: &Problem) -> NoVerdict {
-    let why = format!("{}: {}", problem.code, problem.message);
+fn classify_problem(problem: &Problem) -> NoVerdict {
+    let reason = format!("{}: {}", problem.code, problem.message);
     match problem.status {
         StatusCode::TOO_MANY_REQUESTS => {
             let seconds = problem.headers.iter().find(|(name, _)| name == RETRY_AFTER);
             let seconds = seconds.and_then(|(_, value)| value.to_str().ok()?.parse().ok()).unwrap_or(1);
-            NoVerdict::Wait(Duration::from_secs(seconds))
+            NoVerdict::RateLimited(Duration::from_secs(seconds))
         }
-        status if status.is_server_error() => NoVerdict::Again(why),
-        _ => NoVerdict::Never(why),
+        status if status.is_server_error() => NoVerdict::Retry(reason),
+        _ => NoVerdict::Permanent(reason),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The model that is asked first when a dataset is run against one: each case's input becomes a conversation, perhaps
-//! through a prompt, and the answer becomes what is judged.
+//! Calls the target model of an eval run on a dataset. The input of each case becomes a conversation, optionally
+//! rendered by a prompt. The response is what the evaluator judges.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,10 @@ use rust_decimal::prelude::ToPrimitive as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{NoVerdict, TIMEOUT, answered, object};
-use crate::auth::Identity;
-use crate::internal_call::{Endpoint, InternalCaller, InternalRequest};
+use super::{ModelCaller, NoVerdict, object, require_success};
+use crate::internal_call::Endpoint;
 
-/// As it is kept with the run: the template as it was when the run was made.
+/// The target as stored with the run, with a snapshot of the prompt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Target {
     pub provider: String,
@@ -31,45 +30,35 @@ pub struct Prompt {
     pub slug: String,
     pub version: i64,
     pub content: String,
-    /// Values that are the same for all cases.
+    /// Variables with the same value for all cases.
     #[serde(default)]
     pub variables: HashMap<String, String>,
 }
 
-/// Asks the target and answers what is to be judged, with the log id of the call.
-pub async fn ask(
-    models: &InternalCaller,
-    identity: &Identity,
+/// Calls the target with a case. Returns the subject to evaluate and the log id of the call.
+pub async fn call_target(
+    caller: &ModelCaller<'_>,
     target: &Target,
     field: &Field,
     case: Case<'_>,
-    metadata: &Map<String, Value>,
 ) -> Result<(Subject, i64), NoVerdict> {
-    let messages = messages(target.prompt.as_ref(), case.input).map_err(NoVerdict::Never)?;
+    let messages = messages(target.prompt.as_ref(), case.input).map_err(NoVerdict::Permanent)?;
     let mut body = target.params.clone();
     body.extend(object(json!({"model": target.model, "messages": messages})));
-    let question = InternalRequest {
-        provider: target.provider.clone(),
-        endpoint: Endpoint::Chat,
-        body,
-        metadata: metadata.clone(),
-        timeout: Some(TIMEOUT),
-        is_counted: false,
-    };
-    let answer = answered(models.call_model(identity, question).await)?;
+    let response = require_success(caller.call(&target.provider, Endpoint::Chat, body).await)?;
     let output = if field.pointer.is_some() && field.side == BodySide::Response {
-        serde_json::from_slice(&answer.body).unwrap_or_default()
+        serde_json::from_slice(&response.body).unwrap_or_default()
     } else {
-        assistant_text(&answer.body, false).map_or(Value::Null, Value::String)
+        assistant_text(&response.body, false).map_or(Value::Null, Value::String)
     };
     let mut subject = Subject::from_case(field, case.input, Some(&output), case.expected);
     subject.facts = CallFacts {
-        status: Some(answer.status.as_u16()),
+        status: Some(response.status.as_u16()),
         failed: false,
-        latency_ms: Some(answer.summary.latency_ms),
-        cost_usd: answer.summary.cost_usd.and_then(|cost| cost.to_f64()),
+        latency_ms: Some(response.summary.latency_ms),
+        cost_usd: response.summary.cost_usd.and_then(|cost| cost.to_f64()),
     };
-    Ok((subject, answer.log_id))
+    Ok((subject, response.log_id))
 }
 
 #[derive(Clone, Copy)]
@@ -78,18 +67,17 @@ pub struct Case<'a> {
     pub expected: Option<&'a Value>,
 }
 
-/// A template that uses variables takes the input in; one that uses none goes before it as the system's words.
+/// A prompt with variables of the input is rendered as the user message. A prompt without them becomes the system
+/// message before the input.
 fn messages(prompt: Option<&Prompt>, input: &Value) -> Result<Vec<Value>, String> {
     let Some(prompt) = prompt else { return Ok(conversation(input)) };
-    let template =
-        Template::parse(&prompt.content).map_err(|error| format!("the prompt cannot be read: {error}"))?;
+    let template = Template::parse(&prompt.content).map_err(|error| format!("invalid prompt: {error}"))?;
     let mut values = prompt.variables.clone();
     for (name, value) in input.as_object().into_iter().flatten() {
         values.insert(name.clone(), text(value));
     }
     values.entry("input".into()).or_insert_with(|| text(input));
-    let rendered =
-        template.render(&values).map_err(|error| format!("the prompt cannot be rendered: {error}"))?;
+    let rendered = template.render(&values).map_err(|error| format!("cannot render the prompt: {error}"))?;
     if template.variables().iter().any(|name| !prompt.variables.contains_key(name)) {
         return Ok(vec![json!({"role": "user", "content": rendered})]);
     }
@@ -98,13 +86,14 @@ fn messages(prompt: Option<&Prompt>, input: &Value) -> Result<Vec<Value>, String
     Ok(messages)
 }
 
-/// An input that is a chat is one; anything else is what the user says.
+/// An input that is a list of messages is used as it is. Any other input becomes one user message.
 fn conversation(input: &Value) -> Vec<Value> {
-    let is_chat = |turns: &&Vec<Value>| {
-        !turns.is_empty() && turns.iter().all(|turn| turn.get("role").is_some_and(Value::is_string))
+    let is_chat = |messages: &&Vec<Value>| {
+        !messages.is_empty()
+            && messages.iter().all(|message| message.get("role").is_some_and(Value::is_string))
     };
-    let turns = input.get("messages").unwrap_or(input).as_array().filter(is_chat);
-    turns.cloned().unwrap_or_else(|| vec![json!({"role": "user", "content": text(input)})])
+    let messages = input.get("messages").unwrap_or(input).as_array().filter(is_chat);
+    messages.cloned().unwrap_or_else(|| vec![json!({"role": "user", "content": text(input)})])
 }
 
 fn text(value: &Value) -> String {
@@ -140,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_takes_the_input_in_or_goes_before_it() {
+    fn a_prompt_renders_the_input_or_becomes_the_system_message() {
         let with = |content: &str, input: Value| messages(Some(&prompt(content)), &input).map(Value::Array);
         assert_eq!(
             with("Be {{tone}}: {{city}}?", json!({"city": "Rome"})),

@@ -1,8 +1,8 @@
-//! Delivers log rows, and verdicts on them, to exports. An export is one node's at a time, under a lease; what is owed stands
-//! in the store until the destination has it, so neither a restart nor an outage of a destination loses or skips a row.
+//! Delivers log rows and their verdicts to exports. One node at a time holds the lease of an export. Rows stay queued
+//! in the store until the destination accepts them, so that neither a restart nor an outage loses or skips a row.
 //!
-//! A destination that keeps up is sent several batches at once, a failing one a single batch at ever longer intervals. All of it
-//! runs on threads that step back: requests that pass through the proxy come first.
+//! A healthy destination receives several batches concurrently. A failing destination receives one batch at a time with
+//! exponential backoff. The job runs on low-priority threads, because proxied requests take precedence.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use gateway_core::access::Entitlement;
 use gateway_core::exports::{ExportKind, MAX_BATCH_ROWS, retry_delay};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
-use gateway_core::time::{MINUTE, SECOND};
 use gateway_store::db::Dialect;
 use gateway_store::exports::{self, BatchResult, Export, ExportClaim, FailedBatch, QueuedItem};
 use gateway_store::{Lease, StoreError, logs, orgs};
@@ -24,140 +23,150 @@ use crate::delivery::batch::{self, Contents};
 use crate::delivery::{DeliveryResult, random};
 use crate::jobs::JobServices;
 
-/// Rows wait for others at most this long before they leave.
-const TICK: Duration = Duration::from_millis(500);
-/// Destinations served at once, of all organizations and of one: nobody's slow ones can take all places.
-const OVERALL: usize = 128;
-const PER_ORG: usize = 8;
-/// Batches at once to a destination that keeps up.
-const WIDEST: usize = 4;
-/// Batches that are made at once, since each may be some megabytes long.
-const MAKERS: usize = 4;
-/// Longer than a batch can take.
-const LEASE: i64 = 30 * SECOND;
-/// How often a delivery under way looks by itself whether its export was changed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Bodies in one request; a single row may be larger.
-const BATCH_BYTES: i64 = 4 << 20;
-const ERROR_CHARACTERS: usize = 500;
-const SWEEP_EVERY: i64 = 10 * MINUTE;
+/// How often the queue is polled. Rows that arrive in between share a batch.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The limit per organization keeps slow destinations of one organization from taking all slots.
+const MAX_CONCURRENT_EXPORTS: usize = 128;
+const MAX_CONCURRENT_EXPORTS_PER_ORG: usize = 8;
+/// Concurrent batches to one healthy destination.
+const MAX_CONCURRENT_BATCHES: usize = 4;
+/// Bounds memory, because an encoded batch can have several megabytes.
+const MAX_CONCURRENT_ENCODERS: usize = 4;
+/// Longer than the timeout of a delivery.
+const LEASE: Duration = Duration::from_secs(30);
+/// How often a running delivery checks whether its export was changed by another node.
+const REVISION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The size of the bodies in one request. A single larger row is sent alone.
+const MAX_BATCH_BYTES: i64 = 4 << 20;
+const MAX_ERROR_CHARS: usize = 500;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// Runs until the service stops, then waits for the batches that are under way.
+/// Runs until the service stops, then waits for the batches in progress.
 pub async fn run(job_services: Arc<JobServices>) {
     if job_services.services.logs_low_priority.dialect() == Dialect::Sqlite
         && let Err(error) = exports::release_all(&job_services.services.logs_low_priority).await
     {
-        tracing::debug!(%error, "exports of the run before wait for their lease to end");
+        tracing::debug!(%error, "cannot release export leases of the previous run; they expire by themselves");
     }
-    let lease = job_services.services.ids.new_id::<uuid::Uuid>().to_string();
-    let makers = Arc::new(Semaphore::new(MAKERS));
-    let mut served = JoinSet::new();
-    let mut under_way = HashMap::new();
+    let lease_owner = job_services.services.ids.new_id::<uuid::Uuid>().to_string();
+    let encoders = Arc::new(Semaphore::new(MAX_CONCURRENT_ENCODERS));
+    let mut deliveries = JoinSet::new();
+    let mut in_progress = HashMap::new();
     let mut next_sweep = job_services.services.clock.now();
     while !job_services.services.tasks.is_stopping() {
         let due = exports::list_due(
             &job_services.services.logs_low_priority,
-            &lease,
+            &lease_owner,
             job_services.services.clock.now(),
         )
         .await
         .unwrap_or_default();
         for (org, id) in due {
-            if has_room(&under_way, org, id) {
-                under_way.insert(id, org);
-                served.spawn(serve(Arc::clone(&job_services), id, lease.clone(), Arc::clone(&makers)));
+            if has_capacity(&in_progress, org, id) {
+                in_progress.insert(id, org);
+                deliveries.spawn(deliver_export(
+                    Arc::clone(&job_services),
+                    id,
+                    lease_owner.clone(),
+                    Arc::clone(&encoders),
+                ));
             }
         }
         let now = job_services.services.clock.now();
         if now >= next_sweep {
             let _ = exports::sweep(&job_services.services.logs_low_priority).await;
-            next_sweep = now.plus(SWEEP_EVERY);
+            next_sweep = now.after(SWEEP_INTERVAL);
         }
-        let pause = tokio::time::sleep(TICK);
-        tokio::pin!(pause);
+        let next_poll = tokio::time::sleep(POLL_INTERVAL);
+        tokio::pin!(next_poll);
         loop {
             let done = tokio::select! {
-                () = &mut pause => break,
+                () = &mut next_poll => break,
                 () = job_services.services.tasks.stopping() => break,
-                Some(done) = served.join_next() => done,
+                Some(done) = deliveries.join_next() => done,
             };
             if let Ok(id) = done {
-                under_way.remove(&id);
+                in_progress.remove(&id);
             }
         }
-        // A task that panicked has not said whose it was.
-        if served.is_empty() {
-            under_way.clear();
+        // A task that panicked returned no id, so its entry is removed here.
+        if deliveries.is_empty() {
+            in_progress.clear();
         }
     }
-    while served.join_next().await.is_some() {}
+    while deliveries.join_next().await.is_some() {}
 }
 
-fn has_room(under_way: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> bool {
-    let of_org = under_way.values().filter(|other| **other == org).count();
-    under_way.len() < OVERALL && of_org < PER_ORG && !under_way.contains_key(&id)
+fn has_capacity(in_progress: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> bool {
+    let of_org = in_progress.values().filter(|other| **other == org).count();
+    in_progress.len() < MAX_CONCURRENT_EXPORTS
+        && of_org < MAX_CONCURRENT_EXPORTS_PER_ORG
+        && !in_progress.contains_key(&id)
 }
 
-/// Delivers while there is enough to fill a batch; what is left waits for others to join it.
-async fn serve(
+/// Delivers while the queue holds full batches, then releases the export. Remaining rows wait for the next poll.
+async fn deliver_export(
     job_services: Arc<JobServices>,
     id: ExportId,
-    lease: String,
-    makers: Arc<Semaphore>,
+    lease_owner: String,
+    encoders: Arc<Semaphore>,
 ) -> ExportId {
-    let node = Node { job_services: &job_services, lease: &lease, makers: &makers };
-    let mut width = 1;
+    let worker = ExportWorker { job_services: &job_services, lease_owner: &lease_owner, encoders: &encoders };
+    let mut concurrency = 1;
     while !job_services.services.tasks.is_stopping() {
-        match node.deliver(id, width).await {
-            Ok(Some(next)) => width = next,
+        match worker.deliver(id, concurrency).await {
+            Ok(Some(next)) => concurrency = next,
             Ok(None) => break,
             Err(error) => {
-                tracing::debug!(%error, export = %id, "an export waits");
+                tracing::debug!(%error, export = %id, "cannot deliver an export; it is retried at the next poll");
                 break;
             }
         }
     }
-    if let Err(error) = exports::release(&job_services.services.logs_low_priority, id, &lease).await {
-        tracing::debug!(%error, export = %id, "an export is another's once its lease has ended");
+    if let Err(error) = exports::release(&job_services.services.logs_low_priority, id, &lease_owner).await {
+        tracing::debug!(%error, export = %id, "cannot release the lease of an export; it expires by itself");
     }
     id
 }
 
-/// This node, as the one that delivers.
-struct Node<'a> {
+struct ExportWorker<'a> {
     job_services: &'a Arc<JobServices>,
-    lease: &'a str,
-    makers: &'a Semaphore,
+    lease_owner: &'a str,
+    encoders: &'a Semaphore,
 }
 
-/// An export's turn, and how its batches are made.
-struct Task {
-    turn: ExportClaim,
+/// A claimed export and whether its batches include message content.
+struct ClaimedExport {
+    claim: ExportClaim,
     export: Arc<Export>,
-    /// With what was said.
     content: bool,
 }
 
-/// What became of a batch.
-struct Delivered {
-    taken: Vec<QueuedItem>,
-    /// How many of them were still there.
+struct SentBatch {
+    items: Vec<QueuedItem>,
+    /// The number of items whose rows still existed.
     found: i64,
-    /// None: there was nothing to send.
-    sent: Option<DeliveryResult>,
+    /// `None` if there was nothing to send.
+    result: Option<DeliveryResult>,
 }
 
-impl Node<'_> {
-    /// Delivers up to `width` batches at once. Answers how many the next time, when more is waiting and can be sent now.
-    async fn deliver(&self, id: ExportId, width: usize) -> Result<Option<usize>, StoreError> {
+struct FailedDelivery {
+    result: DeliveryResult,
+    batch_length: usize,
+}
+
+impl ExportWorker<'_> {
+    /// Delivers up to `concurrency` batches concurrently. Returns the concurrency of the next call, or `None` if
+    /// nothing more can be sent now.
+    async fn deliver(&self, id: ExportId, concurrency: usize) -> Result<Option<usize>, StoreError> {
         let (job_services, now) = (self.job_services, self.job_services.services.clock.now());
-        let lease = Lease { owner: self.lease, now, until: now.plus(LEASE) };
-        let Some(turn) = exports::claim(&job_services.services.logs_low_priority, id, &lease).await? else {
+        let lease = Lease { owner: self.lease_owner, now, until: now.after(LEASE) };
+        let Some(claim) = exports::claim(&job_services.services.logs_low_priority, id, &lease).await? else {
             return Ok(None);
         };
-        let Some(org) = orgs::find(&job_services.services.db, turn.export.org_id).await? else {
+        let Some(org) = orgs::find(&job_services.services.db, claim.export.org_id).await? else {
             let mut tx = job_services.services.logs_low_priority.begin().await?;
-            exports::delete_by_org(&mut tx, turn.export.org_id).await?;
+            exports::delete_by_org(&mut tx, claim.export.org_id).await?;
             tx.commit().await?;
             return Ok(None);
         };
@@ -170,21 +179,21 @@ impl Node<'_> {
             .await?;
             return Ok(None);
         }
-        let most = turn.batch * i64::try_from(width).unwrap_or(1);
-        let waiting = exports::queued(&job_services.services.logs_low_priority, id, most).await?;
+        let limit = claim.batch * i64::try_from(concurrency).unwrap_or(1);
+        let queued = exports::queued(&job_services.services.logs_low_priority, id, limit).await?;
         let content = org.settings.log_bodies && job_services.services.config.log_bodies;
-        let task = Task { export: Arc::new(turn.export.clone()), turn, content };
-        let mut is_more = count(waiting.len()) >= most;
-        let mut batches = cut(&task, waiting);
-        is_more |= batches.len() > width;
-        batches.truncate(width);
+        let claimed = ClaimedExport { export: Arc::new(claim.export.clone()), claim, content };
+        let mut has_more = count(queued.len()) >= limit;
+        let mut batches = split_into_batches(&claimed, queued);
+        has_more |= batches.len() > concurrency;
+        batches.truncate(concurrency);
         let sending = async {
-            let mut sent = futures_util::stream::iter(batches)
-                .map(|batch| self.send(&task, batch))
-                .buffer_unordered(width);
+            let mut results = futures_util::stream::iter(batches)
+                .map(|batch| self.send(&claimed, batch))
+                .buffer_unordered(concurrency);
             let mut failure = None;
-            while let Some(delivered) = sent.next().await {
-                if let Some(failed) = self.settle(&task, delivered?).await? {
+            while let Some(sent) = results.next().await {
+                if let Some(failed) = self.record_batch(&claimed, sent?).await? {
                     failure.get_or_insert(failed);
                 }
             }
@@ -192,81 +201,81 @@ impl Node<'_> {
         };
         let failure = tokio::select! {
             failure = sending => failure?,
-            // Deleted, switched off or changed: whoever asked for it must not see another byte.
-            () = changed(job_services, id, task.turn.export.revision) => return Ok(None),
+            // An export that was deleted, disabled or changed must not send another byte with its old settings.
+            () = wait_for_change(job_services, id, claimed.claim.export.revision) => return Ok(None),
         };
         match failure {
-            None => Ok(is_more.then_some((width * 2).min(WIDEST))),
-            Some(failed) => Ok(self.note_failure(&task, &failed).await?.then_some(1)),
+            None => Ok(has_more.then_some((concurrency * 2).min(MAX_CONCURRENT_BATCHES))),
+            Some(failed) => Ok(self.record_failure(&claimed, &failed).await?.then_some(1)),
         }
     }
 
-    async fn send(&self, task: &Task, taken: Vec<QueuedItem>) -> Result<Delivered, StoreError> {
+    async fn send(&self, claimed: &ClaimedExport, items: Vec<QueuedItem>) -> Result<SentBatch, StoreError> {
         let (message, found) = {
-            // Never closed; and a batch more at once would be no harm.
-            let _place = self.makers.acquire().await.ok();
-            let contents = self.read(task, &taken).await?;
+            // The semaphore is never closed.
+            let _permit = self.encoders.acquire().await.ok();
+            let contents = self.load(claimed, &items).await?;
             let found = count(contents.rows.len() + contents.verdicts.len());
             if found == 0 {
-                return Ok(Delivered { taken, found, sent: None });
+                return Ok(SentBatch { items, found, result: None });
             }
-            (batch::encode(&self.job_services.delivery, &task.export, contents).await, found)
+            (batch::encode(&self.job_services.delivery, &claimed.export, contents).await, found)
         };
-        let sent = match message {
-            Err(why) => DeliveryResult::failed(why),
+        let result = match message {
+            Err(reason) => DeliveryResult::failed(reason),
             Ok(message) => message.send(&self.job_services.delivery).await,
         };
-        Ok(Delivered { taken, found, sent: Some(sent) })
+        Ok(SentBatch { items, found, result: Some(result) })
     }
 
-    /// The rows as far as they are still there, and the verdicts whose rows are.
-    async fn read(&self, task: &Task, taken: &[QueuedItem]) -> Result<Contents, StoreError> {
-        let (logs, org) = (&self.job_services.services.logs_low_priority, task.export.org_id);
-        let ids = rows_of(taken);
-        let rows = logs::find_many(logs, org, &ids, task.content).await?;
+    /// Loads the queued rows and verdicts. Items whose row was deleted meanwhile are skipped.
+    async fn load(&self, claimed: &ClaimedExport, items: &[QueuedItem]) -> Result<Contents, StoreError> {
+        let (logs, org) = (&self.job_services.services.logs_low_priority, claimed.export.org_id);
+        let ids = row_ids(items);
+        let rows = logs::find_many(logs, org, &ids, claimed.content).await?;
         let judged: Vec<i64> =
-            taken.iter().filter(|owed| owed.verdict.is_some()).map(|owed| owed.log_id).collect();
+            items.iter().filter(|item| item.verdict.is_some()).map(|item| item.log_id).collect();
         let mut verdicts = Vec::new();
-        // Only conventions of OpenTelemetry have a place for them.
-        if !judged.is_empty() && task.export.kind == ExportKind::Otlp {
+        // Only the OpenTelemetry format has a representation for verdicts.
+        if !judged.is_empty() && claimed.export.kind == ExportKind::Otlp {
             let found = logs::find_many(logs, org, &judged, false).await?;
             let found: HashMap<i64, LogRow> = found.into_iter().map(|row| (row.id, row)).collect();
             verdicts.extend(
-                taken
+                items
                     .iter()
-                    .filter_map(|owed| Some((found.get(&owed.log_id)?.clone(), owed.verdict.clone()?))),
+                    .filter_map(|item| Some((found.get(&item.log_id)?.clone(), item.verdict.clone()?))),
             );
         }
-        Ok(Contents { rows, verdicts, content: task.content })
+        Ok(Contents { rows, verdicts, content: claimed.content })
     }
 
-    /// Takes off the queue what has arrived, or never will; answers what has to be sent again.
-    async fn settle(
+    /// Removes a batch from the queue if it was delivered or can never be. Returns the failure if it must be retried.
+    async fn record_batch(
         &self,
-        task: &Task,
-        delivered: Delivered,
-    ) -> Result<Option<(DeliveryResult, usize)>, StoreError> {
-        let Delivered { taken, found, sent } = delivered;
-        let (id, asked) = (task.export.id, count(taken.len()));
+        claimed: &ClaimedExport,
+        sent: SentBatch,
+    ) -> Result<Option<FailedDelivery>, StoreError> {
+        let SentBatch { items, found, result } = sent;
+        let (id, length) = (claimed.export.id, count(items.len()));
         let mut progress =
-            BatchResult { done: &taken, next_batch: task.turn.batch, ..BatchResult::default() };
-        let complaint;
-        match sent {
-            // The retention was over before the destination took them.
-            None => progress.dropped = asked,
-            Some(sent) if sent.is_success() => {
+            BatchResult { done: &items, next_batch: claimed.claim.batch, ..BatchResult::default() };
+        let error;
+        match result {
+            // Retention deleted the rows before they were delivered.
+            None => progress.dropped = length,
+            Some(result) if result.is_success() => {
                 let rejected;
-                (rejected, complaint) = batch::rejected(task.export.kind, &sent.body);
-                (progress.delivered, progress.dropped) = (found, asked - found + rejected);
-                progress.error = complaint.as_deref();
-                progress.next_batch = (task.turn.batch * 2).min(MAX_BATCH_ROWS);
+                (rejected, error) = batch::rejected(claimed.export.kind, &result.body);
+                (progress.delivered, progress.dropped) = (found, length - found + rejected);
+                progress.error = error.as_deref();
+                progress.next_batch = (claimed.claim.batch * 2).min(MAX_BATCH_ROWS);
             }
-            // It will not become smaller, and the others must not wait for it for ever.
-            Some(sent) if sent.status == Some(413) && asked == 1 => {
-                complaint = Some(said(&sent));
-                (progress.dropped, progress.error) = (1, complaint.as_deref());
+            // A single row that is too large cannot be split. It is dropped so that it does not block the queue.
+            Some(result) if result.status == Some(413) && length == 1 => {
+                error = Some(error_text(&result));
+                (progress.dropped, progress.error) = (1, error.as_deref());
             }
-            Some(sent) => return Ok(Some((sent, taken.len()))),
+            Some(result) => return Ok(Some(FailedDelivery { result, batch_length: items.len() })),
         }
         exports::record_batch(
             &self.job_services.services.logs_low_priority,
@@ -278,38 +287,44 @@ impl Node<'_> {
         Ok(None)
     }
 
-    /// True when smaller batches can be sent at once.
-    async fn note_failure(
+    /// Schedules the retry. Returns true if a smaller batch can be sent without delay.
+    async fn record_failure(
         &self,
-        task: &Task,
-        (sent, length): &(DeliveryResult, usize),
+        claimed: &ClaimedExport,
+        failed: &FailedDelivery,
     ) -> Result<bool, StoreError> {
-        let ExportClaim { export, tries, batch } = &task.turn;
-        let too_large = sent.status == Some(413);
+        let ExportClaim { export, tries, batch } = &claimed.claim;
+        let FailedDelivery { result, batch_length } = failed;
+        let too_large = result.status == Some(413);
         let delay =
-            if too_large { Duration::ZERO } else { retry_delay(tries + 1, sent.retry_after, random()) };
-        let next_batch = if too_large { (count(*length) / 2).max(1) } else { *batch };
+            if too_large { Duration::ZERO } else { retry_delay(tries + 1, result.retry_after, random()) };
+        let next_batch = if too_large { (count(*batch_length) / 2).max(1) } else { *batch };
         let retry_at = self.job_services.services.clock.now().after(delay);
-        let error = said(sent);
+        let error = error_text(result);
         let failed = FailedBatch { error: &error, retry_at, next_batch };
-        exports::record_failure(&self.job_services.services.logs_low_priority, export.id, self.lease, failed)
-            .await?;
+        exports::record_failure(
+            &self.job_services.services.logs_low_priority,
+            export.id,
+            self.lease_owner,
+            failed,
+        )
+        .await?;
         Ok(too_large)
     }
 }
 
-/// What waits, cut into batches that may each go into one request.
-fn cut(task: &Task, waiting: Vec<QueuedItem>) -> Vec<Vec<QueuedItem>> {
-    let most = task.turn.batch;
-    let (mut batches, mut batch, mut room) = (Vec::new(), Vec::new(), BATCH_BYTES);
-    for owed in waiting {
-        let size = if task.content { owed.size } else { 0 };
-        if !batch.is_empty() && (size > room || count(batch.len()) >= most) {
+/// Splits queued items into batches that each fit into one request.
+fn split_into_batches(claimed: &ClaimedExport, items: Vec<QueuedItem>) -> Vec<Vec<QueuedItem>> {
+    let max_rows = claimed.claim.batch;
+    let (mut batches, mut batch, mut bytes_left) = (Vec::new(), Vec::new(), MAX_BATCH_BYTES);
+    for item in items {
+        let size = if claimed.content { item.size } else { 0 };
+        if !batch.is_empty() && (size > bytes_left || count(batch.len()) >= max_rows) {
             batches.push(std::mem::take(&mut batch));
-            room = BATCH_BYTES;
+            bytes_left = MAX_BATCH_BYTES;
         }
-        room -= size;
-        batch.push(owed);
+        bytes_left -= size;
+        batch.push(item);
     }
     if !batch.is_empty() {
         batches.push(batch);
@@ -317,31 +332,33 @@ fn cut(task: &Task, waiting: Vec<QueuedItem>) -> Vec<Vec<QueuedItem>> {
     batches
 }
 
-fn rows_of(owed: &[QueuedItem]) -> Vec<i64> {
-    owed.iter().filter(|owed| owed.verdict.is_none()).map(|owed| owed.log_id).collect()
+fn row_ids(items: &[QueuedItem]) -> Vec<i64> {
+    items.iter().filter(|item| item.verdict.is_none()).map(|item| item.log_id).collect()
 }
 
-/// What went wrong, with what the destination said about it.
-fn said(sent: &DeliveryResult) -> String {
-    let error = sent.error.clone().unwrap_or_default();
-    let answer: String = String::from_utf8_lossy(&sent.body)
+/// The error and the start of the response body.
+fn error_text(result: &DeliveryResult) -> String {
+    let error = result.error.clone().unwrap_or_default();
+    let body: String = String::from_utf8_lossy(&result.body)
         .chars()
         .filter(|c| !c.is_control())
-        .take(ERROR_CHARACTERS)
+        .take(MAX_ERROR_CHARS)
         .collect();
-    if answer.trim().is_empty() { error } else { format!("{error}: {}", answer.trim()) }
+    if body.trim().is_empty() { error } else { format!("{error}: {}", body.trim()) }
 }
 
-/// Returns once the export is no longer what it was.
-async fn changed(job_services: &JobServices, id: ExportId, revision: i64) {
-    let mut here = job_services.export_changes.subscribe();
+/// Returns when the export was changed, disabled or deleted.
+async fn wait_for_change(job_services: &JobServices, id: ExportId, revision: i64) {
+    let mut local_changes = job_services.export_changes.subscribe();
     loop {
-        // Changes are told; should word of one be missed, it is found.
-        let _ = tokio::time::timeout(LOOK_EVERY, here.changed()).await;
+        // Changes on this node notify. Changes on other nodes are detected by polling.
+        let _ = tokio::time::timeout(REVISION_CHECK_INTERVAL, local_changes.changed()).await;
         match exports::revision(&job_services.services.logs_low_priority, id).await {
             Ok(Some(found)) if found == revision => {}
             Ok(_) => return,
-            Err(error) => tracing::debug!(%error, "a delivery goes on unwatched"),
+            Err(error) => {
+                tracing::debug!(%error, "cannot check whether an export was changed; its delivery continues")
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Delivers events to webhooks. A node takes due deliveries under a lease, a few per receiver at a time and some over all
-//! receivers, so that a slow one holds up nobody else; when the node dies, another takes them over.
+//! Delivers events to webhooks. A node claims due deliveries under a lease. Concurrency is limited per receiver and per
+//! organization, so that a slow receiver does not delay others. If the node dies, another node claims its deliveries
+//! when the lease expires.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing;
-use gateway_core::time::{DAY, MINUTE, SECOND, Timestamp};
+use gateway_core::time::{DAY, Timestamp};
 use gateway_core::webhooks::{DISABLE_AFTER, ResponseClass, classify, next_attempt};
 use gateway_store::deliveries::{self, AttemptResult, ClaimedDelivery, DeliveryAttempt, NextStep};
 use gateway_store::webhooks::{self, Webhook};
@@ -21,68 +22,70 @@ use crate::delivery::{DeliveryResult, post, random, signed_headers};
 use crate::jobs::JobServices;
 use crate::vault::encryption_context;
 
-const TICK: Duration = Duration::from_millis(250);
-/// Attempts at once to one receiver, to those of one organization, and to all of them: nobody's slow receivers can take all
-/// places.
-const PER_RECEIVER: usize = 4;
-const PER_ORG: usize = 16;
-const OVERALL: usize = 256;
-/// Longer than an attempt can take.
-const LEASE: i64 = 20 * SECOND;
-/// Of a receiver's answer, this much is kept.
-const ANSWER_BYTES: usize = 1_024;
-const KEPT_DAYS: i64 = 30;
-const SWEEP_EVERY: i64 = 10 * MINUTE;
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The limits per receiver and per organization keep slow receivers from taking all slots.
+const MAX_CONCURRENT_ATTEMPTS: usize = 256;
+const MAX_CONCURRENT_ATTEMPTS_PER_ORG: usize = 16;
+const MAX_CONCURRENT_ATTEMPTS_PER_RECEIVER: usize = 4;
+/// Longer than the timeout of an attempt.
+const LEASE: Duration = Duration::from_secs(20);
+/// How much of a receiver's response is stored.
+const MAX_RESPONSE_BYTES: usize = 1_024;
+const RETENTION_DAYS: i64 = 30;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
+const SWEEP_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Runs until the service stops, then waits for the attempts that are under way.
+/// Runs until the service stops, then waits for the attempts in progress.
 pub async fn run(job_services: Arc<JobServices>) {
     if job_services.services.db.dialect() == Dialect::Sqlite
         && let Err(error) = deliveries::release_all(&job_services.services.db).await
     {
-        tracing::debug!(%error, "deliveries of the run before wait for their lease to end");
+        tracing::debug!(%error, "cannot release delivery leases of the previous run; they expire by themselves");
     }
-    let mut node = Node {
+    let mut worker = WebhookWorker {
         job_services: Arc::clone(&job_services),
         attempts: JoinSet::new(),
-        busy: Busy::default(),
-        turn: 0,
+        in_progress: AttemptCounts::default(),
+        rotation: 0,
     };
     let mut next_sweep = job_services.services.clock.now();
     while !job_services.services.tasks.is_stopping() {
-        if let Err(error) = node.look().await {
-            tracing::debug!(%error, "webhooks wait");
+        if let Err(error) = worker.claim_due().await {
+            tracing::debug!(%error, "cannot claim webhook deliveries; they are retried at the next poll");
         }
         let now = job_services.services.clock.now();
         if now >= next_sweep {
             next_sweep = sweep(&job_services, now).await;
         }
-        node.work_until_next_look().await;
+        worker.work_until_next_poll().await;
     }
-    while node.attempts.join_next().await.is_some() {}
+    while worker.attempts.join_next().await.is_some() {}
 }
 
-struct Node {
+struct WebhookWorker {
     job_services: Arc<JobServices>,
-    /// Tasks of their own: one that waits for the database must not wait for this one, which may do so too.
+    /// Spawned tasks: an attempt that waits for a database connection must progress while this worker waits for one.
     attempts: JoinSet<(OrgId, WebhookId)>,
-    busy: Busy,
-    /// Whose turn it is to be first when there are more receivers than places.
-    turn: usize,
+    in_progress: AttemptCounts,
+    /// Rotates the first receiver of each poll, so that all get slots when there are more receivers than slots.
+    rotation: usize,
 }
 
-/// Attempts under way.
+/// The number of attempts in progress.
 #[derive(Default)]
-struct Busy {
+struct AttemptCounts {
     receivers: HashMap<WebhookId, usize>,
     orgs: HashMap<OrgId, usize>,
 }
 
-impl Busy {
-    /// How many more there may be to this receiver.
-    fn room(&self, org: OrgId, webhook: WebhookId) -> usize {
+impl AttemptCounts {
+    /// The number of attempts that may be started for this receiver.
+    fn capacity(&self, org: OrgId, webhook: WebhookId) -> usize {
         let of_receiver = self.receivers.get(&webhook).copied().unwrap_or(0);
         let of_org = self.orgs.get(&org).copied().unwrap_or(0);
-        PER_RECEIVER.saturating_sub(of_receiver).min(PER_ORG.saturating_sub(of_org))
+        MAX_CONCURRENT_ATTEMPTS_PER_RECEIVER
+            .saturating_sub(of_receiver)
+            .min(MAX_CONCURRENT_ATTEMPTS_PER_ORG.saturating_sub(of_org))
     }
 
     fn begin(&mut self, org: OrgId, webhook: WebhookId) {
@@ -91,12 +94,12 @@ impl Busy {
     }
 
     fn end(&mut self, org: OrgId, webhook: WebhookId) {
-        one_less(&mut self.receivers, webhook);
-        one_less(&mut self.orgs, org);
+        decrement(&mut self.receivers, webhook);
+        decrement(&mut self.orgs, org);
     }
 }
 
-fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+fn decrement<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
     if let Entry::Occupied(mut count) = counts.entry(key) {
         *count.get_mut() -= 1;
         if *count.get() == 0 {
@@ -105,151 +108,166 @@ fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
     }
 }
 
-impl Node {
-    /// Takes what is due of every receiver that has room.
-    async fn look(&mut self) -> Result<(), StoreError> {
+impl WebhookWorker {
+    /// Claims the due deliveries of every receiver below its limit.
+    async fn claim_due(&mut self) -> Result<(), StoreError> {
         let mut due = deliveries::list_due_webhooks(
             &self.job_services.services.db,
             self.job_services.services.clock.now(),
         )
         .await?;
         if !due.is_empty() {
-            self.turn = self.turn.wrapping_add(1);
-            let first = self.turn % due.len();
+            self.rotation = self.rotation.wrapping_add(1);
+            let first = self.rotation % due.len();
             due.rotate_left(first);
         }
         for (org, webhook) in due {
-            self.fill(org, webhook).await?;
+            self.start_attempts(org, webhook).await?;
         }
         Ok(())
     }
 
-    async fn fill(&mut self, org: OrgId, webhook: WebhookId) -> Result<(), StoreError> {
-        let room = self.busy.room(org, webhook).min(OVERALL.saturating_sub(self.attempts.len()));
-        if room == 0 {
+    async fn start_attempts(&mut self, org: OrgId, webhook: WebhookId) -> Result<(), StoreError> {
+        let free = MAX_CONCURRENT_ATTEMPTS.saturating_sub(self.attempts.len());
+        let capacity = self.in_progress.capacity(org, webhook).min(free);
+        if capacity == 0 {
             return Ok(());
         }
         let now = self.job_services.services.clock.now();
-        let lease = self.job_services.services.ids.new_id::<uuid::Uuid>().to_string();
-        let most = i64::try_from(room).unwrap_or(1);
-        let wanted = Lease { owner: &lease, now, until: now.plus(LEASE) };
-        let taken = deliveries::claim(&self.job_services.services.db, webhook, most, &wanted).await?;
-        for due in taken {
-            self.busy.begin(org, webhook);
-            let (job_services, lease) = (Arc::clone(&self.job_services), lease.clone());
+        let lease_owner = self.job_services.services.ids.new_id::<uuid::Uuid>().to_string();
+        let limit = i64::try_from(capacity).unwrap_or(1);
+        let lease = Lease { owner: &lease_owner, now, until: now.after(LEASE) };
+        let claimed = deliveries::claim(&self.job_services.services.db, webhook, limit, &lease).await?;
+        for delivery in claimed {
+            self.in_progress.begin(org, webhook);
+            let (job_services, lease_owner) = (Arc::clone(&self.job_services), lease_owner.clone());
             self.attempts.spawn(async move {
-                if let Err(error) = attempt(&job_services, &due, &lease).await {
-                    tracing::warn!(%error, delivery = %due.id, "an attempt could not be noted; it is made again");
+                if let Err(error) = attempt(&job_services, &delivery, &lease_owner).await {
+                    tracing::warn!(%error, delivery = %delivery.id, "cannot record a delivery attempt; it is repeated");
                 }
-                (due.org_id, due.webhook_id)
+                (delivery.org_id, delivery.webhook_id)
             });
         }
         Ok(())
     }
 
-    /// Works on what is under way; a receiver that has answered is given its next delivery at once.
-    async fn work_until_next_look(&mut self) {
+    /// Waits for attempts until the next poll. A finished attempt starts the next one of its receiver without delay.
+    async fn work_until_next_poll(&mut self) {
         let job_services = Arc::clone(&self.job_services);
-        let pause = tokio::time::sleep(TICK);
-        tokio::pin!(pause);
+        let next_poll = tokio::time::sleep(POLL_INTERVAL);
+        tokio::pin!(next_poll);
         loop {
             let finished = tokio::select! {
-                () = &mut pause => return,
+                () = &mut next_poll => return,
                 () = job_services.services.tasks.stopping() => return,
                 Some(finished) = self.attempts.join_next() => finished,
             };
             let Ok((org, webhook)) = finished else {
-                // One that panicked has not said whose it was.
-                self.busy = Busy::default();
+                // A task that panicked returned no ids, so the counts are reset.
+                self.in_progress = AttemptCounts::default();
                 continue;
             };
-            self.busy.end(org, webhook);
-            if let Err(error) = self.fill(org, webhook).await {
-                tracing::debug!(%error, "a webhook waits");
+            self.in_progress.end(org, webhook);
+            if let Err(error) = self.start_attempts(org, webhook).await {
+                tracing::debug!(%error, "cannot claim the deliveries of a webhook; they are retried at the next poll");
             }
         }
     }
 }
 
-async fn attempt(job_services: &JobServices, due: &ClaimedDelivery, lease: &str) -> Result<(), StoreError> {
-    // Gone in this moment, and its deliveries with it.
-    let Some(webhook) = webhooks::find(&job_services.services.db, due.org_id, due.webhook_id).await? else {
+async fn attempt(
+    job_services: &JobServices,
+    delivery: &ClaimedDelivery,
+    lease_owner: &str,
+) -> Result<(), StoreError> {
+    // A deleted webhook has no deliveries either.
+    let Some(webhook) =
+        webhooks::find(&job_services.services.db, delivery.org_id, delivery.webhook_id).await?
+    else {
         return Ok(());
     };
-    let at = job_services.services.clock.now();
-    let sent = match keys(job_services, &webhook, at) {
+    let started_at = job_services.services.clock.now();
+    let result = match signing_keys(job_services, &webhook, started_at) {
         Some(keys) => {
             let headers = signed_headers(
                 &job_services.delivery,
                 &keys,
-                &due.event_id.to_string(),
-                due.payload.as_bytes(),
+                &delivery.event_id.to_string(),
+                delivery.payload.as_bytes(),
             );
-            post(&job_services.delivery, &webhook.url, headers, due.payload.clone().into(), ANSWER_BYTES)
-                .await
+            post(
+                &job_services.delivery,
+                &webhook.url,
+                headers,
+                delivery.payload.clone().into(),
+                MAX_RESPONSE_BYTES,
+            )
+            .await
         }
-        None => DeliveryResult::failed("its signing secret cannot be opened; rotate it"),
+        None => DeliveryResult::failed("cannot decrypt the signing secret; rotate it"),
     };
-    let finished = finished(&webhook, due, at, job_services.services.clock.now(), sent);
-    deliveries::record_attempt(&job_services.services.db, due, lease, &finished).await.map(|_| ())
+    let now = job_services.services.clock.now();
+    let recorded = attempt_result(&webhook, delivery, started_at, now, result);
+    deliveries::record_attempt(&job_services.services.db, delivery, lease_owner, &recorded).await.map(|_| ())
 }
 
-/// The keys to sign with: the present one, and the one before while it still counts.
-fn keys(job_services: &JobServices, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
+/// The current signing key, and the previous one until it expires. `None` if a secret cannot be decrypted.
+fn signing_keys(job_services: &JobServices, webhook: &Webhook, now: Timestamp) -> Option<Vec<Vec<u8>>> {
     let previous =
         webhook.previous_secret.iter().filter(|_| webhook.previous_until.is_some_and(|until| now < until));
-    let place = encryption_context(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
+    let context = encryption_context(webhook.org_id, &format!("webhook/{}", webhook.id), "secret");
     [&webhook.secret]
         .into_iter()
         .chain(previous)
-        .map(|sealed| {
-            let secret = job_services.services.vault.open(&place, sealed).ok()?;
+        .map(|encrypted| {
+            let secret = job_services.services.vault.open(&context, encrypted).ok()?;
             signing::decode_secret(secret.expose_secret()).ok()
         })
         .collect()
 }
 
-fn finished(
+fn attempt_result(
     webhook: &Webhook,
-    due: &ClaimedDelivery,
-    at: Timestamp,
+    delivery: &ClaimedDelivery,
+    started_at: Timestamp,
     now: Timestamp,
-    sent: DeliveryResult,
+    result: DeliveryResult,
 ) -> AttemptResult {
-    let verdict = classify(sent.status);
-    let again = next_attempt(now, usize::try_from(due.tries).unwrap_or(0) + 1, sent.retry_after, random());
-    let next = match (verdict, again) {
+    let class = classify(result.status);
+    let attempts = usize::try_from(delivery.tries).unwrap_or(0) + 1;
+    let retry_at = next_attempt(now, attempts, result.retry_after, random());
+    let next = match (class, retry_at) {
         (ResponseClass::Delivered, _) => NextStep::Delivered,
         (ResponseClass::Retry, Some(at)) => NextStep::RetryAt(at),
         (ResponseClass::Retry, None) | (ResponseClass::Gone, _) => NextStep::Failed,
     };
-    let too_long = webhook.failing_since.is_some_and(|since| now.since(since) >= DISABLE_AFTER);
-    let deactivate = match verdict {
-        ResponseClass::Gone => Some("the receiver answered 410 Gone"),
-        ResponseClass::Retry if too_long => Some("every delivery has failed for 5 days"),
+    let expired = webhook.failing_since.is_some_and(|since| now.since(since) >= DISABLE_AFTER);
+    let deactivate = match class {
+        ResponseClass::Gone => Some("the receiver returned 410 Gone"),
+        ResponseClass::Retry if expired => Some("every delivery failed for 5 days"),
         _ => None,
     };
-    let said = String::from_utf8_lossy(&sent.body).replace('\0', " ");
-    let response_body = sent.status.map(|_| said.chars().take(ANSWER_BYTES).collect());
+    let body = String::from_utf8_lossy(&result.body).replace('\0', " ");
+    let response_body = result.status.map(|_| body.chars().take(MAX_RESPONSE_BYTES).collect());
     let attempt = DeliveryAttempt {
-        at,
-        status_code: sent.status,
-        latency_ms: sent.latency_ms,
-        error: sent.error,
+        at: started_at,
+        status_code: result.status,
+        latency_ms: result.latency_ms,
+        error: result.error,
         response_body,
     };
     AttemptResult { attempt, next, deactivate }
 }
 
-/// Removes what is too old to be of use; answers when to look again.
+/// Deletes deliveries past their retention. Returns the time of the next sweep.
 async fn sweep(job_services: &JobServices, now: Timestamp) -> Timestamp {
-    match deliveries::sweep(&job_services.services.db, now.plus(-KEPT_DAYS * DAY)).await {
-        // There may be more.
+    match deliveries::sweep(&job_services.services.db, now.plus(-RETENTION_DAYS * DAY)).await {
+        // A sweep deletes a bounded number, so more may be left.
         Ok(removed) if removed > 0 => now,
-        Ok(_) => now.plus(SWEEP_EVERY),
+        Ok(_) => now.after(SWEEP_INTERVAL),
         Err(error) => {
-            tracing::debug!(%error, "old deliveries stay until later");
-            now.plus(MINUTE)
+            tracing::debug!(%error, "cannot delete old deliveries; the sweep is retried");
+            now.after(SWEEP_RETRY_DELAY)
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Has verdicts on log rows told to the exports that want them. Verdicts and what exports are owed lie in two databases, so
-//! the job is written with the verdicts and moves them over: a crash in between delays them, and loses none.
+//! Queues verdicts on log rows for the exports that receive them. Verdicts and export queues are in two databases, so
+//! the job is enqueued in the transaction of the verdicts and copies them. A crash in between delays verdicts but loses
+//! none.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,7 +8,6 @@ use std::time::Duration;
 use gateway_core::ids::{OrgId, VerdictId};
 use gateway_core::logs::{LogSource, log_id_time};
 use gateway_core::otlp::encode::EvaluationResult;
-use gateway_core::time::MINUTE;
 use gateway_store::verdicts::{self, LogVerdict};
 use gateway_store::{StoreError, Tx, evals, exports, jobs as store, logs};
 use serde::{Deserialize, Serialize};
@@ -15,35 +15,36 @@ use serde_json::Value;
 
 use super::{Job, JobContext, JobError, JobResult, JobServices, Queued};
 
-/// A row appears in the log a moment after its request ended, later when much is going on.
-const APPEARS_WITHIN: i64 = 10 * MINUTE;
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Jobs that may wait, over all organizations, before those who judge have to wait too.
-const MOST_JOBS: i64 = 10_000;
+/// A log row is stored asynchronously after its request. A row that is missing for longer than this was deleted.
+const MISSING_ROW_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The number of pending jobs, across all organizations, from which evaluations are paused.
+const MAX_PENDING_JOBS: i64 = 10_000;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ExportVerdicts {
-    /// Of evals.
+    /// Ids of eval results.
     pub results: Vec<i64>,
-    /// Of evaluators outside.
+    /// Ids of verdicts of external evaluators.
     pub verdicts: Vec<VerdictId>,
 }
 
 impl ExportVerdicts {
-    /// None when there is nothing to tell, or nobody to tell it to. To be asked before a transaction is begun.
-    pub async fn wanted(self, job_services: &JobServices, org: OrgId) -> Result<Option<Self>, StoreError> {
+    /// Returns the job if it has verdicts and the organization has an export that receives them. It reads the log
+    /// database, so it must be called before a transaction begins.
+    pub async fn if_needed(self, job_services: &JobServices, org: OrgId) -> Result<Option<Self>, StoreError> {
         let is_empty = self.results.is_empty() && self.verdicts.is_empty();
         Ok((!is_empty && exports::has_verdict_export(&job_services.services.logs, org).await?)
             .then_some(self))
     }
 }
 
-/// More verdicts are made than can be moved: whoever makes them is to stop for a while.
+/// Whether too many jobs are pending, so that producers of verdicts must pause.
 pub async fn is_behind(job_services: &JobServices) -> Result<bool, StoreError> {
-    Ok(store::count(&job_services.services.db, ExportVerdicts::NAME).await? >= MOST_JOBS)
+    Ok(store::count(&job_services.services.db, ExportVerdicts::NAME).await? >= MAX_PENDING_JOBS)
 }
 
-/// Enqueues the job in the transaction of the verdicts, where there is one.
+/// Enqueues the job, if any, in the transaction of the verdicts.
 pub async fn enqueue(
     job_services: &JobServices,
     tx: &mut Tx,
@@ -60,27 +61,28 @@ impl Job for ExportVerdicts {
     const NAME: &'static str = "export_verdicts";
     const CONCURRENCY: usize = 4;
     const CONCURRENCY_PER_ORG: i64 = 2;
-    /// What a destination is owed is never given up.
+    /// Unlimited, because a given-up job would lose verdicts.
     const MAX_ATTEMPTS: i64 = i64::MAX;
 
     async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
         let (job_services, org) = (context.job_services, context.org);
         let mut found = evals::results_for_export(&job_services.services.db, org, &self.results).await?;
         for id in &self.verdicts {
-            found.extend(verdicts::find(&job_services.services.db, org, *id).await?.map(of_others));
+            found.extend(verdicts::find(&job_services.services.db, org, *id).await?.map(external_result));
         }
         let ids: Vec<i64> = found.iter().map(|(log_id, _)| *log_id).collect();
         let rows = logs::find_many(&job_services.services.logs, org, &ids, false).await?;
         let sources: HashMap<i64, LogSource> = rows.iter().map(|row| (row.id, row.source)).collect();
         let now = job_services.services.clock.now();
-        if ids.iter().any(|id| !sources.contains_key(id) && now.0 - log_id_time(*id).0 < APPEARS_WITHIN) {
-            return Ok(JobResult::Reschedule(LOOK_AGAIN));
+        if ids.iter().any(|id| !sources.contains_key(id) && now.since(log_id_time(*id)) < MISSING_ROW_TIMEOUT)
+        {
+            return Ok(JobResult::Reschedule(RETRY_DELAY));
         }
-        let told: Vec<_> = found
+        let queue: Vec<_> = found
             .into_iter()
             .filter_map(|(log_id, result)| Some((log_id, *sources.get(&log_id)?, result)))
             .collect();
-        exports::enqueue_verdicts(&job_services.services.logs, org, &told).await?;
+        exports::enqueue_verdicts(&job_services.services.logs, org, &queue).await?;
         Ok(JobResult::Finished)
     }
 
@@ -89,13 +91,13 @@ impl Job for ExportVerdicts {
     }
 }
 
-/// A verdict of an evaluator outside goes by the evaluator's name.
-fn of_others(verdict: LogVerdict) -> (i64, EvaluationResult) {
+/// Converts a verdict of an external evaluator. The evaluator's name becomes the name of the result.
+fn external_result(verdict: LogVerdict) -> (i64, EvaluationResult) {
     let LogVerdict { id, org_id: _, log_id, source, score, passed, details, external_ref, created_at } =
         verdict;
-    let said = ["explanation", "reason"].iter().find_map(|name| details.get(*name)?.as_str());
-    let why = match said {
-        Some(said) => said.to_owned(),
+    let text = ["explanation", "reason"].iter().find_map(|name| details.get(*name)?.as_str());
+    let explanation = match text {
+        Some(text) => text.to_owned(),
         None if details.is_empty() => external_ref,
         None => Value::Object(details).to_string(),
     };
@@ -107,5 +109,5 @@ fn of_others(verdict: LogVerdict) -> (i64, EvaluationResult) {
         explanation: None,
         at: created_at,
     };
-    (log_id, result.with_explanation(&why))
+    (log_id, result.with_explanation(&explanation))
 }

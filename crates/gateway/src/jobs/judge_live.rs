@@ -1,7 +1,5 @@
-//! Judges rows of live traffic that were drawn. A row that was judged before is passed over, so a job that is done
-//! again asks no model twice.
+//! Judges sampled rows of live traffic. Rows with a verdict are skipped, so that a repeated job calls no model twice.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::evaluators::{Evaluator, Subject};
@@ -13,20 +11,20 @@ use serde_json::{Map, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Job, JobContext, JobError, JobResult};
-use crate::evals::{self, NoVerdict};
+use crate::evals::{self, ModelCaller, NoVerdict};
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct JudgeLive(pub Vec<Rows>);
+pub struct JudgeLive(pub Vec<SampledRows>);
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Rows {
+pub struct SampledRows {
     pub eval: i64,
     pub log_ids: Vec<i64>,
 }
 
-/// Verdicts are kept as soon as there are so many, so that little is lost.
-const AT_ONCE: usize = 50;
-const PAUSE: Duration = Duration::from_secs(1);
+/// Verdicts are stored in batches of this size, so that an interruption loses few.
+const BATCH_SIZE: usize = 50;
+const EXPORT_BACKLOG_DELAY: Duration = Duration::from_secs(1);
 
 impl Job for JudgeLive {
     const NAME: &'static str = "judge_live";
@@ -36,9 +34,9 @@ impl Job for JudgeLive {
 
     async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
         for rows in &self.0 {
-            let done = judge(context, rows).await?;
-            if done != JobResult::Finished {
-                return Ok(done);
+            let result = judge(context, rows).await?;
+            if result != JobResult::Finished {
+                return Ok(result);
             }
         }
         Ok(JobResult::Finished)
@@ -49,7 +47,7 @@ impl Job for JudgeLive {
     }
 }
 
-async fn judge(context: &JobContext<'_>, rows: &Rows) -> Result<JobResult, JobError> {
+async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult, JobError> {
     let (job_services, org) = (context.job_services, context.org);
     let Some(eval) = store::find(&job_services.services.db, org, rows.eval).await? else {
         return Ok(JobResult::Finished);
@@ -64,63 +62,64 @@ async fn judge(context: &JobContext<'_>, rows: &Rows) -> Result<JobResult, JobEr
         return Ok(JobResult::Finished);
     };
     let judged = store::live_judged_ids(&job_services.services.db, eval.id, &rows.log_ids).await?;
-    let left: Vec<i64> = rows.log_ids.iter().copied().filter(|id| !judged.contains(id)).collect();
+    let pending: Vec<i64> = rows.log_ids.iter().copied().filter(|id| !judged.contains(id)).collect();
     let metadata = Map::from_iter([("eval_id".to_owned(), json!(eval.id))]);
-    let mut again = None;
-    for ids in left.chunks(AT_ONCE) {
+    let mut retry_reason = None;
+    let caller = ModelCaller { models: &job_services.models, identity: &identity, metadata: &metadata };
+    for ids in pending.chunks(BATCH_SIZE) {
         if export_verdicts::is_behind(job_services).await? {
-            return Ok(JobResult::Reschedule(PAUSE));
+            return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
         }
         let mut results = Vec::new();
-        let mut wait = None;
+        let mut rate_limited = None;
         for row in logs::find_many(&job_services.services.logs, org, ids, true).await? {
+            let log_id = row.id;
             let subject = subject(&evaluator, row).await?;
-            match evals::judge(&job_services.models, &identity, &evaluator, &subject.0, &metadata).await {
+            match evals::judge(&caller, &evaluator, &subject).await {
                 Ok(verdict) => results.push(NewEvalResult {
                     id: job_services.services.ids.next_row_id(),
                     position: 0,
-                    log_id: Some(subject.1),
+                    log_id: Some(log_id),
                     case_id: None,
                     score: verdict.score,
                     passed: verdict.passed,
                     details: verdict.details,
                 }),
-                Err(NoVerdict::Wait(until)) => {
-                    wait = Some(until);
+                Err(NoVerdict::RateLimited(delay)) => {
+                    rate_limited = Some(delay);
                     break;
                 }
-                Err(NoVerdict::Again(why)) => again = Some(why),
-                Err(NoVerdict::Never(why)) => {
-                    tracing::debug!(why, eval = eval.id, log = subject.1, "a row cannot be judged");
+                Err(NoVerdict::Retry(reason)) => retry_reason = Some(reason),
+                Err(NoVerdict::Permanent(reason)) => {
+                    tracing::debug!(reason, eval = eval.id, log = log_id, "cannot judge a log row");
                 }
             }
         }
-        let told = ExportVerdicts {
+        let export_job = ExportVerdicts {
             results: results.iter().map(|result| result.id).collect(),
             ..Default::default()
         };
-        let told = told.wanted(job_services, org).await?;
+        let export_job = export_job.if_needed(job_services, org).await?;
         let mut tx = job_services.services.db.begin().await?;
         store::insert_live_results(&mut tx, org, eval.id, results, job_services.services.clock.now()).await?;
-        let queued = export_verdicts::enqueue(job_services, &mut tx, org, told.as_ref()).await?;
+        let queued = export_verdicts::enqueue(job_services, &mut tx, org, export_job.as_ref()).await?;
         tx.commit().await?;
         if let Some(queued) = queued {
             queued.notify(job_services);
         }
-        if let Some(wait) = wait {
-            return Ok(JobResult::Reschedule(wait));
+        if let Some(delay) = rate_limited {
+            return Ok(JobResult::Reschedule(delay));
         }
         if job_services.services.tasks.is_stopping() {
             return Ok(JobResult::Reschedule(Duration::ZERO));
         }
     }
-    again.map_or(Ok(JobResult::Finished), |why| Err(JobError(why)))
+    retry_reason.map_or(Ok(JobResult::Finished), |reason| Err(JobError(reason)))
 }
 
-/// Bodies can be long: they are looked through where nobody waits for the thread.
-async fn subject(evaluator: &Evaluator, row: LogRow) -> Result<(Subject, i64), JobError> {
-    let (field, id) = (evaluator.field.clone(), row.id);
-    let row = Arc::new(row);
+/// Extracts the evaluated text. Bodies can be long, so it runs on a blocking thread.
+async fn subject(evaluator: &Evaluator, row: LogRow) -> Result<Subject, JobError> {
+    let field = evaluator.field.clone();
     let subject = tokio::task::spawn_blocking(move || Subject::from_row(&field, &row)).await;
-    subject.map(|subject| (subject, id)).map_err(|error| JobError(error.to_string()))
+    subject.map_err(|error| JobError(error.to_string()))
 }

@@ -1,6 +1,5 @@
-//! Judging one version of a skill. A version is judged once by itself, however many nodes and restarts there are, and
-//! again whenever somebody asks. The buffer of jobs has a bound; what found no room is found by the scheduler, because
-//! a version that was not judged says so itself.
+//! Judges versions of skills. Each version is judged once automatically, and again on request. The job queue is
+//! bounded. The scheduler enqueues versions that did not fit, because unjudged versions are marked in the store.
 
 mod model;
 mod nearest;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::{JobId, OrgId, SkillId};
+use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge::{self, Judgement, RUBRIC_V1};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
 use gateway_core::verdicts::INTERNAL_SOURCE;
@@ -20,21 +20,21 @@ use serde::{Deserialize, Serialize};
 use super::{Job, JobContext, JobError, JobResult, JobServices, Queued, enqueue_within};
 use crate::auth::Identity;
 
-/// How often the scheduler looks for versions that nobody has judged.
-const LOOK: Duration = Duration::from_secs(2);
-/// What brings the verdict about that every version gets.
-const BY_ITSELF: &str = "auto";
+/// How often the scheduler looks for versions without a verdict.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The trigger that is stored with the automatic verdict of a version.
+const AUTOMATIC_TRIGGER: &str = "auto";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JudgeSkill {
     skill: SkillId,
     version: i64,
-    /// Somebody asked for it: names the request, so that each has its own verdict.
-    #[serde(default)]
-    asked: Option<JobId>,
+    /// Identifies a manual request, so that each request has its own verdict. `None` for the automatic verdict.
+    #[serde(default, rename = "asked")]
+    request: Option<JobId>,
 }
 
-/// A judgement and what it cost.
+/// A judgement with its latency and token usage.
 struct Judged {
     judgement: Judgement,
     provider: String,
@@ -44,7 +44,8 @@ struct Judged {
     completion_tokens: i64,
 }
 
-/// Sends a new version to the judge, in the transaction that made it. When the buffer is full the scheduler will.
+/// Enqueues the automatic judgement in the transaction that creates the version. Returns `None` if the queue is full;
+/// the scheduler retries later.
 pub async fn dispatch(
     job_services: &JobServices,
     tx: &mut Tx,
@@ -52,24 +53,24 @@ pub async fn dispatch(
     skill: SkillId,
     version: i64,
 ) -> Result<Option<Queued>, StoreError> {
-    let job = JudgeSkill { skill, version, asked: None };
+    let job = JudgeSkill { skill, version, request: None };
     enqueue_within(job_services, tx, org, &job, job_services.services.config.eval_queue).await
 }
 
-/// Sends a version to the judge once more. None when the buffer is full.
-pub async fn dispatch_again(
+/// Enqueues a requested judgement of a version. Returns `None` if the queue is full.
+pub async fn dispatch_on_request(
     job_services: &JobServices,
     tx: &mut Tx,
     org: OrgId,
     skill: SkillId,
     version: i64,
 ) -> Result<Option<Queued>, StoreError> {
-    let job = JudgeSkill { skill, version, asked: Some(job_services.services.ids.new_id()) };
+    let job = JudgeSkill { skill, version, request: Some(job_services.services.ids.new_id()) };
     enqueue_within(job_services, tx, org, &job, job_services.services.config.eval_queue).await
 }
 
-/// What an organization without a rubric starts with.
-pub fn seed(job_services: &JobServices) -> Rubric {
+/// The rubric of an organization that has not configured one.
+pub fn default_rubric(job_services: &JobServices) -> Rubric {
     let defaults = &job_services.services.config.judge;
     Rubric::seeded(
         (&defaults.judge_provider, &defaults.judge_model),
@@ -78,7 +79,7 @@ pub fn seed(job_services: &JobServices) -> Rubric {
     )
 }
 
-/// The organization's rubric, held until the transaction ends and made if there is none.
+/// Locks the organization's rubric until the transaction ends. Creates it if it does not exist.
 pub async fn lock_rubric(
     job_services: &JobServices,
     tx: &mut Tx,
@@ -88,22 +89,22 @@ pub async fn lock_rubric(
         tx,
         org,
         job_services.services.ids.new_id(),
-        &seed(job_services),
+        &default_rubric(job_services),
         job_services.services.clock.now(),
     )
     .await
 }
 
-/// Until the service stops, finds versions that were not judged and have no job, and gives them one.
+/// Enqueues jobs for unjudged versions without a job, until the service stops.
 pub async fn schedule(job_services: Arc<JobServices>) {
-    while tokio::time::timeout(LOOK, job_services.services.tasks.stopping()).await.is_err() {
-        if let Err(error) = fill_buffer(&job_services).await {
-            tracing::debug!(%error, "versions that wait for a judge are looked for later");
+    while tokio::time::timeout(POLL_INTERVAL, job_services.services.tasks.stopping()).await.is_err() {
+        if let Err(error) = enqueue_unjudged(&job_services).await {
+            tracing::debug!(%error, "cannot enqueue unjudged skill versions; it is retried at the next poll");
         }
     }
 }
 
-async fn fill_buffer(job_services: &JobServices) -> Result<(), StoreError> {
+async fn enqueue_unjudged(job_services: &JobServices) -> Result<(), StoreError> {
     let limit = i64::try_from(job_services.services.config.eval_queue).unwrap_or(i64::MAX);
     for found in skills::unjudged_versions(&job_services.services.db, JudgeSkill::NAME, limit).await? {
         let mut tx = job_services.services.db.begin().await?;
@@ -124,7 +125,7 @@ impl Job for JudgeSkill {
     const MAX_ATTEMPTS: i64 = 3;
 
     fn dedup_key(&self) -> Option<String> {
-        self.asked.is_none().then(|| format!("{}:{}", self.skill, self.version))
+        self.request.is_none().then(|| format!("{}:{}", self.skill, self.version))
     }
 
     async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
@@ -135,20 +136,22 @@ impl Job for JudgeSkill {
         let Some(identity) = job_services.models.proxy.access.org_identity(*org).await? else {
             return Ok(JobResult::Finished);
         };
-        let judged = judge(job_services, &identity, self, &version, &rubric.rubric).await?;
+        let request =
+            JudgeRequest { identity: &identity, job: self, source: &version.source, rubric: &rubric.rubric };
+        let judged = judge(job_services, &request).await?;
         if self.record(job_services, *org, &version, &rubric, judged).await? {
             Ok(JobResult::Finished)
         } else {
-            // The rubric was changed meanwhile: what was judged by the old one must not stand.
+            // The rubric was changed meanwhile, so the verdict is outdated.
             Ok(JobResult::Reschedule(Duration::ZERO))
         }
     }
 
-    async fn give_up(&self, context: &JobContext<'_>, why: &str) -> Result<(), StoreError> {
+    async fn give_up(&self, context: &JobContext<'_>, reason: &str) -> Result<(), StoreError> {
         let JobContext { job_services, org } = context;
         loop {
             let Some((version, rubric)) = self.load(job_services, *org).await? else { return Ok(()) };
-            if self.record(job_services, *org, &version, &rubric, failed(&rubric.rubric, why)).await? {
+            if self.record(job_services, *org, &version, &rubric, failed(&rubric.rubric, reason)).await? {
                 return Ok(());
             }
         }
@@ -156,14 +159,14 @@ impl Job for JudgeSkill {
 }
 
 impl JudgeSkill {
-    /// None when there is nothing (more) to judge.
+    /// `None` if the version does not exist or needs no verdict.
     async fn load(
         &self,
         job_services: &JobServices,
         org: OrgId,
     ) -> Result<Option<(SkillVersion, StoredRubric)>, StoreError> {
         let found = skills::find_version(&job_services.services.db, org, self.skill, self.version).await?;
-        let Some(version) = found.filter(|version| self.asked.is_some() || !version.judged) else {
+        let Some(version) = found.filter(|version| self.request.is_some() || !version.judged) else {
             return Ok(None);
         };
         if let Some(rubric) = rubrics::find(&job_services.services.db, org).await? {
@@ -175,7 +178,7 @@ impl JudgeSkill {
         Ok(Some((version, rubric)))
     }
 
-    /// Keeps the verdict, unless the rubric is no longer the one that it was made by: then answers false.
+    /// Stores the verdict. Returns false without storing it if the rubric has changed since.
     async fn record(
         &self,
         job_services: &JobServices,
@@ -211,43 +214,46 @@ impl JudgeSkill {
             external_ref: String::new(),
             created_at: job_services.services.clock.now(),
         };
-        let asked = self.asked.map(|asked| asked.to_string());
-        skills::insert_evaluation(&mut tx, &evaluation, asked.as_deref().unwrap_or(BY_ITSELF)).await?;
+        let request = self.request.map(|request| request.to_string());
+        skills::insert_evaluation(&mut tx, &evaluation, request.as_deref().unwrap_or(AUTOMATIC_TRIGGER))
+            .await?;
         skills::mark_judged(&mut tx, self.skill, self.version).await?;
         tx.commit().await?;
         Ok(true)
     }
 }
 
-async fn judge(
-    job_services: &Arc<JobServices>,
-    identity: &Identity,
-    job: &JudgeSkill,
-    version: &SkillVersion,
-    rubric: &Rubric,
-) -> Result<Judged, JobError> {
-    let began = job_services.services.clock.now();
-    let nearest = nearest::find(job_services, identity, job.skill, &version.source, rubric).await?;
-    if rubric.judge_provider != BUILTIN {
-        return model::judge(job_services, identity, job, &version.source, nearest.as_ref(), rubric).await;
+/// What is judged, by which rubric, and in whose name models are called.
+struct JudgeRequest<'a> {
+    identity: &'a Identity,
+    job: &'a JudgeSkill,
+    source: &'a SkillSource,
+    rubric: &'a Rubric,
+}
+
+async fn judge(job_services: &Arc<JobServices>, request: &JudgeRequest<'_>) -> Result<Judged, JobError> {
+    let started_at = job_services.services.clock.now();
+    let nearest = nearest::find(job_services, request).await?;
+    if request.rubric.judge_provider != BUILTIN {
+        return model::judge(job_services, request, nearest.as_ref()).await;
     }
-    let (source, rubric) = (version.source.clone(), rubric.clone());
-    // A long text takes a while to read.
-    let read = tokio::task::spawn_blocking(move || judge::builtin(&source, nearest.as_ref(), &rubric));
-    let judgement = read.await.map_err(|error| JobError(error.to_string()))?;
+    let (source, rubric) = (request.source.clone(), request.rubric.clone());
+    // A long text takes too long for an async thread.
+    let judging = tokio::task::spawn_blocking(move || judge::builtin(&source, nearest.as_ref(), &rubric));
+    let judgement = judging.await.map_err(|error| JobError(error.to_string()))?;
     Ok(Judged {
         judgement,
         provider: BUILTIN.to_owned(),
         model: RUBRIC_V1.to_owned(),
-        latency_ms: (job_services.services.clock.now().0 - began.0).max(0),
+        latency_ms: (job_services.services.clock.now().0 - started_at.0).max(0),
         prompt_tokens: 0,
         completion_tokens: 0,
     })
 }
 
-fn failed(rubric: &Rubric, why: &str) -> Judged {
+fn failed(rubric: &Rubric, reason: &str) -> Judged {
     Judged {
-        judgement: judge::failed(&format!("The judge gave no verdict: {why}.")),
+        judgement: judge::failed(&format!("The judge returned no verdict: {reason}.")),
         provider: rubric.judge_provider.clone(),
         model: rubric.judge_model.clone(),
         latency_ms: 0,

@@ -1,8 +1,7 @@
-//! Evals of live traffic: which of the rows that have just been stored are judged, and by which definitions. Chosen by
-//! the ids alone, so that a row that comes again is chosen again, and judged once.
+//! Samples new log rows for evals of live traffic and enqueues the jobs that judge them. The sample depends only on the
+//! ids, so that a row that is stored again is sampled again and judged once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,82 +12,82 @@ use gateway_core::logs::{LogRow, LogSource};
 use gateway_store::evals::{self, LiveEval};
 use gateway_store::{StoreError, jobs as store};
 
-use super::judge_live::{JudgeLive, Rows};
+use super::judge_live::{JudgeLive, SampledRows};
 use super::{Job as _, JobServices, enqueue};
 
-/// Read again after this long, in case word of another node's change was missed.
-const FRESH: Duration = Duration::from_secs(2);
-/// Jobs that may wait; beyond them rows are not judged, and counted.
-const MOST_JOBS: i64 = 1_000;
-/// Rows in one job, so that a large batch is spread and a failure repeats little.
-const ROWS_PER_JOB: usize = 200;
+/// The cache expires after this time, in case the invalidation by another node was missed.
+const CACHE_TTL: Duration = Duration::from_secs(2);
+/// Sampled rows are dropped while this many jobs are pending.
+const MAX_PENDING_JOBS: i64 = 1_000;
+/// Small jobs distribute a large batch over the workers and repeat little after a failure.
+const MAX_ROWS_PER_JOB: usize = 200;
 
-/// The definitions in force, by organization.
-type InForce = Arc<HashMap<OrgId, Vec<LiveEval>>>;
+/// The enabled live evals by organization.
+type EnabledEvals = Arc<HashMap<OrgId, Vec<LiveEval>>>;
 
+/// A cache of the enabled live evals.
 #[derive(Default)]
 pub struct LiveEvals {
-    known: Mutex<Option<(Instant, InForce)>>,
-    pub shed: AtomicU64,
+    cached: Mutex<Option<(Instant, EnabledEvals)>>,
 }
 
 impl LiveEvals {
-    /// A definition was changed.
+    /// Drops the cache after an eval was changed.
     pub fn invalidate(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn in_force(&self, job_services: &JobServices) -> Result<InForce, StoreError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((at, known)) = known
-            && at.elapsed() < FRESH
+    async fn enabled(&self, job_services: &JobServices) -> Result<EnabledEvals, StoreError> {
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((loaded_at, evals)) = cached
+            && loaded_at.elapsed() < CACHE_TTL
         {
-            return Ok(known);
+            return Ok(evals);
         }
         let mut by_org: HashMap<OrgId, Vec<LiveEval>> = HashMap::new();
         for live in evals::list_live(&job_services.services.db).await? {
             by_org.entry(live.org_id).or_default().push(live);
         }
         let loaded = Arc::new(by_org);
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), Arc::clone(&loaded)));
         Ok(loaded)
     }
 }
 
-/// A row that says something of a model. What the gateway asked itself is not judged, or judges would judge judges.
+/// Whether a row is a model call that evals may judge. Internal calls are excluded, because the calls of judges would
+/// be judged as well.
 pub fn is_trace(row: &LogRow) -> bool {
     row.source != LogSource::Api
         && !matches!(RequestPath::parse(&row.path).operation(), Operation::Models | Operation::Embeddings)
 }
 
-/// Has the rows judged that are drawn.
+/// Enqueues jobs for the sampled rows.
 pub async fn sample(job_services: &JobServices, rows: &[LogRow]) -> Result<(), StoreError> {
-    let in_force = job_services.live_evals.in_force(job_services).await?;
-    if in_force.is_empty() {
+    let enabled = job_services.live_evals.enabled(job_services).await?;
+    if enabled.is_empty() {
         return Ok(());
     }
-    let mut drawn: BTreeMap<OrgId, BTreeMap<i64, Vec<i64>>> = BTreeMap::new();
+    let mut sampled: BTreeMap<OrgId, BTreeMap<i64, Vec<i64>>> = BTreeMap::new();
     for row in rows.iter().filter(|row| is_trace(row)) {
-        for live in in_force.get(&row.org_id).into_iter().flatten() {
+        for live in enabled.get(&row.org_id).into_iter().flatten() {
             if is_sampled(live.id, row.id, live.sample_rate) {
-                drawn.entry(row.org_id).or_default().entry(live.id).or_default().push(row.id);
+                sampled.entry(row.org_id).or_default().entry(live.id).or_default().push(row.id);
             }
         }
     }
-    for (org, by_eval) in drawn {
-        let waiting = store::count(&job_services.services.db, JudgeLive::NAME).await?;
-        if waiting >= MOST_JOBS {
-            let shed: usize = by_eval.values().map(Vec::len).sum();
-            job_services.live_evals.shed.fetch_add(shed as u64, Ordering::Relaxed);
-            tracing::warn!(%org, rows = shed, "too many evals of live traffic wait; these rows are not judged");
+    for (org, by_eval) in sampled {
+        let pending = store::count(&job_services.services.db, JudgeLive::NAME).await?;
+        if pending >= MAX_PENDING_JOBS {
+            let dropped: usize = by_eval.values().map(Vec::len).sum();
+            tracing::warn!(%org, rows = dropped, "too many pending live evals; sampled rows are not judged");
             continue;
         }
         let mut tx = job_services.services.db.begin().await?;
         let mut last = None;
         for (eval, log_ids) in by_eval {
-            for log_ids in log_ids.chunks(ROWS_PER_JOB) {
-                let job = JudgeLive(vec![Rows { eval, log_ids: log_ids.to_vec() }]);
+            for log_ids in log_ids.chunks(MAX_ROWS_PER_JOB) {
+                let job = JudgeLive(vec![SampledRows { eval, log_ids: log_ids.to_vec() }]);
                 last = Some(enqueue(job_services, &mut tx, org, &job).await?);
             }
         }

@@ -1,6 +1,7 @@
-//! Background jobs that survive a restart. A job is a small serializable struct with a name and an idempotent `run`, one
-//! file each. It is enqueued in the transaction of the change that causes it, claimed under a lease that is renewed while
-//! it runs, and retried with backoff when it fails. If its node dies, another node claims it when the lease expires.
+//! Background jobs that survive a restart. A job is a small serializable struct with a name and an idempotent `run`,
+//! one file each. It is enqueued in the transaction of the change that causes it, claimed under a lease that is renewed
+//! while it runs, and retried with backoff when it fails. If its node dies, another node claims it when the lease
+//! expires.
 
 pub mod deliver_export;
 pub mod deliver_webhook;
@@ -16,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway_core::ids::{JobId, OrgId};
-use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
 use gateway_store::jobs::{self, ClaimedJob, NewJob};
 use gateway_store::{Lease, StoreError, Tx};
@@ -44,9 +44,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name in the store. It must not change once released.
     const NAME: &'static str;
-    /// The maximum of concurrent jobs of this kind on this node.
+    /// The maximum number of concurrent jobs of this kind on this node.
     const CONCURRENCY: usize;
-    /// The maximum of concurrent jobs per organization, across all nodes.
+    /// The maximum number of concurrent jobs per organization, across all nodes.
     const CONCURRENCY_PER_ORG: i64;
     /// The job is given up after this many attempts.
     const MAX_ATTEMPTS: i64;
@@ -63,11 +63,11 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn give_up(
         &self,
         context: &JobContext<'_>,
-        why: &str,
+        reason: &str,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// What jobs use, besides their own fields.
+/// The services that jobs use.
 pub struct JobServices {
     pub services: Arc<Services>,
     pub models: InternalCaller,
@@ -93,7 +93,7 @@ impl JobServices {
     }
 }
 
-/// What one job receives when it runs.
+/// The context of a running job.
 pub struct JobContext<'a> {
     pub job_services: &'a Arc<JobServices>,
     pub org: OrgId,
@@ -123,7 +123,7 @@ impl From<StoreError> for JobError {
 pub struct JobNotifiers(Mutex<HashMap<&'static str, Arc<Notify>>>);
 
 impl JobNotifiers {
-    fn of(&self, name: &'static str) -> Arc<Notify> {
+    fn get(&self, name: &'static str) -> Arc<Notify> {
         let mut notifiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(notifiers.entry(name).or_default())
     }
@@ -141,7 +141,7 @@ pub struct Queued {
 impl Queued {
     /// Wakes the workers after the commit, so that the job starts before the next poll.
     pub fn notify(self, job_services: &JobServices) {
-        job_services.notifiers.of(self.name).notify_one();
+        job_services.notifiers.get(self.name).notify_one();
     }
 }
 
@@ -157,8 +157,8 @@ pub async fn enqueue<J: Job>(
     Ok(Queued { name: J::NAME, added })
 }
 
-/// Starts the workers of every kind of job. On SQLite this is the only process, so leases of an earlier run are released
-/// at once.
+/// Starts the workers of every kind of job. On SQLite this is the only process, so leases of an earlier run are
+/// released at once.
 pub async fn start(job_services: &Arc<JobServices>) -> Result<(), StoreError> {
     if job_services.services.db.dialect() == Dialect::Sqlite {
         jobs::release_all(&job_services.services.db, job_services.services.clock.now()).await?;
@@ -205,7 +205,7 @@ fn new_job<'a, J: Job>(
         id: job_services.services.ids.new_id(),
         org,
         name: J::NAME,
-        dedup_key: dedup_key,
+        dedup_key,
         payload,
         due_at: now,
         now,
@@ -214,7 +214,7 @@ fn new_job<'a, J: Job>(
 
 /// Runs the jobs of one kind until the service stops, then waits for the running ones.
 pub async fn work<J: Job>(job_services: Arc<JobServices>) {
-    let notifier = job_services.notifiers.of(J::NAME);
+    let notifier = job_services.notifiers.get(J::NAME);
     let slots = Arc::new(Semaphore::new(J::CONCURRENCY));
     let mut running = JoinSet::new();
     while let Some(slot) = free_slot(&job_services, &slots).await {
@@ -228,10 +228,10 @@ pub async fn work<J: Job>(job_services: Arc<JobServices>) {
                     notifier.notify_one();
                 });
             }
-            found => {
+            idle => {
                 drop(slot);
-                let wait = match found {
-                    Ok(_) => until_due(&job_services, J::NAME).await,
+                let delay = match idle {
+                    Ok(_) => time_until_due(&job_services, J::NAME).await,
                     Err(error) => {
                         tracing::warn!(%error, job = J::NAME, "cannot claim jobs");
                         POLL_INTERVAL
@@ -240,7 +240,7 @@ pub async fn work<J: Job>(job_services: Arc<JobServices>) {
                 tokio::select! {
                     () = notifier.notified() => {}
                     () = job_services.services.tasks.stopping() => {}
-                    () = tokio::time::sleep(wait) => {}
+                    () = tokio::time::sleep(delay) => {}
                 }
             }
         }
@@ -272,7 +272,7 @@ async fn claim<J: Job>(job_services: &JobServices) -> Result<Option<(ClaimedJob,
 }
 
 /// The time until the next job is due.
-async fn until_due(job_services: &JobServices, name: &str) -> Duration {
+async fn time_until_due(job_services: &JobServices, name: &str) -> Duration {
     let due = jobs::next_due(&job_services.services.db, name).await.ok().flatten();
     let left = due.map_or(i64::MAX, |due| due.0 - job_services.services.clock.now().0);
     match u64::try_from(left) {
@@ -300,11 +300,11 @@ async fn run_claimed<J: Job>(
     let context = JobContext { job_services, org: claimed.org };
     if claimed.attempts > J::MAX_ATTEMPTS {
         // The node of the last attempt died before it could record a failure.
-        let why = claimed.last_error.as_deref().unwrap_or("interrupted too often");
-        return give_up(&job, &context, claimed.id, holder, why).await;
+        let reason = claimed.last_error.as_deref().unwrap_or("the job was interrupted too often");
+        return give_up(&job, &context, claimed.id, holder, reason).await;
     }
-    let ended = tokio::select! {
-        ended = job.run(&context) => ended,
+    let result = tokio::select! {
+        result = job.run(&context) => result,
         () = renew_lease(job_services, claimed.id, holder) => {
             tracing::warn!(job = J::NAME, id = %claimed.id, "the lease of a job was lost; another node runs it now");
             return;
@@ -312,27 +312,27 @@ async fn run_claimed<J: Job>(
         () = shutdown_grace(job_services) => Ok(JobResult::Reschedule(Duration::ZERO)),
     };
     let now = job_services.services.clock.now();
-    let released = match ended {
+    let released = match result {
         Ok(JobResult::Finished) => jobs::finish(&job_services.services.db, claimed.id, holder).await,
-        Ok(JobResult::Reschedule(wait)) => {
-            jobs::release(&job_services.services.db, claimed.id, holder, later(now, wait), None).await
+        Ok(JobResult::Reschedule(delay)) => {
+            jobs::release(&job_services.services.db, claimed.id, holder, now.after(delay), None).await
         }
         Err(failure) if claimed.attempts >= J::MAX_ATTEMPTS => {
             return give_up(&job, &context, claimed.id, holder, &failure.0).await;
         }
         Err(failure) => {
             tracing::debug!(error = %failure, job = J::NAME, id = %claimed.id, "a job failed and is retried");
-            let due = later(now, backoff(claimed.attempts));
+            let due = now.after(retry_delay(claimed.attempts));
             jobs::release(&job_services.services.db, claimed.id, holder, due, Some(&failure.0)).await
         }
     };
     log_failure(released);
 }
 
-async fn give_up<J: Job>(job: &J, context: &JobContext<'_>, id: JobId, holder: &str, why: &str) {
-    tracing::error!(error = why, job = J::NAME, %id, "a job failed too often and is given up");
+async fn give_up<J: Job>(job: &J, context: &JobContext<'_>, id: JobId, holder: &str, reason: &str) {
+    tracing::error!(error = reason, job = J::NAME, %id, "a job failed too often and is given up");
     let db = &context.job_services.services.db;
-    match job.give_up(context, why).await {
+    match job.give_up(context, reason).await {
         Ok(()) => log_failure(jobs::finish(db, id, holder).await),
         // The failure could not be recorded, so that is retried.
         Err(error) => {
@@ -341,7 +341,7 @@ async fn give_up<J: Job>(job: &J, context: &JobContext<'_>, id: JobId, holder: &
                     db,
                     id,
                     holder,
-                    later(context.job_services.services.clock.now(), MAX_RETRY_DELAY),
+                    context.job_services.services.clock.now().after(MAX_RETRY_DELAY),
                     Some(&error.to_string()),
                 )
                 .await,
@@ -352,16 +352,16 @@ async fn give_up<J: Job>(job: &J, context: &JobContext<'_>, id: JobId, holder: &
 
 /// Renews the lease. Returns only when it is lost.
 async fn renew_lease(job_services: &JobServices, id: JobId, holder: &str) {
-    let mut kept_until = job_services.services.clock.now().after(LEASE);
+    let mut expires_at = job_services.services.clock.now().after(LEASE);
     loop {
         tokio::time::sleep(RENEW_INTERVAL).await;
         let until = job_services.services.clock.now().after(LEASE);
         match jobs::renew(&job_services.services.db, id, holder, until).await {
-            Ok(true) => kept_until = until,
+            Ok(true) => expires_at = until,
             Ok(false) => return,
             Err(error) => {
                 tracing::debug!(%error, "cannot renew a lease");
-                if job_services.services.clock.now() >= kept_until {
+                if job_services.services.clock.now() >= expires_at {
                     return;
                 }
             }
@@ -377,19 +377,15 @@ async fn shutdown_grace(job_services: &JobServices) {
 }
 
 /// Logs a failed update. The job runs again when its lease expires.
-fn log_failure(done: Result<(), StoreError>) {
-    if let Err(error) = done {
+fn log_failure(result: Result<(), StoreError>) {
+    if let Err(error) = result {
         tracing::warn!(%error, "cannot record the end of a job");
     }
 }
 
-fn later(now: Timestamp, wait: Duration) -> Timestamp {
-    now.plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
-}
-
-fn backoff(attempts: i64) -> Duration {
-    let doubled = u32::try_from(attempts.clamp(1, 16) - 1).unwrap_or(0);
-    FIRST_RETRY_DELAY.saturating_mul(1 << doubled).min(MAX_RETRY_DELAY)
+fn retry_delay(attempts: i64) -> Duration {
+    let doublings = u32::try_from(attempts.clamp(1, 16) - 1).unwrap_or(0);
+    FIRST_RETRY_DELAY.saturating_mul(1 << doublings).min(MAX_RETRY_DELAY)
 }
 
 #[cfg(test)]
@@ -397,9 +393,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failure_waits_longer_than_the_one_before_up_to_a_bound() {
-        let waits: Vec<u128> = (1..=9).map(|attempt| backoff(attempt).as_millis()).collect();
-        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(backoff(i64::MAX), MAX_RETRY_DELAY);
+    fn the_retry_delay_doubles_up_to_a_maximum() {
+        let delays: Vec<u128> = (1..=9).map(|attempt| retry_delay(attempt).as_millis()).collect();
+        assert_eq!(delays, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+        assert_eq!(retry_delay(i64::MAX), MAX_RETRY_DELAY);
     }
 }

@@ -1,5 +1,5 @@
-//! A run of an eval: takes the items that wait, judges them, and notes what became of each. JobResult again after an
-//! interruption it goes on with the items that still wait, so that each is in the results exactly once.
+//! Runs an eval: judges the pending items in batches and records the outcome of each. After an interruption it
+//! continues with the pending items, so that each item has exactly one result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,20 +17,22 @@ use super::export_verdicts::{self, ExportVerdicts};
 use super::{Job, JobContext, JobError, JobResult};
 use crate::auth::Identity;
 use crate::evals::target::{self, Case, Target};
-use crate::evals::{self, NoVerdict};
+use crate::evals::{self, ModelCaller, NoVerdict};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunEval {
     pub run: i64,
 }
 
-/// Items that are judged before they are noted, where no model is asked.
-const BATCH: i64 = 250;
-/// The same where one is: as many as are asked at once, so that little is asked again after an interruption.
-const ASKED_AT_ONCE: usize = 8;
-/// How often an item is tried before it counts as an error.
-const TRIES: i64 = 3;
-const PAUSE: Duration = Duration::from_secs(1);
+/// Items per batch if the eval calls no model.
+const BATCH_SIZE: i64 = 250;
+/// The concurrency of model calls. It is also the batch size of such evals, so that an interruption repeats few calls.
+const MAX_CONCURRENT_CALLS: usize = 8;
+/// An item that failed this often counts as an error.
+const MAX_ITEM_ATTEMPTS: i64 = 3;
+const EXPORT_BACKLOG_DELAY: Duration = Duration::from_secs(1);
+/// Multiplied by the number of failed attempts.
+const ITEM_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Job for RunEval {
     const NAME: &'static str = "run_eval";
@@ -49,10 +51,10 @@ impl Job for RunEval {
         let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
             return Ok(JobResult::Finished);
         };
-        let work = match Work::new(context, &run, identity) {
-            Ok(work) => work,
-            Err(why) => {
-                self.give_up(context, &why).await?;
+        let runner = match EvalRunner::new(context, &run, identity) {
+            Ok(runner) => runner,
+            Err(reason) => {
+                self.give_up(context, &reason).await?;
                 return Ok(JobResult::Finished);
             }
         };
@@ -61,49 +63,49 @@ impl Job for RunEval {
                 return Ok(JobResult::Reschedule(Duration::ZERO));
             }
             if export_verdicts::is_behind(job_services).await? {
-                return Ok(JobResult::Reschedule(PAUSE));
+                return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
             }
-            let items = store::pending_items(&job_services.services.db, run.id, work.at_once()).await?;
+            let items = store::pending_items(&job_services.services.db, run.id, runner.batch_size()).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
-                // Everything that waits has failed before.
-                let pause = PAUSE.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
-                let _ = tokio::time::timeout(pause, job_services.services.tasks.stopping()).await;
+                // Items with the fewest attempts come first, so all pending items have failed before.
+                let delay = ITEM_RETRY_DELAY.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
+                let _ = tokio::time::timeout(delay, job_services.services.tasks.stopping()).await;
             }
-            let (outcomes, wait) = work.judge(items).await?;
+            let (outcomes, rate_limited) = runner.judge(items).await?;
             if !record(context, &run, outcomes).await? {
                 return Ok(JobResult::Finished);
             }
-            if let Some(wait) = wait {
-                return Ok(JobResult::Reschedule(wait));
+            if let Some(delay) = rate_limited {
+                return Ok(JobResult::Reschedule(delay));
             }
         }
         finish(context, run.id).await?;
         Ok(JobResult::Finished)
     }
 
-    async fn give_up(&self, context: &JobContext<'_>, why: &str) -> Result<(), StoreError> {
+    async fn give_up(&self, context: &JobContext<'_>, reason: &str) -> Result<(), StoreError> {
         let job_services = context.job_services;
         let end =
-            RunEnd { status: RunStatus::Failed, error: Some(why), at: job_services.services.clock.now() };
+            RunEnd { status: RunStatus::Failed, error: Some(reason), at: job_services.services.clock.now() };
         store::finish_run(&job_services.services.db, context.org, self.run, end).await
     }
 }
 
-/// Notes what became of items, and has exports told of the verdicts on log rows. False when the run is at its end.
+/// Records the outcomes and enqueues the export of verdicts on log rows. Returns false if the run has already ended.
 async fn record(context: &JobContext<'_>, run: &Run, outcomes: Vec<ItemOutcome>) -> Result<bool, StoreError> {
     let job_services = context.job_services;
     let judged = outcomes.iter().filter_map(|outcome| match outcome {
         ItemOutcome::Judged(result) => result.log_id.map(|_| result.id),
         ItemOutcome::Retry { .. } | ItemOutcome::Error { .. } => None,
     });
-    let told = ExportVerdicts { results: judged.collect(), ..Default::default() };
-    let told = told.wanted(job_services, context.org).await?;
+    let export_job = ExportVerdicts { results: judged.collect(), ..Default::default() };
+    let export_job = export_job.if_needed(job_services, context.org).await?;
     let mut tx = job_services.services.db.begin().await?;
     if !store::record_outcomes(&mut tx, run, outcomes, job_services.services.clock.now()).await? {
         return Ok(false);
     }
-    let queued = export_verdicts::enqueue(job_services, &mut tx, context.org, told.as_ref()).await?;
+    let queued = export_verdicts::enqueue(job_services, &mut tx, context.org, export_job.as_ref()).await?;
     tx.commit().await?;
     if let Some(queued) = queued {
         queued.notify(job_services);
@@ -111,26 +113,26 @@ async fn record(context: &JobContext<'_>, run: &Run, outcomes: Vec<ItemOutcome>)
     Ok(true)
 }
 
-/// Everything has been tried: a run that judged nothing has failed, and says why.
+/// Ends the run when no items are pending. A run without any verdict has failed.
 async fn finish(context: &JobContext<'_>, id: i64) -> Result<(), StoreError> {
     let (job_services, org) = (context.job_services, context.org);
     let Some(run) = store::find_run(&job_services.services.db, org, id).await? else { return Ok(()) };
     let error = if run.passed + run.failed > 0 {
         None
     } else if run.total == 0 {
-        Some("there was nothing to judge: no log row or case fits".to_owned())
+        Some("nothing to judge: no log row or case matches".to_owned())
     } else {
         let first = store::item_errors(&job_services.services.db, org, id, 1).await?.pop();
-        let why = first.map(|first| format!("; the first: {}", first.error)).unwrap_or_default();
-        Some(format!("none of {} items could be judged{why}", run.total))
+        let detail = first.map(|first| format!("; first error: {}", first.error)).unwrap_or_default();
+        Some(format!("none of {} items could be judged{detail}", run.total))
     };
     let status = if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
     let end = RunEnd { status, error: error.as_deref(), at: job_services.services.clock.now() };
     store::finish_run(&job_services.services.db, org, id, end).await
 }
 
-/// What is needed for each item of a run.
-struct Work<'a> {
+/// Judges the items of one run.
+struct EvalRunner<'a> {
     context: &'a JobContext<'a>,
     identity: Identity,
     evaluator: Arc<Evaluator>,
@@ -138,10 +140,10 @@ struct Work<'a> {
     metadata: Map<String, Value>,
 }
 
-/// What came of an item: a verdict, with the log row that it is on.
-type Judged = (RunItem, Result<(Verdict, Option<i64>), NoVerdict>);
+/// An item with its verdict and the judged log row.
+type JudgedItem = (RunItem, Result<(Verdict, Option<i64>), NoVerdict>);
 
-impl<'a> Work<'a> {
+impl<'a> EvalRunner<'a> {
     fn new(context: &'a JobContext<'a>, run: &Run, identity: Identity) -> Result<Self, String> {
         let text = |name: &str| run.definition.get(name).and_then(Value::as_str).unwrap_or_default();
         let config = run.definition.get("config").unwrap_or(&Value::Null);
@@ -152,7 +154,7 @@ impl<'a> Work<'a> {
             context,
             identity,
             evaluator: Arc::new(evaluator),
-            target: target.map_err(|error| format!("the target cannot be read: {error}"))?,
+            target: target.map_err(|error| format!("invalid target: {error}"))?,
             metadata: Map::from_iter([
                 ("eval_id".to_owned(), json!(run.eval_id)),
                 ("eval_run_id".to_owned(), json!(run.id)),
@@ -160,19 +162,23 @@ impl<'a> Work<'a> {
         })
     }
 
-    fn asks_models(&self) -> bool {
-        self.target.is_some() || evals::asks_models(&self.context.job_services.models, &self.evaluator)
+    fn calls_models(&self) -> bool {
+        self.target.is_some() || evals::calls_models(&self.context.job_services.models, &self.evaluator)
     }
 
-    fn at_once(&self) -> i64 {
-        if self.asks_models() { i64::try_from(ASKED_AT_ONCE).unwrap_or(1) } else { BATCH }
+    fn batch_size(&self) -> i64 {
+        if self.calls_models() { i64::try_from(MAX_CONCURRENT_CALLS).unwrap_or(1) } else { BATCH_SIZE }
     }
 
-    /// What becomes of these items, and how long to wait before more are tried.
+    /// Returns the outcomes of the items, and the delay if the organization reached its rate limit.
     async fn judge(&self, items: Vec<RunItem>) -> Result<(Vec<ItemOutcome>, Option<Duration>), JobError> {
-        let judged = if self.asks_models() { self.ask(items).await? } else { self.look(items).await? };
+        let judged = if self.calls_models() {
+            self.judge_with_models(items).await?
+        } else {
+            self.judge_locally(items).await?
+        };
         let mut outcomes = Vec::with_capacity(judged.len());
-        let mut wait = None;
+        let mut rate_limited: Option<Duration> = None;
         for (item, result) in judged {
             let position = item.position;
             match result {
@@ -185,25 +191,23 @@ impl<'a> Work<'a> {
                     passed: verdict.passed,
                     details: verdict.details,
                 })),
-                Err(NoVerdict::Wait(until)) => wait = Some(until.max(wait.unwrap_or_default())),
-                Err(NoVerdict::Again(error)) if item.attempts + 1 < TRIES => {
+                Err(NoVerdict::RateLimited(delay)) => rate_limited = rate_limited.max(Some(delay)),
+                Err(NoVerdict::Retry(error)) if item.attempts + 1 < MAX_ITEM_ATTEMPTS => {
                     outcomes.push(ItemOutcome::Retry { position, error });
                 }
-                Err(NoVerdict::Again(error) | NoVerdict::Never(error)) => {
+                Err(NoVerdict::Retry(error) | NoVerdict::Permanent(error)) => {
                     outcomes.push(ItemOutcome::Error { position, error });
                 }
             }
         }
-        Ok((outcomes, wait))
+        Ok((outcomes, rate_limited))
     }
 
-    /// Judges from what is there: on a thread that nobody waits for.
-    async fn look(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, JobError> {
+    /// Judges without model calls, on a blocking thread.
+    async fn judge_locally(&self, items: Vec<RunItem>) -> Result<Vec<JudgedItem>, JobError> {
         let mut rows = self.rows(&items).await?;
         let evaluator = Arc::clone(&self.evaluator);
-        let (job_services, identity, metadata) =
-            (Arc::clone(self.context.job_services), self.identity.clone(), self.metadata.clone());
-        let seen = tokio::task::spawn_blocking(move || {
+        let evaluating = tokio::task::spawn_blocking(move || {
             items
                 .into_iter()
                 .map(|item| {
@@ -213,27 +217,25 @@ impl<'a> Work<'a> {
                 })
                 .collect::<Vec<_>>()
         });
-        let seen = seen.await.map_err(|error| JobError(error.to_string()))?;
-        let mut judged = Vec::with_capacity(seen.len());
-        for (item, subject, verdict) in seen {
+        let evaluated = evaluating.await.map_err(|error| JobError(error.to_string()))?;
+        let mut judged = Vec::with_capacity(evaluated.len());
+        for (item, subject, verdict) in evaluated {
             let log_id = item.log_id;
             let result = match (subject, verdict) {
-                (Err(none), _) => Err(none),
+                (Err(error), _) => Err(error),
                 (Ok(_), Some(verdict)) => verdict.map_err(Into::into),
-                // The built-in embedding.
-                (Ok(subject), None) => {
-                    evals::judge(&job_services.models, &identity, &self.evaluator, &subject, &metadata).await
-                }
+                // The built-in embedding is not part of `evaluate`.
+                (Ok(subject), None) => evals::judge(&self.caller(), &self.evaluator, &subject).await,
             };
             judged.push((item, result.map(|verdict| (verdict, log_id))));
         }
         Ok(judged)
     }
 
-    /// Judges with the help of models, several items at once.
-    async fn ask(&self, items: Vec<RunItem>) -> Result<Vec<Judged>, JobError> {
+    /// Judges with model calls, several items concurrently.
+    async fn judge_with_models(&self, items: Vec<RunItem>) -> Result<Vec<JudgedItem>, JobError> {
         let rows = self.rows(&items).await?;
-        let one = |item: RunItem| {
+        let judge_item = |item: RunItem| {
             let mut rows: HashMap<i64, LogRow> = item
                 .log_id
                 .and_then(|id| rows.get(&id).cloned())
@@ -241,39 +243,42 @@ impl<'a> Work<'a> {
                 .map(|row| (row.id, row))
                 .collect();
             async move {
-                let result = self.ask_one(&item, &mut rows).await;
+                let result = self.judge_with_model(&item, &mut rows).await;
                 (item, result)
             }
         };
-        Ok(futures_util::stream::iter(items).map(one).buffer_unordered(ASKED_AT_ONCE).collect().await)
+        Ok(futures_util::stream::iter(items)
+            .map(judge_item)
+            .buffer_unordered(MAX_CONCURRENT_CALLS)
+            .collect()
+            .await)
     }
 
-    async fn ask_one(
+    async fn judge_with_model(
         &self,
         item: &RunItem,
         rows: &mut HashMap<i64, LogRow>,
     ) -> Result<(Verdict, Option<i64>), NoVerdict> {
-        let job_services = self.context.job_services;
+        let caller = self.caller();
         let (subject, log_id) = match (&self.target, &item.input) {
             (Some(target), Some(input)) => {
                 let case = Case { input, expected: expected(item) };
-                let asked = target::ask(
-                    &job_services.models,
-                    &self.identity,
-                    target,
-                    &self.evaluator.field,
-                    case,
-                    &self.metadata,
-                );
-                let (subject, log_id) = asked.await?;
+                let (subject, log_id) =
+                    target::call_target(&caller, target, &self.evaluator.field, case).await?;
                 (subject, Some(log_id))
             }
             _ => (subject(&self.evaluator, item, rows)?, item.log_id),
         };
-        let verdict =
-            evals::judge(&job_services.models, &self.identity, &self.evaluator, &subject, &self.metadata)
-                .await?;
+        let verdict = evals::judge(&caller, &self.evaluator, &subject).await?;
         Ok((verdict, log_id))
+    }
+
+    fn caller(&self) -> ModelCaller<'_> {
+        ModelCaller {
+            models: &self.context.job_services.models,
+            identity: &self.identity,
+            metadata: &self.metadata,
+        }
     }
 
     async fn rows(&self, items: &[RunItem]) -> Result<HashMap<i64, LogRow>, StoreError> {
@@ -287,7 +292,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What an item is about: a log row, or a case whose answer is at hand.
+/// The subject of an item: a log row, or a case with a given output.
 fn subject(
     evaluator: &Evaluator,
     item: &RunItem,
@@ -299,7 +304,7 @@ fn subject(
         return Ok(Subject::from_case(&evaluator.field, input, output, expected(item)));
     }
     let row = item.log_id.and_then(|id| rows.remove(&id));
-    let row = row.ok_or_else(|| NoVerdict::Never("the log row is no longer there".into()))?;
+    let row = row.ok_or_else(|| NoVerdict::Permanent("the log row was deleted".into()))?;
     Ok(Subject::from_row(&evaluator.field, &row))
 }
 

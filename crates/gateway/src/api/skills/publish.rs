@@ -101,7 +101,8 @@ pub async fn evaluate(
 ) -> ApiResult<Accepted<Dispatched>> {
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let queued = judge_skill::dispatch_again(&app.jobs, &mut tx, caller.org.id, id, skill.version).await?;
+    let queued =
+        judge_skill::dispatch_on_request(&app.jobs, &mut tx, caller.org.id, id, skill.version).await?;
     let Some(queued) = queued else { return Ok(Accepted(Dispatched { dispatched: true, queued: false })) };
     tx.commit().await?;
     queued.notify(&app.jobs);

@@ -84,7 +84,9 @@ pub async fn update_rubric(
 ) -> ApiResult<Json<RubricView>> {
     let mut tx = app.services.db.begin().await?;
     // An invalid change is reported before a missing rubric.
-    judge_skill::seed(&app.jobs).changed(change.clone()).map_err(|(field, why)| invalid(field, &why))?;
+    judge_skill::default_rubric(&app.jobs)
+        .changed(change.clone())
+        .map_err(|(field, why)| invalid(field, &why))?;
     let stored =
         rubrics::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let rubric = stored.rubric.clone().changed(change).map_err(|(field, why)| invalid(field, &why))?;
