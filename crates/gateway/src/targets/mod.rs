@@ -185,8 +185,9 @@ impl OrgProviders {
         let target = self.find(name).ok_or_else(|| self.unknown(field, name))?;
         if target.base.is_none() && !target.is_sandbox() {
             return Err(Problem::bad_request(format!(
-                "{field}: the provider {name} has no base URL; add one with POST /orgs/:orgId/providers, or ask the \
-                 operator to configure one"
+                "{field}: the provider {name} has no base URL; add one with POST /orgs/:orgId/providers, or set \
+                 GATEWAY_PROVIDER_{}_BASE_URL",
+                name.to_uppercase().replace('-', "_")
             )));
         }
         Ok(Arc::clone(target))
