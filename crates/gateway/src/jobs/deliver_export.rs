@@ -357,7 +357,7 @@ async fn wait_for_change(job_services: &JobServices, id: ExportId, revision: i64
             Ok(Some(found)) if found == revision => {}
             Ok(_) => return,
             Err(error) => {
-                tracing::debug!(%error, "cannot check whether an export was changed; its delivery continues")
+                tracing::debug!(%error, "cannot check whether an export was changed; its delivery continues");
             }
         }
     }

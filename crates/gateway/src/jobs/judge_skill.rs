@@ -139,7 +139,7 @@ impl Job for JudgeSkill {
         let request =
             JudgeRequest { identity: &identity, job: self, source: &version.source, rubric: &rubric.rubric };
         let judged = judge(job_services, &request).await?;
-        if self.record(job_services, *org, &version, &rubric, judged).await? {
+        if self.record(context, &version, &rubric, judged).await? {
             Ok(JobResult::Finished)
         } else {
             // The rubric was changed meanwhile, so the verdict is outdated.
@@ -151,7 +151,7 @@ impl Job for JudgeSkill {
         let JobContext { job_services, org } = context;
         loop {
             let Some((version, rubric)) = self.load(job_services, *org).await? else { return Ok(()) };
-            if self.record(job_services, *org, &version, &rubric, failed(&rubric.rubric, reason)).await? {
+            if self.record(context, &version, &rubric, failed(&rubric.rubric, reason)).await? {
                 return Ok(());
             }
         }
@@ -181,12 +181,12 @@ impl JudgeSkill {
     /// Stores the verdict. Returns false without storing it if the rubric has changed since.
     async fn record(
         &self,
-        job_services: &JobServices,
-        org: OrgId,
+        context: &JobContext<'_>,
         version: &SkillVersion,
         rubric: &StoredRubric,
         judged: Judged,
     ) -> Result<bool, StoreError> {
+        let JobContext { job_services, org } = *context;
         let mut tx = job_services.services.db.begin().await?;
         if !skills::lock_for_update(&mut tx, org, self.skill).await? {
             return Ok(true);

@@ -22,8 +22,6 @@ use crate::outbound::pool::UpstreamBody;
 use crate::problem::Problem;
 use crate::targets::auth::{SigningError, sign, signs_with};
 
-/// How much of an error response is read for the error message.
-
 /// A response that can be forwarded.
 pub struct UpstreamResponse {
     pub head: http::response::Parts,
