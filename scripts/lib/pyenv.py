@@ -25,7 +25,7 @@ HELP = (
 
 
 class VenvFailed(Exception):
-    """The environment could not be made; the message says what to install."""
+    """The environment could not be created; the message says what to install."""
 
 
 def target_directory():
@@ -33,7 +33,7 @@ def target_directory():
 
 
 def ensure(say):
-    """Returns the directory of the environment's programs, made first when it is missing or out of date."""
+    """Returns the directory of the environment's programs. Creates the environment if it is missing or out of date."""
     target = target_directory()
     target.mkdir(parents=True, exist_ok=True)
     venv = target / "venv"
@@ -92,7 +92,7 @@ def create(interpreter, venv, say):
 
 
 def made(interpreter, venv):
-    """True when one of the ways to make an environment works and leaves one with pip in it."""
+    """True if one of the ways to create an environment works and includes pip."""
     ways = [
         [interpreter, "-m", "venv"],
         [interpreter, "-m", "virtualenv", "-q"],

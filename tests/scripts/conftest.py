@@ -13,12 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).resolve().parent / "standin.py"
 sys.path.insert(0, str(ROOT / "scripts" / "lib"))
-# pytest closes what it opened on Ctrl-C but not when it is told to end, and a process would stay behind.
+# pytest closes its fixtures on Ctrl-C but not on SIGTERM, which would leave a process running.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def load(name):
-    """A script as a module; it has no suffix, so Python must be told that it is one."""
+    """Loads a script as a module. It has no suffix, so the loader is named explicitly."""
     path = str(ROOT / "scripts" / name)
     name = name.replace("-", "_")
     spec = importlib.util.spec_from_loader(name, importlib.machinery.SourceFileLoader(name, path))
@@ -29,7 +29,7 @@ def load(name):
 
 
 def run(*command, **variables):
-    """Runs a script; what it printed on either channel, and its status."""
+    """Runs a script. Returns its output and its exit status."""
     env = dict(os.environ, GATEWAY_BINARY=str(STANDIN), **variables)
     words = [str(word) for word in command]
     return subprocess.run(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small stand-in for the gateway, with which the scripts themselves are tested.
+"""A small stand-in for the gateway, used to test the scripts.
 
 It keeps what the scripts rely on: the start-up line, signup, the OpenAPI document, the sandbox.
 STANDIN_FLAW makes it break one rule: `server_error`, `wrong_schema`, `no_auth`, `unclean_exit`, `no_start`.
@@ -78,7 +78,7 @@ def document():
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Without this the last bytes of an answer wait for the client's acknowledgement of the first.
+    # Without this the last bytes of a response wait for an acknowledgement of the first.
     disable_nagle_algorithm = True
     wbufsize = -1
 

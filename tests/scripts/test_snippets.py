@@ -1,4 +1,4 @@
-"""scripts/docs-snippets: which blocks run, in which session, and how a failure is told."""
+"""scripts/docs-snippets: which blocks run, in which session, and how a failure is reported."""
 
 import pytest
 from conftest import load, run

@@ -1,4 +1,4 @@
-"""What the soak run takes for a failure."""
+"""What counts as a failure in the soak run."""
 
 import pytest
 from conftest import load

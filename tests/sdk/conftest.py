@@ -1,5 +1,5 @@
-"""Two gateways for the whole run: one for its sandbox, one with a provider of every format behind it. Each test gets the
-SDKs as a person would set them up."""
+"""Two gateways for the whole run: one for its sandbox, one with a provider of every format. Each test gets the SDKs set
+up as a user would."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "lib"))
 from providers import Provider  # noqa: E402
 from running import Gateway, open_url  # noqa: E402
 
-# pytest closes its fixtures on Ctrl-C but not when it is told to end, and a gateway would stay behind.
+# pytest closes its fixtures on Ctrl-C but not on SIGTERM, which would leave a gateway running.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
@@ -52,7 +52,7 @@ def call(gateway, account):
 
 @pytest.fixture
 def settings(gateway, account):
-    """What a person writes into their code to use the gateway with the SDK."""
+    """The arguments that a user gives the SDK."""
     return {
         "base_url": gateway.url + "/v1",
         "api_key": account["api_key"],
@@ -68,8 +68,8 @@ def client(settings):
         yield client
 
 
-# Who answers, as which provider of the gateway, and which of its models is asked for. A model of OpenAI's that has no
-# chat completions is spoken to in responses; Groq has nothing but chat completions.
+# The fake provider, its name in the gateway, and the model. OpenAI models without chat completions are called through
+# responses; Groq has only chat completions.
 UPSTREAMS = {
     "openai": ("openai", "gpt-4o"),
     "openai-responses": ("openai", "gpt-5-pro"),

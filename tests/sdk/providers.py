@@ -1,4 +1,4 @@
-"""Providers on loopback that answer in the published formats of OpenAI (chat and responses), Anthropic, Gemini, Cohere
+"""Fake providers on loopback that respond in the published formats of OpenAI (chat and responses), Anthropic, Gemini, Cohere
 and Bedrock.
 
 What they say depends on the request alone: two parallel calls when there are tools, a remark on the results when those
@@ -19,7 +19,7 @@ INPUT, OUTPUT = 25, 12
 
 
 class Refused(Exception):
-    """The provider does not take this request."""
+    """The provider rejects this request."""
 
 
 def need(condition, why):
@@ -28,7 +28,7 @@ def need(condition, why):
 
 
 class Said:
-    """What is answered, before it is put into a format."""
+    """A response before it is encoded in a format."""
 
     def __init__(self, has_tools, has_results, limit):
         self.calls = CITIES if has_tools and not has_results else []
@@ -351,7 +351,7 @@ def bedrock_says(body, headers):
 
 
 def bedrock_usage():
-    # What is read from the cache is counted beside the input here.
+    # Cache reads are counted separately from the input here.
     counts = {"inputTokens": INPUT - 10, "outputTokens": OUTPUT, "totalTokens": INPUT + OUTPUT}
     return {"usage": counts | {"cacheReadInputTokens": 10}, "metrics": {"latencyMs": 1275}}
 
@@ -407,7 +407,7 @@ def sse(kind, payload):
 
 
 def embeddings(path, body):
-    """Vectors of two numbers, or None when the path is none for them."""
+    """Vectors of two numbers, or None if the path is not an embeddings path."""
     if path == "/v1/embeddings":
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
         need(body.get("encoding_format") in (None, "float"), "encoding_format")
@@ -472,7 +472,7 @@ def error_of(kind, status, message):
 
 
 class Provider:
-    """One of them, listening while it is entered. `seen` holds the bodies that came."""
+    """One fake provider, which listens inside the `with` block. `seen` has the request bodies."""
 
     def __init__(self, kind):
         self.kind = kind

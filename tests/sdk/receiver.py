@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that keeps what it is sent."""
+"""An HTTP server on loopback that records requests."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""OpenTelemetry in both directions: its own SDK sends spans to us, and its own messages read what we send."""
+"""OpenTelemetry in both directions: its SDK sends spans to the gateway, and its messages decode what the gateway exports."""
 
 import gzip
 import time
@@ -15,7 +15,7 @@ from receiver import Receiver
 
 
 def provider_for(gateway, account, compression, results):
-    """The SDK as a user sets it up; what the exporter says of each batch goes into `results`."""
+    """The SDK as a user sets it up; the result of each batch goes into `results`."""
     exporter = OTLPSpanExporter(
         endpoint=gateway.url + "/api/v1/otel/v1/traces",
         headers={"X-Gateway-Key": account["api_key"]},

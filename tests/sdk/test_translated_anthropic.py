@@ -28,7 +28,7 @@ class TestMessages:
 
         assert (answer.type, answer.role, answer.stop_reason) == ("message", "assistant", "end_turn")
         assert [block.text for block in answer.content] == ["Grüße aus Zürich"]
-        # What was read from the cache stands beside the input.
+        # Cache reads are reported separately from the input.
         cached = 0 if upstream == "cohere" else 10
         assert (answer.usage.cache_read_input_tokens or 0) == cached
         assert (answer.usage.input_tokens, answer.usage.output_tokens) == (25 - cached, 12)

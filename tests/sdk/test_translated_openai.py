@@ -10,7 +10,7 @@ QUESTION = [{"role": "system", "content": "Be kind."}, {"role": "user", "content
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"name": "get_weather", "description": "Current weather", "parameters": SCHEMA}
 CITIES = [{"city": "Paris"}, {"city": "Rome"}]
-# Without a format the provider is spoken to as it is.
+# Without a format the request is forwarded unchanged.
 CHAT = [(name, "openai") for name in UPSTREAMS] + [("openai", None), ("groq", None)]
 RESPONSES = [(name, "openai-responses") for name in UPSTREAMS] + [("openai", None)]
 

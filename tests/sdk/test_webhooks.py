@@ -1,4 +1,4 @@
-"""Deliveries as a receiver checks them that knows nothing of us: with the Standard Webhooks package."""
+"""Deliveries verified by an independent receiver, the Standard Webhooks package."""
 
 import json
 
