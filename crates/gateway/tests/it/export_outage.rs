@@ -16,7 +16,7 @@ use crate::upstream::{Reply, Signal, Upstream};
 
 const MANY: usize = 50_000;
 /// Time after which delivery to a failing destination is abandoned.
-const LONGEST: Duration = Duration::from_secs(180);
+const MAX_WAIT: Duration = Duration::from_secs(180);
 
 on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| async move {
     let ada = app.enterprise("acme").await;
@@ -60,7 +60,7 @@ on_both!(every_row_arrives_at_a_destination_that_fails_half_the_time, |app| asyn
             if status["delivered"] == MANY && status["lag"] == 0 {
                 return status;
             }
-            assert!(began.elapsed() < LONGEST, "not all rows arrived: {status}");
+            assert!(began.elapsed() < MAX_WAIT, "not all rows arrived: {status}");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };

@@ -226,7 +226,7 @@ mod tests {
         let cut = plain(&reply, &json!({"max_tokens": 1}));
         assert_eq!(
             (&cut["choices"][0]["message"]["content"], &cut["choices"][0]["finish_reason"]),
-            (&json!("as t"), &json!("length"))
+            (&json!("as r"), &json!("length"))
         );
     }
 
