@@ -1,5 +1,5 @@
-"""Fake providers on loopback that respond in the published formats of OpenAI (chat and responses), Anthropic, Gemini, Cohere
-and Bedrock.
+"""Fake providers on loopback that respond in the published formats of OpenAI (chat and responses), Anthropic, Gemini,
+Cohere and Bedrock.
 
 What they say depends on the request alone: two parallel calls when there are tools, a remark on the results when those
 came back, a cut answer when few tokens are allowed, an error when the question asks for one. A request that the real

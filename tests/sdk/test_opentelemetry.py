@@ -1,4 +1,4 @@
-"""OpenTelemetry in both directions: its SDK sends spans to the gateway, and its messages decode what the gateway exports."""
+"""OpenTelemetry in both directions: its SDK sends spans to the gateway, its messages decode what the gateway exports."""
 
 import gzip
 import time
