@@ -107,6 +107,8 @@ fn millis(span: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn breaker_with_failures(count: usize, now: i64) -> Breaker {
@@ -140,6 +142,84 @@ mod tests {
     }
 
     #[test]
+    fn at_least_half_of_the_calls_must_have_failed() {
+        for (successes, is_open) in [(4, true), (5, true), (6, false)] {
+            let mut breaker = Breaker::default();
+            (0..successes).for_each(|_| breaker.record(true, 0));
+            (0..5).for_each(|_| breaker.record(false, 0));
+            assert_eq!(breaker.is_open(), is_open, "5 failures, {successes} successes");
+        }
+        let mut breaker = breaker_with_failures(4, 0);
+        breaker.record(true, 0);
+        assert!(!breaker.is_open(), "only a failure opens it");
+    }
+
+    #[test]
+    fn a_call_counts_a_third_after_the_time_constant() {
+        // Four failures count 1.47 after 20 seconds: three more are 4.47 calls, four more are 5.47.
+        for (more, is_open) in [(3, false), (4, true)] {
+            let mut breaker = breaker_with_failures(4, 50_000);
+            (0..more).for_each(|_| breaker.record(false, 70_000));
+            assert_eq!(breaker.is_open(), is_open, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_change_the_weight_of_calls() {
+        let mut breaker = breaker_with_failures(4, 50_000);
+        breaker.record(false, 20_000);
+        assert!(breaker.is_open());
+    }
+
+    #[test]
+    fn each_failed_probe_doubles_the_open_time_up_to_two_minutes() {
+        let mut breaker = breaker_with_failures(5, 0);
+        let mut now = 0;
+        for open_time in [10_000, 20_000, 40_000, 80_000, 120_000, 120_000] {
+            now += open_time;
+            assert_eq!([breaker.permit(now - 1), breaker.permit(now)], [Permit::Deny, Permit::Probe]);
+            breaker.record(false, now);
+        }
+    }
+
+    #[test]
+    fn failures_of_calls_that_started_before_it_opened_do_not_extend_the_open_time() {
+        let mut breaker = breaker_with_failures(9, 0);
+        breaker.record(false, 9_000);
+        assert_eq!(breaker.permit(10_000), Permit::Probe);
+    }
+
+    #[test]
+    fn failures_before_a_recovery_are_forgotten() {
+        let mut breaker = breaker_with_failures(50, 0);
+        breaker.record(true, 0);
+        (0..4).for_each(|_| breaker.record(false, 0));
+        assert!(!breaker.is_open());
+        breaker.record(false, 0);
+        assert!(breaker.is_open());
+    }
+
+    #[test]
+    fn it_is_open_until_a_call_succeeds() {
+        let mut breaker = breaker_with_failures(5, 0);
+        assert!(breaker.is_open());
+        assert_eq!(breaker.permit(10_000), Permit::Probe);
+        assert!(breaker.is_open(), "while the probe runs");
+        breaker.record(true, 11_000);
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn it_is_idle_when_it_is_closed_and_had_no_call_for_a_while() {
+        let mut breaker = breaker_with_failures(4, 50_000);
+        assert!(!breaker.is_idle(50_000) && !breaker.is_idle(150_000) && breaker.is_idle(150_001));
+        breaker.record(false, 50_000);
+        assert!(!breaker.is_idle(150_001), "an open breaker is kept");
+        assert_eq!(breaker.permit(150_001), Permit::Probe);
+        assert!(!breaker.is_idle(999_999));
+    }
+
+    #[test]
     fn after_the_open_time_one_probe_is_allowed_and_decides() {
         let mut breaker = breaker_with_failures(5, 0);
         assert_eq!(breaker.permit(9_999), Permit::Deny);
@@ -164,5 +244,31 @@ mod tests {
         breaker.record(true, 1_000);
         assert_eq!(breaker.permit(1_000), Permit::Allow);
         assert!(!breaker.is_open());
+    }
+
+    proptest! {
+        /// The naive model keeps every call and weighs each by its age.
+        #[test]
+        fn it_opens_when_the_weighted_calls_are_many_and_half_of_them_failed(
+            calls in prop::collection::vec((0..30_000_i64, prop::bool::weighted(0.4)), 1..40),
+        ) {
+            let (mut breaker, mut now, mut seen) = (Breaker::default(), 0, Vec::new());
+            for (gap, success) in calls {
+                now += gap;
+                breaker.record(success, now);
+                seen.push((now, success));
+                #[expect(clippy::cast_precision_loss, reason = "times of a test")]
+                let weigh = |(at, _): &&(i64, bool)| (-((now - at) as f64) / 20_000.0).exp();
+                let total: f64 = seen.iter().map(|call| weigh(&call)).sum();
+                let failed: f64 = seen.iter().filter(|(_, success)| !success).map(|call| weigh(&call)).sum();
+                // Sums in another order may fall on either side of a limit.
+                prop_assume!((total - MIN_CALLS).abs() > 1e-9 && (failed / total - MAX_FAILURE_RATE).abs() > 1e-9);
+                let opens = !success && total >= MIN_CALLS && failed / total >= MAX_FAILURE_RATE;
+                prop_assert_eq!(breaker.is_open(), opens);
+                if opens {
+                    break;
+                }
+            }
+        }
     }
 }

@@ -20,11 +20,10 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !(address.is_private()
         || address.is_loopback()
         || address.is_link_local()
-        || address.is_multicast()
-        || address.is_broadcast()
         || address.is_documentation()
         || a == 0
-        || a >= 240
+        // Multicast, reserved and broadcast.
+        || a >= 224
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
@@ -54,7 +53,82 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The IPv4 blocks of the IANA special-purpose registry, multicast and reserved space: first and last address.
+    const SPECIAL_V4: [(&str, &str); 14] = [
+        ("0.0.0.0", "0.255.255.255"),
+        ("10.0.0.0", "10.255.255.255"),
+        ("100.64.0.0", "100.127.255.255"),
+        ("127.0.0.0", "127.255.255.255"),
+        ("169.254.0.0", "169.254.255.255"),
+        ("172.16.0.0", "172.31.255.255"),
+        ("192.0.0.0", "192.0.0.255"),
+        ("192.0.2.0", "192.0.2.255"),
+        ("192.88.99.0", "192.88.99.255"),
+        ("192.168.0.0", "192.168.255.255"),
+        ("198.18.0.0", "198.19.255.255"),
+        ("198.51.100.0", "198.51.100.255"),
+        ("203.0.113.0", "203.0.113.255"),
+        ("224.0.0.0", "255.255.255.255"),
+    ];
+
+    fn is_special(address: Ipv4Addr) -> bool {
+        SPECIAL_V4.iter().any(|(first, last)| {
+            (first.parse::<Ipv4Addr>().unwrap()..=last.parse().unwrap()).contains(&address)
+        })
+    }
+
+    /// The address itself and every IPv6 form that reaches it.
+    fn forms_of(v4: Ipv4Addr) -> [IpAddr; 5] {
+        let [a, b, c, d] = v4.octets();
+        let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        [
+            v4.into(),
+            v4.to_ipv6_mapped().into(),
+            Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low).into(),
+            Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low).into(),
+            Ipv6Addr::new(0x2002, high, low, 0, 1, 2, 3, 4).into(),
+        ]
+    }
+
+    #[test]
+    fn the_special_blocks_end_where_the_registry_says() {
+        for (first, last) in SPECIAL_V4 {
+            let [first, last] = [first, last].map(|text| u32::from(text.parse::<Ipv4Addr>().unwrap()));
+            for number in [first.wrapping_sub(1), first, first / 2 + last / 2, last, last.wrapping_add(1)] {
+                let address = Ipv4Addr::from(number);
+                for form in forms_of(address) {
+                    assert_eq!(is_public(form), !is_special(address), "{form}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_ipv6_only_global_unicast_is_public() {
+        for (address, expected) in [
+            ("1fff:ffff::1", false),
+            ("2000::", true),
+            ("2001:1ff:ffff::1", false),
+            ("2001:200::1", true),
+            ("2001:db7:ffff::1", true),
+            ("2001:db8:ffff::1", false),
+            ("2001:db9::1", true),
+            ("2003:db8::1", true),
+            ("2606:100::1", true),
+            ("3ffe:ffff::1", true),
+            ("3fff::1", false),
+            ("4000::1", false),
+            ("64:ff9b:1::808:808", false),
+            ("::1:0:808:808", false),
+            ("::ffff:0:808:808", false),
+        ] {
+            assert_eq!(is_public(address.parse().unwrap()), expected, "{address}");
+        }
+    }
 
     #[test]
     fn only_public_addresses_are_allowed() {
@@ -94,6 +168,16 @@ mod tests {
             "ff02::1",
         ] {
             assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_form_of_an_address_is_judged_alike(number in any::<u32>()) {
+            let address = Ipv4Addr::from(number);
+            for form in forms_of(address) {
+                prop_assert_eq!(is_public(form), !is_special(address), "{}", form);
+            }
         }
     }
 }

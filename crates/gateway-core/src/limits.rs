@@ -19,14 +19,17 @@ impl LimitStatus {
 
     /// Seconds to wait, rounded up so that a client that waits this long is allowed.
     pub fn retry_after(&self, now: Timestamp) -> i64 {
-        (self.resets_at.0 - now.0).max(1).div_euclid(SECOND)
-            + i64::from((self.resets_at.0 - now.0).max(1).rem_euclid(SECOND) > 0)
+        seconds_rounded_up((self.resets_at.0 - now.0).max(1))
     }
 
     /// The end of the window as Unix time in seconds, rounded up.
     pub fn reset_seconds(&self) -> i64 {
-        (self.resets_at.0 + SECOND - 1).div_euclid(SECOND)
+        seconds_rounded_up(self.resets_at.0)
     }
+}
+
+fn seconds_rounded_up(milliseconds: i64) -> i64 {
+    -(-milliseconds).div_euclid(SECOND)
 }
 
 /// The number of the window that contains `now`. Windows are aligned to the epoch.
@@ -58,12 +61,21 @@ mod tests {
         assert_eq!(status.retry_after(Timestamp(8_999)), 2);
         assert_eq!(status.retry_after(Timestamp(9_000)), 1);
         assert_eq!(status.retry_after(Timestamp(10_000)), 1);
+        assert_eq!(status.retry_after(Timestamp(99_000)), 1, "the window has ended");
+        assert_eq!(status.retry_after(Timestamp(4_500)), 6);
+        for (end, seconds) in [(10_000, 10), (10_001, 11), (10_999, 11), (11_000, 11)] {
+            assert_eq!(LimitStatus::new(1, 0, Timestamp(end)).reset_seconds(), seconds, "{end}");
+        }
     }
 
     #[test]
     fn windows_follow_each_other_without_a_gap() {
         assert_eq!(window_of(Timestamp(59_999), MINUTE), 0);
         assert_eq!(window_of(Timestamp(60_000), MINUTE), 1);
-        assert_eq!(window_end(0, MINUTE), Timestamp(60_000));
+        for window in [0, 1, 2, 29_000_000] {
+            let end = window_end(window, MINUTE);
+            assert_eq!(end, Timestamp(60_000 * (window + 1)));
+            assert_eq!([window_of(end.plus(-1), MINUTE), window_of(end, MINUTE)], [window, window + 1]);
+        }
     }
 }

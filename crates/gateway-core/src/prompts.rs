@@ -257,6 +257,7 @@ mod tests {
 
     #[test]
     fn a_rendered_text_has_a_greatest_length() {
+        assert_eq!((MAX_CONTENT, MAX_RENDERED), (131_072, 4_194_304));
         let long = "x".repeat(MAX_RENDERED / 2);
         assert!(rendered("{{a}}{{a}}", &[("a", &long)]).is_ok());
         assert!(matches!(rendered("{{a}}{{a}}!", &[("a", &long)]), Err(RenderError::TooLong(_))));

@@ -89,9 +89,6 @@ impl Scopes {
 
     /// `model` is `None` if the request names no model.
     pub fn allow(&self, provider: &str, model: Option<&str>) -> bool {
-        if self.is_all() {
-            return true;
-        }
         let (mut providers, mut models) = (KindMatch::Absent, KindMatch::Absent);
         for scope in &self.0 {
             match scope {
@@ -168,6 +165,8 @@ impl TryFrom<Vec<String>> for Scopes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -200,12 +199,79 @@ mod tests {
         for bad in ["", "**", "all", "provider", "provider:", "model:", "Provider:x", "team:x", "model:a b"] {
             assert_eq!(Scopes::parse(&[bad]), Err(InvalidScope::Unknown(bad.to_owned())), "{bad}");
         }
+        for bad in ["provider:a b", "provider:a\u{7f}", "model:a\u{7f}", "model:a\u{a0}"] {
+            assert_eq!(Scopes::parse(&[bad]), Err(InvalidScope::Unknown(bad.to_owned())), "{bad:?}");
+        }
         assert_eq!(Scopes::parse::<&str>(&[]), Err(InvalidScope::Empty));
+    }
+
+    #[test]
+    fn scopes_are_limited_in_length_and_number() {
+        for kind in ["provider", "model"] {
+            assert!(Scopes::parse(&[format!("{kind}:{}", "x".repeat(200))]).is_ok());
+            let long = format!("{kind}:{}", "x".repeat(201));
+            let InvalidScope::Unknown(shown) = Scopes::parse(&[&long]).unwrap_err() else { panic!() };
+            assert_eq!(shown, long[..100], "a long text is cut in the message");
+        }
+        assert!(Scopes::parse(&["model:a"; 100]).is_ok());
+        assert_eq!(Scopes::parse(&["model:a"; 101]), Err(InvalidScope::TooMany));
+    }
+
+    #[test]
+    fn full_access_is_one_star_among_the_scopes() {
+        let is_all = |texts: &[&str]| Scopes::parse(texts).unwrap().is_all();
+        assert!(Scopes::all().is_all() && is_all(&["*"]) && is_all(&["model:a", "*"]));
+        assert!(!is_all(&["model:*", "provider:*"]));
+        assert_eq!(Vec::<String>::from(Scopes::all()), ["*"]);
+    }
+
+    #[test]
+    fn the_model_must_be_known_if_a_scope_names_one() {
+        for (texts, expected) in [
+            (&["model:a"][..], true),
+            (&["provider:a", "model:a*"], true),
+            (&["provider:a"], false),
+            (&["*"], false),
+            (&["model:a", "*"], false),
+        ] {
+            assert_eq!(Scopes::parse(texts).unwrap().names_models(), expected, "{texts:?}");
+        }
     }
 
     #[test]
     fn scopes_read_back_as_they_were_written() {
         let texts = ["provider:openai", "model:gpt-4o*", "model:a:b"];
         assert_eq!(Vec::<String>::from(Scopes::parse(&texts).unwrap()), texts);
+        let json = r#"["provider:openai","model:gpt-4o*"]"#;
+        let scopes: Scopes = serde_json::from_str(json).unwrap();
+        assert!(scopes.allow("openai", Some("gpt-4o-mini")) && !scopes.allow("groq", Some("gpt-4o-mini")));
+        assert_eq!(serde_json::to_string(&scopes).unwrap(), json);
+        for bad in ["[]", r#"["all"]"#, r#""*""#] {
+            assert!(serde_json::from_str::<Scopes>(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_matches_one_scope_of_each_kind(
+            texts in prop::collection::vec("\\*|(provider|model):([ab]{1,2}\\*?|\\*)", 1..5),
+            provider in "[ab]{1,3}",
+            model in prop::option::of("[ab]{1,3}"),
+        ) {
+            let fits = |kind: &str, name: Option<&str>| {
+                let mut patterns = texts.iter().filter_map(|text| text.strip_prefix(kind)).peekable();
+                patterns.peek().is_none()
+                    || patterns.any(|pattern| name.is_some_and(|name| match pattern.split_once('*') {
+                        Some((start, _)) => name.starts_with(start),
+                        None => name == pattern,
+                    }))
+            };
+            let all = texts.iter().any(|text| text == "*");
+            let by_provider = all || fits("provider:", Some(&provider));
+            let scopes = Scopes::parse(&texts).unwrap();
+            prop_assert_eq!(scopes.allow_provider(&provider), by_provider);
+            let expected = all || (by_provider && fits("model:", model.as_deref()));
+            prop_assert_eq!(scopes.allow(&provider, model.as_deref()), expected);
+        }
     }
 }

@@ -85,5 +85,17 @@ mod tests {
         for bad in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
             assert_eq!(resolve_score(Some(bad), Some(true), 0.7), Err(VerdictError::Score), "{bad}");
         }
+        for bound in [0.0, 1.0] {
+            assert_eq!(resolve_score(Some(bound), Some(false), 0.7), Ok((bound, false)));
+        }
+    }
+
+    #[test]
+    fn a_verdict_without_axes_has_one_with_its_reference() {
+        let axes = single_axis(0.123_456, "run/7");
+        assert_eq!(
+            axes,
+            Axes::from([("external".into(), Axis { score: 0.1235, rationale: "run/7".into() })])
+        );
     }
 }
