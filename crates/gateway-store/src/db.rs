@@ -13,11 +13,12 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Postgres, SqlSafeStr, Sqlite, Transaction};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use sqlx::{Connection as _, Executor as _, SqlSafeStr};
+use tokio::sync::Mutex;
 
 use crate::StoreError;
-use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
+use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
+use crate::tx::{Connection, Tx};
 
 const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 4;
@@ -26,15 +27,17 @@ const SQLITE_READERS: u32 = 4;
 const WAL_PAGES: &str = "4000";
 const WRITER_CACHE: &str = "-8192";
 /// How long a caller waits for a connection, or for the write lock of SQLite.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement may take. Without it, a statement on a dead connection would wait until the kernel closes the
 /// connection, about 15 minutes later.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The server's side of the same: without these, it keeps the locks of a transaction whose client is gone.
-const SESSION_SETTINGS: &str = "SET idle_in_transaction_session_timeout = '20s'; SET tcp_keepalives_idle = 30; \
-                                SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
+/// The server's side of the same: without these, it continues a statement that nobody waits for, and keeps the locks of
+/// a transaction whose client is gone.
+const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '20s'; \
+                                SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; \
+                                SET tcp_keepalives_count = 3";
 /// A returned connection that does not respond to a ping in this time is dropped.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 pub struct Db(Pool);
@@ -47,18 +50,6 @@ enum Pool {
 
 /// Serializes the writers of a SQLite file in the order of their requests. SQLite's own lock is not fair.
 type WriteLock = Arc<Mutex<()>>;
-
-/// A transaction, which is rolled back when dropped without `commit`.
-pub struct Tx {
-    inner: TxInner,
-    /// Dropped after the transaction.
-    _write_lock: Option<OwnedMutexGuard<()>>,
-}
-
-enum TxInner {
-    Sqlite(Transaction<'static, Sqlite>),
-    Postgres(Transaction<'static, Postgres>),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -90,7 +81,9 @@ impl Db {
     /// Opens `sqlite://path` or `postgres://…`. Does not change the schema: see `migrate`.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         if let Some(path) = url.strip_prefix("sqlite://") {
-            open_sqlite(Path::new(path), WriteLock::default()).await.map(Db)
+            // An answered change, such as a revoked key, must survive a power cut: every commit is synced.
+            let options = sqlite_options(Path::new(path)).synchronous(SqliteSynchronous::Full);
+            open_sqlite(options, WriteLock::default()).await.map(Db)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             open_postgres(url).await.map(Db)
         } else {
@@ -106,7 +99,9 @@ impl Db {
             Pool::Sqlite { write, .. } => {
                 let state = write.connect_options();
                 let file = state.get_filename().with_extension("logs.db");
-                open_sqlite(&file, WriteLock::default()).await.map(Db)
+                // Synced at checkpoints only: a power cut may lose the latest rows, but never damages the file.
+                let options = sqlite_options(&file).synchronous(SqliteSynchronous::Normal);
+                open_sqlite(options, WriteLock::default()).await.map(Db)
             }
         }
     }
@@ -117,7 +112,7 @@ impl Db {
         match &self.0 {
             Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
             Pool::Sqlite { write, write_lock, .. } => {
-                open_sqlite(write.connect_options().get_filename(), Arc::clone(write_lock)).await.map(Db)
+                open_sqlite((*write.connect_options()).clone(), Arc::clone(write_lock)).await.map(Db)
             }
         }
     }
@@ -170,29 +165,31 @@ impl Db {
     /// Begins a write transaction. On SQLite it holds the write lock, so it cannot fail half way because of another
     /// writer.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        let (inner, write_lock) = match &self.0 {
+        match &self.0 {
             Pool::Sqlite { write, write_lock, .. } => {
                 let lock = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(write_lock).lock_owned());
                 let lock = lock
                     .await
                     .map_err(|_| StoreError::Unavailable("timed out waiting for the write lock".into()))?;
-                (TxInner::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?), Some(lock))
+                Tx::begin(Connection::Sqlite(write.acquire().await?), "BEGIN IMMEDIATE", Some(lock)).await
             }
-            Pool::Postgres(pool) => (TxInner::Postgres(with_timeout(pool.begin()).await?), None),
-        };
-        Ok(Tx { inner, _write_lock: write_lock })
+            Pool::Postgres(pool) => {
+                Tx::begin(Connection::Postgres(with_timeout(pool.acquire()).await?), "BEGIN", None).await
+            }
+        }
     }
 
     /// Begins a read-only transaction on a snapshot, which the first statement takes. It holds no lock.
     pub(crate) async fn begin_snapshot(&self) -> Result<Tx, StoreError> {
-        let inner = match &self.0 {
-            Pool::Sqlite { read, .. } => TxInner::Sqlite(read.begin().await?),
+        match &self.0 {
+            Pool::Sqlite { read, .. } => {
+                Tx::begin(Connection::Sqlite(read.acquire().await?), "BEGIN", None).await
+            }
             Pool::Postgres(pool) => {
                 let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                TxInner::Postgres(with_timeout(pool.begin_with(sql)).await?)
+                Tx::begin(Connection::Postgres(with_timeout(pool.acquire()).await?), sql, None).await
             }
-        };
-        Ok(Tx { inner, _write_lock: None })
+        }
     }
 
     /// Updates PostgreSQL's statistics of a table after a bulk insert. With stale statistics, the planner takes the
@@ -202,6 +199,7 @@ impl Db {
             return Ok(());
         }
         let mut tx = self.begin().await?;
+        tx.lift_timeout().await?;
         tx.script(format!("ANALYZE {table}")).await?;
         tx.commit().await
     }
@@ -230,100 +228,27 @@ impl Db {
     }
 }
 
-impl Tx {
-    pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
-        match &mut self.inner {
-            TxInner::Sqlite(tx) => {
-                let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(&mut **tx).await?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
-            }
-            TxInner::Postgres(tx) => {
-                let query = sqlx::query_with(sql, postgres_arguments(args)?);
-                let rows = with_timeout(query.fetch_all(&mut **tx)).await?;
-                Ok(rows.into_iter().map(Row::Postgres).collect())
-            }
-        }
-    }
-
-    pub async fn opt(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
-        Ok(self.all(sql, args).await?.into_iter().next())
-    }
-
-    pub async fn exec(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
-        match &mut self.inner {
-            TxInner::Sqlite(tx) => {
-                let done = sqlx::query_with(sql, sqlite_arguments(args)?).execute(&mut **tx).await?;
-                Ok(done.rows_affected())
-            }
-            TxInner::Postgres(tx) => {
-                let done =
-                    with_timeout(sqlx::query_with(sql, postgres_arguments(args)?).execute(&mut **tx)).await?;
-                Ok(done.rows_affected())
-            }
-        }
-    }
-
-    /// Executes a statement with an array for each parameter. PostgreSQL only.
-    pub(crate) async fn exec_lists(
-        &mut self,
-        sql: impl SqlSafeStr,
-        lists: Vec<List>,
-    ) -> Result<(), StoreError> {
-        match &mut self.inner {
-            TxInner::Sqlite(_) => Err(StoreError::Other("SQLite has no array parameters".into())),
-            TxInner::Postgres(tx) => {
-                let query = sqlx::query_with(sql, postgres_lists(lists)?);
-                with_timeout(query.execute(&mut **tx)).await.map(|_| ())
-            }
-        }
-    }
-
-    /// Executes several statements without parameters, such as a migration.
-    pub(crate) async fn script(&mut self, sql: String) -> Result<(), StoreError> {
-        match &mut self.inner {
-            TxInner::Sqlite(tx) => {
-                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await?;
-            }
-            TxInner::Postgres(tx) => {
-                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut **tx).await?;
-            }
-        }
-        Ok(())
-    }
-
-    pub fn dialect(&self) -> Dialect {
-        match self.inner {
-            TxInner::Sqlite(_) => Dialect::Sqlite,
-            TxInner::Postgres(_) => Dialect::Postgres,
-        }
-    }
-
-    pub async fn commit(self) -> Result<(), StoreError> {
-        match self.inner {
-            TxInner::Sqlite(tx) => tx.commit().await?,
-            TxInner::Postgres(tx) => with_timeout(tx.commit()).await?,
-        }
-        Ok(())
-    }
-}
-
 /// Applies the statement timeout.
-async fn with_timeout<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+pub(crate) async fn with_timeout<T>(
+    work: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, StoreError> {
     match tokio::time::timeout(STATEMENT_TIMEOUT, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(StoreError::Unavailable("the statement timed out".into())),
     }
 }
 
-async fn open_sqlite(path: &Path, write_lock: WriteLock) -> Result<Pool, StoreError> {
-    let shown = path.display();
-    let options = SqliteConnectOptions::new()
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Normal)
         .busy_timeout(ACQUIRE_TIMEOUT)
-        .foreign_keys(true);
+        .foreign_keys(true)
+}
+
+async fn open_sqlite(options: SqliteConnectOptions, write_lock: WriteLock) -> Result<Pool, StoreError> {
+    let shown = options.get_filename().display().to_string();
     let write = SqlitePoolOptions::new()
         .max_connections(1)
         .idle_timeout(None)

@@ -37,18 +37,51 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Database(db) => match db.kind() {
                 ErrorKind::UniqueViolation => StoreError::Duplicate,
                 ErrorKind::ForeignKeyViolation => StoreError::MissingReference,
-                // 57P0x: the server is shutting down or starting; 53300: it accepts no more connections.
-                _ if matches!(db.code().as_deref(), Some("57P01" | "57P02" | "57P03" | "53300")) => {
+                _ if db.code().is_some_and(|code| is_condition_of_the_database(&code)) => {
                     StoreError::Unavailable(db.message().to_owned())
                 }
                 _ => StoreError::Other(db.message().to_owned()),
             },
             sqlx::Error::Io(_)
+            | sqlx::Error::Protocol(_)
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::Tls(_) => StoreError::Unavailable(error.to_string()),
             _ => StoreError::Other(error.to_string()),
+        }
+    }
+}
+
+/// Whether an error code tells of the database and not of the statement or its data: the same statement may succeed
+/// later.
+fn is_condition_of_the_database(code: &str) -> bool {
+    // SQLite's codes are numbers, whose low byte is the kind. Those of PostgreSQL have five characters.
+    if code.len() < 5 {
+        let kind = code.parse::<u32>().map_or(0, |code| code & 0xff);
+        // BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, NOTADB.
+        return matches!(kind, 5..=11 | 13..=15 | 26);
+    }
+    // Connections; insufficient resources such as a full disk; intervention of the operator, which includes time-outs;
+    // errors of the system.
+    ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+        // Read-only, as a standby is; idle for too long; deadlock and serialization; lock time-out.
+        || matches!(code, "25006" | "25P03" | "40001" | "40P01" | "55P03")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_condition_of_the_database;
+
+    #[test]
+    fn conditions_of_the_database_are_distinguished_from_errors_of_the_data() {
+        // SQLite: FULL, IOERR_WRITE, BUSY_SNAPSHOT, IOERR_SHMSIZE. PostgreSQL: disk full, time-out, standby, shutdown.
+        for code in ["13", "778", "517", "4874", "53100", "57014", "25006", "57P01", "08006", "40P01"] {
+            assert!(is_condition_of_the_database(code), "{code}");
+        }
+        // SQLite: ERROR, TOOBIG, CONSTRAINT_CHECK, MISMATCH. PostgreSQL: NUL in text, number out of range, check.
+        for code in ["1", "18", "275", "20", "22021", "22003", "23514", "42P01", "P0001"] {
+            assert!(!is_condition_of_the_database(code), "{code}");
         }
     }
 }

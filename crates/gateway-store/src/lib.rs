@@ -8,6 +8,7 @@ mod leases;
 mod migrate;
 mod row;
 mod table;
+mod tx;
 
 pub mod accounts;
 pub mod apps;
@@ -37,7 +38,8 @@ pub mod testing;
 pub mod verdicts;
 pub mod webhooks;
 
-pub use db::{Db, Tx};
+pub use db::Db;
 pub use error::StoreError;
 pub use leases::Lease;
 pub use migrate::{Migrated, Part};
+pub use tx::Tx;

@@ -16,9 +16,10 @@ use gateway_core::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use sqlx::AssertSqlSafe;
 
-use crate::db::{Db, Dialect, Tx};
+use crate::db::{Db, Dialect};
 use crate::error::StoreError;
 use crate::row::args;
+use crate::tx::Tx;
 
 /// State and log rows have separate schemas: two files on SQLite, two sets of tables on PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +102,9 @@ impl Db {
     pub async fn migrate_to(&self, part: Part, version: i64, now: Timestamp) -> Result<Migrated, StoreError> {
         let mut tx = self.begin().await?;
         if tx.dialect() == Dialect::Postgres {
-            tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
-            tx.script(LOCK_TIMEOUT.into()).await?;
+            // Another node may take long to migrate, and so may this one.
+            tx.lift_timeout().await?;
+            tx.script(format!("SELECT pg_advisory_xact_lock({LOCK}); {LOCK_TIMEOUT}")).await?;
         }
         let table = part.table();
         tx.script(format!(

@@ -86,6 +86,8 @@ pub(super) async fn drop_day(logs: &Db, day: Day) -> Result<u64, StoreError> {
     tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
     // Does not wait long for readers of the table, because later queries queue behind the lock. The next sweep retries.
     tx.script("SET LOCAL lock_timeout = '2s'".into()).await?;
+    // Counting and removing the files of a large day may take longer than a statement otherwise may.
+    tx.lift_timeout().await?;
     let count = format!("SELECT COUNT(*) AS n FROM {}", partition("log_rows", day));
     let removed: i64 = match tx.opt(AssertSqlSafe(count), Vec::new()).await? {
         Some(row) => row.get("n")?,

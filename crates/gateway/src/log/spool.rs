@@ -23,6 +23,8 @@ const SEGMENT_BYTES: u64 = 8 << 20;
 const NO_SEGMENT: u64 = u64::MAX;
 /// Rows that are kept in memory while the disk rejects them.
 const MAX_UNSPOOLED_ROWS: usize = 10_000;
+/// What a disk must accept before it counts as writable again.
+const PROBE_BYTES: usize = 64 << 10;
 /// The size of all copies in memory of spooled rows.
 const RECENT_BYTES: usize = 4 << 20;
 
@@ -143,7 +145,7 @@ impl Spool {
     }
 
     pub fn is_healthy(&self) -> bool {
-        self.is_writable.load(Ordering::Relaxed) && self.backlog() <= self.limit
+        self.is_writable() && self.backlog() <= self.limit
     }
 
     /// Bytes that are not stored yet.
@@ -193,6 +195,40 @@ impl Spool {
         self.unspooled_rows.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether the disk accepted the latest write.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable.load(Ordering::Relaxed)
+    }
+
+    /// Checks whether a disk that rejected a row accepts writes again.
+    pub fn probe(&self) -> std::io::Result<()> {
+        let path = self.directory.join("probe");
+        let written = std::fs::write(&path, vec![0; PROBE_BYTES]);
+        let removed = std::fs::remove_file(&path);
+        written.and(removed)?;
+        self.is_writable.store(true, Ordering::Relaxed);
+        tracing::info!("the log spool is writable again");
+        Ok(())
+    }
+
+    /// Writes rows that waited in memory to a segment of their own. On an error it returns the rows that are not in it.
+    pub fn respool(&self, rows: Vec<LogRow>) -> Result<(), Vec<LogRow>> {
+        let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
+        let mut left = rows.into_iter();
+        let Ok(mut file) = self.create_segment(number) else { return Err(left.collect()) };
+        let mut buffer = Vec::new();
+        while let Some(row) = left.next() {
+            let written = record::encode(&row, &mut buffer).and_then(|length| {
+                record::write_all(&mut file, [&buffer, &row.request, &row.response], length).map(|()| length)
+            });
+            match written {
+                Ok(length) => self.pending_bytes.fetch_add(length, Ordering::Relaxed),
+                Err(_) => return Err(std::iter::once(row).chain(left).collect()),
+            };
+        }
+        Ok(())
+    }
+
     /// Takes the rows that the disk rejected.
     pub fn take_unspooled(&self) -> Vec<LogRow> {
         let mut unspooled = self.unspooled();
@@ -238,9 +274,12 @@ impl Spool {
     fn new_segment(&self, lane: usize) -> std::io::Result<OpenSegment> {
         let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
         self.open_segments[lane].store(number, Ordering::SeqCst);
+        Ok(OpenSegment { file: self.create_segment(number)?, number, written: 0 })
+    }
+
+    fn create_segment(&self, number: u64) -> std::io::Result<File> {
         let path = self.directory.join(format!("{number:016}.seg"));
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(OpenSegment { file, number, written: 0 })
+        OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)
     }
 
     fn shed(&self, row: &mut LogRow) {

@@ -84,8 +84,12 @@ impl LogWriter {
     }
 
     async fn drain(&self, progress: &mut Progress) -> Result<(), DrainError> {
+        if !self.spool.is_writable() {
+            // Without this, the spool would count as broken until the next request.
+            let _ = self.spool.probe();
+        }
         if self.spool.has_unspooled() {
-            self.store_unspooled().await?;
+            self.move_unspooled().await?;
         }
         for segment in self.spool.segments()? {
             while self.move_batch(progress, &segment).await? {}
@@ -93,11 +97,18 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Stores the rows that wait in memory because the disk rejected them.
-    async fn store_unspooled(&self) -> Result<(), DrainError> {
+    /// Moves the rows that wait in memory to the disk, or to the store if the disk still rejects them.
+    async fn move_unspooled(&self) -> Result<(), DrainError> {
         // Requests wait for this lock, so it must not be taken on a low-priority thread.
         let spool = Arc::clone(&self.spool);
-        let rows = Arc::new(self.on_main_runtime(async move { Ok(spool.take_unspooled()) }).await?);
+        let mut rows = self.on_main_runtime(async move { Ok(spool.take_unspooled()) }).await?;
+        if self.spool.is_writable() {
+            match self.spool.respool(rows) {
+                Ok(()) => return Ok(()),
+                Err(left) => rows = left,
+            }
+        }
+        let rows = Arc::new(rows);
         let stored = self.store(Arc::clone(&rows), &self.services.logs_low_priority).await;
         if stored.is_err() {
             let spool = Arc::clone(&self.spool);

@@ -39,6 +39,7 @@ mod export_delivery;
 mod export_outage;
 mod export_verdicts;
 mod exports;
+mod full_disk;
 mod internal_requests;
 mod isolation;
 mod jobs;

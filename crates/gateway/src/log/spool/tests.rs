@@ -132,9 +132,18 @@ fn rows_are_kept_in_memory_while_the_disk_rejects_them() {
     assert!(rows.len() == 1 && !spool.has_unspooled());
     spool.put_back_unspooled(rows);
     assert!(spool.has_unspooled());
+    assert!(spool.probe().is_err() && !spool.is_healthy());
+    assert_eq!(spool.respool(vec![row(1, "x")]).unwrap_err().len(), 1);
+
+    // No request is needed for the recovery.
     std::fs::create_dir_all(directory.path()).unwrap();
-    spool.append(0, row(2, "x"));
+    spool.probe().unwrap();
     assert!(spool.is_healthy());
+    let rows = spool.take_unspooled();
+    assert_eq!(spool.respool(rows), Ok(()));
+    let on_disk = everything(directory.path());
+    assert!(on_disk.len() == 1 && on_disk[0].id == 1 && spool.backlog() > 0);
+    assert!(spool.segments().unwrap().iter().all(|segment| !segment.is_open));
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub use app::{
 pub use client::{TestRequest, TestResponse};
 pub use cluster::{Cluster, chat_request, wait_for_response};
 pub use load_balancer::LoadBalancer;
-pub use process::{GatewayProcess, ProcessOutput, command, run};
+pub use process::{GatewayProcess, ProcessOutput, command, limited_command, run};
 pub use proxy::{ProxyFixture, all_log_ids, log_id};
 pub use raw_http::{RawConnection, http_chunk, request, request_head};
 pub use tcp_forwarder::TcpForwarder;

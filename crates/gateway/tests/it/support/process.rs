@@ -24,6 +24,15 @@ pub fn command(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// `gateway serve` for which `GatewayProcess::fill_disk` can be used.
+pub fn limited_command(data: &Path) -> Command {
+    // An ignored signal stays ignored in the program that the shell becomes.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" serve", env!("CARGO_BIN_EXE_gateway")]);
+    command.env_clear().stdin(Stdio::null()).current_dir(data);
+    command
+}
+
 #[derive(Debug)]
 pub struct ProcessOutput {
     pub code: Option<i32>,
@@ -97,6 +106,23 @@ impl GatewayProcess {
     pub fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    }
+
+    /// From now on every write to a file fails, as on a full disk.
+    pub fn fill_disk(&self) {
+        self.limit_file_size("0");
+    }
+
+    pub fn free_disk(&self) {
+        self.limit_file_size("unlimited");
+    }
+
+    /// Sets the limit of the running process with util-linux's `prlimit`.
+    fn limit_file_size(&self, bytes: &str) {
+        let id = self.child.id().to_string();
+        let limit = format!("--fsize={bytes}:unlimited");
+        let changed = Command::new("prlimit").args(["--pid", &id, &limit]).status();
+        assert!(changed.is_ok_and(|status| status.success()), "prlimit (util-linux) is needed for this test");
     }
 
     /// Waits for the process to exit and returns the exit code.
