@@ -8,6 +8,8 @@ mod start;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::ids::OrgId;
+use gateway_store::Db;
 use gateway_store::db::Dialect;
 
 use crate::auth::passwords::Passwords;
@@ -32,6 +34,12 @@ pub struct App {
 }
 
 impl App {
+    /// The log database with all rows of the organization whose responses have ended on this node.
+    pub async fn current_logs(&self, org: OrgId) -> &Db {
+        self.proxy.spool.barrier.wait_until_stored(org).await;
+        &self.services.logs
+    }
+
     /// Waits for the tasks until the timeout, then closes the databases.
     pub async fn finish_stop(&self, timeout: Duration) {
         let Services { db, tasks, .. } = &*self.services;

@@ -34,6 +34,11 @@ impl Tasks {
         self.spawn_on(&self.runtime, task);
     }
 
+    /// The runtime of low priority, for work that no caller waits for.
+    pub fn low_priority_runtime(&self) -> &Handle {
+        &self.low_priority.handle
+    }
+
     /// Starts a task on the low-priority runtime, for work that no caller waits for.
     pub fn spawn_low_priority(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_on(&self.low_priority.handle, task);

@@ -26,6 +26,10 @@ static POSTGRES: LazyLock<Bulk> = LazyLock::new(|| {
 static DEFERRED: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id)", "(?)", "ON CONFLICT DO NOTHING"));
 
+/// Deferred rows that are looked through, and rows that are indexed, before a search.
+const MAX_SCANNED: i64 = 10_000;
+const MAX_BEFORE_SEARCH: i64 = 1_000;
+
 /// Indexes up to `limit` deferred rows, newest first; returns how many. Call it until it returns less than `limit`.
 pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
     let mut tx = logs.begin().await?;
@@ -36,6 +40,32 @@ pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
         return Ok(0);
     }
     let ids = found.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
+    index_rows(&mut tx, &ids).await?;
+    tx.commit().await?;
+    Ok(ids.len())
+}
+
+/// Indexes the newest deferred rows of an organization, so that a search finds the rows that a list has. Its work is
+/// bounded: behind a large backlog the search finds the rows of `index_pending` later.
+pub async fn index_pending_of(logs: &Db, org: OrgId) -> Result<usize, StoreError> {
+    let newest = "SELECT u.id FROM log_unindexed u JOIN log_rows r ON r.id = u.id WHERE r.org_id = $1 \
+                  AND u.id >= COALESCE((SELECT id FROM log_unindexed ORDER BY id DESC LIMIT 1 OFFSET $2), 0) \
+                  ORDER BY u.id DESC LIMIT $3";
+    let values = || args![org, MAX_SCANNED, MAX_BEFORE_SEARCH];
+    if logs.all(newest, values()).await?.is_empty() {
+        return Ok(0);
+    }
+    let mut tx = logs.begin().await?;
+    // On PostgreSQL this waits for rows that are being indexed.
+    let lock = if tx.dialect() == Dialect::Postgres { " FOR UPDATE OF u" } else { "" };
+    let found = tx.all(AssertSqlSafe(format!("{newest}{lock}")), values()).await?;
+    let ids = found.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
+    index_rows(&mut tx, &ids).await?;
+    tx.commit().await?;
+    Ok(ids.len())
+}
+
+async fn index_rows(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
     let list = id_list(ids.iter().copied());
     let sql = format!(
         "SELECT b.id, r.org_id, r.response_is_stream, b.request, b.response FROM log_bodies b \
@@ -48,11 +78,10 @@ pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
         let text = entry(row.get("org_id")?, &request, &response, row.get("response_is_stream")?);
         entries.push(args![row.get::<i64>("id")?, text]);
     }
-    index(tx.dialect()).run(&mut tx, entries.into_iter()).await?;
+    index(tx.dialect()).run(tx, entries.into_iter()).await?;
     let sql = format!("DELETE FROM log_unindexed WHERE {}", in_ids(tx.dialect(), "id", 1));
     tx.exec(AssertSqlSafe(sql), args![list]).await?;
-    tx.commit().await?;
-    Ok(ids.len())
+    Ok(())
 }
 
 pub(super) async fn insert(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {

@@ -15,7 +15,7 @@ mod usage;
 mod usage_plan;
 mod write;
 
-pub use fulltext::index_pending;
+pub use fulltext::{index_pending, index_pending_of};
 pub use read::{LogEntry, LogFilter, existing_ids, find, find_many, list, list_after};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use spend::{DaySpend, SpendSnapshot};

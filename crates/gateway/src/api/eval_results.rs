@@ -255,8 +255,10 @@ async fn wait_for_row(app: &App, org: OrgId, id: i64) -> ApiResult<bool> {
     let age = app.services.clock.now().0 - log_id_time(id).0;
     let mut remaining =
         if (-SECOND..RECENT_ROW_AGE).contains(&age) { ROW_WAIT_TIMEOUT } else { Duration::ZERO };
+    let stored = app.current_logs(org).await;
+    // Other nodes may have rows that are not stored yet.
     loop {
-        if logs::find(&app.services.logs, org, id).await?.is_some() {
+        if logs::find(stored, org, id).await?.is_some() {
             return Ok(true);
         }
         if remaining.is_zero() {

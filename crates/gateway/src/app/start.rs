@@ -147,7 +147,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
         spool: Arc::clone(&app.proxy.spool),
         observer: Arc::new(LogObserver(Arc::clone(app))),
     };
-    tasks.spawn_low_priority(writer.run());
+    tasks.spawn(writer.run());
     let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));
     tasks.spawn_low_priority(log_maintenance);
     tasks.spawn(app.proxy.budgets.clone().run());

@@ -26,23 +26,21 @@
 //! The writer runs on a low-priority thread and picks its pace before each batch (`pacing`): small batches while
 //! requests arrive (`Yielding`), large ones otherwise (`Normal`). Under a large backlog, and at shutdown, it writes on
 //! the main runtime over normal connections (`Urgent`), because a starved writer would let the disk fill up.
+//!
+//! A row can be read from the moment its response has ended. Reads of an organization that has rows in the spool wait
+//! for them (`barrier`). The writer then stores everything at once and at normal priority, one time for all readers.
 
+pub mod barrier;
 pub mod maintenance;
 pub mod pacing;
 pub mod spool;
 pub mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gateway_core::logs::LogRow;
 use gateway_store::StoreError;
-
-use spool::Spool;
-
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-const MAX_POLLS: u32 = 100;
 
 /// Notified around the storage of each batch, always in a task of the main runtime.
 pub trait BatchObserver: Send + Sync + 'static {
@@ -51,15 +49,4 @@ pub trait BatchObserver: Send + Sync + 'static {
 
     /// The rows are stored; `new` are the ids that were not in the store before. On an error the batch is repeated.
     fn stored(&self, rows: Arc<Vec<LogRow>>, new: Vec<i64>) -> BoxFuture<'_, Result<(), StoreError>>;
-}
-
-/// Waits until the rows spooled so far can be read from the store, for at most a second. Used by endpoints that read
-/// "the latest" rows right after a request.
-pub async fn wait_until_stored(spool: &Spool) {
-    for _ in 0..MAX_POLLS {
-        if spool.backlog() == 0 {
-            return;
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
 }

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gateway_core::logs::{BodyStorage, LogRow};
 
+use super::barrier::ReadBarrier;
 use recent::RecentBuffer;
 pub use recent::RecentRows;
 pub use record::read_records;
@@ -50,6 +51,8 @@ pub struct Spool {
     pub shed_bodies: AtomicU64,
     pub shed_rows: AtomicU64,
     pub appended: AtomicU64,
+    /// Knows which organizations have rows that are not stored yet.
+    pub barrier: ReadBarrier,
 }
 
 #[derive(Default)]
@@ -77,6 +80,8 @@ pub struct SegmentFile {
     pub path: PathBuf,
     /// Rows may still be appended, so the file must not be deleted.
     pub is_open: bool,
+    /// Its size in bytes when the segments were listed.
+    pub length: u64,
 }
 
 impl Spool {
@@ -89,7 +94,7 @@ impl Spool {
         }
         let existing = segment_paths(&directory)?;
         let next_segment = existing.last().and_then(|path| segment_number(path)).map_or(0, |last| last + 1);
-        let pending_bytes =
+        let pending_bytes: u64 =
             existing.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
         let lanes = lanes.max(1);
         let recent = || Mutex::new(RecentBuffer::with_limit(RECENT_BYTES / lanes));
@@ -108,6 +113,7 @@ impl Spool {
             shed_bodies: AtomicU64::new(0),
             shed_rows: AtomicU64::new(0),
             appended: AtomicU64::new(0),
+            barrier: ReadBarrier::new(lanes, pending_bytes > 0),
         })
     }
 
@@ -121,7 +127,7 @@ impl Spool {
         if pending > self.limit {
             self.shed(&mut row);
         }
-        let number = lane % self.lanes.len();
+        let (number, org) = (lane % self.lanes.len(), row.org_id);
         let mut lane = self.lanes[number].lock().unwrap_or_else(PoisonError::into_inner);
         let mut written = self.write(number, &mut lane, &row);
         if written.is_err() && (!row.request.is_empty() || !row.response.is_empty()) {
@@ -142,6 +148,7 @@ impl Spool {
             }
             Err(error) => self.keep_in_memory(row, &error),
         }
+        self.barrier.appended(number, org);
     }
 
     pub fn is_healthy(&self) -> bool {
@@ -165,7 +172,11 @@ impl Spool {
         let all = segment_paths(&self.directory)?;
         let open: Vec<u64> = self.open_segments.iter().map(|number| number.load(Ordering::SeqCst)).collect();
         let is_open = |path: &Path| segment_number(path).is_some_and(|number| open.contains(&number));
-        Ok(all.into_iter().map(|path| SegmentFile { is_open: is_open(&path), path }).collect())
+        let segment = |path: PathBuf| {
+            let length = path.metadata()?.len();
+            Ok(SegmentFile { is_open: is_open(&path), path, length })
+        };
+        all.into_iter().map(segment).collect()
     }
 
     /// This many bytes of a segment are stored, or dropped.

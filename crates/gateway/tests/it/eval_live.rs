@@ -44,7 +44,7 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let before = chat(&app, &ada, "good old").await;
-    gateway::log::wait_until_stored(&app.app.proxy.spool).await;
+    app.app.current_logs(ada.org_id.parse().unwrap()).await;
     let eval = sampled(&app, &ada, 1.0).await;
     let (good, bad) = (chat(&app, &ada, "good").await, chat(&app, &ada, "bad").await);
     chat(&app, &eve, "good").await;
@@ -103,7 +103,7 @@ on_both!(internal_requests_of_the_gateway_are_not_judged, |app| async move {
     let found = wait_for(&app, &ada, &judge, 1).await;
     assert_eq!(found[0]["log_id"], id);
     // The judge's own request has a log row by now, which must not be judged.
-    gateway::log::wait_until_stored(&app.app.proxy.spool).await;
+    app.app.current_logs(ada.org_id.parse().unwrap()).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!((results(&app, &ada, &judge).await.len(), results(&app, &ada, &rows).await.len()), (1, 1));
     let own = app.get("/api/v1/logs?source=api").bearer(&ada.token).send().await.expect(200);

@@ -44,6 +44,7 @@ mod internal_requests;
 mod isolation;
 mod jobs;
 mod keys;
+mod log_reads;
 mod log_stream;
 mod logs;
 mod members;

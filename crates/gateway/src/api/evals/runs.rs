@@ -23,7 +23,6 @@ use crate::auth::Identity;
 use crate::jobs::live_evals::is_trace;
 use crate::jobs::run_eval::RunEval;
 use crate::jobs::{self, Queued};
-use crate::log;
 use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_ROWS: i64 = 100;
@@ -75,8 +74,6 @@ pub(super) async fn run(
     }
     let eval = evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     check_may_run(&app, &caller, &eval)?;
-    // Wait until all finished requests are stored, so that they are among the latest rows.
-    log::wait_until_stored(&app.proxy.spool).await;
     let rows = match &request.log_ids {
         Some(ids) => existing_rows(&app, &caller, ids).await?,
         None => latest_rows(&app, &caller, &request, limit).await?,
@@ -144,7 +141,7 @@ async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<V
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
-    let known = logs::existing_ids(&app.services.logs, caller.org.id, &ids).await?;
+    let known = logs::existing_ids(app.current_logs(caller.org.id).await, caller.org.id, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
         Some(id) => Err(Problem::field("log_ids", format!("no log row {id} in this organization"))),
@@ -155,6 +152,7 @@ async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<V
 async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
     let max = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
+    let stored = app.current_logs(caller.org.id).await;
     for source in [LogSource::Proxy, LogSource::Otel] {
         let filter = LogFilter {
             provider: request.provider.clone(),
@@ -167,7 +165,7 @@ async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: 
         let mut page = Page { limit, before: None };
         let mut of_source = 0;
         for _ in 0..MAX_PAGES {
-            let rows = logs::list(&app.services.logs, caller.org.id, &filter, &page).await?;
+            let rows = logs::list(stored, caller.org.id, &filter, &page).await?;
             let traces = rows.rows.iter().filter(|entry| is_trace(&entry.row)).map(|entry| entry.row.id);
             let before = found.len();
             found.extend(traces);

@@ -3,10 +3,12 @@
 mod stream;
 
 use axum::extract::State;
+use gateway_core::ids::OrgId;
 use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{LogLevel, LogSource};
 use gateway_core::search_terms::query_terms;
 use gateway_core::time::Timestamp;
+use gateway_store::Db;
 use gateway_store::logs::{self, LogFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,7 @@ use super::extract::{PagedQuery, PathParam, integer_path_param};
 use super::openapi::Area;
 use super::page;
 use super::response::Json;
+use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -103,9 +106,21 @@ async fn list(
     PagedQuery { page, filter: params }: PagedQuery<LogParams>,
 ) -> ApiResult<Json<LogList>> {
     let page = page.numeric_page()?;
-    let found = logs::list(&app.services.logs, caller.org.id, &params.filter()?, &page).await?;
+    let (org, filter) = (caller.org.id, params.filter()?);
+    let found = logs::list(current_rows(&app, org, &filter).await, org, &filter, &page).await?;
     let (logs, next_cursor) = page::into_views(found);
     Ok(Json(LogList { logs, next_cursor }))
+}
+
+/// The log database with the rows of this node that have ended, and with their words if the filter searches for some.
+async fn current_rows<'a>(app: &'a App, org: OrgId, filter: &LogFilter) -> &'a Db {
+    let stored = app.current_logs(org).await;
+    if !filter.words.is_empty()
+        && let Err(error) = logs::index_pending_of(stored, org).await
+    {
+        tracing::debug!(%error, "cannot update the search index before a search");
+    }
+    stored
 }
 
 async fn get(
@@ -113,6 +128,7 @@ async fn get(
     caller: Caller<Viewer>,
     PathParam(LogId(id)): PathParam<LogId>,
 ) -> ApiResult<Json<LogDetail>> {
-    let entry = logs::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let stored = app.current_logs(caller.org.id).await;
+    let entry = logs::find(stored, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(entry.into()))
 }

@@ -21,7 +21,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::LogParams;
+use super::{LogParams, current_rows};
 use crate::api::caller::{AppState, Caller, CredentialHeaders, Viewer};
 use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
@@ -75,6 +75,8 @@ struct Follower {
     resumed_at: i64,
     /// The store must be read after this id before live rows are awaited.
     read_after: Option<i64>,
+    /// The next read of the store is the first one.
+    is_replay: bool,
     last_poll: Timestamp,
     next_poll: Instant,
 }
@@ -98,10 +100,12 @@ impl Follower {
             filter,
             // The headers reach the client only with the first bytes of the body.
             ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
-            sent_ids: HashSet::new(),
+            // The client has this row, even if it is broadcast only now.
+            sent_ids: resume.into_iter().collect(),
             sent_ids_in_order: VecDeque::new(),
             resumed_at: resume.unwrap_or_else(|| first_log_id(now)),
             read_after: resume,
+            is_replay: resume.is_some(),
             last_poll: now,
             next_poll: Instant::now() + POLL_INTERVAL,
         }
@@ -161,14 +165,15 @@ impl Follower {
 
     async fn read_store(&mut self, after: i64) {
         let filter = LogFilter { after_id: Some(after), ..self.filter.clone() };
-        // Response bodies are polled on workers, which must not use the database.
         let (app, org) = (Arc::clone(&self.app), self.org);
-        let read = self
-            .app
-            .services
-            .tasks
-            .runtime
-            .spawn(async move { logs::list_after(&app.services.logs, org, &filter, PAGE_ROWS).await });
+        // Later rows of this node are broadcast, so only a replay waits for those that are not stored yet.
+        let is_replay = std::mem::replace(&mut self.is_replay, false);
+        let read = async move {
+            let stored = if is_replay { current_rows(&app, org, &filter).await } else { &app.services.logs };
+            logs::list_after(stored, org, &filter, PAGE_ROWS).await
+        };
+        // Response bodies are polled on workers, which must not use the database.
+        let read = self.app.services.tasks.runtime.spawn(read);
         match read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
             Ok(entries) => {
                 let full = i64::try_from(entries.len()).is_ok_and(|count| count == PAGE_ROWS);
