@@ -2,6 +2,7 @@
 //! Also the edits of forwarded bodies (usage in a stream, another model), which leave every other byte unchanged.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::json::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue};
 
@@ -26,7 +27,8 @@ pub struct RequestPeek {
     pub stream: Option<bool>,
     /// `stream_options.include_usage`
     pub include_usage: Option<bool>,
-    /// The largest limit on output tokens in the body, under any provider's name for it.
+    /// The largest limit on output tokens in the body, under any provider's name for it. None if there is none, or if
+    /// one of them cannot be read: then only the model's own limit holds.
     pub max_tokens: Option<u64>,
     /// `user`, or Anthropic's `metadata.user_id`.
     pub user: Option<String>,
@@ -44,10 +46,6 @@ pub enum PeekError {
     Incomplete,
     #[error("the field \"{0}\" appears more than once in the request body")]
     DuplicateKey(&'static str),
-    #[error("the field \"{0}\" has the wrong type")]
-    WrongType(&'static str),
-    #[error("the field \"{0}\" is too long")]
-    Overlong(&'static str),
 }
 
 /// Reads a body in chunks.
@@ -76,12 +74,12 @@ impl BodyPeek {
     /// The fields so far. Keys may still follow, so only `finish` can rule out duplicates.
     pub fn snapshot(&self) -> Result<RequestPeek, PeekError> {
         check_status(self.scanner.status())?;
-        read(|key| self.scanner.get(key))
+        Ok(read(|key| self.scanner.get(key)))
     }
 
     pub fn finish(self) -> Result<RequestPeek, PeekError> {
         check_complete(self.scanner.status())?;
-        read(|key| self.scanner.get(key))
+        Ok(read(|key| self.scanner.get(key)))
     }
 }
 
@@ -89,7 +87,7 @@ impl BodyPeek {
 pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
     let scan = ObjectScan::new(&KEYS, body);
     check_complete(scan.status())?;
-    read(|key| scan.get(key))
+    Ok(read(|key| scan.get(key)))
 }
 
 /// Returns the body of a stream call with `stream_options.include_usage` set. None if the body can be sent unchanged:
@@ -153,15 +151,21 @@ fn check_complete(status: ScanStatus) -> Result<(), PeekError> {
 }
 
 #[derive(Deserialize)]
-struct StreamOptions {
-    include_usage: Option<bool>,
+struct StreamOptions<'a> {
+    #[serde(borrow)]
+    include_usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Limits {
+struct GenerationConfig<'a> {
+    #[serde(borrow)]
     #[serde(alias = "max_output_tokens", alias = "maxTokens")]
     #[serde(rename = "maxOutputTokens")]
-    max: Option<Count>,
+    max: Option<&'a RawValue>,
+    #[serde(borrow)]
+    #[serde(alias = "candidate_count")]
+    #[serde(rename = "candidateCount")]
+    choices: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -169,214 +173,121 @@ struct Metadata {
     user_id: Option<String>,
 }
 
-/// A count. Some clients write integers as floats.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Count {
-    Whole(u64),
-    Float(f64),
-}
-
-impl Count {
-    fn get(&self) -> Option<u64> {
-        match *self {
-            Self::Whole(count) => Some(count),
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "negatives are None, the cast saturates"
-            )]
-            Self::Float(count) => (count >= 0.0).then_some(count.ceil() as u64),
-        }
-    }
-}
-
-fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>) -> Result<RequestPeek, PeekError> {
-    let model = field::<String>(&get, "model")?;
-    let stream = field::<bool>(&get, "stream")?;
-    let include_usage =
-        field::<StreamOptions>(&get, "stream_options")?.and_then(|options| options.include_usage);
-    let mut max_tokens = None;
+/// Reads each field on its own: one that has another type than expected does not hide the others. The provider checks
+/// it, and some providers accept it.
+fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>) -> RequestPeek {
+    let mut limit = OutputLimit::default();
     for key in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
-        if let Some(count) = field::<Count>(&get, key)? {
-            max_tokens = max_tokens.max(Some(count.get().ok_or(PeekError::WrongType(key))?));
+        match get(key) {
+            None => {}
+            Some(ScannedValue::Overlong) => limit.is_unknown = true,
+            Some(ScannedValue::Raw(raw)) => limit.add(raw),
         }
     }
-    for key in ["generationConfig", "generation_config", "inferenceConfig"] {
-        // A call with a long response schema is not rejected; its limit is unknown then.
-        if !matches!(get(key), Some(ScannedValue::Overlong)) {
-            let limit = field::<Limits>(&get, key)?.and_then(|limits| limits.max);
-            max_tokens = max_tokens.max(limit.and_then(|count| count.get()));
-        }
-    }
-    // The end user is only a label of the log row. Other values of these fields are for the upstream to check.
-    let user = match field::<String>(&get, "user") {
-        Ok(Some(user)) => Some(user),
-        _ => field::<Metadata>(&get, "metadata").ok().flatten().and_then(|metadata| metadata.user_id),
+    let mut choices = match get("n") {
+        Some(ScannedValue::Raw(raw)) => count(raw),
+        _ => None,
     };
-    let choices = field::<Count>(&get, "n").ok().flatten().and_then(|count| count.get());
-    Ok(RequestPeek { model, stream, include_usage, max_tokens, user, choices })
+    for key in ["generationConfig", "generation_config", "inferenceConfig"] {
+        let Some(value) = get(key) else { continue };
+        let ScannedValue::Raw(raw) = value else {
+            limit.is_unknown = true;
+            continue;
+        };
+        match object::<GenerationConfig<'_>>(raw) {
+            Some(config) => {
+                if let Some(max) = config.max {
+                    limit.add(max.get().as_bytes());
+                }
+                choices = choices.max(config.choices.and_then(|choices| count(choices.get().as_bytes())));
+            }
+            None => limit.is_unknown |= raw != b"null",
+        }
+    }
+    let stream = match get("stream") {
+        Some(ScannedValue::Raw(raw)) => flag(raw),
+        _ => None,
+    };
+    let include_usage = match get("stream_options") {
+        Some(ScannedValue::Raw(raw)) => object::<StreamOptions<'_>>(raw)
+            .and_then(|options| options.include_usage)
+            .and_then(|value| flag(value.get().as_bytes())),
+        _ => None,
+    };
+    let user = text(get("user")).or_else(|| match get("metadata")? {
+        ScannedValue::Raw(raw) => object::<Metadata>(raw)?.user_id,
+        ScannedValue::Overlong => None,
+    });
+    RequestPeek { model: text(get("model")), stream, include_usage, max_tokens: limit.get(), user, choices }
 }
 
-fn field<'a, T: Deserialize<'a>>(
-    get: &impl Fn(&str) -> Option<ScannedValue<'a>>,
-    key: &'static str,
-) -> Result<Option<T>, PeekError> {
-    match get(key) {
-        None => Ok(None),
-        Some(ScannedValue::Overlong) => Err(PeekError::Overlong(key)),
-        Some(ScannedValue::Raw(raw)) => serde_json::from_slice(raw).map_err(|_| PeekError::WrongType(key)),
+/// A string; None if the field is missing, too long or of another type.
+fn text(value: Option<ScannedValue<'_>>) -> Option<String> {
+    match value? {
+        ScannedValue::Overlong => None,
+        ScannedValue::Raw(raw) => serde_json::from_slice(raw).ok(),
+    }
+}
+
+/// An object. Serde would also read a struct from an array.
+fn object<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Option<T> {
+    if raw.starts_with(b"{") { serde_json::from_slice(raw).ok() } else { None }
+}
+
+#[derive(Default)]
+struct OutputLimit {
+    largest: Option<u64>,
+    /// There is a limit that cannot be read, so it may be larger than the others.
+    is_unknown: bool,
+}
+
+impl OutputLimit {
+    /// Zero and negative numbers mean "no limit" to some servers.
+    fn add(&mut self, raw: &[u8]) {
+        match count(raw) {
+            Some(0) => self.is_unknown = true,
+            Some(tokens) => self.largest = self.largest.max(Some(tokens)),
+            None => self.is_unknown |= raw != b"null",
+        }
+    }
+
+    fn get(&self) -> Option<u64> {
+        self.largest.filter(|_| !self.is_unknown)
+    }
+}
+
+/// The text of a scalar: many servers accept a number or a boolean in quotes.
+fn scalar(raw: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(raw).ok()?;
+    if text.starts_with('"') {
+        let unquoted: String = serde_json::from_str(text).ok()?;
+        return Some(unquoted.trim().to_owned());
+    }
+    (!text.starts_with(['{', '['])).then(|| text.to_owned())
+}
+
+/// A count. Some clients write integers as floats or as strings.
+fn count(raw: &[u8]) -> Option<u64> {
+    let text = scalar(raw)?;
+    if let Ok(count) = text.parse() {
+        return Some(count);
+    }
+    let count: f64 = text.parse().ok()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "negatives are None, the cast saturates"
+    )]
+    (count.is_finite() && count >= 0.0).then_some(count.ceil() as u64)
+}
+
+fn flag(raw: &[u8]) -> Option<bool> {
+    match &*scalar(raw)?.to_ascii_lowercase() {
+        "true" | "1" | "1.0" | "t" | "y" | "yes" | "on" => Some(true),
+        "false" | "0" | "0.0" | "f" | "n" | "no" | "off" => Some(false),
+        _ => None,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    #[test]
-    fn reads_the_fields_of_every_provider() {
-        let chat = peek(br#"{"messages":[{"role":"user","content":"{\"model\":1}"}],"model":"gpt-4o","stream":true,
-            "stream_options":{"include_usage":false,"x":[1]},"max_tokens":5,"max_completion_tokens":9.0,"user":"u"}"#);
-        assert_eq!(
-            chat,
-            Ok(RequestPeek {
-                model: Some("gpt-4o".into()),
-                stream: Some(true),
-                include_usage: Some(false),
-                max_tokens: Some(9),
-                user: Some("u".into()),
-                choices: None
-            })
-        );
-        for (body, limit) in [
-            (r#"{"generationConfig":{"maxOutputTokens":7}}"#, 7),
-            (r#"{"generation_config":{"max_output_tokens":7}}"#, 7),
-            (r#"{"inferenceConfig":{"maxTokens":8}}"#, 8),
-            (r#"{"max_output_tokens":9}"#, 9),
-        ] {
-            assert_eq!(peek(body.as_bytes()).unwrap().max_tokens, Some(limit), "{body}");
-        }
-        assert_eq!(peek(br#"{"n":5}"#).unwrap().choices, Some(5));
-        assert_eq!(peek(br#"{"n":"many"}"#).unwrap().choices, None);
-        assert_eq!(peek(br#"{"metadata":{"user_id":"x"}}"#).unwrap().user.as_deref(), Some("x"));
-        assert_eq!(
-            peek(br#"{"model":null,"stream":null,"max_tokens":null,"stream_options":null}"#),
-            Ok(RequestPeek::default())
-        );
-        assert_eq!(peek(br#"{"user":{"id":1},"metadata":[1]}"#), Ok(RequestPeek::default()));
-        assert_eq!(peek(br#"{"m\u006fdel":"x\ny"}"#).unwrap().model.as_deref(), Some("x\ny"));
-    }
-
-    #[test]
-    fn errors_name_the_field() {
-        for (body, error) in [
-            (r#"{"model":"a","mod\u0065l":"b"}"#, PeekError::DuplicateKey("model")),
-            (r#"{"model":1}"#, PeekError::WrongType("model")),
-            (r#"{"model":"\ud800"}"#, PeekError::WrongType("model")),
-            (r#"{"stream":"true"}"#, PeekError::WrongType("stream")),
-            (r#"{"max_tokens":-1}"#, PeekError::WrongType("max_tokens")),
-            (
-                r#"{"stream_options":{"include_usage":true,"include_usage":false}}"#,
-                PeekError::WrongType("stream_options"),
-            ),
-            (r#"{"model":"a""#, PeekError::Incomplete),
-            ("[]", PeekError::NotObject),
-            (r#"{"model":"a"}x"#, PeekError::Malformed),
-        ] {
-            assert_eq!(peek(body.as_bytes()), Err(error), "{body}");
-        }
-        assert_eq!(
-            peek(format!(r#"{{"model":"{}"}}"#, "x".repeat(70_000)).as_bytes()),
-            Err(PeekError::Overlong("model"))
-        );
-        assert!(PeekError::DuplicateKey("model").to_string().contains("\"model\""));
-    }
-
-    #[test]
-    fn a_body_in_chunks_gives_the_model_early_and_the_rest_later() {
-        let mut body = BodyPeek::new();
-        body.feed(br#"{"model":"gp"#).unwrap();
-        assert_eq!(body.snapshot().unwrap().model, None);
-        body.feed(br#"t","messages":["#).unwrap();
-        assert_eq!(body.snapshot().unwrap().model.as_deref(), Some("gpt"));
-        body.feed(br#"],"stream":true"#).unwrap();
-        body.feed(b"}\n").unwrap();
-        assert_eq!(body.finish().unwrap().stream, Some(true));
-        let mut cut = BodyPeek::new();
-        cut.feed(b"{").unwrap();
-        assert_eq!(cut.finish(), Err(PeekError::Incomplete));
-    }
-
-    #[test]
-    fn include_usage_is_added_and_every_other_byte_stays() {
-        for (body, expected) in [
-            (" { } ", Some(r#" { "stream_options":{"include_usage":true}} "#)),
-            (r#"{"a": 1 }"#, Some(r#"{"a": 1 ,"stream_options":{"include_usage":true}}"#)),
-            (r#"{"stream_options":null,"a":1}"#, Some(r#"{"stream_options":{"include_usage":true},"a":1}"#)),
-            (r#"{"stream_options": {} }"#, Some(r#"{"stream_options": {"include_usage":true} }"#)),
-            (r#"{"stream_options":{"x":1}}"#, Some(r#"{"stream_options":{"x":1,"include_usage":true}}"#)),
-            (
-                r#"{"stream_options":{"include_usage": false ,"x":1}}"#,
-                Some(r#"{"stream_options":{"include_usage": true ,"x":1}}"#),
-            ),
-            (r#"{"stream_options":{"include_usage":true}}"#, None),
-            (r#"{"stream_options":"x"}"#, None),
-            (r#"{"stream_options":{},"stream_options":{}}"#, None),
-            ("[]", None),
-            ("{", None),
-        ] {
-            let edited = add_include_usage(body.as_bytes());
-            assert_eq!(
-                edited.map(|edited| String::from_utf8(edited).unwrap()).as_deref(),
-                expected,
-                "{body}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_model_is_replaced_and_every_other_byte_stays() {
-        for (body, expected) in [
-            (
-                r#" {"a":1, "model" : "x\u0020y" ,"b":{"model":2}} "#,
-                Some(r#" {"a":1, "model" : "new \"m\"" ,"b":{"model":2}} "#),
-            ),
-            (r#"{"model":null}"#, Some(r#"{"model":"new \"m\""}"#)),
-            (r#"{"a":1}"#, None),
-            (r#"{"model":"a","model":"b"}"#, None),
-            ("[]", None),
-        ] {
-            let edited = replace_model(body.as_bytes(), "new \"m\"");
-            assert_eq!(
-                edited.map(|edited| String::from_utf8(edited).unwrap()).as_deref(),
-                expected,
-                "{body}"
-            );
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn an_edited_body_differs_by_that_field_alone(key in "[a-z]{1,4}", text in ".*", at in 0_usize..3) {
-            let mut value = json!({"stream": true, "messages": [{"content": text}]});
-            if at > 0 {
-                value["stream_options"] = if at == 1 { json!({key: 1}) } else { Value::Null };
-            }
-            let edited = add_include_usage(value.to_string().as_bytes()).unwrap();
-            let mut edited: Value = serde_json::from_slice(&edited).unwrap();
-            prop_assert_eq!(&edited["stream_options"]["include_usage"], &json!(true));
-            edited["stream_options"].as_object_mut().unwrap().shift_remove("include_usage");
-            if at != 1 {
-                value["stream_options"] = json!({});
-            }
-            prop_assert_eq!(edited, value);
-        }
-
-        #[test]
-        fn arbitrary_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (peek(&body), add_include_usage(&body));
-        }
-    }
-}
+mod tests;

@@ -88,9 +88,8 @@ pub async fn read_prefix(body: &mut UpstreamBody, length: usize, timeout: Durati
 }
 
 /// Describes an error response by its status and the start of its body.
-pub async fn error_message(status: StatusCode, body: &mut UpstreamBody, timeout: Duration) -> String {
-    let prefix = read_prefix(body, MAX_ERROR_BODY, timeout).await;
-    let text: String = String::from_utf8_lossy(&prefix).chars().take(MAX_ERROR_TEXT).collect();
+pub fn error_message(status: StatusCode, prefix: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(prefix).chars().take(MAX_ERROR_TEXT).collect();
     let code = status.as_u16();
     match text.trim() {
         "" => format!("status {code}"),

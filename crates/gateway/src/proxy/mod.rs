@@ -6,6 +6,7 @@ mod admit;
 mod attempt;
 mod budget;
 mod cache_stage;
+mod content_decoding;
 mod context;
 mod directives;
 mod facts;

@@ -10,16 +10,22 @@ use gateway_core::llm::usage::is_usage_chunk;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::cache_stage::CacheRecorder;
+use super::content_decoding::ContentDecoder;
 use super::record::Record;
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 
 pub struct Pipeline {
+    /// Decodes a compressed response for the other stages.
+    decoder: Option<Box<ContentDecoder>>,
     meter: MeterStage,
     translate: TranslateStage,
     cache: Option<Box<CacheRecorder>>,
     filter: FilterStage,
 }
+
+/// More of a response is not decoded, and not metered.
+const MAX_DECODED_BYTES: u64 = 256 << 20;
 
 /// A stage could not process the response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +35,8 @@ pub enum StageError {
 }
 
 impl Pipeline {
-    /// The pipeline for a response, and the source of its bytes. `is_event_stream`: the caller receives an SSE stream.
+    /// The pipeline for a response, and the source of its bytes. `is_event_stream`: the caller receives an SSE stream
+    /// to which events can be added, and from which they can be removed.
     pub fn new(
         attempt: &Attempt<'_>,
         content: ResponseContent,
@@ -37,8 +44,12 @@ impl Pipeline {
         cache: Option<CacheRecorder>,
         is_event_stream: bool,
     ) -> (Self, BodySource) {
+        let mut decoder = None;
         let (source, translator, is_metered) = match content {
-            ResponseContent::Streaming { source, translator } => (source, translator, false),
+            ResponseContent::Streaming { source, codings, translator } => {
+                decoder = codings.decoder(MAX_DECODED_BYTES).map(Box::new);
+                (source, translator, false)
+            }
             ResponseContent::Buffered(content) => {
                 record.meter_chunk(&content.raw);
                 (BodySource::Chunks(content.chunks), None, true)
@@ -50,6 +61,7 @@ impl Pipeline {
             plan.directives.cache.is_some() && translator.is_some() && !plan.facts.include_usage;
         let removes_usage = attempt.usage_chunk == UsageChunk::Ours || is_for_cache;
         let pipeline = Self {
+            decoder,
             meter: MeterStage { record: Some(Box::new(record)), is_done: is_metered },
             translate: translator.map_or(TranslateStage::Passthrough, TranslateStage::Stream),
             cache: cache.map(Box::new),
@@ -64,9 +76,38 @@ impl Pipeline {
 
     /// Processes a chunk of the source; `out` receives what the caller gets.
     pub fn feed(&mut self, chunk: Bytes, out: &mut VecDeque<Bytes>) {
+        if self.decoder.is_some() {
+            return self.feed_encoded(chunk, out);
+        }
         self.meter.feed(&chunk);
         let chunk = self.translate.feed(chunk);
         self.forward(chunk, out);
+    }
+
+    /// The stages read what is decoded of the chunk. Without a translation the caller receives the chunk itself.
+    fn feed_encoded(&mut self, chunk: Bytes, out: &mut VecDeque<Bytes>) {
+        let Self { decoder: Some(decoder), meter, translate, cache, .. } = self else { return };
+        let is_translated = !matches!(translate, TranslateStage::Passthrough);
+        let mut translated = Vec::new();
+        let decoded = decoder.feed(&chunk, &mut |piece| {
+            meter.feed(piece);
+            if is_translated {
+                translated.extend_from_slice(&translate.feed(Bytes::copy_from_slice(piece)));
+            } else if let Some(cache) = cache {
+                cache.feed(piece);
+            }
+        });
+        if decoded.is_err() {
+            meter.stop();
+            if let Some(cache) = cache.take() {
+                cache.abandon();
+            }
+        }
+        if is_translated {
+            self.forward(translated.into(), out);
+        } else {
+            out.push_back(chunk);
+        }
     }
 
     /// Ends all stages and closes the record. The error of a stage has been sent to the caller as part of its stream;
@@ -112,6 +153,13 @@ struct MeterStage {
 }
 
 impl MeterStage {
+    /// The rest of the response cannot be read.
+    fn stop(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.stop_metering();
+        }
+    }
+
     fn feed(&mut self, chunk: &[u8]) {
         if let Some(record) = &mut self.record
             && !self.is_done

@@ -78,6 +78,8 @@ struct RecordedResponse {
     /// The request to the provider enabled streaming, or the provider sent a stream.
     stream: bool,
     meter: Option<Meter>,
+    /// A part of the response could not be decoded, so its usage is an estimate.
+    is_partly_metered: bool,
     /// Known once the record is closed.
     usage: Option<Usage>,
 }
@@ -158,6 +160,7 @@ impl Record {
                 status: StatusCode::BAD_GATEWAY,
                 stream: plan.provider_streams(),
                 meter: None,
+                is_partly_metered: false,
                 usage: None,
             },
             copies: BodyCopies::new(directives.log_bodies),
@@ -292,6 +295,12 @@ impl Record {
             meter.feed(chunk);
         }
         self.copies.append_response(chunk);
+    }
+
+    /// The rest of the response cannot be decoded.
+    pub fn stop_metering(&mut self) {
+        self.response.is_partly_metered = true;
+        self.copies.set_response_truncated();
     }
 
     /// The response is complete. Returns the usage.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gateway_core::llm::ClientFormat;
 use gateway_core::llm::errors::stream_error;
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -100,7 +100,9 @@ impl MeteredBody {
         cache: Option<CacheRecorder>,
     ) -> Self {
         let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-        let is_event_stream = content_type.starts_with(b"text/event-stream");
+        // A compressed stream is forwarded as it is.
+        let is_event_stream =
+            content_type.starts_with(b"text/event-stream") && !headers.contains_key(CONTENT_ENCODING);
         let deadline = record.deadline(attempt.plan.directives.timeout);
         let (pipeline, source) = Pipeline::new(attempt, content, record, cache, is_event_stream);
         let mut body = Self {

@@ -9,11 +9,12 @@ use gateway_core::llm::aggregate::{self, AggregateError};
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::translate::StreamTranslator;
 use gateway_core::llm::{BodyFraming, WireFormat};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
+use super::content_decoding::ContentCodings;
 use super::plan::StreamMode;
 use super::response_body::BodySource;
 use super::translate::Translation;
@@ -27,13 +28,13 @@ pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-strea
 /// The body of a response.
 pub enum ResponseContent {
     /// Forwarded as it arrives.
-    Streaming { source: BodySource, translator: Option<Box<StreamTranslator>> },
+    Streaming { source: BodySource, codings: ContentCodings, translator: Option<Box<StreamTranslator>> },
     /// Was buffered and converted.
     Buffered(BufferedContent),
 }
 
 pub struct BufferedContent {
-    /// What the provider sent.
+    /// What the provider sent, decoded.
     pub raw: Bytes,
     /// One body in the caller's format.
     pub body: Bytes,
@@ -49,6 +50,14 @@ impl BufferedContent {
 }
 
 impl ResponseContent {
+    /// How the bytes of the source are encoded.
+    fn codings(&self) -> ContentCodings {
+        match self {
+            Self::Streaming { codings, .. } => *codings,
+            Self::Buffered(_) => ContentCodings::default(),
+        }
+    }
+
     fn into_source(self) -> BodySource {
         match self {
             Self::Streaming { source, .. } => source,
@@ -77,7 +86,10 @@ pub async fn convert(
     deadline: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
     let framing = response.framing;
-    if !response.head.status.is_success() || framing == BodyFraming::Opaque {
+    if !response.head.status.is_success()
+        || framing == BodyFraming::Opaque
+        || !response.content.codings().is_identity()
+    {
         return Ok(response);
     }
     let is_stream = matches!(framing, BodyFraming::Sse | BodyFraming::EventStream);
@@ -128,17 +140,21 @@ pub async fn convert_error(
 ) -> UpstreamResponse {
     let Some(translation) = &attempt.translation else { return response };
     let UpstreamResponse { mut head, framing, content } = response;
+    let codings = content.codings();
     let raw = buffer_body(content.into_source(), deadline).await.unwrap_or_default();
+    let raw = codings.decode_prefix(&raw, MAX_BUFFERED_BYTES as u64);
     let body = Bytes::from(translation.error(head.status, &raw));
     set_content_type(&mut head.headers, JSON);
-    UpstreamResponse { head, framing, content: ResponseContent::Buffered(BufferedContent::whole(raw, body)) }
+    let content = ResponseContent::Buffered(BufferedContent::whole(raw, body));
+    UpstreamResponse { head, framing, content }
 }
 
 fn translate_stream(response: UpstreamResponse, translator: StreamTranslator) -> UpstreamResponse {
     let UpstreamResponse { mut head, framing, content } = response;
     set_content_type(&mut head.headers, EVENT_STREAM);
+    let codings = content.codings();
     let (source, translator) = (content.into_source(), Some(Box::new(translator)));
-    UpstreamResponse { head, framing, content: ResponseContent::Streaming { source, translator } }
+    UpstreamResponse { head, framing, content: ResponseContent::Streaming { source, codings, translator } }
 }
 
 fn convert_body(
@@ -198,6 +214,7 @@ async fn buffer_body(source: BodySource, deadline: Instant) -> Result<Bytes, Att
 fn set_content_type(headers: &mut HeaderMap, content_type: HeaderValue) {
     headers.insert(CONTENT_TYPE, content_type);
     headers.remove(CONTENT_LENGTH);
+    headers.remove(CONTENT_ENCODING);
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]

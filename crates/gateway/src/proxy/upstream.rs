@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::failure::{AttemptOutcome, classify, retry_after};
 use gateway_core::time::Timestamp;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, UsageChunk};
+use super::content_decoding::ContentCodings;
 use super::context::RequestContext;
 use super::headers;
 use super::response_body::BodySource;
@@ -25,15 +27,19 @@ use crate::targets::auth::{SigningError, sign, signs_with};
 /// A response that can be forwarded.
 pub struct UpstreamResponse {
     pub head: http::response::Parts,
-    /// How the provider framed the body.
+    /// How the provider framed the body, once it is decoded.
     pub framing: BodyFraming,
     pub content: ResponseContent,
 }
 
 impl UpstreamResponse {
     pub fn new(head: http::response::Parts, source: BodySource) -> Self {
-        let framing = body_framing(&head.headers);
-        Self { head, framing, content: ResponseContent::Streaming { source, translator: None } }
+        let (framing, codings) = match ContentCodings::from_headers(&head.headers) {
+            Some(codings) => (body_framing(&head.headers), codings),
+            // The body cannot be read.
+            None => (BodyFraming::Opaque, ContentCodings::default()),
+        };
+        Self { head, framing, content: ResponseContent::Streaming { source, codings, translator: None } }
     }
 
     /// Returns `Err` for statuses that allow a retry or fallback; the response is kept so that it can still be
@@ -49,11 +55,8 @@ impl UpstreamResponse {
     }
 }
 
-/// The framing of a body by its headers. An encoded body cannot be parsed.
+/// The framing of a body by its headers.
 fn body_framing(headers: &HeaderMap) -> BodyFraming {
-    if headers.contains_key(CONTENT_ENCODING) {
-        return BodyFraming::Opaque;
-    }
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     BodyFraming::from_content_type(content_type.unwrap_or_default())
 }
@@ -130,14 +133,17 @@ pub async fn send_attempt(
     let now = context.now();
     if head.status.is_server_error() {
         let retry_after = requested_wait(&head.headers, now);
-        return Err(AttemptError { retry_after, ..server_error(head.status, body, error_timeout).await });
+        let prefix = read_prefix(&mut body, MAX_ERROR_BODY, error_timeout).await;
+        let message = error_message(head.status, &decoded_prefix(&head.headers, &prefix));
+        return Err(AttemptError { retry_after, ..AttemptError::status(head.status.as_u16(), message) });
     }
     if head.status != StatusCode::BAD_REQUEST || attempt.usage_chunk != UsageChunk::Ours {
         return UpstreamResponse::new(head, BodySource::Upstream(body)).or_failed(now);
     }
     // A strict provider may not know the field that the gateway added. Its error names the field then.
     let prefix = read_prefix(&mut body, MAX_ERROR_BODY, error_timeout).await;
-    let usage_refused = memchr::memmem::find(&prefix, b"stream_options").is_some();
+    let text = decoded_prefix(&head.headers, &prefix);
+    let usage_refused = memchr::memmem::find(&text, b"stream_options").is_some();
     let chunks = Some(prefix).filter(|prefix| !prefix.is_empty()).into_iter().collect();
     let response = UpstreamResponse::new(head, BodySource::Prefixed(chunks, body));
     response.or_failed(now).map_err(|error| AttemptError { usage_refused, ..error })
@@ -167,10 +173,10 @@ async fn send(
     Ok(exchange(services, &worker.clients, target.guarded, request, timeout).await?)
 }
 
-/// The error of a response that is not forwarded. Its message quotes the start of the body.
-async fn server_error(status: StatusCode, mut body: UpstreamBody, timeout: Duration) -> AttemptError {
-    let message = error_message(status, &mut body, timeout).await;
-    AttemptError::status(status.as_u16(), message)
+/// The text of the start of an error body.
+fn decoded_prefix(headers: &HeaderMap, prefix: &Bytes) -> Bytes {
+    let codings = ContentCodings::from_headers(headers).unwrap_or_default();
+    codings.decode_prefix(prefix, MAX_ERROR_BODY as u64)
 }
 
 fn requested_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {

@@ -25,6 +25,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_STREAM_PREFIX: usize = 64 << 10;
 /// A body larger than this is forwarded before its end is known.
 const MAX_BODY_PREFIX: usize = 1 << 20;
+const MAX_DECODED_PREFIX: u64 = 16 << 20;
 
 /// Returns the response once its start is known to be valid.
 pub async fn buffer_until_valid(
@@ -33,10 +34,11 @@ pub async fn buffer_until_valid(
     deadline: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
     let UpstreamResponse { head, framing, content } = response;
-    let ResponseContent::Streaming { source: BodySource::Upstream(mut body), .. } = content else {
+    let ResponseContent::Streaming { source: BodySource::Upstream(mut body), codings, .. } = content else {
         return Ok(UpstreamResponse { head, framing, content });
     };
     let mut meter = Meter::for_validation(attempt.provider().format, framing);
+    let mut decoder = codings.decoder(MAX_DECODED_PREFIX);
     let mut buffered = VecDeque::new();
     let max_prefix = match framing {
         BodyFraming::Sse | BodyFraming::EventStream => MAX_STREAM_PREFIX,
@@ -49,9 +51,19 @@ pub async fn buffer_until_valid(
             check_end(&mut meter, framing, length, attempt.wire_format().is_some())?;
             return Ok(UpstreamResponse::new(head, BodySource::Chunks(buffered)));
         };
-        meter.feed(&chunk);
+        let is_readable = match &mut decoder {
+            None => {
+                meter.feed(&chunk);
+                true
+            }
+            Some(decoder) => decoder.feed(&chunk, &mut |piece| meter.feed(piece)).is_ok(),
+        };
         length += chunk.len();
         buffered.push_back(chunk);
+        if !is_readable {
+            // Whether the response is valid cannot be known. The caller receives it as it is.
+            break;
+        }
         if framing != BodyFraming::Json && has_content(&meter)? {
             break;
         }

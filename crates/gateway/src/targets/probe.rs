@@ -7,7 +7,9 @@ use http::{Request, StatusCode};
 use super::auth::{SigningError, add_credential, sign, signs_with};
 use crate::outbound::body::OutboundBody;
 use crate::outbound::clients::Clients;
-use crate::outbound::exchange::{ERROR_BODY_TIMEOUT, ExchangeError, error_message, exchange};
+use crate::outbound::exchange::{
+    ERROR_BODY_TIMEOUT, ExchangeError, MAX_ERROR_BODY, error_message, exchange, read_prefix,
+};
 use crate::services::Services;
 use crate::targets::{Credential, Target};
 
@@ -70,7 +72,8 @@ async fn probe_with(
     let response = exchange(services, clients, target.guarded, request, PROBE_TIMEOUT).await?;
     let (head, mut body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {
-        let message = error_message(head.status, &mut body, ERROR_BODY_TIMEOUT).await;
+        let prefix = read_prefix(&mut body, MAX_ERROR_BODY, ERROR_BODY_TIMEOUT).await;
+        let message = error_message(head.status, &prefix);
         return Err(ProbeError { status: Some(head.status.as_u16()), message });
     }
     Ok(head.status)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::assertions::fields;
 use crate::support::{Account, Backend, ProxyFixture, TestApp, TestRequest, TestResponse};
-use crate::upstream::Reply;
+use crate::upstream::{Reply, Signal};
 
 /// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
 const ANSWER: &str = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"x"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
@@ -136,6 +136,58 @@ on_both!(what_makes_no_sense_is_refused_by_its_name, |app| async move {
     let list = app.get(&path(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list["budgets"], json!([]));
 });
+
+/// Sends 30 requests at once, each of which costs 0.01 USD, and returns how many were admitted.
+async fn admitted_of_30(proxy: &ProxyFixture, provider: &str, body: &Value) -> usize {
+    let usage = json!({"prompt_tokens": 0, "completion_tokens": 1_000, "total_tokens": 1_000});
+    let choices = json!([{"index": 0, "message": {"role": "assistant", "content": "x"}}]);
+    let answer = json!({"model": "gpt-4o", "choices": choices, "usage": usage}).to_string();
+    let all_sent = Signal::new();
+    proxy.upstream.set_default_reply(Reply::json(200, &answer).wait_before_head(&all_sent));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        let call = proxy.post(provider, "/v1/chat/completions", body.to_string());
+        calls.spawn(async move { call.send().await.status.as_u16() });
+    }
+    // A request is rejected or it is at the provider; then nothing more is decided.
+    let (mut rejected, before) = (0, proxy.upstream.requests().len());
+    while rejected + (proxy.upstream.requests().len() - before) < 30 {
+        tokio::select! {
+            Some(status) = calls.join_next() => {
+                assert_eq!(status.unwrap(), 403);
+                rejected += 1;
+            }
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+        }
+    }
+    all_sent.notify();
+    let statuses = calls.join_all().await;
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    statuses.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_field_of_another_type_is_reserved_for_all_the_same() {
+    let ask = |fields: Value| {
+        let mut body = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body
+    };
+    for (fields, provider, expected) in [
+        (json!({"max_tokens": 1000}), "openai", 4),
+        (json!({"max_tokens": "1000"}), "openai", 4),
+        (json!({"max_tokens": 1000.0, "stream": "false"}), "openai", 4),
+        (json!({"max_completion_tokens": "1000", "stream": 0, "stream_options": "none"}), "auto", 4),
+        // The model's maximum is reserved for a limit that cannot be read.
+        (json!({"max_tokens": [1000]}), "openai", 1),
+        (json!({"max_tokens": 1000, "max_completion_tokens": "many"}), "openai", 1),
+        (json!({"max_tokens": -1}), "openai", 1),
+    ] {
+        let proxy = started(Backend::Sqlite).await;
+        create(&proxy.app, &proxy.ada, org_budget(0.035)).await.expect(201);
+        assert_eq!(admitted_of_30(&proxy, provider, &ask(fields.clone())).await, expected, "{fields}");
+    }
+}
 
 on_both!(admins_write_and_viewers_read, |app| async move {
     let ada = app.signup("acme").await;

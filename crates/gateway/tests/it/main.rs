@@ -57,6 +57,7 @@ mod prompts;
 mod providers;
 mod proxy_cache;
 mod proxy_crash;
+mod proxy_encoded;
 mod proxy_failure;
 mod proxy_forward;
 mod proxy_headers;

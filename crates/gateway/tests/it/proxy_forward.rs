@@ -131,7 +131,7 @@ async fn a_compressed_answer_passes_as_it_is() {
     proxy.upstream.push(reply.body(&packed));
     let answer = proxy.chat(&json!({"model": "gpt-4o"})).header("accept-encoding", "gzip, br").send().await;
     assert_eq!((answer.header("content-encoding"), &answer.body[..]), (Some("gzip"), &packed[..]));
-    // Encodings that the gateway can neither decode nor store are not requested.
+    // Answers are requested without an encoding; a provider may compress them all the same.
     assert_eq!(proxy.upstream.requests()[0].header_all("accept-encoding"), ["identity"]);
 }
 

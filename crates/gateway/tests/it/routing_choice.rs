@@ -30,6 +30,10 @@ async fn auto_finds_the_provider_by_prefix_by_list_and_by_price() {
     }
     let sent: Value = serde_json::from_slice(&chain.second.requests()[0].body).unwrap();
     assert_eq!(sent["model"], "gpt-x");
+    // Fields of another type do not hide the model.
+    let body = r#"{"model":"gpt-4o","messages":[],"max_tokens":"10","stream":"false","stream_options":[1]}"#;
+    let answer = chain.proxy.post("auto", "/v1/chat/completions", body).send().await;
+    assert_eq!((answer.status.as_u16(), answer.header("x-gateway-model")), (200, Some("gpt-4o")));
 }
 
 #[tokio::test]

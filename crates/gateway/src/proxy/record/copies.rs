@@ -59,6 +59,11 @@ impl BodyCopies {
         }
     }
 
+    /// The copy ends here.
+    pub fn set_response_truncated(&mut self) {
+        self.is_response_truncated = true;
+    }
+
     pub fn take_request(&mut self) -> (Vec<u8>, BodyStorage) {
         if !self.is_enabled {
             return (Vec::new(), BodyStorage::Off);

@@ -70,7 +70,7 @@ impl Record {
         if reading.usage.is_some() {
             // The report of a response that ended early may lag behind the text that was sent.
             let (usage, is_estimated) = reading.finalize_usage(|| 0);
-            return (Some(usage), is_estimated);
+            return (Some(usage), is_estimated || self.response.is_partly_metered);
         }
         let is_model_call = !matches!(self.request.operation, Operation::Models | Operation::Other);
         let has_started = self.response.status.is_success() && self.response.meter.is_some();
