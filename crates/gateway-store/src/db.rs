@@ -2,7 +2,7 @@
 //! not possible, this module provides a fragment for each dialect.
 //!
 //! SQLite has one connection for writes and a few for reads (WAL), so a writer never conflicts with another connection
-//! of this process. PostgreSQL has one small pool.
+//! of this process. PostgreSQL has two small pools: one for requests and one for background work (`reopen`).
 
 use std::path::Path;
 use std::str::FromStr;
@@ -20,6 +20,7 @@ use crate::StoreError;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
 
+/// Of a process that does not choose, such as a command of the operator.
 const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 4;
 /// Batches of log rows change the same pages again and again. Fewer checkpoints write each page fewer times, and a
@@ -80,12 +81,17 @@ impl Dialect {
 impl Db {
     /// Opens `sqlite://path` or `postgres://…`. Does not change the schema: see `migrate`.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_with(url, POSTGRES_CONNECTIONS).await
+    }
+
+    /// Opens a database with at most this many connections to PostgreSQL.
+    pub async fn open_with(url: &str, connections: u32) -> Result<Self, StoreError> {
         if let Some(path) = url.strip_prefix("sqlite://") {
             // An answered change, such as a revoked key, must survive a power cut: every commit is synced.
             let options = sqlite_options(Path::new(path)).synchronous(SqliteSynchronous::Full);
             open_sqlite(options, WriteLock::default()).await.map(Db)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            open_postgres(url).await.map(Db)
+            open_postgres(url, connections).await.map(Db)
         } else {
             Err(StoreError::Open("the database URL must start with sqlite:// or postgres://".into()))
         }
@@ -106,11 +112,15 @@ impl Db {
         }
     }
 
-    /// Opens the same database with separate connections. SQLite connections run on their own threads, which inherit
-    /// the scheduling class of the thread that opens them. On PostgreSQL the pool is shared.
-    pub async fn reopen(&self) -> Result<Self, StoreError> {
+    /// Opens the same database with separate connections, at most this many to PostgreSQL. SQLite connections run on
+    /// their own threads, which inherit the scheduling class of the thread that opens them. PostgreSQL connections
+    /// belong to the runtime that opens them. Whoever holds all of these delays nobody who uses the others.
+    pub async fn reopen(&self, connections: u32) -> Result<Self, StoreError> {
         match &self.0 {
-            Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
+            Pool::Postgres(pool) => {
+                let options = (*pool.connect_options()).clone();
+                Ok(Self(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options))))
+            }
             Pool::Sqlite { write, write_lock, .. } => {
                 open_sqlite((*write.connect_options()).clone(), Arc::clone(write_lock)).await.map(Db)
             }
@@ -267,13 +277,25 @@ async fn open_sqlite(options: SqliteConnectOptions, write_lock: WriteLock) -> Re
     Ok(Pool::Sqlite { write, read, write_lock })
 }
 
-async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
+async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> {
     let options = PgConnectOptions::from_str(url)
         .map_err(|error| StoreError::Open(format!("invalid database URL: {error}")))?
         .application_name("gateway");
     let address = format!("{}:{}", options.get_host(), options.get_port());
-    let pool = PgPoolOptions::new()
-        .max_connections(POSTGRES_CONNECTIONS)
+    let pool = postgres_pool(connections).connect_with(options).await.map_err(|error| {
+        let why = match error {
+            // The pool retries until its timeout and then reports only the timeout.
+            sqlx::Error::PoolTimedOut => "it refuses connections or does not respond".to_owned(),
+            error => error.to_string(),
+        };
+        StoreError::Open(format!("cannot connect to PostgreSQL at {address}: {why}"))
+    })?;
+    Ok(Pool::Postgres(pool))
+}
+
+fn postgres_pool(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .after_connect(|connection, _| {
             Box::pin(async move { connection.execute(SESSION_SETTINGS).await.map(|_| ()) })
@@ -285,15 +307,4 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
                 ping.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
             })
         })
-        .connect_with(options)
-        .await
-        .map_err(|error| {
-            let why = match error {
-                // The pool retries until its timeout and then reports only the timeout.
-                sqlx::Error::PoolTimedOut => "it refuses connections or does not respond".to_owned(),
-                error => error.to_string(),
-            };
-            StoreError::Open(format!("cannot connect to PostgreSQL at {address}: {why}"))
-        })?;
-    Ok(Pool::Postgres(pool))
 }

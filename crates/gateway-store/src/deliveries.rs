@@ -68,6 +68,8 @@ pub enum NextStep {
     Delivered,
     RetryAt(Timestamp),
     Failed,
+    /// Not sent at all, which says nothing about the receiver.
+    Discarded,
 }
 
 /// Inserts a delivery of the event for each active webhook that subscribes to its type.
@@ -166,7 +168,7 @@ pub async fn record_attempt(
     let (status, next_at) = match next {
         NextStep::Delivered => (DeliveryStatus::Delivered, None),
         NextStep::RetryAt(at) => (DeliveryStatus::Pending, Some(*at)),
-        NextStep::Failed => (DeliveryStatus::Failed, None),
+        NextStep::Failed | NextStep::Discarded => (DeliveryStatus::Failed, None),
     };
     let surplus = (delivery.attempts.len() + 1).saturating_sub(MAX_ATTEMPTS);
     let attempts: Vec<&DeliveryAttempt> = delivery.attempts.iter().skip(surplus).chain([attempt]).collect();
@@ -185,7 +187,7 @@ pub async fn record_attempt(
             args![delivery.webhook_id],
         )
         .await?;
-    } else {
+    } else if *next != NextStep::Discarded {
         tx.exec(
             "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2), \
              active = CASE WHEN $3 IS NULL THEN active ELSE 0 END, \
@@ -196,6 +198,11 @@ pub async fn record_attempt(
     }
     tx.commit().await?;
     Ok(true)
+}
+
+/// Extends the lease. False when the caller does not hold it any more.
+pub async fn renew(db: &Db, id: DeliveryId, owner: &str, until: Timestamp) -> Result<bool, StoreError> {
+    LEASES.renew(db, id, owner, until).await
 }
 
 /// Ends every lease at start-up, when no other process works on the database.

@@ -17,7 +17,7 @@ use crate::{Db, StoreError, Tx};
 pub(crate) use queue::enqueue;
 pub use queue::{
     BatchResult, ExportClaim, FailedBatch, QueuedItem, claim, discard_queue, enqueue_verdicts,
-    has_verdict_export, list_due, queued, record_batch, record_failure, release, release_all, sweep,
+    has_verdict_export, list_due, queued, record_batch, record_failure, release, release_all, renew, sweep,
 };
 
 table! {

@@ -13,6 +13,7 @@ mod tx;
 pub mod accounts;
 pub mod apps;
 pub mod budgets;
+pub mod cache_purges;
 pub mod cluster;
 pub mod datasets;
 pub mod deliveries;

@@ -42,6 +42,8 @@ const STATE: &[(&str, &str)] = &[
     ("budgets", include_str!("../migrations/0010_budgets.sql")),
     ("nodes", include_str!("../migrations/0011_nodes.sql")),
     ("eval_retention", include_str!("../migrations/0012_eval_retention.sql")),
+    ("cache_purges", include_str!("../migrations/0015_cache_purges.sql")),
+    ("skill_vectors", include_str!("../migrations/0016_skill_vectors.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -253,7 +255,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 12] = [
+    const RELEASED_STATE: [(&str, &str); 14] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -266,6 +268,8 @@ mod tests {
         ("budgets", "8dba915cce946838c6b58ff1bddd09234198d7137bf24203330b2c117431709f"),
         ("nodes", "5d018ef85e38f16b19d23ab3bf8a98394ec8c39d8859585b2a776a04102a2452"),
         ("eval_retention", "1b46e4d7aa27958ddbbc9d350024932b4c23d48fc1eb98a4cc7fcb84de5438c6"),
+        ("cache_purges", "287de40c8e260413a6fda86aadf32182cb36be54cf5f103524f3fa18629830ea"),
+        ("skill_vectors", "7bfcbad1d74c15577b53c0fe0e69dc30afa15c90c73e2d402514018d7b89ca43"),
     ];
     const RELEASED_LOGS: [(&str, &str); 4] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

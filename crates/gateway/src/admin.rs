@@ -16,7 +16,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::app::App;
-use crate::health;
 use crate::metrics::ProcessState;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,7 +53,7 @@ async fn respond(app: &App, path: &str) -> Response {
     match path {
         "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", metrics(app)),
         "/healthz" => {
-            let health = health::check(&app.services, &app.proxy).await;
+            let health = app.health.check(&app.services, &app.proxy).await;
             let status = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             text(status, "application/json", serde_json::to_string(&health).unwrap_or_default())
         }

@@ -14,6 +14,7 @@ use gateway_store::db::Dialect;
 
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
+use crate::health::HealthCache;
 use crate::internal_call::InternalCaller;
 use crate::jobs::JobServices;
 use crate::proxy::state::ProxyState;
@@ -31,6 +32,7 @@ pub struct App {
     /// Model calls of the gateway itself.
     pub models: InternalCaller,
     pub jobs: Arc<JobServices>,
+    pub health: HealthCache,
 }
 
 impl App {

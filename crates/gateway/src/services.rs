@@ -20,7 +20,7 @@ pub struct Services {
     pub db: Db,
     /// Log rows and usage.
     pub logs: Db,
-    /// The same database over connections whose threads have low priority.
+    /// The same database over the connections of background work, whose threads have low priority.
     pub logs_low_priority: Db,
     pub vault: Vault,
     pub ids: Ids,
@@ -81,9 +81,14 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
     Ok(logs)
 }
 
-/// Opens the log database from a low-priority thread, so that its connection threads inherit the priority.
-pub async fn open_low_priority(runtime: &LowPriorityRuntime, logs: &Db) -> Result<Db, StoreError> {
+/// Opens the log database from a low-priority thread, so that its connection threads inherit the priority. Only
+/// low-priority threads use it, and they use no other: a connection is driven by the runtime that opened it.
+pub async fn open_low_priority(
+    runtime: &LowPriorityRuntime,
+    logs: &Db,
+    connections: u32,
+) -> Result<Db, StoreError> {
     let logs = logs.clone();
-    let opened = runtime.handle.spawn(async move { logs.reopen().await }).await;
+    let opened = runtime.handle.spawn(async move { logs.reopen(connections).await }).await;
     opened.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
 }

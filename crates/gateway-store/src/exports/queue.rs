@@ -174,15 +174,28 @@ pub struct BatchResult<'a> {
     pub next_batch: i64,
 }
 
-/// Removes processed items from the queue and updates the counters. Does nothing for an export that was deleted.
+/// Updates the counters and removes processed items from the queue. False without a change when the caller does not
+/// hold the lease any more: then another node delivers and counts the items, or the export was changed or deleted.
 pub async fn record_batch(
     logs: &Db,
     id: ExportId,
+    owner: &str,
     progress: &BatchResult<'_>,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let BatchResult { done, delivered, dropped, error, next_batch } = progress;
     let mut tx = logs.begin().await?;
+    let counted = tx
+        .exec(
+            "UPDATE exports SET delivered = delivered + $3, dropped = dropped + $4, last_error = $5, tries = 0, \
+             retry_at = 0, batch = $6, last_success_at = CASE WHEN $3 > 0 THEN $7 ELSE last_success_at END \
+             WHERE id = $1 AND lease = $2",
+            args![id, owner, *delivered, *dropped, *error, *next_batch, now],
+        )
+        .await?;
+    if counted == 0 {
+        return Ok(false);
+    }
     let rows = id_list(done.iter().filter(|item| item.verdict.is_none()).map(|item| item.log_id));
     let sql = format!(
         "DELETE FROM export_queue WHERE export_id = $1 AND {} AND verdict = ''",
@@ -199,13 +212,8 @@ pub async fn record_batch(
         );
         tx.exec(AssertSqlSafe(sql), args![id, id_list(judged), json(&verdicts)]).await?;
     }
-    tx.exec(
-        "UPDATE exports SET delivered = delivered + $2, dropped = dropped + $3, last_error = $4, tries = 0, retry_at = 0, \
-         batch = $5, last_success_at = CASE WHEN $2 > 0 THEN $6 ELSE last_success_at END WHERE id = $1",
-        args![id, *delivered, *dropped, *error, *next_batch, now],
-    )
-    .await?;
-    tx.commit().await
+    tx.commit().await?;
+    Ok(true)
 }
 
 /// A delivery that failed.
@@ -240,11 +248,19 @@ pub async fn release(logs: &Db, id: ExportId, owner: &str) -> Result<(), StoreEr
     tx.commit().await
 }
 
-/// Empties the queue of an export whose organization lost the entitlement.
-pub async fn discard_queue(logs: &Db, id: ExportId, why: &str) -> Result<(), StoreError> {
+/// Extends the lease. False when the caller does not hold it any more.
+pub async fn renew(logs: &Db, id: ExportId, owner: &str, until: Timestamp) -> Result<bool, StoreError> {
+    LEASES.renew(logs, id, owner, until).await
+}
+
+/// Empties the queue of an export whose organization lost the entitlement. Does nothing when the caller does not hold
+/// the lease any more.
+pub async fn discard_queue(logs: &Db, id: ExportId, owner: &str, why: &str) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
-    tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
-    tx.exec("UPDATE exports SET last_error = $2 WHERE id = $1", args![id, why]).await?;
+    let sql = "UPDATE exports SET last_error = $3 WHERE id = $1 AND lease = $2";
+    if tx.exec(sql, args![id, owner, why]).await? == 1 {
+        tx.exec("DELETE FROM export_queue WHERE export_id = $1", args![id]).await?;
+    }
     tx.commit().await
 }
 

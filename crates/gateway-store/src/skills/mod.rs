@@ -8,7 +8,10 @@ mod versions;
 
 pub use evaluations::{Evaluation, insert_evaluation, list_evaluations, list_votes};
 pub use shelf::{ShelfEntry, ShelfFilter, ShelfSort, find_on_shelf, list_shelf, record_adoption};
-pub use vectors::{SkillVector, UnembeddedSkill, insert_vector, shelf_missing_vectors, shelf_vectors};
+pub use vectors::{
+    SkillVector, UnembeddedSkill, VectorSpace, delete_other_vectors, insert_vector, shelf_missing_vectors,
+    shelf_vectors,
+};
 pub use versions::{
     SkillVersion, UnjudgedVersion, find_version, list_versions, mark_judged, unjudged_versions,
 };

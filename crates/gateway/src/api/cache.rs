@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::cache::CacheKey;
-use gateway_store::redis::cache::PurgeScope;
+use gateway_store::cache_purges::{self, PurgeScope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -11,7 +11,7 @@ use super::extract::QueryParams;
 use super::openapi::Area;
 use super::response::Json;
 use crate::cache::{CacheStats, NamespaceStats};
-use crate::cluster::invalidation::Invalidation;
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -72,9 +72,16 @@ async fn purge(
             Invalidation::CacheEntries { org, namespace: None, entry: Some(key.to_string()) }
         }
     };
-    let entries = app.proxy.cache.purge(org, scope).await;
-    // After the purge of the shared cache, from which another node could load an entry again.
-    app.cluster.publish(change).await?;
+    let services = &app.services;
+    let mut tx = services.db.begin().await?;
+    let mark = services.ids.new_id::<uuid::Uuid>().to_string();
+    cache_purges::record(&mut tx, org, &scope, &mark, services.clock.now()).await?;
+    let pending = invalidation::record(&mut tx, change).await?;
+    tx.commit().await?;
+    // Before the memory is purged, into which a request could otherwise load a purged entry again.
+    app.proxy.access.invalidate_org(org);
+    let entries = app.proxy.cache.purge(org, &scope);
+    pending.apply(&app.cluster);
     Ok(Json(Purged { deleted: true, entries }))
 }
 

@@ -124,7 +124,10 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     check_app(&mut tx, org, request.app_id).await?;
     insert_with_event(&app, &mut tx, &generated, &actor).await?;
+    // A node may remember that it did not know this key.
+    let pending = invalidation::record(&mut tx, Invalidation::Key(generated.hash)).await?;
     tx.commit().await?;
+    pending.apply(&app.cluster);
     Ok(Created(CreatedKey { key: generated.key.into(), raw_key: generated.raw }))
 }
 
@@ -256,7 +259,10 @@ async fn rotate(
     let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, new.key.id).await?;
     let event = Event::KeyRotate { key_id: old.id, new_key_id: new.key.id, overlap_hours };
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
-    let mut pending = vec![invalidation::record(&mut tx, Invalidation::Key(hash)).await?];
+    let mut pending = Vec::new();
+    for changed in [hash, new.hash] {
+        pending.push(invalidation::record(&mut tx, Invalidation::Key(changed)).await?);
+    }
     if has_budget {
         pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
     }

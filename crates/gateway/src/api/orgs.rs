@@ -5,7 +5,6 @@ use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
-use gateway_store::redis::cache::PurgeScope;
 use gateway_store::{StoreError, exports, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,7 +172,6 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     let pending = invalidation::record(&mut tx, Invalidation::OrgAll(org)).await?;
     tx.commit().await?;
     pending.apply(&app.cluster);
-    app.proxy.cache.purge(org, PurgeScope::All).await;
     // Exports are in the log database. If this fails, their next delivery finds that the organization is gone.
     if let Err(error) = delete_exports(&app, org).await {
         tracing::debug!(%error, "cannot delete the exports of a deleted organization yet");

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::caller::AppState;
 use super::openapi;
 use super::openapi::{Area, Operation, OperationOutput};
-use crate::health::{self, Health};
+use crate::health::Health;
 
 pub fn area() -> Area {
     Area::new("system", "Health and discovery.")
@@ -20,7 +20,7 @@ pub fn area() -> Area {
 }
 
 async fn health(State(app): AppState) -> HealthResponse {
-    HealthResponse(health::check(&app.services, &app.proxy).await)
+    HealthResponse(app.health.check(&app.services, &app.proxy).await)
 }
 
 struct HealthResponse(Health);

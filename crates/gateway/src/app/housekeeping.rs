@@ -7,7 +7,7 @@ use std::time::Duration;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::db::Dialect;
-use gateway_store::{accounts, orgs};
+use gateway_store::{accounts, cache_purges, orgs};
 
 use super::App;
 use crate::services::Services;
@@ -32,8 +32,13 @@ pub async fn housekeeping(app: Arc<App>) {
             last_sweep = now;
             app.rate_limiter.sweep(now);
             app.proxy.cache.sweep(now);
+            app.proxy.worker.clients.close_expired();
+            app.jobs.delivery.clients.close_expired();
             if let Err(error) = accounts::sweep_tokens(db, now).await {
                 tracing::debug!(%error, "cannot remove expired token revocations");
+            }
+            if let Err(error) = cache_purges::sweep(db, now).await {
+                tracing::debug!(%error, "cannot remove old cache purges");
             }
         }
     }
@@ -60,7 +65,13 @@ pub async fn maintain_redis(app: Arc<App>) {
 /// notifications, so this polls. The range overlaps the previous one because a change becomes visible only at its
 /// commit.
 async fn invalidate_changed(app: &App, seen: &mut HashMap<OrgId, Timestamp>, now: Timestamp) {
-    let Ok(changed) = orgs::changed_since(&app.services.db, now.plus(-MINUTE)).await else { return };
+    let changed = match orgs::changed_since(&app.services.db, now.plus(-MINUTE)).await {
+        Ok(changed) => changed,
+        Err(error) => {
+            tracing::debug!(%error, "cannot look for organizations that another process changed; retrying");
+            return;
+        }
+    };
     for (org, at) in &changed {
         if seen.get(org) != Some(at) {
             app.proxy.access.invalidate_all_of(*org);

@@ -1,7 +1,7 @@
 //! Applies cache invalidations to the components that have caches.
 
 use gateway_core::cache::CacheKey;
-use gateway_store::redis::cache::{Purge, PurgeScope};
+use gateway_store::cache_purges::PurgeScope;
 
 use super::App;
 use crate::cluster::invalidation::{Invalidation, InvalidationHandler};
@@ -16,7 +16,7 @@ impl InvalidationHandler for App {
             Invalidation::OrgAll(org) => {
                 access.invalidate_all_of(*org);
                 prompts.invalidate_all_of(*org);
-                cache.purge_local(&Purge { org: *org, scope: PurgeScope::All });
+                cache.purge(*org, &PurgeScope::All);
             }
             Invalidation::Member(org, user) => access.invalidate_member(*org, *user),
             Invalidation::Token(token) => access.invalidate_token(*token),
@@ -37,7 +37,9 @@ impl InvalidationHandler for App {
                     (Some(namespace), None) => PurgeScope::Namespace(namespace.clone()),
                     _ => PurgeScope::All,
                 };
-                cache.purge_local(&Purge { org: *org, scope });
+                // The organization first: it has the purges that the shared cache must respect.
+                access.invalidate_org(*org);
+                cache.purge(*org, &scope);
             }
         }
     }
@@ -45,6 +47,7 @@ impl InvalidationHandler for App {
     fn invalidate_all(&self) {
         self.proxy.access.invalidate_all();
         self.proxy.prompts.invalidate_all();
+        self.proxy.cache.purge_all();
         self.jobs.live_evals.invalidate();
     }
 }

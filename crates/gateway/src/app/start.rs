@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use gateway_core::cache::CacheKey;
+use gateway_core::ids::OrgId;
 use gateway_store::Db;
+use gateway_store::cache_purges::Generation;
 use gateway_store::db::Dialect;
 use gateway_store::redis::RedisClient;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -17,11 +20,12 @@ use crate::auth::Access;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::budgets::{Budgets, Peers};
-use crate::cache::{Cache, RedisTier};
+use crate::cache::{Cache, PurgeSource, RedisTier};
 use crate::clock::Clock;
 use crate::cluster::invalidation::InvalidationHandler;
 use crate::cluster::{Cluster, Membership};
-use crate::config::{Config, ConfigError, load_prices};
+use crate::config::{Config, ConfigError, DatabaseConnections, load_prices};
+use crate::health::HealthCache;
 use crate::ids::Ids;
 use crate::jobs::{self, JobServices};
 use crate::log;
@@ -65,6 +69,7 @@ impl App {
             passwords: Passwords::new(),
             models: jobs.models.clone(),
             jobs,
+            health: HealthCache::default(),
         });
         let handler: Arc<dyn InvalidationHandler> = app.clone();
         app.cluster.set_handler(Arc::downgrade(&handler));
@@ -79,10 +84,11 @@ async fn open_services(
     clock: Clock,
     process: u64,
 ) -> Result<(Arc<Services>, Membership), StartError> {
-    let db = Db::open(config.database_url.expose_secret()).await?;
+    let DatabaseConnections { requests, background } = config.database_connections;
+    let db = Db::open_with(config.database_url.expose_secret(), requests).await?;
     let logs = migrate_all(&db, clock.now()).await?;
     let low_priority = LowPriorityRuntime::start().map_err(StartError::Thread)?;
-    let logs_low_priority = open_low_priority(&low_priority, &logs).await?;
+    let logs_low_priority = open_low_priority(&low_priority, &logs, background).await?;
     let membership = Membership::claim(&db, process).await?;
     let services = Services {
         vault: Vault::new(&config.master_key).ok_or(StartError::Crypto(INVALID_MASTER_KEY))?,
@@ -118,14 +124,15 @@ fn proxy_state(
         budgets.clone(),
         Arc::clone(&providers),
     );
+    let access = Arc::new(access);
     Ok(ProxyState {
-        access: Arc::new(access),
         budgets,
         providers,
         worker: Worker { lane: config.workers, clients: Clients::new() },
         prices: load_prices(config.prices_file.as_deref())?,
         health: TargetHealth::default(),
-        cache: open_cache(services, redis.as_ref(), cluster.node_name())?,
+        cache: open_cache(services, redis.as_ref(), &access)?,
+        access,
         redis,
         spool: Arc::new(spool),
         metrics: Metrics::new(config.workers + 1),
@@ -171,17 +178,24 @@ fn open_redis(config: &Config) -> Result<Option<Arc<RedisClient>>, StartError> {
 fn open_cache(
     services: &Services,
     redis: Option<&Arc<RedisClient>>,
-    node_name: &str,
+    access: &Arc<Access>,
 ) -> Result<Arc<Cache>, StartError> {
     let Services { config, clock, .. } = services;
     let redis_tier = redis
         .map(|redis| {
             let vault =
                 Vault::derived(&config.master_key, "cache").ok_or(StartError::Crypto(INVALID_MASTER_KEY))?;
-            Ok::<_, StartError>(RedisTier::new(Arc::clone(redis), vault, node_name.to_owned()))
+            let purges: Arc<dyn PurgeSource> = access.clone();
+            Ok::<_, StartError>(RedisTier::new(Arc::clone(redis), vault, purges))
         })
         .transpose()?;
     Ok(Arc::new(Cache::new(config.cache_bytes, clock.clone(), redis_tier)))
+}
+
+impl PurgeSource for Access {
+    fn generation(&self, org: OrgId, namespace: &str, key: CacheKey) -> Option<Generation> {
+        self.cache_generation(org, namespace, key)
+    }
 }
 
 impl Peers for Cluster {

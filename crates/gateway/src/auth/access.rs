@@ -1,11 +1,14 @@
 //! The authenticator: checks credentials against cached keys, organizations, memberships and token revocations.
 
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use gateway_core::access::Role;
 use gateway_core::accounts::{KeyHash, hash_key};
+use gateway_core::cache::CacheKey;
 use gateway_core::ids::{KeyId, OrgId, TokenId, UserId};
 use gateway_core::time::Timestamp;
+use gateway_store::cache_purges::{self, Generation};
 use gateway_store::{StoreError, accounts, keys, orgs, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -16,9 +19,15 @@ use super::{Denied, Identity, KEY_HEADER, Principal};
 use crate::budgets::Budgets;
 use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
-use crate::rate_limits::RateLimiter;
+use crate::rate_limits::{FailureKind, RateLimiter};
 use crate::services::Services;
 use crate::targets::{OperatorProviders, OrgProviders};
+
+/// How long a key that the database does not have is not looked up again, in milliseconds.
+const UNKNOWN_KEY_TTL: i64 = 5_000;
+const MAX_UNKNOWN_KEYS_PER_SHARD: usize = 64;
+/// Last uses that wait while the database is unreachable.
+const MAX_UNRECORDED_USES: usize = 100_000;
 
 pub struct Access {
     services: Arc<Services>,
@@ -27,6 +36,8 @@ pub struct Access {
     budgets: Budgets,
     operator_providers: Arc<OperatorProviders>,
     keys: LoadingCache<KeyHash, CachedKey>,
+    /// Keys that the database does not have, each with the end of its entry.
+    unknown_keys: LoadingCache<KeyHash, Timestamp>,
     orgs: LoadingCache<OrgId, CachedOrg>,
     members: LoadingCache<(OrgId, UserId), Role>,
     revocations: LoadingCache<TokenId, bool>,
@@ -48,6 +59,7 @@ impl Access {
             budgets,
             operator_providers,
             keys: LoadingCache::default(),
+            unknown_keys: LoadingCache::with_capacity(MAX_UNKNOWN_KEYS_PER_SHARD),
             orgs: LoadingCache::default(),
             members: LoadingCache::default(),
             revocations: LoadingCache::default(),
@@ -55,23 +67,25 @@ impl Access {
         }
     }
 
-    /// Identifies the caller. A key takes precedence over a token, and an invalid key is never excused by a valid
-    /// token. Does not count against the rate limit.
-    pub async fn authenticate(self: &Arc<Self>, headers: &HeaderMap) -> Result<Identity, Denied> {
-        if let Some(identity) = self.authenticate_cached(headers) {
-            return Ok(identity);
+    /// Identifies the caller, whose wrong credentials count against a limit of its address. A key takes precedence over
+    /// a token, and an invalid key is never excused by a valid token. Does not count against the rate limit.
+    pub async fn authenticate(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        address: IpAddr,
+    ) -> Result<Identity, Denied> {
+        let identified = self.identify(headers, Some(address)).await;
+        if !matches!(identified, Err(Denied::Invalid)) {
+            return identified;
         }
-        // Only the main runtime uses the database.
-        let (access, headers) = (Arc::clone(self), headers.clone());
-        let identified =
-            self.services.tasks.runtime.spawn(async move { access.authenticate_loading(&headers).await });
-        identified.await.map_err(|_| Denied::Unavailable)?
+        let status = self.rate_limiter.count_failure(FailureKind::Request, address);
+        Err(if status.allowed { Denied::Invalid } else { Denied::TooMany(status) })
     }
 
     /// True if the headers still authenticate. While the database is unreachable, an earlier authentication stays
     /// valid.
     pub async fn revalidate(self: &Arc<Self>, headers: &HeaderMap) -> bool {
-        matches!(self.authenticate(headers).await, Ok(_) | Err(Denied::Unavailable))
+        matches!(self.identify(headers, None).await, Ok(_) | Err(Denied::Unavailable))
     }
 
     /// Counts a request against the rate limit of the caller's plan.
@@ -104,7 +118,14 @@ impl Access {
         Ok(org.map(|org| Identity { org, role: Role::Member, principal: Principal::Org, rate: None }))
     }
 
+    /// The generation in which a cached response of the organization is valid. `None` if the organization is not in
+    /// memory.
+    pub fn cache_generation(&self, org: OrgId, namespace: &str, key: CacheKey) -> Option<Generation> {
+        Some(self.orgs.peek(&org)?.cache_purges.generation(namespace, key))
+    }
+
     pub fn invalidate_key(&self, hash: KeyHash) {
+        self.unknown_keys.invalidate(&hash);
         self.keys.invalidate(&hash);
     }
 
@@ -134,6 +155,7 @@ impl Access {
     pub fn invalidate_all(&self) {
         self.orgs.invalidate_all();
         self.keys.invalidate_all();
+        self.unknown_keys.invalidate_all();
         self.members.invalidate_all();
         self.revocations.invalidate_all();
     }
@@ -147,28 +169,54 @@ impl Access {
         // Rows are locked in a fixed order, so that two nodes cannot deadlock.
         uses.sort_by_key(|(id, _)| *id);
         if let Err(error) = keys::touch(&self.services.db, &uses).await {
-            tracing::debug!(%error, "cannot record the last use of keys");
+            tracing::debug!(%error, "cannot record the last use of keys yet");
+            let mut later = self.evicted_uses.lock().unwrap_or_else(PoisonError::into_inner);
+            for (id, at) in uses.into_iter().take(MAX_UNRECORDED_USES.saturating_sub(later.len())) {
+                later.entry(id).or_insert(at);
+            }
         }
     }
 
     fn take_last_uses(&self) -> Vec<(KeyId, Timestamp)> {
         let mut uses = std::mem::take(&mut *self.evicted_uses.lock().unwrap_or_else(PoisonError::into_inner));
         self.keys.for_each(|_, key| uses.extend(key.take_last_use()));
-        uses
+        uses.into_iter().collect()
+    }
+
+    async fn identify(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> Result<Identity, Denied> {
+        if let Some(identity) = self.authenticate_cached(headers) {
+            return Ok(identity);
+        }
+        // Only the main runtime uses the database.
+        let (access, headers) = (Arc::clone(self), headers.clone());
+        let identified = self
+            .services
+            .tasks
+            .runtime
+            .spawn(async move { access.authenticate_loading(&headers, address).await });
+        identified.await.map_err(|_| Denied::Unavailable)?
     }
 
     /// Authenticates a key that is cached together with its organization, without waiting.
-    fn authenticate_cached(&self, headers: &HeaderMap) -> Option<Identity> {
+    pub fn authenticate_cached(&self, headers: &HeaderMap) -> Option<Identity> {
         let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;
         let key = self.keys.peek(&hash)?;
         let org = self.orgs.peek(&key.org_id)?;
         self.authorize_key(key, org).ok()
     }
 
-    async fn authenticate_loading(&self, headers: &HeaderMap) -> Result<Identity, Denied> {
+    async fn authenticate_loading(
+        &self,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> Result<Identity, Denied> {
         if let Some(value) = headers.get(KEY_HEADER) {
             let raw = value.to_str().map_err(|_| Denied::Invalid)?;
-            return self.authenticate_key(raw.trim()).await;
+            return self.authenticate_key(raw.trim(), address).await;
         }
         let value = headers.get(AUTHORIZATION).ok_or(Denied::Missing)?;
         let text = value.to_str().map_err(|_| Denied::Invalid)?;
@@ -179,9 +227,9 @@ impl Access {
         self.authenticate_token(token.trim()).await
     }
 
-    async fn authenticate_key(&self, raw: &str) -> Result<Identity, Denied> {
+    async fn authenticate_key(&self, raw: &str, address: Option<IpAddr>) -> Result<Identity, Denied> {
         let hash = hash_key(raw).ok_or(Denied::Invalid)?;
-        let key = self.key(hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        let key = self.known_key(hash, address).await?.ok_or(Denied::Invalid)?;
         let org = self.org(key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
         self.authorize_key(key, org)
     }
@@ -222,10 +270,48 @@ impl Access {
                 let stored = providers::list(db, id).await?;
                 let providers = OrgProviders::new(vault, &self.operator_providers, id, &stored);
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
+                let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;
-                Ok(Some(CachedOrg { id, slug, name, plan, settings, providers, budgets }))
+                Ok(Some(CachedOrg { id, slug, name, plan, settings, providers, cache_purges, budgets }))
             })
             .await
+    }
+
+    /// Returns a key from memory or from the database. An address that asked for too many unknown keys may not ask
+    /// again until its window is over; one that repeats the same unknown key is not asking the database.
+    async fn known_key(
+        &self,
+        hash: KeyHash,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Arc<CachedKey>>, Denied> {
+        if let Some(key) = self.keys.peek(&hash) {
+            return Ok(Some(key));
+        }
+        let now = self.services.clock.now();
+        if let Some(until) = self.unknown_keys.peek(&hash) {
+            if (until.plus(-UNKNOWN_KEY_TTL)..*until).contains(&now) {
+                return Ok(None);
+            }
+            self.unknown_keys.invalidate(&hash);
+        }
+        if let Some(address) = address {
+            let status = self.rate_limiter.peek_failure(FailureKind::KeyLookup, address);
+            if !status.allowed {
+                return Err(Denied::TooMany(status));
+            }
+        }
+        // Loaded inside of the cache of unknown keys, which therefore never misses that the key was created meanwhile.
+        let look_up = || async {
+            let found = self.key(hash).await?;
+            Ok::<_, StoreError>(found.is_none().then(|| now.plus(UNKNOWN_KEY_TTL)))
+        };
+        if self.unknown_keys.get(&hash, look_up).await.map_err(unavailable)?.is_none() {
+            return self.key(hash).await.map_err(unavailable);
+        }
+        if let Some(address) = address {
+            self.rate_limiter.count_failure(FailureKind::KeyLookup, address);
+        }
+        Ok(None)
     }
 
     async fn key(&self, hash: KeyHash) -> Result<Option<Arc<CachedKey>>, StoreError> {

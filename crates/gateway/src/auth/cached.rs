@@ -1,5 +1,6 @@
 //! The cached facts about API keys and organizations.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +9,7 @@ use gateway_core::accounts::OrgSettings;
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
+use gateway_store::cache_purges::CachePurges;
 use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
@@ -21,6 +23,8 @@ pub struct CachedOrg {
     pub plan: Plan,
     pub settings: OrgSettings,
     pub providers: OrgProviders,
+    /// The purges of its cached responses.
+    pub(super) cache_purges: CachePurges,
     /// `None` if the organization has no budgets.
     pub budgets: Option<Arc<OrgBudgets>>,
 }
@@ -39,8 +43,8 @@ pub struct CachedKey {
     evicted_uses: EvictedUses,
 }
 
-/// Uses of keys that are no longer cached, to be recorded.
-pub(super) type EvictedUses = Arc<Mutex<Vec<(KeyId, Timestamp)>>>;
+/// Uses of keys that are no longer cached, or that could not be recorded yet.
+pub(super) type EvictedUses = Arc<Mutex<HashMap<KeyId, Timestamp>>>;
 
 impl CachedKey {
     pub(super) fn new(access: KeyAccess, counter: Arc<WindowCounter>, evicted_uses: &EvictedUses) -> Self {
@@ -73,7 +77,7 @@ impl CachedKey {
 impl Drop for CachedKey {
     fn drop(&mut self) {
         if let Some(last_use) = self.take_last_use() {
-            self.evicted_uses.lock().unwrap_or_else(PoisonError::into_inner).push(last_use);
+            self.evicted_uses.lock().unwrap_or_else(PoisonError::into_inner).extend([last_use]);
         }
     }
 }

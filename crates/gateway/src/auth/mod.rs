@@ -65,6 +65,8 @@ pub enum Denied {
     Missing,
     /// The credential is invalid, expired or revoked.
     Invalid,
+    /// The address sent too many invalid credentials.
+    TooMany(LimitStatus),
     /// The caller is not cached, and the database is unreachable.
     Unavailable,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
-use gateway_store::redis::cache::Generation;
+use gateway_store::cache_purges::Generation;
 
 use super::tenant::{NewEntry, Tenant};
 use super::{
@@ -27,7 +27,7 @@ pub struct CacheFill {
     leader: Option<Leader<FlightKey, CacheHit>>,
     /// The tenant's number of purges when the fill began.
     purges: u64,
-    /// The generation in the shared tier, if Redis was reachable.
+    /// The generation in the shared tier, if there is one.
     generation: Option<Generation>,
     counts_as_miss: bool,
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, Timestamp};
-use gateway_store::redis::cache::{Purge, PurgeScope};
+use gateway_store::cache_purges::PurgeScope;
 
 use crate::clock::Clock;
 use crate::singleflight::{Leader, Waited};
@@ -32,7 +32,7 @@ use tenant::{NewEntry, Probe, Tenant};
 
 pub use entry::{CacheEntry, CacheableResponse};
 pub use fill::CacheFill;
-pub use redis_tier::RedisTier;
+pub use redis_tier::{PurgeSource, RedisTier};
 pub use semantic::SemanticQuery;
 pub use stats::{CacheStats, NamespaceStats};
 
@@ -158,33 +158,33 @@ impl Cache {
             return Lookup::Miss(fill);
         };
         fill.set_generation(generation);
-        let entry = entry.filter(|entry| fill.counts_as_miss() && !entry.is_expired(self.clock.now()));
-        let Some(entry) = entry.map(Arc::new) else { return Lookup::Miss(fill) };
+        // An entry that was purged while it was read must not reach the requests that wait for it.
+        let is_valid = |entry: &CacheEntry| {
+            fill.counts_as_miss() && !entry.is_expired(self.clock.now()) && tenant.purges() == purges
+        };
+        let Some(entry) = entry.filter(is_valid).map(Arc::new) else { return Lookup::Miss(fill) };
         self.insert(tenant, NewEntry { key, namespace, entry: &entry, query: None, purges });
         tenant.recount_miss_as_hit(namespace);
         tenant.counters.shared_hits.fetch_add(1, Ordering::Relaxed);
         Lookup::Hit(fill.resolve(CacheHit { entry, key, kind: HitKind::Shared }))
     }
 
-    /// Removes the entries of the scope here, in the shared tier and, within a second, on the other nodes. Returns the
-    /// number of entries that this node had.
-    pub async fn purge(&self, org: OrgId, scope: PurgeScope) -> u64 {
-        let purge = Purge { org, scope };
-        // The shared tier first, because it could bring a purged entry back.
-        if let Some(redis_tier) = &self.redis_tier {
-            redis_tier.purge(&purge).await;
-        }
-        self.purge_local(&purge)
-    }
-
-    /// Removes the entries from the memory of this node.
-    pub fn purge_local(&self, purge: &Purge) -> u64 {
-        let tenant = self.tenant(purge.org);
-        match &purge.scope {
+    /// Removes the entries of the scope from the memory of this node and returns their number. The purge must be known
+    /// to the `PurgeSource` before, because the shared tier could bring a purged entry back.
+    pub fn purge(&self, org: OrgId, scope: &PurgeScope) -> u64 {
+        let tenant = self.tenant(org);
+        match scope {
             PurgeScope::All => tenant.purge(None),
             PurgeScope::Namespace(namespace) => tenant.purge(Some(namespace)),
             PurgeScope::Entry(key) => tenant.purge_entry(*key),
         }
+    }
+
+    /// Removes all entries of all organizations from the memory of this node.
+    pub fn purge_all(&self) {
+        self.for_each_tenant(|tenant| {
+            tenant.purge(None);
+        });
     }
 
     pub fn stats(&self, org: OrgId) -> CacheStats {
@@ -212,13 +212,7 @@ impl Cache {
     /// Runs the background work of the shared tier until dropped.
     pub async fn run(&self) {
         match &self.redis_tier {
-            Some(redis_tier) => {
-                redis_tier
-                    .run(|purge| {
-                        self.purge_local(purge);
-                    })
-                    .await;
-            }
+            Some(redis_tier) => redis_tier.run().await,
             None => std::future::pending().await,
         }
     }

@@ -93,8 +93,14 @@ impl Cluster {
                     last_poll = Instant::now();
                 }
                 // Cached entries may be served for a while, but a key may have been revoked.
-                _ if last_poll.elapsed() >= outage_grace => self.apply_all(),
-                _ => {}
+                failed => {
+                    if let Ok(Err(error)) = failed {
+                        tracing::debug!(%error, "cannot read the invalidations of other nodes; retrying");
+                    }
+                    if last_poll.elapsed() >= outage_grace {
+                        self.apply_all();
+                    }
+                }
             }
         }
     }

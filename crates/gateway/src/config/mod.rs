@@ -35,12 +35,14 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     pub data_dir: PathBuf,
     pub database_url: SecretString,
+    pub database_connections: DatabaseConnections,
     pub redis_url: Option<SecretString>,
     pub token_secret: SecretString,
     pub master_key: SecretString,
     pub default_plan: Plan,
     pub plan_changes: PlanChanges,
     pub auth_attempts: u64,
+    pub auth_failures: u64,
     pub trusted_proxies: Vec<IpNet>,
     pub rate_limits: RateLimits,
     pub egress_private: bool,
@@ -64,6 +66,22 @@ pub struct Config {
 pub enum PlanChanges {
     Owner,
     Operator,
+}
+
+/// The connections of a node to PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatabaseConnections {
+    /// For requests and whatever a request may wait for.
+    pub requests: u32,
+    /// For log rows, retention and exports.
+    pub background: u32,
+}
+
+impl DatabaseConnections {
+    fn split(total: u32) -> Self {
+        let background = (total / 4).max(2);
+        Self { requests: total.saturating_sub(background).max(2), background }
+    }
 }
 
 /// Requests per minute; 0 is unlimited.
@@ -119,6 +137,12 @@ impl Config {
             listen,
             admin_listen: optional(values, "admin_listen", "an address such as 127.0.0.1:9090")?,
             database_url: database_url.into(),
+            database_connections: DatabaseConnections::split(small_integer(
+                values,
+                "database_connections",
+                4,
+                1_000,
+            )?),
             redis_url: redis_url(values)?,
             token_secret,
             master_key,
@@ -129,6 +153,7 @@ impl Config {
                 &[("owner", PlanChanges::Owner), ("operator", PlanChanges::Operator)],
             )?,
             auth_attempts: integer(values, "auth_attempts", 1, 1_000_000_000)?,
+            auth_failures: integer(values, "auth_failures", 1, 1_000_000_000)?,
             trusted_proxies: trusted_proxies(values)?,
             rate_limits: RateLimits {
                 free: integer(values, "rate_limit_free", 0, u32::MAX.into())?,

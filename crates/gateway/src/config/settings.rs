@@ -21,6 +21,11 @@ pub static SETTINGS: &[Setting] = &[
     plain("listen", "127.0.0.1:8080", "address to listen on; port 0 selects a free port"),
     plain("data_dir", "./data", "directory of the SQLite files, the log spool and generated secrets"),
     plain("database_url", "", "sqlite://PATH or postgres://…; default sqlite://{data_dir}/gateway.db"),
+    plain(
+        "database_connections",
+        "12",
+        "connections to PostgreSQL; a quarter is for background work, the rest for requests",
+    ),
     Setting {
         key: "redis_url",
         default: "",
@@ -45,6 +50,11 @@ pub static SETTINGS: &[Setting] = &[
         "auth_attempts",
         "10",
         "attempts per 15 minutes and IP address, counted separately for signup, login and setup",
+    ),
+    plain(
+        "auth_failures",
+        "300",
+        "requests with a wrong credential per minute and IP address; more are answered with 429",
     ),
     plain(
         "trusted_proxies",

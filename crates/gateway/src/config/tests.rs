@@ -25,6 +25,17 @@ fn message(file: Option<&str>, environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn the_connections_are_split_between_requests_and_background_work() {
+    let split = |total: &str| {
+        let DatabaseConnections { requests, background } =
+            config(None, &[("GATEWAY_DATABASE_CONNECTIONS", total)]).unwrap().database_connections;
+        (requests, background)
+    };
+    assert_eq!((split("12"), split("4"), split("40")), ((9, 3), (2, 2), (30, 10)));
+    assert!(config(None, &[("GATEWAY_DATABASE_CONNECTIONS", "3")]).is_err());
+}
+
+#[test]
 fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
     let both = config(Some("auth_attempts = 20\nlog_retention_days = 7"), &[("GATEWAY_AUTH_ATTEMPTS", "30")])
         .unwrap();

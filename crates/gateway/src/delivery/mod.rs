@@ -12,18 +12,25 @@ use gateway_core::webhooks::{DELIVERY_TIMEOUT, retry_after};
 use http::header::{RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
+use crate::outbound::clients::Clients;
 use crate::outbound::exchange::{read_prefix, send_guarded};
-use crate::proxy::state::ProxyState;
 use crate::services::Services;
 
 /// Responses are read up to this size.
 pub const MAX_RESPONSE_BYTES: usize = 16 << 10;
 
-/// The services that a delivery uses.
+/// What a delivery uses. Each runtime that delivers has a client of its own, because a connection belongs to the runtime
+/// that opened it.
 #[derive(Clone)]
 pub struct DeliveryClient {
     pub services: Arc<Services>,
-    pub proxy: Arc<ProxyState>,
+    pub clients: Arc<Clients>,
+}
+
+impl DeliveryClient {
+    pub fn new(services: Arc<Services>) -> Self {
+        Self { services, clients: Arc::default() }
+    }
 }
 
 pub struct DeliveryResult {
@@ -74,7 +81,7 @@ pub async fn post(
     *request.headers_mut() = headers;
     let timeout = DELIVERY_TIMEOUT;
     let started = Instant::now();
-    let response = send_guarded(&client.services, &client.proxy.worker.clients, request, timeout).await;
+    let response = send_guarded(&client.services, &client.clients, request, timeout).await;
     let mut result = match response {
         Err(failed) => DeliveryResult::failed(failed.message),
         Ok(response) => {

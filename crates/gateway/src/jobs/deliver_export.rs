@@ -4,6 +4,8 @@
 //! A healthy destination receives several batches concurrently. A failing destination receives one batch at a time with
 //! exponential backoff. The job runs on low-priority threads, because proxied requests take precedence.
 
+mod watch;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +15,18 @@ use gateway_core::access::Entitlement;
 use gateway_core::exports::{ExportKind, MAX_BATCH_ROWS, retry_delay};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
+use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
 use gateway_store::exports::{self, BatchResult, Export, ExportClaim, FailedBatch, QueuedItem};
-use gateway_store::{Lease, StoreError, logs, orgs};
+use gateway_store::orgs::{self, Org};
+use gateway_store::{Db, Lease, StoreError, logs};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use crate::delivery::batch::{self, Contents};
-use crate::delivery::{DeliveryResult, random};
+use crate::delivery::{DeliveryClient, DeliveryResult, random};
 use crate::jobs::JobServices;
+use crate::jobs::tracked_tasks::TrackedTasks;
+use watch::{renew_lease, wait_for_change};
 
 /// How often the queue is polled. Rows that arrive in between share a batch.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -32,14 +37,13 @@ const MAX_CONCURRENT_EXPORTS_PER_ORG: usize = 8;
 const MAX_CONCURRENT_BATCHES: usize = 4;
 /// Bounds memory, because an encoded batch can have several megabytes.
 const MAX_CONCURRENT_ENCODERS: usize = 4;
-/// Longer than the timeout of a delivery.
+/// Another node may claim an export whose lease was not renewed for this long.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often a running delivery checks whether its export was changed by another node.
-const REVISION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The size of the bodies in one request. A single larger row is sent alone.
 const MAX_BATCH_BYTES: i64 = 4 << 20;
 const MAX_ERROR_CHARS: usize = 500;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
+const SWEEP_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Runs until the service stops, then waits for the batches in progress.
 pub async fn run(job_services: Arc<JobServices>) {
@@ -48,91 +52,57 @@ pub async fn run(job_services: Arc<JobServices>) {
     {
         tracing::debug!(%error, "cannot release export leases of the previous run; they expire by themselves");
     }
-    let lease_owner = job_services.services.ids.new_id::<uuid::Uuid>().to_string();
-    let encoders = Arc::new(Semaphore::new(MAX_CONCURRENT_ENCODERS));
-    let mut deliveries = JoinSet::new();
-    let mut in_progress = HashMap::new();
+    let worker = Arc::new(ExportWorker {
+        // Its own connections: those of a client belong to the runtime that opens them.
+        delivery: DeliveryClient::new(Arc::clone(&job_services.services)),
+        lease_owner: job_services.services.ids.new_id::<uuid::Uuid>().to_string(),
+        encoders: Semaphore::new(MAX_CONCURRENT_ENCODERS),
+        job_services: Arc::clone(&job_services),
+    });
+    let mut deliveries = TrackedTasks::default();
     let mut next_sweep = job_services.services.clock.now();
+    let mut was_available = true;
     while !job_services.services.tasks.is_stopping() {
-        let due = exports::list_due(
-            &job_services.services.logs_low_priority,
-            &lease_owner,
-            job_services.services.clock.now(),
-        )
-        .await
-        .unwrap_or_default();
-        for (org, id) in due {
-            if has_capacity(&in_progress, org, id) {
-                in_progress.insert(id, org);
-                deliveries.spawn(deliver_export(
-                    Arc::clone(&job_services),
-                    id,
-                    lease_owner.clone(),
-                    Arc::clone(&encoders),
-                ));
-            }
+        let started = worker.start_due(&mut deliveries).await;
+        match &started {
+            Ok(()) => {}
+            Err(error) if was_available => tracing::warn!(%error, "cannot read the exports; retrying"),
+            Err(error) => tracing::debug!(%error, "cannot read the exports; retrying"),
         }
+        was_available = started.is_ok();
         let now = job_services.services.clock.now();
         if now >= next_sweep {
-            let _ = exports::sweep(&job_services.services.logs_low_priority).await;
-            next_sweep = now.after(SWEEP_INTERVAL);
+            next_sweep = worker.sweep(now).await;
         }
+        worker.delivery.clients.close_expired();
         let next_poll = tokio::time::sleep(POLL_INTERVAL);
         tokio::pin!(next_poll);
         loop {
-            let done = tokio::select! {
+            tokio::select! {
                 () = &mut next_poll => break,
                 () = job_services.services.tasks.stopping() => break,
-                Some(done) = deliveries.join_next() => done,
-            };
-            if let Ok(id) = done {
-                in_progress.remove(&id);
+                Some(_) = deliveries.join_next() => {}
             }
-        }
-        // A task that panicked returned no id, so its entry is removed here.
-        if deliveries.is_empty() {
-            in_progress.clear();
         }
     }
     while deliveries.join_next().await.is_some() {}
 }
 
-fn has_capacity(in_progress: &HashMap<ExportId, OrgId>, org: OrgId, id: ExportId) -> bool {
-    let of_org = in_progress.values().filter(|other| **other == org).count();
-    in_progress.len() < MAX_CONCURRENT_EXPORTS
+/// The exports that are being delivered, with their organizations.
+type Deliveries = TrackedTasks<(OrgId, ExportId)>;
+
+fn has_capacity(deliveries: &Deliveries, org: OrgId, id: ExportId) -> bool {
+    let of_org = deliveries.keys().filter(|(other, _)| *other == org).count();
+    deliveries.len() < MAX_CONCURRENT_EXPORTS
         && of_org < MAX_CONCURRENT_EXPORTS_PER_ORG
-        && !in_progress.contains_key(&id)
+        && deliveries.keys().all(|(_, other)| *other != id)
 }
 
-/// Delivers while the queue holds full batches, then releases the export. Remaining rows wait for the next poll.
-async fn deliver_export(
+struct ExportWorker {
     job_services: Arc<JobServices>,
-    id: ExportId,
+    delivery: DeliveryClient,
     lease_owner: String,
-    encoders: Arc<Semaphore>,
-) -> ExportId {
-    let worker = ExportWorker { job_services: &job_services, lease_owner: &lease_owner, encoders: &encoders };
-    let mut concurrency = 1;
-    while !job_services.services.tasks.is_stopping() {
-        match worker.deliver(id, concurrency).await {
-            Ok(Some(next)) => concurrency = next,
-            Ok(None) => break,
-            Err(error) => {
-                tracing::debug!(%error, export = %id, "cannot deliver an export; it is retried at the next poll");
-                break;
-            }
-        }
-    }
-    if let Err(error) = exports::release(&job_services.services.logs_low_priority, id, &lease_owner).await {
-        tracing::debug!(%error, export = %id, "cannot release the lease of an export; it expires by itself");
-    }
-    id
-}
-
-struct ExportWorker<'a> {
-    job_services: &'a Arc<JobServices>,
-    lease_owner: &'a str,
-    encoders: &'a Semaphore,
+    encoders: Semaphore,
 }
 
 /// A claimed export and whether its batches include message content.
@@ -155,33 +125,85 @@ struct FailedDelivery {
     batch_length: usize,
 }
 
-impl ExportWorker<'_> {
+impl ExportWorker {
+    /// Starts the delivery of every due export that has capacity.
+    async fn start_due(self: &Arc<Self>, deliveries: &mut Deliveries) -> Result<(), StoreError> {
+        let now = self.job_services.services.clock.now();
+        for (org, id) in exports::list_due(self.log_db(), &self.lease_owner, now).await? {
+            if has_capacity(deliveries, org, id) {
+                let worker = Arc::clone(self);
+                deliveries.spawn((org, id), async move { worker.deliver_export(id).await });
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers while the queue holds full batches, then releases the export. Remaining rows wait for the next poll.
+    async fn deliver_export(&self, id: ExportId) {
+        let mut concurrency = 1;
+        while !self.job_services.services.tasks.is_stopping() {
+            match Box::pin(self.deliver(id, concurrency)).await {
+                Ok(Some(next)) => concurrency = next,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(%error, export = %id, "cannot deliver an export; it is retried at the next poll");
+                    break;
+                }
+            }
+        }
+        if let Err(error) = exports::release(self.log_db(), id, &self.lease_owner).await {
+            tracing::debug!(%error, export = %id, "cannot release the lease of an export; it expires by itself");
+        }
+    }
+
+    /// Deletes queued rows of deleted exports. Returns the time of the next sweep.
+    async fn sweep(&self, now: Timestamp) -> Timestamp {
+        match exports::sweep(self.log_db()).await {
+            // A sweep deletes a bounded number, so more may be left.
+            Ok(removed) if removed > 0 => now,
+            Ok(_) => now.after(SWEEP_INTERVAL),
+            Err(error) => {
+                tracing::warn!(%error, "cannot delete the queues of deleted exports; the sweep is retried");
+                now.after(SWEEP_RETRY_DELAY)
+            }
+        }
+    }
+
+    fn log_db(&self) -> &Db {
+        &self.job_services.services.logs_low_priority
+    }
+
+    /// Reads the organization on the main runtime, whose connections to the state database requests use as well.
+    async fn find_org(&self, id: OrgId) -> Result<Option<Org>, StoreError> {
+        let services = Arc::clone(&self.job_services.services);
+        let found =
+            self.job_services.services.tasks.runtime.spawn(async move { orgs::find(&services.db, id).await });
+        found.await.map_err(|error| StoreError::Other(error.to_string()))?
+    }
+
     /// Delivers up to `concurrency` batches concurrently. Returns the concurrency of the next call, or `None` if
     /// nothing more can be sent now.
     async fn deliver(&self, id: ExportId, concurrency: usize) -> Result<Option<usize>, StoreError> {
-        let (job_services, now) = (self.job_services, self.job_services.services.clock.now());
-        let lease = Lease { owner: self.lease_owner, now, until: now.after(LEASE) };
-        let Some(claim) = exports::claim(&job_services.services.logs_low_priority, id, &lease).await? else {
+        let services = &self.job_services.services;
+        let now = services.clock.now();
+        let lease = Lease { owner: &self.lease_owner, now, until: now.after(LEASE) };
+        let Some(claim) = exports::claim(self.log_db(), id, &lease).await? else {
             return Ok(None);
         };
-        let Some(org) = orgs::find(&job_services.services.db, claim.export.org_id).await? else {
-            let mut tx = job_services.services.logs_low_priority.begin().await?;
+        let Some(org) = self.find_org(claim.export.org_id).await? else {
+            let mut tx = self.log_db().begin().await?;
             exports::delete_by_org(&mut tx, claim.export.org_id).await?;
             tx.commit().await?;
             return Ok(None);
         };
         if !org.plan.includes(Entitlement::Integrations) {
-            exports::discard_queue(
-                &job_services.services.logs_low_priority,
-                id,
-                "the plan does not include exports",
-            )
-            .await?;
+            let reason = "the plan does not include exports";
+            exports::discard_queue(self.log_db(), id, &self.lease_owner, reason).await?;
             return Ok(None);
         }
         let limit = claim.batch * i64::try_from(concurrency).unwrap_or(1);
-        let queued = exports::queued(&job_services.services.logs_low_priority, id, limit).await?;
-        let content = org.settings.log_bodies && job_services.services.config.log_bodies;
+        let queued = exports::queued(self.log_db(), id, limit).await?;
+        let content = org.settings.log_bodies && services.config.log_bodies;
         let claimed = ClaimedExport { export: Arc::new(claim.export.clone()), claim, content };
         let mut has_more = count(queued.len()) >= limit;
         let mut batches = split_into_batches(&claimed, queued);
@@ -202,7 +224,11 @@ impl ExportWorker<'_> {
         let failure = tokio::select! {
             failure = sending => failure?,
             // An export that was deleted, disabled or changed must not send another byte with its old settings.
-            () = wait_for_change(job_services, id, claimed.claim.export.revision) => return Ok(None),
+            () = wait_for_change(&self.job_services, id, claimed.claim.export.revision) => return Ok(None),
+            () = renew_lease(&self.job_services, id, &self.lease_owner) => {
+                tracing::warn!(export = %id, "the lease of an export was lost; another node delivers it now");
+                return Ok(None);
+            }
         };
         match failure {
             None => Ok(has_more.then_some((concurrency * 2).min(MAX_CONCURRENT_BATCHES))),
@@ -219,18 +245,18 @@ impl ExportWorker<'_> {
             if found == 0 {
                 return Ok(SentBatch { items, found, result: None });
             }
-            (batch::encode(&self.job_services.delivery, &claimed.export, contents).await, found)
+            (batch::encode(&self.delivery, &claimed.export, contents).await, found)
         };
         let result = match message {
             Err(reason) => DeliveryResult::failed(reason),
-            Ok(message) => message.send(&self.job_services.delivery).await,
+            Ok(message) => message.send(&self.delivery).await,
         };
         Ok(SentBatch { items, found, result: Some(result) })
     }
 
     /// Loads the queued rows and verdicts. Items whose row was deleted meanwhile are skipped.
     async fn load(&self, claimed: &ClaimedExport, items: &[QueuedItem]) -> Result<Contents, StoreError> {
-        let (logs, org) = (&self.job_services.services.logs_low_priority, claimed.export.org_id);
+        let (logs, org) = (self.log_db(), claimed.export.org_id);
         let ids = row_ids(items);
         let rows = logs::find_many(logs, org, &ids, claimed.content).await?;
         let judged: Vec<i64> =
@@ -277,13 +303,10 @@ impl ExportWorker<'_> {
             }
             Some(result) => return Ok(Some(FailedDelivery { result, batch_length: items.len() })),
         }
-        exports::record_batch(
-            &self.job_services.services.logs_low_priority,
-            id,
-            &progress,
-            self.job_services.services.clock.now(),
-        )
-        .await?;
+        let now = self.job_services.services.clock.now();
+        if !exports::record_batch(self.log_db(), id, &self.lease_owner, &progress, now).await? {
+            tracing::warn!(export = %id, "the lease of an export was lost; its rows are sent again by another node");
+        }
         Ok(None)
     }
 
@@ -302,13 +325,7 @@ impl ExportWorker<'_> {
         let retry_at = self.job_services.services.clock.now().after(delay);
         let error = error_text(result);
         let failed = FailedBatch { error: &error, retry_at, next_batch };
-        exports::record_failure(
-            &self.job_services.services.logs_low_priority,
-            export.id,
-            self.lease_owner,
-            failed,
-        )
-        .await?;
+        exports::record_failure(self.log_db(), export.id, &self.lease_owner, failed).await?;
         Ok(too_large)
     }
 }
@@ -345,22 +362,6 @@ fn error_text(result: &DeliveryResult) -> String {
         .take(MAX_ERROR_CHARS)
         .collect();
     if body.trim().is_empty() { error } else { format!("{error}: {}", body.trim()) }
-}
-
-/// Returns when the export was changed, disabled or deleted.
-async fn wait_for_change(job_services: &JobServices, id: ExportId, revision: i64) {
-    let mut local_changes = job_services.export_changes.subscribe();
-    loop {
-        // Changes on this node notify. Changes on other nodes are detected by polling.
-        let _ = tokio::time::timeout(REVISION_CHECK_INTERVAL, local_changes.changed()).await;
-        match exports::revision(&job_services.services.logs_low_priority, id).await {
-            Ok(Some(found)) if found == revision => {}
-            Ok(_) => return,
-            Err(error) => {
-                tracing::debug!(%error, "cannot check whether an export was changed; its delivery continues");
-            }
-        }
-    }
 }
 
 fn count(length: usize) -> i64 {

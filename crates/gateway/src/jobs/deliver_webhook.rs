@@ -8,18 +8,19 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::access::Entitlement;
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing;
 use gateway_core::time::{DAY, Timestamp};
 use gateway_core::webhooks::{DISABLE_AFTER, ResponseClass, classify, next_attempt};
 use gateway_store::deliveries::{self, AttemptResult, ClaimedDelivery, DeliveryAttempt, NextStep};
 use gateway_store::webhooks::{self, Webhook};
-use gateway_store::{Lease, StoreError, db::Dialect};
+use gateway_store::{Lease, StoreError, db::Dialect, orgs};
 use secrecy::ExposeSecret as _;
-use tokio::task::JoinSet;
 
 use crate::delivery::{DeliveryResult, post, random, signed_headers};
 use crate::jobs::JobServices;
+use crate::jobs::tracked_tasks::TrackedTasks;
 use crate::vault::encryption_context;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -27,8 +28,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_CONCURRENT_ATTEMPTS: usize = 256;
 const MAX_CONCURRENT_ATTEMPTS_PER_ORG: usize = 16;
 const MAX_CONCURRENT_ATTEMPTS_PER_RECEIVER: usize = 4;
-/// Longer than the timeout of an attempt.
+/// Another node may claim a delivery whose lease was not renewed for this long.
 const LEASE: Duration = Duration::from_secs(20);
+/// Several attempts fit into the time of a lease.
+const RENEW_INTERVAL: Duration = Duration::from_secs(6);
 /// How much of a receiver's response is stored.
 const MAX_RESPONSE_BYTES: usize = 1_024;
 const RETENTION_DAYS: i64 = 30;
@@ -44,7 +47,7 @@ pub async fn run(job_services: Arc<JobServices>) {
     }
     let mut worker = WebhookWorker {
         job_services: Arc::clone(&job_services),
-        attempts: JoinSet::new(),
+        attempts: TrackedTasks::default(),
         in_progress: AttemptCounts::default(),
         rotation: 0,
     };
@@ -65,7 +68,7 @@ pub async fn run(job_services: Arc<JobServices>) {
 struct WebhookWorker {
     job_services: Arc<JobServices>,
     /// Spawned tasks: an attempt that waits for a database connection must progress while this worker waits for one.
-    attempts: JoinSet<(OrgId, WebhookId)>,
+    attempts: TrackedTasks<(OrgId, WebhookId)>,
     in_progress: AttemptCounts,
     /// Rotates the first receiver of each poll, so that all get slots when there are more receivers than slots.
     rotation: usize,
@@ -141,11 +144,21 @@ impl WebhookWorker {
         for delivery in claimed {
             self.in_progress.begin(org, webhook);
             let (job_services, lease_owner) = (Arc::clone(&self.job_services), lease_owner.clone());
-            self.attempts.spawn(async move {
-                if let Err(error) = attempt(&job_services, &delivery, &lease_owner).await {
-                    tracing::warn!(%error, delivery = %delivery.id, "cannot record a delivery attempt; it is repeated");
+            self.attempts.spawn((org, webhook), async move {
+                tokio::select! {
+                    recorded = attempt(&job_services, &delivery, &lease_owner) => match recorded {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            tracing::debug!(delivery = %delivery.id, "a delivery was deleted or taken over meanwhile");
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, delivery = %delivery.id, "cannot record a delivery attempt; it is repeated");
+                        }
+                    },
+                    () = renew_lease(&job_services, &delivery, &lease_owner) => {
+                        tracing::warn!(delivery = %delivery.id, "the lease of a delivery was lost; another node makes it");
+                    }
                 }
-                (delivery.org_id, delivery.webhook_id)
             });
         }
         Ok(())
@@ -157,15 +170,10 @@ impl WebhookWorker {
         let next_poll = tokio::time::sleep(POLL_INTERVAL);
         tokio::pin!(next_poll);
         loop {
-            let finished = tokio::select! {
+            let (org, webhook) = tokio::select! {
                 () = &mut next_poll => return,
                 () = job_services.services.tasks.stopping() => return,
                 Some(finished) = self.attempts.join_next() => finished,
-            };
-            let Ok((org, webhook)) = finished else {
-                // A task that panicked returned no ids, so the counts are reset.
-                self.in_progress = AttemptCounts::default();
-                continue;
             };
             self.in_progress.end(org, webhook);
             if let Err(error) = self.start_attempts(org, webhook).await {
@@ -175,18 +183,23 @@ impl WebhookWorker {
     }
 }
 
+/// Makes an attempt and records it. False if the delivery was deleted, or another node holds it.
 async fn attempt(
     job_services: &JobServices,
     delivery: &ClaimedDelivery,
     lease_owner: &str,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
+    let db = &job_services.services.db;
     // A deleted webhook has no deliveries either.
-    let Some(webhook) =
-        webhooks::find(&job_services.services.db, delivery.org_id, delivery.webhook_id).await?
-    else {
-        return Ok(());
+    let Some(webhook) = webhooks::find(db, delivery.org_id, delivery.webhook_id).await? else {
+        return Ok(false);
     };
     let started_at = job_services.services.clock.now();
+    let org = orgs::find(db, delivery.org_id).await?;
+    if !org.is_some_and(|org| org.plan.includes(Entitlement::Webhooks)) {
+        let discarded = discarded(started_at, "the plan does not include webhooks");
+        return deliveries::record_attempt(db, delivery, lease_owner, &discarded).await;
+    }
     let result = match signing_keys(job_services, &webhook, started_at) {
         Some(keys) => {
             let headers = signed_headers(
@@ -208,7 +221,34 @@ async fn attempt(
     };
     let now = job_services.services.clock.now();
     let recorded = attempt_result(&webhook, delivery, started_at, now, result);
-    deliveries::record_attempt(&job_services.services.db, delivery, lease_owner, &recorded).await.map(|_| ())
+    deliveries::record_attempt(db, delivery, lease_owner, &recorded).await
+}
+
+/// The result of a delivery that must not be sent.
+fn discarded(at: Timestamp, reason: &str) -> AttemptResult {
+    let attempt = DeliveryAttempt {
+        at,
+        status_code: None,
+        latency_ms: 0,
+        error: Some(reason.to_owned()),
+        response_body: None,
+    };
+    AttemptResult { attempt, next: NextStep::Discarded, deactivate: None }
+}
+
+/// Renews the lease of a slow attempt. Returns only when another node has it.
+async fn renew_lease(job_services: &JobServices, delivery: &ClaimedDelivery, owner: &str) {
+    loop {
+        tokio::time::sleep(RENEW_INTERVAL).await;
+        let until = job_services.services.clock.now().after(LEASE);
+        match deliveries::renew(&job_services.services.db, delivery.id, owner, until).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::debug!(%error, delivery = %delivery.id, "cannot renew the lease of a delivery");
+            }
+        }
+    }
 }
 
 /// The current signing key, and the previous one until it expires. `None` if a secret cannot be decrypted.

@@ -10,6 +10,7 @@ pub mod judge_live;
 pub mod judge_skill;
 pub mod live_evals;
 pub mod run_eval;
+mod tracked_tasks;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -71,6 +72,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
 pub struct JobServices {
     pub services: Arc<Services>,
     pub models: InternalCaller,
+    /// For deliveries on the main runtime.
     pub delivery: DeliveryClient,
     /// Wakes the workers of this node.
     pub notifiers: JobNotifiers,
@@ -83,8 +85,8 @@ pub struct JobServices {
 impl JobServices {
     pub fn new(services: Arc<Services>, proxy: Arc<ProxyState>) -> Self {
         Self {
-            models: InternalCaller { services: Arc::clone(&services), proxy: Arc::clone(&proxy) },
-            delivery: DeliveryClient { services: Arc::clone(&services), proxy },
+            models: InternalCaller { services: Arc::clone(&services), proxy },
+            delivery: DeliveryClient::new(Arc::clone(&services)),
             services,
             notifiers: JobNotifiers::default(),
             live_evals: LiveEvals::default(),
@@ -273,7 +275,10 @@ async fn claim<J: Job>(job_services: &JobServices) -> Result<Option<(ClaimedJob,
 
 /// The time until the next job is due.
 async fn time_until_due(job_services: &JobServices, name: &str) -> Duration {
-    let due = jobs::next_due(&job_services.services.db, name).await.ok().flatten();
+    let due = jobs::next_due(&job_services.services.db, name).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, job = name, "cannot read when the next job is due");
+        None
+    });
     let left = due.map_or(i64::MAX, |due| due.0 - job_services.services.clock.now().0);
     match u64::try_from(left) {
         Ok(left) if left > 0 => Duration::from_millis(left).min(POLL_INTERVAL),

@@ -1,4 +1,4 @@
-//! Rate limits of API keys and users, and limits on sign-up and login attempts. Several nodes count together: with
+//! Rate limits of API keys and users, and limits per address on sign-up, login and wrong credentials. Several nodes count together: with
 //! Redis every request is counted there; without it the nodes exchange their counts through PostgreSQL (`exchange`).
 
 mod attempts;
@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 use crate::cluster::Cluster;
 use crate::services::Services;
-pub use attempts::AttemptKind;
-use attempts::{ATTEMPT_WINDOW, AttemptCounters, network};
+use attempts::{ATTEMPT_WINDOW, AddressCounters, FAILURE_WINDOW, network};
+pub use attempts::{AttemptKind, FailureKind};
 use exchange::CountExchange;
 pub use window::WindowCounter;
 
@@ -33,7 +33,8 @@ pub struct RateLimiter {
     /// A counter outlives the cache entry of its key, so that a change of the key does not start a new window.
     counters: Mutex<HashMap<Uuid, Arc<WindowCounter>>>,
     exchange: CountExchange,
-    attempts: AttemptCounters,
+    attempts: AddressCounters<AttemptKind>,
+    failures: AddressCounters<FailureKind>,
 }
 
 impl RateLimiter {
@@ -44,7 +45,8 @@ impl RateLimiter {
             redis,
             counters: Mutex::default(),
             exchange: CountExchange::default(),
-            attempts: AttemptCounters::default(),
+            attempts: AddressCounters::new(ATTEMPT_WINDOW),
+            failures: AddressCounters::new(FAILURE_WINDOW),
         }
     }
 
@@ -78,6 +80,19 @@ impl RateLimiter {
         counted.map_or(local, |(began, attempts)| {
             LimitStatus::new(limit, attempts.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW))
         })
+    }
+
+    /// Counts a failure of an address on this node. Other nodes are not asked, because that would cost what the limit
+    /// is to save.
+    pub fn count_failure(&self, kind: FailureKind, address: IpAddr) -> LimitStatus {
+        let Services { config, clock, .. } = &*self.services;
+        self.failures.count(kind, address, config.auth_failures, clock.now())
+    }
+
+    /// Whether one more failure of the address would be allowed.
+    pub fn peek_failure(&self, kind: FailureKind, address: IpAddr) -> LimitStatus {
+        let Services { config, clock, .. } = &*self.services;
+        self.failures.peek(kind, address, config.auth_failures, clock.now())
     }
 
     /// Removes counters that no cached key uses and whose window is over.

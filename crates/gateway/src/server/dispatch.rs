@@ -17,10 +17,12 @@ use tracing::Instrument as _;
 use super::client::{REQUEST_ID, client_address, given_request_id};
 use super::errors::{denied_problem, render_problem, route_not_found};
 use super::worker::Handlers;
+use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::headers::PROVIDER;
 use crate::proxy::{Proxy, Worker};
+use crate::services::Services;
 use crate::{api, console};
 
 /// Everything that the requests of one worker thread use.
@@ -73,7 +75,7 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
     let mut identity = if is_home || api::is_public(path, app.services.config.public_docs) {
         None
     } else {
-        Some(access.authenticate(request.headers()).await.map_err(denied_problem)?)
+        Some(authenticate(app, &received).await?)
     };
     if let Some(identity) = identity.as_mut().filter(|_| received.is_proxied) {
         let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
@@ -98,6 +100,16 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
         response.headers_mut().extend(rate_headers(rate));
     }
     Ok(response)
+}
+
+async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {
+    let (access, headers) = (&app.proxy.access, received.request.headers());
+    if let Some(identity) = access.authenticate_cached(headers) {
+        return Ok(identity);
+    }
+    let Services { config, clock, .. } = &*app.services;
+    let address = client_address(received.peer.ip(), headers, &config.trusted_proxies);
+    access.authenticate(headers, address).await.map_err(|denied| denied_problem(denied, clock.now()))
 }
 
 /// Runs a management request on the main runtime, because it may wait for the database.

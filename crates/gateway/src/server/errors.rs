@@ -1,6 +1,7 @@
 //! Errors of the server itself, and the rendering of all errors of handlers.
 
 use axum::response::Response;
+use gateway_core::time::Timestamp;
 use http::header::ALLOW;
 use http::{HeaderName, StatusCode};
 
@@ -27,12 +28,17 @@ pub fn render_problem(mut response: Response, format: ErrorFormat) -> Response {
     rendered
 }
 
-pub fn denied_problem(denied: Denied) -> Problem {
+pub fn denied_problem(denied: Denied, now: Timestamp) -> Problem {
     match denied {
         Denied::Missing => {
             Problem::unauthorized("send X-Gateway-Key: sk-gateway-… or Authorization: Bearer <token>")
         }
         Denied::Invalid => Problem::unauthorized("invalid, expired or revoked credential"),
+        Denied::TooMany(status) => Problem::rate_limited(
+            status,
+            now,
+            "too many wrong credentials from this address; see Retry-After",
+        ),
         Denied::Unavailable => Problem::unavailable(),
     }
 }

@@ -1,8 +1,11 @@
 //! Delivery of log rows to export destinations: which rows, and their format.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::app::App;
+use gateway::clock::Clock;
 use gateway_core::logs::{Attempt, LogRow, LogSource};
 use gateway_core::otlp::proto::Any;
 use serde_json::{Value, json};
@@ -12,8 +15,8 @@ use crate::support::log_rows::{many, row, with};
 use crate::support::receiver::{
     WAIT_TIMEOUT, attribute, is_signed_by, otlp, receiver, span_log_id, spans, traces, webhook,
 };
-use crate::support::{Backend, ProxyFixture};
-use crate::upstream::Reply;
+use crate::support::{Backend, ProxyFixture, TestApp, fresh_config};
+use crate::upstream::{Reply, Signal, Upstream};
 
 async fn arrives_as_a_span(backend: Backend) {
     let proxied = ProxyFixture::start_with(backend, &[]).await;
@@ -241,3 +244,48 @@ on_both!(an_organization_takes_its_exports_with_it, |app| async move {
     app.delete(&format!("/api/v1/orgs/{}", ada.org_id)).bearer(&ada.token).send().await.expect(200);
     upstream.wait_for_aborts(1, Duration::from_secs(3)).await;
 });
+
+on_both!(exports_and_webhooks_use_different_connections_to_one_host, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::new(200)).await;
+    app.export(&ada, &webhook(&upstream)).await;
+    app.write(&[row(&ada, app.app.services.clock.now())]).await;
+    let export = upstream.wait_for_requests(1, WAIT_TIMEOUT).await.remove(0);
+    app.create_webhook(&ada, &format!("{}/hook", upstream.url()), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
+    let hook = upstream.wait_for_requests(2, WAIT_TIMEOUT).await.remove(1);
+    assert_eq!(hook.target(), "/hook");
+    assert_ne!(hook.connection, export.connection, "the threads of exports have low priority");
+    assert_eq!(upstream.open_connections(), 2, "the connection of the export was still open");
+});
+
+/// Both nodes send the rows, because the second takes the first for dead. Only one may count them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_its_lease_does_not_count_what_it_delivered() {
+    let data = Arc::new(tempfile::tempdir().unwrap());
+    let config = fresh_config(Backend::Postgres, &data, &[]).await;
+    let slow = TestApp::start(config.clone(), data).await;
+    let ada = slow.enterprise("acme").await;
+    let (upstream, signal) = (Upstream::start().await, Signal::new());
+    upstream.push(Reply::new(200).wait_before_head(&signal));
+    upstream.set_default_reply(Reply::new(200));
+    let id = slow.export(&ada, &webhook(&upstream)).await;
+    slow.write(&many(&ada, &slow, 7)).await;
+    upstream.wait_for_requests(1, WAIT_TIMEOUT).await;
+    // A node whose clock is a minute ahead: the lease of the first has expired there.
+    let (other_data, mut other) = (tempfile::tempdir().unwrap(), config);
+    other.data_dir = other_data.path().to_owned();
+    let clock = Clock::default();
+    clock.advance(60_000);
+    let second = App::start(other, clock).await.unwrap();
+    slow.export_status(&ada, &id, "delivered", |status| status["delivered"] == 7).await;
+    signal.notify();
+    // Waits for the batch in progress.
+    slow.stop().await;
+    let found =
+        gateway_store::exports::find(&second.services.logs, ada.org_id.parse().unwrap(), id.parse().unwrap());
+    let (_, status) = found.await.unwrap().unwrap();
+    assert_eq!((status.delivered, status.dropped, status.failed, status.lag), (7, 0, 0, 0));
+    second.services.tasks.begin_stop();
+    second.finish_stop(Duration::from_secs(5)).await;
+}

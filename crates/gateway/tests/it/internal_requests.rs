@@ -178,7 +178,8 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let key = gateway.key(&["provider:sandbox", "model:sandbox-small"]).await;
     let headers =
         http::HeaderMap::from_iter([(http::HeaderName::from_static(auth::KEY_HEADER), key.parse().unwrap())]);
-    let scoped = app.proxy.access.authenticate(&headers).await.ok().unwrap();
+    let scoped =
+        app.proxy.access.authenticate(&headers, std::net::Ipv4Addr::LOCALHOST.into()).await.ok().unwrap();
     assert!(check_allowed(&scoped, "sandbox", "sandbox-small").is_ok());
     assert_eq!(check_allowed(&scoped, "sandbox", "sandbox-large").unwrap_err().code, "scope_denied");
     let denied = app.models.call_model(

@@ -391,7 +391,11 @@ on_both!(a_template_is_saved_as_a_new_prompt_or_as_its_next_version, |app| async
     let ada = app.signup("acme").await;
     let mut headers = HeaderMap::new();
     headers.insert("x-gateway-key", HeaderValue::from_str(&ada.api_key).unwrap());
-    let Ok(identity) = app.app.proxy.access.authenticate(&headers).await else { panic!("a good key") };
+    let Ok(identity) =
+        app.app.proxy.access.authenticate(&headers, std::net::Ipv4Addr::LOCALHOST.into()).await
+    else {
+        panic!("a good key")
+    };
     let save = async |slug: &str, content: &str| {
         let name = PromptName { namespace: "saved", slug };
         app.app.proxy.prompts.save(&identity, name, content.into()).await

@@ -1,10 +1,12 @@
 //! Health, discovery, and requests that match no route.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
-use crate::support::TestResponse;
+use crate::support::{Backend, TestApp, TestResponse};
 
 fn allowed(answer: &TestResponse) -> Vec<String> {
     let mut methods: Vec<_> =
@@ -230,3 +232,20 @@ on_both!(malformed_bodies_are_rejected_with_a_message, |app| async move {
     assert_eq!(list["keys"].as_array().map(Vec::len), Some(1), "{list}");
     assert_eq!(list["next_cursor"], Value::Null);
 });
+
+/// Background work that holds all its connections must not delay a management request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn background_work_cannot_take_the_connections_of_requests() {
+    let app = TestApp::start_with(Backend::Postgres, &[]).await;
+    let ada = app.signup("acme").await;
+    let background = &app.app.services.logs_low_priority;
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        let begun = tokio::time::timeout(Duration::from_millis(300), background.begin()).await;
+        let Ok(Ok(transaction)) = begun else { break };
+        held.push(transaction);
+    }
+    assert!((1..64).contains(&held.len()), "{} connections", held.len());
+    app.get("/api/v1/keys").bearer(&ada.token).send().await.expect(200);
+    app.create_key(&ada.token, json!({"name": "k"})).await;
+}

@@ -403,3 +403,32 @@ async fn several_nodes_deliver_an_event_once() {
     assert_eq!((requests.len(), ids.len()), (40, 40));
     assert!(app.deliveries(&ada, &hook).await.iter().all(|delivery| delivery["status"] == "delivered"));
 }
+
+on_both!(a_pending_delivery_is_not_sent_after_the_plan_lost_webhooks, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let upstream = receiver(Reply::new(500)).await;
+    let hook = app.create_webhook(&ada, &upstream.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
+    app.delivery(&ada, &hook, "tried once", |delivery| attempts(delivery) == 1).await;
+    let path = format!("/api/v1/orgs/{}", ada.org_id);
+    app.put(&path, json!({"plan": "free"})).bearer(&ada.token).send().await.expect(200);
+    app.app.services.clock.advance(HOUR);
+    let (org, webhook) = (ada.org_id.parse().unwrap(), hook.id.parse().unwrap());
+    let page = gateway_store::page::Page { limit: 10, before: None };
+    let mut is_failed = false;
+    for _ in 0..200 {
+        let filter = gateway_store::deliveries::DeliveryFilter::default();
+        let list = gateway_store::deliveries::list(&app.app.services.db, org, webhook, &filter, &page).await;
+        is_failed = list.unwrap().rows[0].status == gateway_store::deliveries::DeliveryStatus::Failed;
+        if is_failed {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(is_failed, "the delivery is given up");
+    assert_eq!(upstream.requests().len(), 1);
+    app.set_enterprise_plan(&ada).await;
+    let delivery = app.delivery(&ada, &hook, "failed", is("failed")).await;
+    let error = delivery["attempts"][1]["error"].as_str().unwrap();
+    assert!(error.contains("plan"), "{error}");
+});

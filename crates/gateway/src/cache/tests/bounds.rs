@@ -98,15 +98,15 @@ async fn a_purge_removes_its_scope_and_requests_in_progress() {
     store(&cache, named("b", 3), "x").await;
     store(&cache, named("", 4), "x").await;
     let in_progress = cache.lookup(named("a", 5)).await.miss();
-    assert_eq!(cache.purge(org(1), PurgeScope::Namespace("a".into())).await, 2);
+    assert_eq!(cache.purge(org(1), &PurgeScope::Namespace("a".into())), 2);
     in_progress.complete(response("before the purge"), None);
     drop(cache.lookup(named("a", 5)).await.miss());
     drop(cache.lookup(named("a", 1)).await.miss());
     cache.lookup(named("b", 3)).await.hit();
-    assert_eq!(cache.purge(org(1), PurgeScope::Entry(key(3))).await, 1);
-    assert_eq!(cache.purge(org(1), PurgeScope::Entry(key(3))).await, 0);
-    assert_eq!(cache.purge(org(1), PurgeScope::Namespace(String::new())).await, 1);
-    assert_eq!(cache.purge(org(2), PurgeScope::All).await, 0);
+    assert_eq!(cache.purge(org(1), &PurgeScope::Entry(key(3))), 1);
+    assert_eq!(cache.purge(org(1), &PurgeScope::Entry(key(3))), 0);
+    assert_eq!(cache.purge(org(1), &PurgeScope::Namespace(String::new())), 1);
+    assert_eq!(cache.purge(org(2), &PurgeScope::All), 0);
     assert_eq!(cache.bytes(), 0);
 }
 

@@ -64,7 +64,7 @@ async fn other_parameters_models_and_organizations_never_match() {
 #[tokio::test]
 async fn the_index_loses_texts_with_their_entries_and_is_bounded() {
     let cache = filled().await;
-    cache.purge(org(1), PurgeScope::All).await;
+    cache.purge(org(1), &PurgeScope::All);
     cache.lookup(semantic_request(1, 2)).await.miss().find_similar(&query(100, CAPITAL), 0.5).miss().fail();
     for number in 0..400 {
         let similar = query(100, &format!("what is the number {number}"));
@@ -75,7 +75,7 @@ async fn the_index_loses_texts_with_their_entries_and_is_bounded() {
     assert_eq!(tenant.group(&group).len(), crate::cache::semantic::MAX_GROUP_TEXTS);
     let recent = query(100, "What is the number 399?");
     cache.lookup(semantic_request(1, 1_000)).await.miss().find_similar(&recent, 0.9).hit();
-    cache.purge(org(1), PurgeScope::All).await;
+    cache.purge(org(1), &PurgeScope::All);
     assert!(tenant.group(&group).is_empty());
     assert_eq!(cache.bytes(), 0);
 }

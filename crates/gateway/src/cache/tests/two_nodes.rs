@@ -1,9 +1,22 @@
 //! Tests of two nodes that share a Redis.
 
+use std::sync::Mutex;
+
+use gateway_store::cache_purges::{CachePurges, Generation};
 use gateway_store::redis::RedisClient;
 
 use super::*;
 use crate::vault::Vault;
+
+/// Stands in for the database that the nodes share. Each test has organizations of its own.
+#[derive(Default)]
+struct SharedPurges(Mutex<HashMap<OrgId, CachePurges>>);
+
+impl PurgeSource for SharedPurges {
+    fn generation(&self, org: OrgId, namespace: &str, key: CacheKey) -> Option<Generation> {
+        Some(self.0.lock().unwrap().entry(org).or_default().generation(namespace, key))
+    }
+}
 
 struct Node {
     cache: Arc<Cache>,
@@ -18,10 +31,11 @@ impl Drop for Node {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its environment and starts its tasks directly")]
-fn node(url: &str, name: &str, master_key: &str) -> Node {
+fn node(url: &str, purges: &Arc<SharedPurges>, master_key: &str) -> Node {
     let redis = Arc::new(RedisClient::new(url).unwrap());
     let vault = Vault::derived(&master_key.repeat(32).into(), "cache").unwrap();
-    let redis_tier = RedisTier::new(Arc::clone(&redis), vault, format!("{name}-{}", Uuid::new_v4()));
+    let purges: Arc<dyn PurgeSource> = purges.clone();
+    let redis_tier = RedisTier::new(Arc::clone(&redis), vault, purges);
     let cache = Arc::new(Cache::new(64 << 20, Clock::default(), Some(redis_tier)));
     let (running, connection) = (Arc::clone(&cache), Arc::clone(&redis));
     let task = tokio::spawn(async move {
@@ -48,10 +62,16 @@ async fn until(mut condition: impl AsyncFnMut() -> bool) {
     panic!("the condition was never met");
 }
 
-async fn connected(name: &str, master_key: &str) -> Node {
-    let node = node(&redis_url(), name, master_key);
+async fn connected(purges: &Arc<SharedPurges>, master_key: &str) -> Node {
+    let node = node(&redis_url(), purges, master_key);
     until(async || node.redis.is_up()).await;
     node
+}
+
+/// Purges as the management API does: recorded for all nodes, then removed from the memory of this one.
+fn purge(purges: &SharedPurges, node: &Node, org: OrgId, scope: &PurgeScope) -> u64 {
+    purges.0.lock().unwrap().entry(org).or_default().add(scope, &Uuid::new_v4().to_string());
+    node.cache.purge(org, scope)
 }
 
 /// A request in an organization that no other test uses.
@@ -71,7 +91,8 @@ async fn find(node: &Node, request: CacheRequest<'_>) -> Option<CacheHit> {
 
 #[tokio::test]
 async fn an_answer_of_one_node_is_a_hit_on_the_other() {
-    let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
+    let purges = Arc::default();
+    let (one, two) = (connected(&purges, "ab").await, connected(&purges, "ab").await);
     let request = unique_request();
     store(&one.cache, request, "from one").await;
     until(async || find(&two, request).await.is_some()).await;
@@ -86,32 +107,41 @@ async fn an_answer_of_one_node_is_a_hit_on_the_other() {
 }
 
 #[tokio::test]
-async fn a_purge_on_one_node_purges_the_other() {
-    let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
+async fn what_one_node_purged_comes_to_no_node_through_redis() {
+    let purges = Arc::default();
+    let one = connected(&purges, "ab").await;
     for scope in [PurgeScope::All, PurgeScope::Namespace("n".into()), PurgeScope::Entry(key(1))] {
         let request = CacheRequest { namespace: "n", ..unique_request() };
         store(&one.cache, request, "x").await;
+        let two = connected(&purges, "ab").await;
         until(async || find(&two, request).await.is_some()).await;
-        one.cache.purge(request.org, scope.clone()).await;
+        purge(&purges, &one, request.org, &scope);
+        // Neither from Redis to the node that purged, nor to one that has nothing in memory.
+        let three = connected(&purges, "ab").await;
         assert!(find(&one, request).await.is_none(), "{scope:?}");
-        until(async || find(&two, request).await.is_none()).await;
+        assert!(find(&three, request).await.is_none(), "{scope:?}");
+        // What is stored after the purge is shared again.
+        store(&one.cache, request, "y").await;
+        until(async || find(&three, request).await.is_some()).await;
+        assert_eq!(find(&three, request).await.unwrap().text(), "y");
     }
     // Purging another namespace changes nothing.
     let request = CacheRequest { namespace: "n", ..unique_request() };
     store(&one.cache, request, "x").await;
+    let (two, three) = (connected(&purges, "ab").await, connected(&purges, "ab").await);
     until(async || find(&two, request).await.is_some()).await;
-    let three = connected("three", "ab").await;
-    one.cache.purge(request.org, PurgeScope::Namespace("other".into())).await;
+    purge(&purges, &one, request.org, &PurgeScope::Namespace("other".into()));
     assert!(find(&three, request).await.is_some());
 }
 
 #[tokio::test]
 async fn an_answer_requested_before_a_purge_does_not_come_back_through_redis() {
-    let (one, two) = (connected("one", "ab").await, connected("two", "ab").await);
+    let purges = Arc::default();
+    let (one, two) = (connected(&purges, "ab").await, connected(&purges, "ab").await);
     let (request, other) = (unique_request(), unique_request());
     let fill = one.cache.lookup(request).await.miss();
     // The other node purges, and the first has not been notified yet.
-    two.cache.purge(request.org, PurgeScope::All).await;
+    purge(&purges, &two, request.org, &PurgeScope::All);
     fill.complete(response("old"), None);
     // Writes are ordered: once this entry is there, the previous one was written.
     store(&one.cache, other, "mark").await;
@@ -121,8 +151,9 @@ async fn an_answer_requested_before_a_purge_does_not_come_back_through_redis() {
 
 #[tokio::test]
 async fn an_entry_of_a_node_with_another_master_key_is_ignored() {
-    let (one, two) = (connected("one", "ab").await, connected("two", "cd").await);
-    let three = connected("three", "ab").await;
+    let purges = Arc::default();
+    let (one, two) = (connected(&purges, "ab").await, connected(&purges, "cd").await);
+    let three = connected(&purges, "ab").await;
     let request = unique_request();
     store(&one.cache, request, "sealed").await;
     until(async || find(&three, request).await.is_some()).await;
@@ -133,12 +164,12 @@ async fn an_entry_of_a_node_with_another_master_key_is_ignored() {
 async fn without_redis_the_memory_tier_works_and_no_request_waits() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let node = node(&format!("redis://127.0.0.1:{port}"), "alone", "ab");
+    let node = node(&format!("redis://127.0.0.1:{port}"), &Arc::default(), "ab");
     let request = unique_request();
     let begun = std::time::Instant::now();
     store(&node.cache, request, "mine").await;
     assert_eq!(find(&node, request).await.unwrap().text(), "mine");
-    assert_eq!(node.cache.purge(request.org, PurgeScope::All).await, 1);
+    assert_eq!(node.cache.purge(request.org, &PurgeScope::All), 1);
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     assert!(!node.redis.is_up() && !node.redis.ping(Duration::from_secs(1)).await);
 }
@@ -165,7 +196,7 @@ async fn an_unresponsive_redis_costs_one_request_a_few_milliseconds() {
             silent.push(stream);
         }
     });
-    let node = node(&url, "unresponsive", "ab");
+    let node = node(&url, &Arc::default(), "ab");
     until(async || node.redis.is_up()).await;
     let begun = std::time::Instant::now();
     for number in 0..20 {
