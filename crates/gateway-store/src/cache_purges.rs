@@ -124,8 +124,10 @@ mod tests {
     const KEY: CacheKey = CacheKey([7; 32]);
     const OTHER: CacheKey = CacheKey([8; 32]);
 
-    async fn purged(scopes: &[PurgeScope]) -> (Db, OrgId) {
-        let db = Db::open("sqlite://:memory:").await.unwrap();
+    /// A database with these purges. Its file lives as long as the directory.
+    async fn purged(scopes: &[PurgeScope]) -> (Db, OrgId, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/gateway.db", directory.path().display())).await.unwrap();
         db.migrate(Part::State, Timestamp(0)).await.unwrap();
         let org = "01890000-0000-7000-8000-000000000001".parse().unwrap();
         let mut tx = db.begin().await.unwrap();
@@ -142,7 +144,7 @@ mod tests {
             record(&mut tx, org, scope, &format!("m{number}"), Timestamp(0)).await.unwrap();
         }
         tx.commit().await.unwrap();
-        (db, org)
+        (db, org, directory)
     }
 
     #[test]
@@ -175,7 +177,7 @@ mod tests {
             PurgeScope::Namespace("a\0b".into()),
             PurgeScope::Entry(KEY),
         ];
-        let (db, org) = purged(&scopes).await;
+        let (db, org, _directory) = purged(&scopes).await;
         let mut expected = CachePurges::default();
         for (number, scope) in scopes.iter().enumerate() {
             expected.add(scope, &format!("m{number}"));
@@ -190,7 +192,7 @@ mod tests {
     async fn too_many_small_purges_become_one_of_everything() {
         let scopes: Vec<PurgeScope> =
             (0..=MAX_SCOPES).map(|number| PurgeScope::Namespace(number.to_string())).collect();
-        let (db, org) = purged(&scopes).await;
+        let (db, org, _directory) = purged(&scopes).await;
         let purges = list(&db, org).await.unwrap();
         assert_eq!(purges.0.len(), 1);
         assert_ne!(

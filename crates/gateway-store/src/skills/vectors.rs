@@ -151,9 +151,10 @@ mod tests {
         VectorSpace { org: None, embedder: format!("test/{dims}"), dims }
     }
 
-    /// A shelf of skills that were all published at the same time.
-    async fn shelf() -> Db {
-        let db = Db::open("sqlite://:memory:").await.unwrap();
+    /// A shelf of skills that were all published at the same time. Its file lives as long as the directory.
+    async fn shelf() -> (Db, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/gateway.db", directory.path().display())).await.unwrap();
         db.migrate(Part::State, Timestamp(0)).await.unwrap();
         let mut tx = db.begin().await.unwrap();
         let org = org();
@@ -174,12 +175,12 @@ mod tests {
             .unwrap();
         }
         tx.commit().await.unwrap();
-        db
+        (db, directory)
     }
 
     #[tokio::test]
     async fn pages_contain_every_vector_of_the_space_once() {
-        let (db, space) = (shelf().await, space(2));
+        let ((db, _directory), space) = (shelf().await, space(2));
         assert_eq!(shelf_missing_vectors(&db, &space, 10).await.unwrap().len(), 5);
         for number in 1..=SKILLS {
             insert_vector(&db, &space, skill(number), 1, &[1.0, 2.0]).await.unwrap();
@@ -198,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_vector_of_another_length_is_not_read() {
-        let (db, space) = (shelf().await, space(2));
+        let ((db, _directory), space) = (shelf().await, space(2));
         insert_vector(&db, &space, skill(1), 1, &[1.0, 2.0]).await.unwrap();
         insert_vector(&db, &space, skill(2), 1, &[1.0, 2.0]).await.unwrap();
         db.exec("UPDATE skill_vectors SET vector = x'00' WHERE skill_id = $1", args![skill(2)])
@@ -210,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_organization_owns_the_vectors_of_one_space_only() {
-        let db = shelf().await;
+        let (db, _directory) = shelf().await;
         let org = org();
         let owned = |name: &str| VectorSpace { org: Some(org), embedder: name.to_owned(), dims: 1 };
         for space in [owned("old"), owned("new"), space(1)] {
