@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test lint bench soak clean-services
+.PHONY: help run build console test lint bench soak mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,11 @@ bench: ## Measure the release binary beside nginx
 
 soak: build ## Three nodes under load while things fail around them; SOAK_SECONDS=600
 	@GATEWAY_BINARY=$(TARGET_DIR)/release/gateway scripts/soak
+
+mutants: ## Change the core's rules and see that its tests notice; needs cargo-mutants
+	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
+		echo "make mutants needs cargo-mutants: cargo install cargo-mutants --locked" >&2; exit 1; }
+	CARGO_TARGET_DIR=$(abspath $(TARGET_DIR))/mutants $(CARGO) mutants --package gateway-core
 
 clean-services: ## Remove servers and directories that a killed test run left behind
 	@scripts/services clean

@@ -340,6 +340,21 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_failed_together_do_not_retry_together() {
+        let waits = |retry| -> Vec<Duration> {
+            (0..400).map(|seed| Policy { seed, ..POLICY }.retry_wait(retry, None)).collect()
+        };
+        for (retry, full) in [(1, BASE_BACKOFF), (2, 2 * BASE_BACKOFF)] {
+            let waits = waits(retry);
+            let distinct: std::collections::HashSet<_> = waits.iter().collect();
+            assert!(distinct.len() > 390, "{}", distinct.len());
+            assert!(waits.iter().all(|wait| (full / 2..full).contains(wait)));
+            let mean = waits.iter().sum::<Duration>() / 400;
+            assert!((full * 72 / 100..full * 78 / 100).contains(&mean), "{mean:?}");
+        }
+    }
+
+    #[test]
     fn backoff_doubles_within_bounds() {
         let ms = |retry, jitter| backoff(retry, jitter).as_millis();
         assert_eq!([ms(1, 0.0), ms(1, 1.0), ms(2, 1.0), ms(5, 1.0)], [100, 200, 400, 3_200]);

@@ -161,8 +161,23 @@ mod tests {
         for bad in ["", ",", "a,,b", "a/", "/b", "a b", "a;w=0", "a;w=x", "a;w=1001", "a;x=1", "a;"] {
             assert!(parse_chain(bad).is_err(), "{bad:?}");
         }
+        for good in ["a;w=1", "a;w=1000"] {
+            assert!(parse_chain(good).is_ok(), "{good}");
+        }
+        for bad in ["a\u{7f}", "a/b\u{7f}", "a/b c", "a /b"] {
+            assert_eq!(parse_step(bad), Err(InvalidChain::Step(bad.to_owned())), "{bad:?}");
+        }
         assert!(parse_chain(&["a"; MAX_STEPS].join(",")).is_ok());
         assert_eq!(parse_chain(&["a"; MAX_STEPS + 1].join(",")), Err(InvalidChain::Length));
+    }
+
+    #[test]
+    fn every_strategy_has_a_name() {
+        let all = RouteStrategy::NAMES.map(|name| RouteStrategy::parse(name).unwrap());
+        let expected =
+            [RouteStrategy::Order, RouteStrategy::Cheapest, RouteStrategy::Fastest, RouteStrategy::Weighted];
+        assert_eq!(all, expected);
+        assert_eq!(RouteStrategy::parse("Order"), None);
     }
 
     #[test]
@@ -185,10 +200,40 @@ mod tests {
         let facts = [1, 3].map(|weight| TargetFacts { weight, ..TargetFacts::default() });
         let heavy = (0..10_000).filter(|&seed| order(RouteStrategy::Weighted, &facts, seed)[0] == 1).count();
         assert!((7_300..7_700).contains(&heavy), "{heavy} of 10000 picked the target of weight 3");
+        let heavy = (0..10_000)
+            .filter(|&seed| order(RouteStrategy::Weighted, &facts, u64::MAX - seed)[0] == 1)
+            .count();
+        assert!((7_300..7_700).contains(&heavy), "{heavy} of 10000 of the largest seeds");
         assert_eq!(order(RouteStrategy::Weighted, &facts, 7), order(RouteStrategy::Weighted, &facts, 7));
         let all = [(11, 1), (22, 3)];
         let heavy = (0..10_000).filter(|&seed| pick_weighted(all.into_iter(), seed) == Some(1)).count();
         assert!((7_300..7_700).contains(&heavy), "{heavy} of 10000");
+    }
+
+    #[test]
+    fn a_score_is_exponentially_distributed_with_the_weight_as_its_rate() {
+        let ln_2 = std::f64::consts::LN_2;
+        for (hash, weight, expected) in [
+            (u64::MAX, 1, 0.0),
+            ((1 << 63) - 1, 1, ln_2),
+            ((1 << 63) - 1, 4, ln_2 / 4.0),
+            ((1 << 62) - 1, 1, 2.0 * ln_2),
+            (0, 1, 53.0 * ln_2),
+            (0, 0, 53.0 * ln_2),
+        ] {
+            let score = score(hash, weight);
+            assert!((score - expected).abs() < 1e-9, "{hash:x} {weight}: {score}");
+        }
+    }
+
+    /// The first outputs of the reference implementation with the state 0, which adds the constant before each.
+    #[test]
+    fn the_hash_is_splitmix64() {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        assert_eq!(
+            [0, STEP, STEP.wrapping_mul(2)].map(splitmix64),
+            [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]
+        );
     }
 
     #[test]

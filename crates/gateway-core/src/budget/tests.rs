@@ -39,13 +39,23 @@ fn periods_begin_and_end_where_the_calendar_in_utc_says() {
             "{period} {time}"
         );
         assert_eq!(period.as_str().parse(), Ok(period));
+        assert_eq!(period.to_string(), period.as_str());
     }
+    assert!("hourly".parse::<Period>().is_err());
 }
 
 #[test]
 fn a_budget_covers_its_own_scope() {
     let [one, other] = [1, 2].map(Uuid::from_u128);
     let spender = Spender { key: Some(one.into()), app: Some(one.into()), team: Some(one.into()) };
+    for (scope, name) in [
+        (Scope::Org(one.into()), "org"),
+        (Scope::Team(one.into()), "team"),
+        (Scope::App(one.into()), "app"),
+        (Scope::Key(one.into()), "key"),
+    ] {
+        assert_eq!((scope.name(), scope.id()), (name, one.to_string()));
+    }
     let covers = |scope, spender: &Spender| budget(scope, None, None).covers(spender);
     assert!(covers(Scope::Org(other.into()), &Spender::default()));
     for (same, else_) in [
@@ -99,6 +109,32 @@ fn a_call_is_estimated_at_its_highest_cost() {
         cost_units(Decimal::MAX),
         "no overflow"
     );
+}
+
+#[test]
+fn each_class_of_tokens_may_be_the_most_expensive_one() {
+    let price = |column: &str| {
+        let file = format!("provider,model,input_per_mtok,output_per_mtok,{column}\np,m,1,1,8\n");
+        PriceTable::parse(&file).unwrap().find("p", "m").unwrap().clone()
+    };
+    for (column, factors) in [
+        ("cache_read_per_mtok", (1, 1)),
+        ("cache_write_per_mtok", (8, 1)),
+        ("cache_write_1h_per_mtok", (8, 1)),
+        ("audio_input_per_mtok", (8, 1)),
+        ("reasoning_per_mtok", (1, 8)),
+        ("audio_output_per_mtok", (1, 8)),
+    ] {
+        let inputs = CostInputs { body_bytes: Some(3_000_000), max_tokens: Some(2_000_000), choices: None };
+        let expected = USD * factors.0 + 2 * USD * factors.1;
+        assert_eq!(max_cost(&price(column), &inputs), expected, "{column}");
+    }
+    // The plain classes are the most expensive ones here.
+    let file = "provider,model,input_per_mtok,output_per_mtok,cache_write_per_mtok,audio_input_per_mtok,\
+                reasoning_per_mtok,audio_output_per_mtok\np,m,8,9,1,1,1,1\n";
+    let price = PriceTable::parse(file).unwrap().find("p", "m").unwrap().clone();
+    let inputs = CostInputs { body_bytes: Some(3_000_000), max_tokens: Some(1_000_000), choices: None };
+    assert_eq!(max_cost(&price, &inputs), 17 * USD);
 }
 
 #[test]

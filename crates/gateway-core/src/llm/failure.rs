@@ -144,6 +144,12 @@ mod tests {
             (&[("retry-after-ms", "soon"), ("retry-after", "3")], ms(3000)),
             (&[("retry-after", "-1")], None),
             (&[("retry-after", "inf")], None),
+            (&[("retry-after", "1e3")], None),
+            (&[("retry-after", "0x2")], None),
+            (&[("retry-after", "Wed, 21 Oct 2015 07:27:55 GMT")], ms(0)),
+            (&[("retry-after", "4"), ("retry-after", "9")], ms(4000)),
+            (&[("retry-after-ms", "100"), ("x-ms-retry-after-ms", "70")], ms(100)),
+            (&[("retry-after", "99999999999999999999999")], None),
             (&[("retry-after", "")], None),
             (&[("date", "2")], None),
         ] {

@@ -111,6 +111,68 @@ fn a_long_prompt_puts_the_whole_request_on_the_higher_rates() {
 }
 
 #[test]
+fn a_rate_does_not_rise_in_proportion_to_a_free_one() {
+    let price = Price {
+        input_per_mtok: Some(Decimal::ZERO),
+        input_above_200k_per_mtok: Some(dollars("2")),
+        cache_read_per_mtok: Some(dollars("1")),
+        ..Price::default()
+    };
+    let long = Usage { cache_read: 1_000_000, ..Usage::default() };
+    assert_eq!(cost(&price, &long), Some(dollars("1")));
+    let long = Usage { input: 1_000_000, ..Usage::default() };
+    assert_eq!(cost(&price, &long), Some(dollars("2")));
+}
+
+#[test]
+fn providers_have_the_names_that_other_tools_use() {
+    for (name, aliases) in [
+        ("azure-openai", &["azure", "azure_openai", "azureopenai"][..]),
+        ("gemini", &["google", "google-ai-studio", "aistudio"]),
+        ("vertex", &["vertex-ai", "vertex_ai", "vertexai", "google-vertex"]),
+        ("bedrock", &["aws-bedrock", "amazon-bedrock"]),
+        ("together", &["together-ai", "together_ai", "togetherai"]),
+        ("fireworks", &["fireworks-ai", "fireworks_ai"]),
+        ("mistral", &["mistralai"]),
+        ("xai", &["x-ai"]),
+    ] {
+        let file = format!("provider,model,input_per_mtok\n{name},m,1\n");
+        let table = PriceTable::parse(&file).unwrap();
+        for alias in aliases {
+            assert!(table.find(alias, "m").is_some(), "{alias}");
+        }
+        assert!(table.find("other", "m").is_none());
+    }
+}
+
+#[test]
+fn a_snapshot_is_a_day_of_this_century() {
+    let table = PriceTable::parse("provider,model,input_per_mtok\np,m,1\n").unwrap();
+    for day in ["-2024-08-06", "-20240806", "-20000101", "-20991231", "@20240806", "@2024-08-06"] {
+        assert!(table.find("p", &format!("m{day}")).is_some(), "{day}");
+    }
+    for day in [
+        "-19991231",
+        "-21000101",
+        "-20240006",
+        "-20241306",
+        "-20240800",
+        "-20240832",
+        "-2024-1306",
+        "-202408-06",
+        "-2024x806",
+        "-2024080x",
+        "-x0240806",
+        "-2024/08/06",
+        "20240806",
+        "@20241306",
+        "@",
+    ] {
+        assert!(table.find("p", &format!("m{day}")).is_none(), "{day}");
+    }
+}
+
+#[test]
 fn no_rate_at_all_is_no_cost_and_never_zero() {
     let price = Price { input_per_mtok: Some(dollars("0.1")), ..Price::default() };
     assert_eq!(cost(&price, &Usage::from_totals(10, 0)), Some(dollars("0.000001")));

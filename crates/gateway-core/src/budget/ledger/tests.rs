@@ -1,5 +1,7 @@
 //! Tests of reservations, row states, period roll-over, alerts and leases, case by case.
 
+mod leases;
+
 use super::*;
 use crate::budget::{Period, Scope};
 use crate::logs::first_log_id;
@@ -137,7 +139,8 @@ fn a_row_without_a_reservation_counts_once_it_is_stored() {
     ledger.write_started(&row(id, 10));
     assert_eq!(spent(&mut ledger, now()), 0);
     ledger.stored(&row(id, 10), true, now());
-    assert_eq!(spent(&mut ledger, now()), 10);
+    assert_eq!((spent(&mut ledger, now()), ledger.stored_rows()), (10, 1));
+    assert!(!ledger.is_stale());
     // A row of an earlier run: the last read contains it.
     ledger.write_started(&row(id + 1, 10));
     ledger.stored(&row(id + 1, 10), false, now());
@@ -299,4 +302,98 @@ fn a_lease_shrinks_by_a_row_that_is_stored() {
     }
     read(&mut ledger, 1_000, 300, &[]);
     assert!(is_lease_too_small(&mut ledger, 1));
+}
+
+#[test]
+fn a_ledger_without_budgets_reserves_nothing() {
+    let mut ledger = Ledger::new(Sharing::Leased);
+    assert!(ledger.is_empty());
+    assert!(ledger.reserve(Spender::default(), 10, now()).unwrap().is_none());
+    assert!(!single_node(100, 0).is_empty());
+}
+
+#[test]
+fn a_call_that_cost_nothing_leaves_no_row() {
+    let mut ledger = single_node(100, 0);
+    let id = first_log_id(now());
+    call(&mut ledger, id, 0);
+    ledger.write_started(&row(id, 0));
+    ledger.stored(&row(id, 0), true, now());
+    assert_eq!((ledger.rows.len(), ledger.stored_rows(), spent(&mut ledger, now())), (0, 0, 0));
+}
+
+#[test]
+fn ages_count_from_the_last_read_and_the_last_call() {
+    let mut ledger = single_node(100, 0);
+    assert_eq!(ledger.read_age(now().plus(700)), Duration::from_millis(700));
+    assert!(ledger.idle_for(now()) > Duration::from_secs(1 << 32), "never used");
+    assert!(Ledger::new(Sharing::SingleNode).read_age(now()) > Duration::from_secs(1 << 32), "never read");
+    reserve(&mut ledger, 1);
+    assert_eq!(ledger.idle_for(now().plus(700)), Duration::from_millis(700));
+}
+
+#[test]
+fn reads_are_numbered_in_the_order_in_which_they_begin() {
+    let mut ledger = Ledger::new(Sharing::SingleNode);
+    assert_eq!((ledger.begin_read(), ledger.begin_read(), ledger.reads_begun()), (1, 2, 2));
+    finish_read(&mut ledger, 2, (100, 0), &[]);
+    assert!(ledger.was_read_after(0) && ledger.was_read_after(1) && !ledger.was_read_after(2));
+}
+
+#[test]
+fn rows_that_are_not_tracked_one_by_one_still_count() {
+    let mut ledger = leased(1_000_000, 0);
+    ledger.enter_offline_mode(1);
+    let first = first_log_id(now());
+    let mut reserved = reserve(&mut ledger, 1).unwrap();
+    for id in first..first + 100_000 {
+        ledger.commit(&mut reserved, id, 1, now());
+    }
+    let outstanding = |ledger: &Ledger| ledger.budgets[0].unstored;
+    assert_eq!(
+        (spent(&mut ledger, now()), ledger.rows.len(), outstanding(&ledger)),
+        (100_000, 100_000, 100_000)
+    );
+    ledger.commit(&mut reserved, first + 100_000, 5, now());
+    ledger.stored(&row(first + 100_001, 7), true, now());
+    assert_eq!(spent(&mut ledger, now()), 100_012);
+    assert_eq!((ledger.rows.len(), ledger.stored_rows(), outstanding(&ledger)), (100_000, 0, 100_000));
+}
+
+#[test]
+fn a_row_that_the_writer_reports_before_the_call_ends_counts_once() {
+    let mut ledger = single_node(100, 0);
+    let id = first_log_id(now());
+    ledger.write_started(&row(id, 10));
+    call(&mut ledger, id, 10);
+    assert_eq!((spent(&mut ledger, now()), ledger.budgets[0].unstored), (10, 10));
+    ledger.stored(&row(id, 10), true, now());
+    call(&mut ledger, id, 10);
+    assert_eq!((spent(&mut ledger, now()), ledger.budgets[0].unstored, ledger.stored_rows()), (10, 0, 1));
+}
+
+#[test]
+fn an_alert_is_marked_in_its_own_budget_and_period() {
+    let mut ledger = single_node(100, 100);
+    let alerts = ledger.pending_alerts(now());
+    assert_eq!(alerts.len(), 2);
+    let of_yesterday = PendingAlert { starts_at: today().plus(-DAY), ..copy_of(&alerts[0]) };
+    let of_another = PendingAlert { budget: budget(9, whole_org(), 100), ..copy_of(&alerts[0]) };
+    ledger.mark_notified(&[of_yesterday, of_another]);
+    assert_eq!(ledger.pending_alerts(now()).len(), 2);
+    ledger.mark_notified(&alerts);
+    assert!(!ledger.has_pending_alerts());
+    assert_eq!(ledger.pending_alerts(now().plus(DAY)).len(), 0, "nothing is spent yet");
+    call_at(&mut ledger, 60, now().plus(DAY));
+    assert!(ledger.has_pending_alerts(), "every period has its own alerts");
+}
+
+fn copy_of(alert: &PendingAlert) -> PendingAlert {
+    let PendingAlert { budget, starts_at, kind, limit, spent } = alert;
+    PendingAlert { budget: budget.clone(), starts_at: *starts_at, kind: *kind, limit: *limit, spent: *spent }
+}
+
+fn call_at(ledger: &mut Ledger, cost: i64, at: Timestamp) {
+    let mut reserved = ledger.reserve(Spender::default(), 1, at).unwrap().unwrap();
+    ledger.commit(&mut reserved, first_log_id(at), cost, at);
 }
