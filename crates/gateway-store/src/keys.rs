@@ -7,6 +7,7 @@ use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
+use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::args;
 use crate::table::{self, Table as _, table};
@@ -86,15 +87,26 @@ pub async fn find_access(db: &Db, hash: KeyHash) -> Result<Option<KeyAccess>, St
     row.map(|row| Ok(KeyAccess { key: Key::from_row(&row)?, team_id: row.get("team_id")? })).transpose()
 }
 
-/// Records when keys were last used. Called in batches, off the request path.
+/// Keys in one statement.
+const MAX_TOUCHED: usize = 500;
+
+/// Records when keys were last used, with one statement for many keys. Called in batches, off the request path.
 pub async fn touch(db: &Db, used: &[(KeyId, Timestamp)]) -> Result<(), StoreError> {
-    let mut tx = db.begin().await?;
-    for (id, at) in used {
-        tx.exec(
-            "UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND COALESCE(last_used_at, 0) < $2",
-            args![*id, *at],
-        )
-        .await?;
+    let list = match db.dialect() {
+        Dialect::Sqlite => "SELECT value ->> 0 AS id, value ->> 1 AS at FROM json_each($1)",
+        Dialect::Postgres => {
+            "SELECT value ->> 0 AS id, CAST(value ->> 1 AS BIGINT) AS at \
+             FROM json_array_elements(CAST($1 AS JSON)) AS u(value)"
+        }
+    };
+    let sql = format!(
+        "UPDATE api_keys SET last_used_at = used.at FROM ({list}) used \
+         WHERE api_keys.id = used.id AND COALESCE(last_used_at, 0) < used.at"
+    );
+    for used in used.chunks(MAX_TOUCHED) {
+        let pairs: Vec<(String, i64)> = used.iter().map(|(id, at)| (id.to_string(), at.0)).collect();
+        let list = serde_json::to_string(&pairs).unwrap_or_default();
+        db.exec(AssertSqlSafe(sql.clone()), args![list]).await?;
     }
-    tx.commit().await
+    Ok(())
 }

@@ -25,6 +25,7 @@ pub mod keys;
 pub mod logs;
 pub mod members;
 pub mod names;
+pub mod org_purges;
 pub mod orgs;
 pub mod page;
 pub mod playground;

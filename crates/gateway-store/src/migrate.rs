@@ -42,6 +42,7 @@ const STATE: &[(&str, &str)] = &[
     ("budgets", include_str!("../migrations/0010_budgets.sql")),
     ("nodes", include_str!("../migrations/0011_nodes.sql")),
     ("eval_retention", include_str!("../migrations/0012_eval_retention.sql")),
+    ("deletions", include_str!("../migrations/0013_deletions.sql")),
     ("cache_purges", include_str!("../migrations/0015_cache_purges.sql")),
     ("skill_vectors", include_str!("../migrations/0016_skill_vectors.sql")),
 ];
@@ -50,6 +51,8 @@ const LOGS: &[(&str, &str)] = &[
     ("prompts", include_str!("../migrations/logs/0002_prompts.sql")),
     ("exports", include_str!("../migrations/logs/0003_exports.sql")),
     ("outside", include_str!("../migrations/logs/0004_outside.sql")),
+    ("deleted_orgs", include_str!("../migrations/logs/0006_deleted_orgs.sql")),
+    ("closed_days", include_str!("../migrations/logs/0007_closed_days.sql")),
 ];
 
 impl Part {
@@ -255,7 +258,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 14] = [
+    const RELEASED_STATE: [(&str, &str); 15] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -268,14 +271,17 @@ mod tests {
         ("budgets", "8dba915cce946838c6b58ff1bddd09234198d7137bf24203330b2c117431709f"),
         ("nodes", "5d018ef85e38f16b19d23ab3bf8a98394ec8c39d8859585b2a776a04102a2452"),
         ("eval_retention", "1b46e4d7aa27958ddbbc9d350024932b4c23d48fc1eb98a4cc7fcb84de5438c6"),
+        ("deletions", "573ecba7f203043dd7b0ecc1f7bd7f4634faa3c54a26183e874984a14e9df856"),
         ("cache_purges", "287de40c8e260413a6fda86aadf32182cb36be54cf5f103524f3fa18629830ea"),
         ("skill_vectors", "7bfcbad1d74c15577b53c0fe0e69dc30afa15c90c73e2d402514018d7b89ca43"),
     ];
-    const RELEASED_LOGS: [(&str, &str); 4] = [
+    const RELEASED_LOGS: [(&str, &str); 6] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
         ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
         ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
         ("outside", "f6f8ea94679db53d9c95f65bb0cd6b55c1276033eced5253a1e05bc7bcdc768d"),
+        ("deleted_orgs", "91847c74116cd455a3e4e49254c6a5f19bc8da4e0fb7d079c383d06ccdcc3fd8"),
+        ("closed_days", "d813a0ad04b6fe1a97e55fb01b7853a693a0b2b5719efc8ec2811173c5580db6"),
     ];
 
     #[test]

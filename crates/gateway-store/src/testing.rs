@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use gateway_core::ids::OrgId;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
@@ -32,6 +33,64 @@ pub async fn load_postgres_dump(url: &str, dump: String) -> Result<(), StoreErro
 pub async fn schema_version(db: &Db) -> Result<i64, StoreError> {
     let row = db.opt("SELECT MAX(version) AS version FROM schema_versions", Vec::new()).await?;
     row.map_or(Ok(0), |row| row.get::<Option<i64>>("version").map(Option::unwrap_or_default))
+}
+
+/// The tables with rows of the organization, and those with rows that belong to no log row or dimension any more.
+pub async fn traces_of(db: &Db, org: OrgId) -> Result<Vec<String>, StoreError> {
+    let columns = match db.dialect() {
+        Dialect::Sqlite => {
+            "SELECT m.name AS name FROM sqlite_master m, pragma_table_info(m.name) c \
+             WHERE m.type = 'table' AND c.name = 'org_id'"
+        }
+        Dialect::Postgres => {
+            "SELECT CAST(table_name AS TEXT) AS name FROM information_schema.columns \
+             WHERE column_name = 'org_id' AND table_schema = 'public'"
+        }
+    };
+    let mut queries = Vec::new();
+    for row in db.all(columns, Vec::new()).await? {
+        let table: String = row.get("name")?;
+        queries.push((format!("SELECT COUNT(*) AS n FROM {table} WHERE org_id = $1"), table));
+    }
+    let key = if db.dialect() == Dialect::Sqlite { "rowid" } else { "id" };
+    for (table, column, of) in [
+        ("log_bodies", "id", "log_rows"),
+        ("log_words", key, "log_rows"),
+        ("log_unindexed", "id", "log_rows"),
+        ("usage_hours", "dim_id", "usage_dims"),
+        ("usage_user_hours", "dim_id", "usage_dims"),
+        ("usage_days", "dim_id", "usage_dims"),
+        ("usage_closed", "dim_id", "usage_dims"),
+    ] {
+        let sql = format!(
+            "SELECT COUNT(*) AS n FROM {table} WHERE $1 <> '' AND {column} NOT IN (SELECT id FROM {of})"
+        );
+        queries.push((sql, table.to_owned()));
+    }
+    let has_logs = queries.iter().any(|(_, table)| table == "log_sessions");
+    let mut found = Vec::new();
+    for (sql, table) in queries {
+        let is_orphan_check = sql.contains("NOT IN");
+        if is_orphan_check && !has_logs {
+            continue;
+        }
+        let count = db.opt(AssertSqlSafe(sql), args![org]).await?;
+        if count.map_or(Ok(0), |row| row.get::<i64>("n"))? > 0 {
+            found.push(table);
+        }
+    }
+    Ok(found)
+}
+
+/// The number of rows in a table, with an optional condition: `table WHERE …`.
+pub async fn count(db: &Db, rows: &str) -> Result<i64, StoreError> {
+    let row = db.opt(AssertSqlSafe(format!("SELECT COUNT(*) AS n FROM {rows}")), Vec::new()).await?;
+    row.map_or(Ok(0), |row| row.get("n"))
+}
+
+/// Runs a statement; returns the number of changed rows.
+pub async fn execute(db: &Db, sql: &str) -> Result<u64, StoreError> {
+    db.exec(AssertSqlSafe(sql.to_owned()), Vec::new()).await
 }
 
 /// What a later release does to the schema.

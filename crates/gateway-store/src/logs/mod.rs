@@ -1,11 +1,14 @@
 //! Log rows: written in batches, read one by one, in pages or as usage totals, and deleted after their retention. They
 //! are in a separate part of the store. The id of a row contains its time, so ranges of time are ranges of ids.
 
+mod batches;
 pub(crate) mod bulk;
+mod closed_days;
 mod fulltext;
 mod hour_index;
 mod otel_ids;
 mod partitions;
+mod purge;
 mod read;
 mod rollup;
 mod sessions;
@@ -15,8 +18,11 @@ mod usage;
 mod usage_plan;
 mod write;
 
+pub use batches::{Batches, batches_after, last_batch};
+pub use closed_days::close_days;
 pub use fulltext::{index_pending, index_pending_of};
-pub use read::{LogEntry, LogFilter, existing_ids, find, find_many, list, list_after};
+pub use purge::{mark_deleted, purge_slice};
+pub use read::{LogEntry, LogFilter, existing_ids, find, find_many, list, list_after, list_these};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use spend::{DaySpend, SpendSnapshot};
 pub use sweep::sweep;

@@ -1,6 +1,7 @@
 //! Reads log rows: one by its id, or many by a filter, newest first.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use gateway_core::ids::{KeyId, OrgId};
@@ -108,9 +109,12 @@ pub async fn list(
 ) -> Result<Paged<LogEntry>, StoreError> {
     let before = page.before.as_deref().and_then(|id| id.parse::<i64>().ok());
     let entries = match HourIndex::new(logs, org, filter, before).await? {
-        None => fetch(logs, org, &RowQuery { filter, before, order: "DESC", limit: page.fetch() }).await?,
+        None => {
+            let query = RowQuery { filter, before, ids: None, order: "DESC", limit: page.fetch() };
+            fetch(logs, org, &query).await?
+        }
         Some(hours) => {
-            let query = RowQuery { filter, before, order: "DESC", limit: page.fetch() };
+            let query = RowQuery { filter, before, ids: None, order: "DESC", limit: page.fetch() };
             fetch_by_hours(logs, org, &query, hours).await?
         }
     };
@@ -124,7 +128,19 @@ pub async fn list_after(
     filter: &LogFilter,
     limit: i64,
 ) -> Result<Vec<LogEntry>, StoreError> {
-    fetch(logs, org, &RowQuery { filter, before: None, order: "ASC", limit }).await
+    fetch(logs, org, &RowQuery { filter, before: None, ids: None, order: "ASC", limit }).await
+}
+
+/// The rows with these ids that match, oldest first.
+pub async fn list_these(
+    logs: &Db,
+    org: OrgId,
+    filter: &LogFilter,
+    ids: &[i64],
+) -> Result<Vec<LogEntry>, StoreError> {
+    let list = id_list(ids.iter().copied());
+    let limit = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    fetch(logs, org, &RowQuery { filter, before: None, ids: Some(&list), order: "ASC", limit }).await
 }
 
 /// One row with its bodies.
@@ -180,6 +196,8 @@ struct RowQuery<'a> {
     filter: &'a LogFilter,
     /// Only rows with a smaller id.
     before: Option<i64>,
+    /// Only these rows, as a list made by `id_list`.
+    ids: Option<&'a str>,
     /// `ASC` or `DESC`, by id.
     order: &'static str,
     limit: i64,
@@ -191,7 +209,7 @@ async fn fetch_by_hours(
     query: &RowQuery<'_>,
     mut hours: HourIndex,
 ) -> Result<Vec<LogEntry>, StoreError> {
-    let RowQuery { filter, before, order, limit } = *query;
+    let RowQuery { filter, before, ids, order, limit } = *query;
     let mut entries = Vec::new();
     loop {
         let ranges = hours.next(logs).await?;
@@ -206,14 +224,14 @@ async fn fetch_by_hours(
             let after = filter.after_id.map_or(first - 1, |after| after.max(first - 1));
             let within = LogFilter { after_id: Some(after), ..filter.clone() };
             let end = before.map_or(end, |before| before.min(end));
-            let part = RowQuery { filter: &within, before: Some(end), order, limit: left };
+            let part = RowQuery { filter: &within, before: Some(end), ids, order, limit: left };
             entries.extend(fetch(logs, org, &part).await?);
         }
     }
 }
 
 async fn fetch(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEntry>, StoreError> {
-    let RowQuery { filter, before, order, limit } = *query;
+    let RowQuery { filter, before, ids, order, limit } = *query;
     let LogFilter {
         provider,
         model,
@@ -230,12 +248,16 @@ async fn fetch(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEnt
     } = filter;
     let searching = !wanted.is_empty();
     let (mut sql, mut values) = select(logs.dialect(), org, wanted);
+    // On SQLite the full-text index drives the search, so the bounds on the id apply to it.
+    let id = if searching && logs.dialect() == Dialect::Sqlite { "log_words.rowid" } else { "r.id" };
+    if let Some(ids) = ids {
+        values.push(ids.into());
+        let _ = write!(sql, " AND {}", in_ids(logs.dialect(), id, values.len()));
+    }
     let mut narrow = |condition: &str, value: Arg| {
         values.push(value);
         sql.push_str(&condition.replace('?', &format!("${}", values.len())));
     };
-    // On SQLite the full-text index drives the search, so the bounds on the id apply to it.
-    let id = if searching && logs.dialect() == Dialect::Sqlite { "log_words.rowid" } else { "r.id" };
     let mut bound = |operator: &str, value: Option<i64>| {
         if let Some(value) = value {
             narrow(&format!(" AND {id} {operator} ?"), value.into());

@@ -14,6 +14,7 @@ use rustc_hash::FxBuildHasher;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
+use super::closed_days;
 use super::write::clean;
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
@@ -170,6 +171,12 @@ pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError>
             }
         }
     }
+    let models: BTreeSet<i64> =
+        dims.iter().filter(|(dims, _)| dims.cube == Cube::Models).map(|(_, id)| *id).collect();
+    let by_model = grains.get(&Grain::Days).into_iter().flatten().filter(|((_, id), _)| models.contains(id));
+    let by_model: Vec<(i64, i64, Totals)> =
+        by_model.map(|((day, id), totals)| (*id, *day, totals.clone())).collect();
+    closed_days::add_late(tx, &by_model).await?;
     let mut known = BTreeSet::new();
     for (grain, sums) in &mut grains {
         let found = merge(tx, *grain, sums).await?;

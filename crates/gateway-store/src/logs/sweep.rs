@@ -3,7 +3,7 @@
 //!
 //! On PostgreSQL, days past the longest retention are dropped as partitions, so organizations with that retention keep
 //! up to a day more. Everything else is deleted in short transactions. Daily usage is kept forever, hourly usage for
-//! 400 days, and hourly usage of users as long as the rows.
+//! 400 days, and usage by user as long as the organization's rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,18 +14,21 @@ use sqlx::AssertSqlSafe;
 
 use super::bulk::{id_list, in_ids};
 use super::partitions::{self, Day};
-use super::rollup::Grain;
+use super::rollup::{Cube, Grain};
+use super::write::lock_writers;
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
 
 /// Rows per transaction.
-const SWEEP_ROWS: i64 = 1_000;
+pub(super) const SWEEP_ROWS: i64 = 1_000;
+/// Dimensions of users per transaction. Each may have hours and days of many years.
+const SWEEP_DIMS: i64 = 50;
 /// Transactions per call.
 const MAX_TRANSACTIONS: u32 = 200;
 const HOURLY_RETENTION_DAYS: u32 = 400;
 
-/// Deletes rows past their retention; returns how many. The work of one call is bounded: call it again soon when it
+/// Deletes rows, sessions and usage by user past their retention; returns how many. The work of one call is bounded: call it again soon when it
 /// returns more than 0.
 pub async fn sweep(
     logs: &Db,
@@ -44,21 +47,37 @@ pub async fn sweep(
             }
         }
     }
-    let mut transactions = 0;
+    let mut budget = MAX_TRANSACTIONS;
     for (org, days) in organizations(logs, default_days, overrides).await? {
         let by_partition = logs.dialect() == Dialect::Postgres && days == longest;
-        while !by_partition && transactions < MAX_TRANSACTIONS {
-            let deleted = delete_rows(logs, org, cutoff(now, days)).await?;
-            if deleted == 0 {
-                break;
-            }
-            transactions += 1;
-            removed += deleted;
+        let oldest = now.plus(-i64::from(days) * DAY);
+        if !by_partition {
+            removed += repeat(&mut budget, || delete_rows(logs, org, first_log_id(oldest))).await?;
         }
-        delete_sessions(logs, org, cutoff(now, days), now.plus(-i64::from(days) * DAY)).await?;
+        removed += repeat(&mut budget, || delete_sessions(logs, org, oldest)).await?;
+        removed += repeat(&mut budget, || delete_user_usage(logs, org, oldest)).await?;
     }
     for (grain, days) in [(Grain::Hours, longest.max(HOURLY_RETENTION_DAYS)), (Grain::UserHours, longest)] {
-        delete_hours(logs, grain, now.plus(-i64::from(days) * DAY)).await?;
+        let oldest = now.plus(-i64::from(days) * DAY);
+        let mut budget = MAX_TRANSACTIONS;
+        repeat(&mut budget, || delete_hours(logs, grain, oldest)).await?;
+    }
+    Ok(removed)
+}
+
+/// Repeats a deletion until it finds nothing or the budget of transactions is used up; returns how much was deleted.
+async fn repeat<F: Future<Output = Result<u64, StoreError>>>(
+    budget: &mut u32,
+    delete: impl Fn() -> F,
+) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    while *budget > 0 {
+        let deleted = delete().await?;
+        if deleted == 0 {
+            break;
+        }
+        *budget -= 1;
+        removed += deleted;
     }
     Ok(removed)
 }
@@ -81,7 +100,7 @@ async fn organizations(
     Ok(all)
 }
 
-async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreError> {
+pub(super) async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreError> {
     let old = logs
         .all(
             "SELECT id FROM log_rows WHERE org_id = $1 AND id < $2 ORDER BY id LIMIT $3",
@@ -108,30 +127,52 @@ async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreErr
     Ok(removed)
 }
 
-async fn delete_sessions(
-    logs: &Db,
-    org: OrgId,
-    first_before: i64,
-    seen_before: Timestamp,
-) -> Result<(), StoreError> {
+async fn delete_sessions(logs: &Db, org: OrgId, before: Timestamp) -> Result<u64, StoreError> {
     logs.exec(
         "DELETE FROM log_sessions WHERE org_id = $1 AND id IN (SELECT id FROM log_sessions \
          WHERE org_id = $1 AND first_id < $2 AND last_seen_at < $3 ORDER BY first_id LIMIT $4)",
-        args![org, first_before, seen_before, SWEEP_ROWS],
+        args![org, first_log_id(before), before, SWEEP_ROWS],
     )
     .await
-    .map(|_| ())
 }
 
-async fn delete_hours(logs: &Db, grain: Grain, before: Timestamp) -> Result<(), StoreError> {
+/// Deletes the usage of users on days before this time, and the dimensions that have no usage any more. The names of
+/// users are callers' texts, so they are kept no longer than rows.
+async fn delete_user_usage(logs: &Db, org: OrgId, before: Timestamp) -> Result<u64, StoreError> {
+    let day = Day::of(before).0;
+    let sql = format!(
+        "SELECT d.id FROM usage_dims d WHERE d.org_id = $1 AND d.cube IN ({}, {}) \
+         AND (EXISTS (SELECT 1 FROM usage_days u WHERE u.dim_id = d.id AND u.at < $2) \
+         OR NOT EXISTS (SELECT 1 FROM usage_days u WHERE u.dim_id = d.id)) LIMIT $3",
+        Cube::Users.number(),
+        Cube::UsersWhole.number()
+    );
+    let dims = logs.all(AssertSqlSafe(sql), args![org, day, SWEEP_DIMS]).await?;
+    if dims.is_empty() {
+        return Ok(0);
+    }
+    let list = id_list(dims.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?);
+    let mut tx = logs.begin().await?;
+    // A writer must not add usage to a dimension that is being deleted.
+    lock_writers(&mut tx).await?;
+    let mut removed = 0;
+    for table in [Grain::UserHours.table(), Grain::Days.table()] {
+        let sql = format!("DELETE FROM {table} WHERE {} AND at < $2", in_ids(tx.dialect(), "dim_id", 1));
+        removed += tx.exec(AssertSqlSafe(sql), args![list.as_str(), day]).await?;
+    }
+    let sql = format!(
+        "DELETE FROM usage_dims WHERE {} AND NOT EXISTS (SELECT 1 FROM usage_days u WHERE u.dim_id = usage_dims.id)",
+        in_ids(tx.dialect(), "id", 1)
+    );
+    removed += tx.exec(AssertSqlSafe(sql), args![list]).await?;
+    tx.commit().await?;
+    Ok(removed)
+}
+
+async fn delete_hours(logs: &Db, grain: Grain, before: Timestamp) -> Result<u64, StoreError> {
     let table = grain.table();
     let sql = format!(
         "DELETE FROM {table} WHERE (dim_id, at) IN (SELECT dim_id, at FROM {table} WHERE at < $1 ORDER BY at LIMIT $2)"
     );
-    for _ in 0..MAX_TRANSACTIONS {
-        if logs.exec(AssertSqlSafe(sql.clone()), args![before, SWEEP_ROWS]).await? == 0 {
-            break;
-        }
-    }
-    Ok(())
+    logs.exec(AssertSqlSafe(sql), args![before, SWEEP_ROWS]).await
 }

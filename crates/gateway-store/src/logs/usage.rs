@@ -10,6 +10,7 @@ use gateway_core::time::{DAY, Interval, Timestamp};
 use gateway_core::totals::{Latencies, Totals};
 use sqlx::AssertSqlSafe;
 
+use super::closed_days::sum_packed;
 use super::rollup::{Cube, Grain};
 use super::usage_plan::{UsageSource, smallest_cube, split_range};
 use crate::row::{Arg, Row, args};
@@ -146,21 +147,20 @@ pub struct ModelUsage {
     pub totals: Totals,
 }
 
+/// Reads the sum of closed days and the days behind it, not the whole history.
 pub async fn usage_by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<ModelUsage>, StoreError> {
     let sql = format!(
-        "SELECT d.provider, d.model, d.status, (SELECT string_agg(u.totals, ';') FROM usage_days u \
-         WHERE u.dim_id = d.id) AS packed FROM usage_dims d WHERE d.org_id = $1 AND d.cube = {} \
+        "SELECT d.provider, d.model, d.status, c.totals AS closed, \
+         (SELECT string_agg(u.totals, ';') FROM usage_days u WHERE u.dim_id = d.id \
+         AND u.at >= COALESCE(c.until, 0)) AS packed \
+         FROM usage_dims d LEFT JOIN usage_closed c ON c.dim_id = d.id WHERE d.org_id = $1 AND d.cube = {} \
          ORDER BY d.provider, d.model, d.status",
         Cube::Models.number()
     );
     let rows = logs.all(AssertSqlSafe(sql), args![org]).await?;
     rows.iter()
         .map(|row| {
-            let packed: Option<String> = row.get("packed")?;
-            let mut totals = Totals::default();
-            for one in packed.unwrap_or_default().split(';') {
-                totals.add_packed(one);
-            }
+            let totals = sum_packed(&[row.get("closed")?, row.get("packed")?]);
             Ok(ModelUsage {
                 provider: row.get("provider")?,
                 model: row.get("model")?,

@@ -10,7 +10,7 @@ use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
-use super::{fulltext, otel_ids, partitions, rollup, sessions};
+use super::{batches, fulltext, otel_ids, partitions, purge, rollup, sessions};
 use crate::db::Dialect;
 use crate::row::{Arg, args, json};
 use crate::{Db, StoreError, Tx, exports};
@@ -32,9 +32,7 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
     let mut tx = logs.begin().await?;
-    if tx.dialect() == Dialect::Postgres {
-        tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
-    }
+    lock_writers(&mut tx).await?;
     let rows = otel_ids::assign_ids(&mut tx, rows).await?;
     let new = new_rows(&mut tx, &rows).await?;
     if new.is_empty() {
@@ -53,17 +51,28 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
         fulltext::defer(&mut tx, bodies.iter().map(|row| row.id)).await?;
     }
     rollup::add(&mut tx, &new).await?;
+    batches::add(&mut tx, &new).await?;
     exports::enqueue(&mut tx, &new).await?;
     tx.commit().await?;
     Ok(new.iter().map(|row| row.id).collect())
 }
 
-/// The rows that are not stored yet, without duplicates, ordered by id.
+/// Waits for other writers of usage and rows, and excludes them until the transaction ends.
+pub(super) async fn lock_writers(tx: &mut Tx) -> Result<(), StoreError> {
+    if tx.dialect() == Dialect::Postgres {
+        tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+    }
+    Ok(())
+}
+
+/// The rows that are not stored yet, without duplicates and rows of deleted organizations, ordered by id.
 async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<&'a LogRow>, StoreError> {
     let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
     let found = tx.all(AssertSqlSafe(sql), args![id_list(rows.iter().map(|row| row.id))]).await?;
     let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
-    let mut new: Vec<&LogRow> = rows.iter().filter(|row| known.insert(row.id)).collect();
+    let deleted = purge::deleted_orgs(tx, rows).await?;
+    let is_new = |row: &&LogRow| !deleted.contains(&row.org_id) && known.insert(row.id);
+    let mut new: Vec<&LogRow> = rows.iter().filter(is_new).collect();
     new.sort_unstable_by_key(|row| row.id);
     Ok(new)
 }

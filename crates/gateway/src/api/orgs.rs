@@ -5,7 +5,7 @@ use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_slug};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
-use gateway_store::{StoreError, exports, members, orgs};
+use gateway_store::{StoreError, exports, members, org_purges, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::auth::Principal;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::PlanChanges;
+use crate::jobs::purge_orgs;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -27,7 +28,7 @@ pub fn area() -> Area {
         .get("/orgs", list, "List the organizations of the caller")
         .get("/orgs/{orgId}", get, "Get an organization and its plan")
         .put("/orgs/{orgId}", update, "Update name or settings (admin) or plan (owner)")
-        .delete("/orgs/{orgId}", delete, "Delete an organization and its resources")
+        .delete("/orgs/{orgId}", delete, "Delete an organization with everything in it; log rows, sessions and usage are deleted in the background")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -169,10 +170,12 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());
     }
+    org_purges::enqueue(&mut tx, org, app.services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, Invalidation::OrgAll(org)).await?;
     tx.commit().await?;
     pending.apply(&app.cluster);
-    // Exports are in the log database. If this fails, their next delivery finds that the organization is gone.
+    purge_orgs::notify(&app.jobs);
+    // Deliveries in progress end at once. If this fails, the job deletes the exports.
     if let Err(error) = delete_exports(&app, org).await {
         tracing::debug!(%error, "cannot delete the exports of a deleted organization yet");
     }

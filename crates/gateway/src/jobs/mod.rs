@@ -9,6 +9,7 @@ pub mod export_verdicts;
 pub mod judge_live;
 pub mod judge_skill;
 pub mod live_evals;
+pub mod purge_orgs;
 pub mod run_eval;
 mod tracked_tasks;
 
@@ -170,6 +171,7 @@ pub async fn start(job_services: &Arc<JobServices>) -> Result<(), StoreError> {
     job_services.services.tasks.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(judge_skill::schedule(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(purge_orgs::run(Arc::clone(job_services)));
     job_services.services.tasks.spawn(deliver_webhook::run(Arc::clone(job_services)));
     job_services.services.tasks.spawn_low_priority(deliver_export::run(Arc::clone(job_services)));
     Ok(())

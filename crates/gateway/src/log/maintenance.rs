@@ -32,7 +32,10 @@ pub async fn run(services: Arc<Services>, spool: Arc<Spool>) {
         match sweep(&services, now).await {
             // More rows may be due: the next tick continues.
             Ok(removed) if removed > 0 => {
-                tracing::info!(removed, "removed log rows and verdicts past their retention");
+                tracing::info!(
+                    removed,
+                    "removed log rows, sessions, usage by user and verdicts past their retention"
+                );
             }
             Ok(_) => next_sweep = now.after(SWEEP_INTERVAL),
             Err(error) => {
@@ -66,5 +69,8 @@ async fn sweep(services: &Arc<Services>, now: Timestamp) -> Result<u64, StoreErr
         Ok::<_, StoreError>((overrides, removed))
     });
     let (overrides, verdicts) = state.await.map_err(|error| StoreError::Other(error.to_string()))??;
-    Ok(verdicts + logs::sweep(&services.logs_low_priority, now, days, &overrides).await?)
+    let logs = &services.logs_low_priority;
+    let removed = logs::sweep(logs, now, days, &overrides).await?;
+    logs::close_days(logs, now).await?;
+    Ok(verdicts + removed)
 }

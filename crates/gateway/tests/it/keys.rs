@@ -1,5 +1,6 @@
 //! API keys: formats, permissions, pagination, and what is stored.
 
+use gateway_store::testing::count;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -171,6 +172,45 @@ on_both!(pages_show_every_key_once_newest_first, |app| async move {
         assert_eq!(seen.len(), known.len() + 1, "limit {limit}");
         assert_eq!(&seen[..known.len()], known, "limit {limit}");
     }
+});
+
+on_both!(the_last_uses_of_many_keys_are_recorded_together, |app| async move {
+    let ada = app.signup("acme").await;
+    let db = &app.app.services.db;
+    let now = app.app.services.clock.now();
+    let mut tx = db.begin().await.unwrap();
+    let mut used = Vec::new();
+    for n in 0..1_100 {
+        let key = gateway_store::keys::Key {
+            id: app.app.services.ids.new_id(),
+            org_id: ada.org_id.parse().unwrap(),
+            app_id: None,
+            name: format!("key {n}"),
+            key_prefix: "sk-gateway-00000000".into(),
+            role: gateway_core::access::Role::Admin,
+            scopes: gateway_core::scopes::Scopes::all(),
+            created_by: None,
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let hash = gateway_core::accounts::KeyHash(Sha256::digest(key.id.to_string()).into());
+        gateway_store::keys::insert(&mut tx, &key, hash).await.unwrap();
+        used.push((key.id, now.plus(n)));
+    }
+    tx.commit().await.unwrap();
+    let recorded = async || {
+        let set = format!("api_keys WHERE last_used_at = (SELECT CAST({} AS BIGINT))", now.0 + 1_099);
+        let all = format!("api_keys WHERE last_used_at >= {}", now.0);
+        (count(db, &set).await.unwrap(), count(db, &all).await.unwrap())
+    };
+    gateway_store::keys::touch(db, &used).await.unwrap();
+    assert_eq!(recorded().await, (1, 1_100));
+    // A use that is reported late does not replace a later one.
+    let earlier: Vec<_> = used.iter().map(|(id, _)| (*id, now.plus(-1_000))).collect();
+    gateway_store::keys::touch(db, &earlier).await.unwrap();
+    assert_eq!(recorded().await, (1, 1_100));
 });
 
 on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {

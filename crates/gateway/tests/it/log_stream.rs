@@ -102,6 +102,34 @@ async fn rows_of_other_nodes_are_seen_too() {
     assert_eq!(next_id(&mut events).await, log.id);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_request_of_another_node_is_seen_too() {
+    let app = TestApp::start_with(crate::support::Backend::Postgres, &[]).await;
+    let ada = app.signup("acme").await;
+    let mut config = app.app.services.config.clone();
+    let data = Arc::new(tempfile::tempdir().unwrap());
+    config.data_dir = data.path().to_owned();
+    let other = TestApp::start(config, data).await;
+    let mut events = follow(&app, &ada, "", None).await;
+    let mut filtered = follow(&app, &ada, "status=5xx", None).await;
+    // The id is the start of the request, long before the stream was opened.
+    let now = app.app.services.clock.now();
+    let log = row(&ada, now.plus(-3_600_000));
+    let failed = with(row(&ada, now.plus(-1_800_000)), |row| row.status = 503);
+    other.app.proxy.spool.append(0, log.clone());
+    assert_eq!(next_id(&mut events).await, log.id);
+    other.app.proxy.spool.append(0, failed.clone());
+    assert_eq!(next_id(&mut events).await, failed.id);
+    assert_eq!(next_id(&mut filtered).await, failed.id);
+    // Each row comes once, also when this node stores it.
+    let own = row(&ada, now);
+    app.app.proxy.spool.append(0, own.clone());
+    let last = row(&ada, now.plus(1));
+    assert_eq!(next_id(&mut events).await, own.id);
+    other.app.proxy.spool.append(0, last.clone());
+    assert_eq!(next_id(&mut events).await, last.id);
+}
+
 on_both!(the_stream_ends_when_the_service_stops, |app| async move {
     let ada = app.signup("acme").await;
     let mut events = follow(&app, &ada, "", None).await;

@@ -13,7 +13,6 @@ use gateway_core::log_view::LogView;
 use gateway_core::logs::{LogRow, first_log_id};
 use gateway_core::time::{SECOND, Timestamp};
 use gateway_store::StoreError;
-use gateway_store::db::Dialect;
 use gateway_store::logs::{self, LogFilter};
 use http::request::Parts;
 use serde_json::json;
@@ -33,13 +32,16 @@ use crate::problem::{ApiResult, Problem};
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How often the caller's credential is checked again.
 const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the store is polled for rows of other nodes.
+/// How often the store is polled for rows of other nodes, and for rows of which this stream missed the broadcast.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How far back (in milliseconds) a poll reads: a row gets its id at its start and is stored at its end.
+/// How far back (in milliseconds) rows are read by id when the list of batches does not reach back far enough: a row
+/// gets its id at its start and is stored at its end.
 const LATE_ROW_WINDOW: i64 = 60 * SECOND;
 const PAGE_ROWS: i64 = 200;
+/// Batches of rows that one poll reads.
+const PAGE_BATCHES: i64 = 4;
 /// Number of ids of sent rows that are kept to avoid duplicates.
-const MAX_REMEMBERED_IDS: usize = 8_192;
+const MAX_REMEMBERED_IDS: usize = 32_768;
 /// Pause after a failed read of the store.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -52,7 +54,9 @@ pub(super) async fn follow(
 ) -> ApiResult<LogEventStream> {
     let mut filter = params.filter()?;
     let resume = last.or(filter.after_id.take());
-    let follower = Follower::new(&app, caller.org.id, credentials, filter, resume);
+    let mut follower = Follower::new(&app, caller.org.id, credentials, filter, resume);
+    // Read after the subscription, so that no row is missed in between.
+    follower.last_batch = logs::last_batch(&app.services.logs).await?;
     let events = futures_util::stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|bytes| (bytes, follower))
     });
@@ -71,12 +75,14 @@ struct Follower {
     ready: VecDeque<Bytes>,
     sent_ids: HashSet<i64>,
     sent_ids_in_order: VecDeque<i64>,
-    /// The client has all rows up to this id.
-    resumed_at: i64,
     /// The store must be read after this id before live rows are awaited.
     read_after: Option<i64>,
     /// The next read of the store is the first one.
     is_replay: bool,
+    /// The rows of the batches up to this one were sent.
+    last_batch: i64,
+    /// The next batches must be read before live rows are awaited.
+    read_batches: bool,
     last_poll: Timestamp,
     next_poll: Instant,
 }
@@ -103,9 +109,10 @@ impl Follower {
             // The client has this row, even if it is broadcast only now.
             sent_ids: resume.into_iter().collect(),
             sent_ids_in_order: VecDeque::new(),
-            resumed_at: resume.unwrap_or_else(|| first_log_id(now)),
             read_after: resume,
             is_replay: resume.is_some(),
+            last_batch: 0,
+            read_batches: false,
             last_poll: now,
             next_poll: Instant::now() + POLL_INTERVAL,
         }
@@ -125,7 +132,10 @@ impl Follower {
                 self.read_store(after).await;
                 continue;
             }
-            let has_other_nodes = self.app.services.logs.dialect() == Dialect::Postgres;
+            if self.read_batches {
+                self.read_next_batches().await;
+                continue;
+            }
             tokio::select! {
                 biased;
                 () = self.app.services.tasks.stopping() => return None,
@@ -135,7 +145,7 @@ impl Follower {
                     Err(RecvError::Closed) => return None,
                 },
                 () = tokio::time::sleep_until(self.next_credential_check) => {}
-                () = tokio::time::sleep_until(self.next_poll), if has_other_nodes => self.schedule_poll(),
+                () = tokio::time::sleep_until(self.next_poll) => self.schedule_poll(),
                 () = tokio::time::sleep_until(keep_alive) => return Some(Bytes::from_static(b": \n\n")),
             }
         }
@@ -156,11 +166,50 @@ impl Follower {
         }
     }
 
-    /// Makes the next step read the store, from a little before the last poll.
+    /// Makes the next step read the batches that were stored since the last poll.
     fn schedule_poll(&mut self) {
-        self.read_after = Some(first_log_id(self.last_poll.plus(-LATE_ROW_WINDOW)).max(self.resumed_at));
-        self.last_poll = self.app.services.clock.now();
+        self.read_batches = true;
         self.next_poll = Instant::now() + POLL_INTERVAL;
+    }
+
+    /// Reads the rows of the next batches that were not sent yet, in the order in which they were stored.
+    async fn read_next_batches(&mut self) {
+        let (app, org, after) = (Arc::clone(&self.app), self.org, self.last_batch);
+        let found = async move { logs::batches_after(&app.services.logs, org, after, PAGE_BATCHES).await };
+        let Some(batches) = self.on_main_runtime(found).await else { return };
+        let now = self.app.services.clock.now();
+        let last_poll = std::mem::replace(&mut self.last_poll, now);
+        if batches.is_incomplete {
+            self.read_after = Some(first_log_id(last_poll.plus(-LATE_ROW_WINDOW)));
+        }
+        let unsent: Vec<i64> = batches.ids.into_iter().filter(|id| !self.sent_ids.contains(id)).collect();
+        let (app, filter) = (Arc::clone(&self.app), self.filter.clone());
+        let rows = async move { logs::list_these(&app.services.logs, org, &filter, &unsent).await };
+        let Some(entries) = self.on_main_runtime(rows).await else { return };
+        for entry in entries {
+            self.push(&entry.into());
+        }
+        // Read on until there is nothing new.
+        self.read_batches = self.last_batch < batches.last;
+        self.last_batch = batches.last;
+    }
+
+    /// Runs a read of the store; pauses after an error. Response bodies are polled on workers, which must not use the
+    /// database.
+    async fn on_main_runtime<T: Send + 'static>(
+        &self,
+        read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Option<T> {
+        let tasks = &self.app.services.tasks;
+        let read = tasks.runtime.spawn(read).await;
+        match read.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
+            Ok(found) => Some(found),
+            Err(error) => {
+                tracing::debug!(%error, "a log stream cannot read the store; it retries");
+                let _ = tokio::time::timeout(RETRY_DELAY, tasks.stopping()).await;
+                None
+            }
+        }
     }
 
     async fn read_store(&mut self, after: i64) {
@@ -172,20 +221,11 @@ impl Follower {
             let stored = if is_replay { current_rows(&app, org, &filter).await } else { &app.services.logs };
             logs::list_after(stored, org, &filter, PAGE_ROWS).await
         };
-        // Response bodies are polled on workers, which must not use the database.
-        let read = self.app.services.tasks.runtime.spawn(read);
-        match read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
-            Ok(entries) => {
-                let full = i64::try_from(entries.len()).is_ok_and(|count| count == PAGE_ROWS);
-                self.read_after = entries.last().map(|entry| entry.row.id).filter(|_| full);
-                for entry in entries {
-                    self.push(&entry.into());
-                }
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a log stream cannot read the store; it retries");
-                let _ = tokio::time::timeout(RETRY_DELAY, self.app.services.tasks.stopping()).await;
-            }
+        let Some(entries) = self.on_main_runtime(read).await else { return };
+        let full = i64::try_from(entries.len()).is_ok_and(|count| count == PAGE_ROWS);
+        self.read_after = entries.last().map(|entry| entry.row.id).filter(|_| full);
+        for entry in entries {
+            self.push(&entry.into());
         }
     }
 
