@@ -16,8 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
+use crate::server::{self, Server};
 use crate::services::{StartError, create_data_dir, migrate_all};
-use crate::{admin, api, server, telemetry};
+use crate::{admin, api, telemetry};
 
 #[derive(Parser)]
 #[command(
@@ -159,12 +160,13 @@ async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
         None => None,
     };
     let app = App::start(config, Clock::default()).await?;
+    let server = Server::start(Arc::clone(&app))?;
     if let Some(listener) = admin {
         app.services.tasks.spawn(admin::serve(Arc::clone(&app), listener));
     }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
     log_ready(&app, &format!("http://{address}"), started.elapsed());
-    let serving = server::serve(Arc::clone(&app), listener);
+    let serving = server.run(listener);
     let stopper = async {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::json::{CanonicalError, canonical_json};
 use super::semantic::PromptSplit;
 use crate::ids::OrgId;
+use crate::llm::credentials::is_credential_parameter;
 use crate::llm::paths::Operation;
 
 /// Top-level fields that only change how the response is delivered.
@@ -253,7 +254,7 @@ fn normalized_query(query: &str) -> Vec<&str> {
     let mut pairs: Vec<&str> = query
         .split('&')
         .filter(|pair| !pair.is_empty() && *pair != "alt=sse")
-        .filter(|pair| !matches!(&*name(pair), "key" | "access_token"))
+        .filter(|pair| !is_credential_parameter(&name(pair)))
         .collect();
     pairs.sort_by_key(|pair| name(pair));
     pairs

@@ -65,6 +65,52 @@ pub fn classify(outcome: AttemptOutcome) -> Option<Failure> {
     Some(Failure { fault, retry, next })
 }
 
+/// A target that was silent for a shorter time than this has not failed: the caller had no patience, or the targets
+/// before it took the time.
+const MIN_SILENCE: Duration = Duration::from_secs(1);
+
+/// What is known about a failed attempt besides its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptFacts {
+    /// The request was sent with a credential of the caller.
+    pub callers_credential: bool,
+    pub names_model: bool,
+    /// How long the target had sent nothing when the attempt ended.
+    pub silence: Duration,
+}
+
+/// What an attempt says about the health of its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthSignal {
+    /// The target failed.
+    Failure,
+    /// The target responded, and the caller or the credential is at fault.
+    Alive,
+    /// Nothing.
+    Unknown,
+}
+
+/// Only the target's own faults count against its circuit breaker, which all callers of the organization share.
+pub fn health_signal(outcome: AttemptOutcome, facts: &AttemptFacts) -> HealthSignal {
+    match outcome {
+        // Limits and permissions of the caller's own account.
+        AttemptOutcome::Status { code: ..500 } if facts.callers_credential => HealthSignal::Alive,
+        // An object that does not exist or is in use, rather than a model.
+        AttemptOutcome::Status { code: 404 | 409 | 410 } if !facts.names_model => HealthSignal::Alive,
+        AttemptOutcome::Timeout => timeout_signal(facts.silence),
+        AttemptOutcome::Untranslatable => HealthSignal::Unknown,
+        outcome => match classify(outcome) {
+            Some(Failure { fault: Fault::Target, .. }) => HealthSignal::Failure,
+            _ => HealthSignal::Alive,
+        },
+    }
+}
+
+/// What a timeout says about the target, which had sent nothing for the time of `silence`.
+pub fn timeout_signal(silence: Duration) -> HealthSignal {
+    if silence < MIN_SILENCE { HealthSignal::Unknown } else { HealthSignal::Failure }
+}
+
 /// The wait time that the provider requests. The most precise header wins, and invalid values are ignored.
 pub fn retry_after<'a>(
     headers: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -87,7 +133,8 @@ pub fn retry_after<'a>(
 fn parse_decimal(value: &str, per_second: f64) -> Option<Duration> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number: f64 = value.parse().ok().filter(|_| digits)?;
-    Duration::try_from_secs_f64(number / per_second).ok()
+    // A number beyond all bounds is a wait that nobody waits for.
+    Some(Duration::try_from_secs_f64(number / per_second).unwrap_or(Duration::MAX))
 }
 
 fn parse_date(value: &str, now_ms: i64) -> Option<Duration> {
@@ -131,6 +178,34 @@ mod tests {
     }
 
     #[test]
+    fn only_faults_of_the_target_count_against_it() {
+        use HealthSignal::{Alive, Failure, Unknown};
+        let status = |code| AttemptOutcome::Status { code };
+        let long = AttemptFacts { callers_credential: false, names_model: true, silence: MIN_SILENCE };
+        let own = AttemptFacts { callers_credential: true, ..long };
+        let object = AttemptFacts { names_model: false, ..long };
+        let short = AttemptFacts { silence: Duration::from_millis(999), ..long };
+        for (outcomes, facts, expected) in [
+            (&[status(404), status(408), status(409), status(410), status(429)][..], long, Failure),
+            (&[status(500), status(503), status(529)], long, Failure),
+            (&[status(400), status(401), status(403), status(422)], long, Alive),
+            (&[status(400), status(401), status(403), status(404), status(408), status(429)], own, Alive),
+            (&[status(500), status(529), AttemptOutcome::Reset], own, Failure),
+            (&[status(404), status(409), status(410), status(400)], object, Alive),
+            (&[status(408), status(429), status(500)], object, Failure),
+            (&[AttemptOutcome::Timeout], long, Failure),
+            (&[AttemptOutcome::Timeout], short, Unknown),
+            (&[status(500), AttemptOutcome::Connect, AttemptOutcome::Reset], short, Failure),
+            (&[AttemptOutcome::InvalidResponse, AttemptOutcome::StreamError], short, Failure),
+            (&[AttemptOutcome::Untranslatable], long, Unknown),
+        ] {
+            for &outcome in outcomes {
+                assert_eq!(health_signal(outcome, &facts), expected, "{outcome:?} {facts:?}");
+            }
+        }
+    }
+
+    #[test]
     fn retry_after_is_parsed_in_every_form() {
         let now = 1_445_412_475_000; // Wed, 21 Oct 2015 07:27:55 GMT
         let ms = |ms| Some(Duration::from_millis(ms));
@@ -142,6 +217,7 @@ mod tests {
             (&[("retry-after", "20"), ("retry-after-ms", "1500")], ms(1500)),
             (&[("retry-after", "20"), ("X-Ms-Retry-After-Ms", "70")], ms(70)),
             (&[("retry-after-ms", "soon"), ("retry-after", "3")], ms(3000)),
+            (&[("retry-after", "18446744073709551616")], Some(Duration::MAX)),
             (&[("retry-after", "-1")], None),
             (&[("retry-after", "inf")], None),
             (&[("retry-after", "1e3")], None),

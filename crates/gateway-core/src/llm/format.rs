@@ -159,11 +159,51 @@ impl BodyFraming {
             _ => Self::Opaque,
         }
     }
+
+    /// The framing of a body whose content type says nothing, by its first bytes. None if more bytes are needed to
+    /// know; `Opaque` if it is neither JSON nor a stream of events.
+    pub fn sniff(start: &[u8]) -> Option<Self> {
+        const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+        const SSE_FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
+        let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
+        match text.first()? {
+            b'{' | b'[' => Some(Self::Json),
+            // The length of a frame, which is far below 16 MiB.
+            0 => Some(Self::EventStream),
+            _ if SSE_FIELDS.iter().any(|field| text.starts_with(field)) => Some(Self::Sse),
+            _ if SSE_FIELDS.iter().any(|field| field.starts_with(text)) => None,
+            _ => Some(Self::Opaque),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_recognized_by_its_first_bytes() {
+        for (start, expected) in [
+            (&b"{\"id\":1}"[..], Some(BodyFraming::Json)),
+            (b"\r\n [", Some(BodyFraming::Json)),
+            (b"\xef\xbb\xbf{", Some(BodyFraming::Json)),
+            (b"data: x", Some(BodyFraming::Sse)),
+            (b"\n\nevent: x", Some(BodyFraming::Sse)),
+            (b": ping", Some(BodyFraming::Sse)),
+            (b"id:1", Some(BodyFraming::Sse)),
+            (b"retry:1", Some(BodyFraming::Sse)),
+            (b"\0\0\x01", Some(BodyFraming::EventStream)),
+            (b"", None),
+            (b" \n", None),
+            (b"dat", None),
+            (b"data", None),
+            (b"date", Some(BodyFraming::Opaque)),
+            (b"<html>", Some(BodyFraming::Opaque)),
+            (b"OK", Some(BodyFraming::Opaque)),
+        ] {
+            assert_eq!(BodyFraming::sniff(start), expected, "{start:?}");
+        }
+    }
 
     #[test]
     fn format_names_parse_back_to_themselves() {

@@ -3,6 +3,7 @@
 
 pub mod aggregate;
 pub mod chat;
+pub mod credentials;
 pub mod errors;
 pub mod estimate;
 pub mod eventstream;

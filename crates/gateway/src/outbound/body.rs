@@ -18,11 +18,13 @@ pub struct StreamedCopy {
     pub prefix: Vec<u8>,
     capacity: usize,
     pub length: usize,
+    /// More of the body can only come from the caller.
+    pub awaits_caller: bool,
 }
 
 impl StreamedCopy {
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { prefix: Vec::new(), capacity, length: 0 }
+        Self { prefix: Vec::new(), capacity, length: 0, awaits_caller: false }
     }
 
     fn append(&mut self, data: &[u8]) {
@@ -63,6 +65,11 @@ impl OutboundBody {
         Self { copy: Some(copy), ..self }
     }
 
+    /// The log's copy of a streamed body.
+    pub fn streamed_copy(&self) -> Option<Arc<Mutex<StreamedCopy>>> {
+        self.copy.clone()
+    }
+
     /// The body, if it is in memory.
     pub fn bytes(&self) -> Option<Bytes> {
         match (self.chunks.len(), &self.rest) {
@@ -86,7 +93,11 @@ impl Body for OutboundBody {
             chunk
         } else {
             let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
-            match std::task::ready!(Pin::new(rest).poll_frame(context)) {
+            let polled = Pin::new(rest).poll_frame(context);
+            if let Some(copy) = &this.copy {
+                copy.lock().unwrap_or_else(PoisonError::into_inner).awaits_caller = polled.is_pending();
+            }
+            match std::task::ready!(polled) {
                 None => {
                     this.rest = None;
                     return Poll::Ready(None);

@@ -1,5 +1,6 @@
 //! One HTTP exchange with a provider or another destination: timeout, egress guard, and errors that name their cause.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use gateway_core::llm::failure::AttemptOutcome;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 
-use super::body::{OutboundBody, RequestBodyError};
+use super::body::{OutboundBody, RequestBodyError, StreamedCopy};
 use super::clients::{AddressBlocked, Clients, SendError, ip_literal_is_allowed};
 use super::pool::UpstreamBody;
 use crate::problem::Problem;
@@ -64,11 +65,22 @@ pub async fn exchange(
     if is_guarded && !ip_literal_is_allowed(request.uri()) {
         return Err(ExchangeError::unreachable("the address is private or local, which is not allowed"));
     }
+    let upload = request.body().streamed_copy();
     match tokio::time::timeout(timeout, clients.send(request, is_guarded)).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(explain(&error)),
+        Err(_) if upload.is_some_and(|upload| awaits_caller(&upload)) => {
+            let problem = Problem::request_timeout();
+            let message = problem.message.clone();
+            Err(ExchangeError { request_problem: Some(Box::new(problem)), ..ExchangeError::timeout(message) })
+        }
         Err(_) => Err(ExchangeError::timeout(format!("no response within {} ms", timeout.as_millis()))),
     }
+}
+
+/// Returns true if the destination has been sent all that the caller has uploaded so far.
+fn awaits_caller(upload: &Mutex<StreamedCopy>) -> bool {
+    upload.lock().unwrap_or_else(PoisonError::into_inner).awaits_caller
 }
 
 /// Reads the start of a body: whole chunks until there are `length` bytes, the body ends, or the time is up.

@@ -79,6 +79,11 @@ impl<'a> Attempt<'a> {
         Some(&self.stored_credential()?.secret)
     }
 
+    /// The path is made for the target, without the caller's query.
+    pub fn replaces_path(&self) -> bool {
+        self.translation.is_some() || matches!(self.target.adaptation, Adaptation::Path(_))
+    }
+
     /// The path and query to send.
     pub fn path<'h>(&'h self, head: &'h Parts) -> Cow<'h, str> {
         let original = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);

@@ -1,22 +1,25 @@
 //! Failover: sends attempts until one succeeds or the policy stops. The targets are planned in `plan`; what follows a
 //! failure is decided by `core::failover`; this module sends, and records what came of each attempt.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gateway_core::breaker::Permit;
 use gateway_core::failover::{FailedAttempt, Next, Policy, Progress, TargetQueue};
-use gateway_core::llm::failure::{AttemptOutcome, Failure, Fault, classify};
+use gateway_core::llm::failure::{
+    AttemptFacts, AttemptOutcome, Failure, Fault, HealthSignal, classify, health_signal,
+};
 use gateway_core::route::RouteStrategy;
+use http::Method;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::context::RequestContext;
 use super::payload::Payload;
 use super::plan::Plan;
+use super::recognize::recognize;
 use super::record::Record;
 use super::upstream::{self, AttemptError, UpstreamResponse};
 use super::validate::buffer_until_valid;
-use super::{headers, response_format, sandbox};
+use super::{credentials, response_format, sandbox};
 use crate::problem::Problem;
 
 const NOT_RETRYABLE: Failure = Failure { fault: Fault::Caller, retry: false, next: false };
@@ -68,7 +71,7 @@ impl<'a> AttemptLoop<'_, 'a> {
                 Err(error) => error,
             };
             let failed = self.describe(&attempt, &error);
-            self.record_failure(&attempt, &error, &failed);
+            self.record_failure(&attempt, &error, &failed, record);
             let other_credential = self.other_credential(&attempt);
             let next = self.policy.next(&self.progress(&attempt, other_credential), &failed);
             if next != Next::Stop {
@@ -129,10 +132,16 @@ impl<'a> AttemptLoop<'_, 'a> {
         } else {
             upstream::send_attempt(self.context, attempt, body, timeout).await?
         };
+        // The response to a HEAD request has no body that could be converted.
+        let is_passthrough =
+            response_format::is_passthrough(attempt) || self.context.head.method == Method::HEAD;
+        if !is_passthrough {
+            response = recognize(attempt, response, deadline).await?;
+        }
         if self.policy.has_alternative(&progress) {
             response = buffer_until_valid(attempt, response, deadline).await?;
         }
-        if response_format::is_passthrough(attempt) {
+        if is_passthrough {
             return Ok(response);
         }
         response_format::convert(attempt, response, &record.fallback_ids(), deadline).await
@@ -186,7 +195,7 @@ impl<'a> AttemptLoop<'_, 'a> {
     }
 
     fn uses_callers_credential(&self, attempt: &Attempt<'_>) -> bool {
-        headers::has_callers_credential(self.context, attempt)
+        credentials::has_callers_credential(self.context, attempt)
     }
 
     fn record_success(&self, attempt: &Attempt<'_>, record: &Record) {
@@ -196,7 +205,7 @@ impl<'a> AttemptLoop<'_, 'a> {
         health.record_success(key, now, record.attempt_elapsed(), has_fallbacks);
         if attempt.usage_chunk == UsageChunk::Refused {
             // The next stream is sent without the option from the start.
-            attempt.provider().rejects_usage_option.store(true, Ordering::Relaxed);
+            health.record_usage_refusal(key, now);
         }
         if has_fallbacks
             && self.plan.directives.strategy == RouteStrategy::Fastest
@@ -206,21 +215,32 @@ impl<'a> AttemptLoop<'_, 'a> {
         }
     }
 
-    fn record_failure(&self, attempt: &Attempt<'_>, error: &AttemptError, failed: &FailedAttempt) {
-        if failed.usage_option_refused {
+    fn record_failure(
+        &self,
+        attempt: &Attempt<'_>,
+        error: &AttemptError,
+        failed: &FailedAttempt,
+        record: &Record,
+    ) {
+        // The caller's body failed, or the attempt is repeated without the usage option.
+        if error.caller_problem.is_some() || failed.usage_option_refused {
             return;
         }
         let (health, now) = (&self.context.state.health, self.context.now());
         let key = self.context.health_key(attempt.target);
-        match failed.failure.fault {
-            Fault::Target => health.record_failure(key, now),
-            Fault::Caller | Fault::Credential if error.status.is_some() => health.record_alive(key, now),
-            // The request was not sent.
-            Fault::Caller | Fault::Credential => {}
+        let facts = AttemptFacts {
+            callers_credential: self.uses_callers_credential(attempt),
+            names_model: attempt.model().is_some(),
+            silence: error.silence.unwrap_or_else(|| record.attempt_elapsed()),
+        };
+        match health_signal(error.outcome, &facts) {
+            HealthSignal::Failure => health.record_failure(key, now),
+            HealthSignal::Alive => health.record_alive(key, now),
+            HealthSignal::Unknown => {}
         }
         if let Some(cooldown) = failed.credential_cooldown()
             && let Some(credential) = attempt.stored_credential()
-            && !self.uses_callers_credential(attempt)
+            && !facts.callers_credential
         {
             credential.block_until(now.0 + i64::try_from(cooldown.as_millis()).unwrap_or(i64::MAX));
         }

@@ -1,24 +1,22 @@
 //! Header rules in both directions. Towards the provider: headers of the gateway, of the caller's connection and of its
-//! browser are removed, and a credential goes only to the provider that it was given for. Towards the caller: the
-//! provider's headers are forwarded, with those of the gateway added.
+//! browser are removed, and a provider that the caller did not name gets only headers that describe the request.
+//! Towards the caller: the provider's headers are forwarded, with those of the gateway added.
 
-use std::borrow::Cow;
-
-use gateway_core::accounts::KEY_PREFIX;
+use gateway_core::llm::credentials::is_neutral_header;
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED,
-    HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use secrecy::SecretString;
 
 use super::attempt::Attempt;
 use super::budget;
 use super::context::RequestContext;
+use super::credentials::{CREDENTIAL_HEADERS, add_callers_credential};
 use super::record::{CacheStatus, Record};
 use crate::auth::Identity;
 use crate::problem::rate_headers;
-use crate::targets::auth::{API_KEY, GOOG_API_KEY, X_API_KEY, add_credential};
+use crate::targets::auth::add_credential;
 
 pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
 pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
@@ -31,9 +29,6 @@ const CACHE_KEY: HeaderName = HeaderName::from_static("x-gateway-cache-key");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-
-/// The headers in which SDKs send the credential of a provider.
-const CREDENTIALS: [HeaderName; 4] = [AUTHORIZATION, X_API_KEY, API_KEY, GOOG_API_KEY];
 
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -54,8 +49,9 @@ pub fn outbound(context: RequestContext<'_>, attempt: &Attempt<'_>) -> HeaderMap
     for (name, value) in received {
         let is_foreign = attempt.translation.is_some() && is_format_specific(name);
         if is_removed(name)
-            || CREDENTIALS.contains(name)
+            || CREDENTIAL_HEADERS.contains(name)
             || is_foreign
+            || !(attempt.target.is_named || is_neutral_header(name.as_str()))
             || listed.iter().any(|token| name.as_str() == token)
         {
             continue;
@@ -66,7 +62,7 @@ pub fn outbound(context: RequestContext<'_>, attempt: &Attempt<'_>) -> HeaderMap
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let has_callers = add_callers_credential(context, attempt, &mut headers);
     for (name, value) in &attempt.provider().headers {
-        if !(has_callers && CREDENTIALS.contains(name)) {
+        if !(has_callers && CREDENTIAL_HEADERS.contains(name)) {
             headers.insert(name.clone(), value.clone());
         }
     }
@@ -76,80 +72,10 @@ pub fn outbound(context: RequestContext<'_>, attempt: &Attempt<'_>) -> HeaderMap
     headers
 }
 
-/// Adds the credential that the caller sent for the provider. Returns false if there is none.
-fn add_callers_credential(
-    context: RequestContext<'_>,
-    attempt: &Attempt<'_>,
-    headers: &mut HeaderMap,
-) -> bool {
-    if !may_use_callers_credential(attempt) {
-        return false;
-    }
-    let mut found = false;
-    for name in CREDENTIALS {
-        for value in context.head.headers.get_all(&name) {
-            if !is_provider_credential(context, value) {
-                continue;
-            }
-            found = true;
-            if attempt.translation.is_none() {
-                headers.append(name.clone(), value.clone());
-            } else if let Some(secret) = without_scheme(value) {
-                // The SDK used the header of another provider.
-                add_credential(attempt.provider(), Some(&secret), headers);
-            }
-        }
-    }
-    found
-}
-
-/// Returns true if the caller sent a credential for the provider of the attempt.
-pub fn has_callers_credential(context: RequestContext<'_>, attempt: &Attempt<'_>) -> bool {
-    let has = |name: &HeaderName| {
-        context.head.headers.get_all(name).iter().any(|value| is_provider_credential(context, value))
-    };
-    may_use_callers_credential(attempt) && CREDENTIALS.iter().any(has)
-}
-
-fn may_use_callers_credential(attempt: &Attempt<'_>) -> bool {
-    !attempt.plan.directives.stored_credential && attempt.target.is_named
-}
-
-fn without_scheme(value: &HeaderValue) -> Option<SecretString> {
-    let text = value.to_str().ok()?;
-    let secret = match text.split_once(' ') {
-        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => secret,
-        _ => text,
-    };
-    Some(secret.trim().into())
-}
-
 /// Headers that have a meaning in one wire format only.
 fn is_format_specific(name: &HeaderName) -> bool {
     let text = name.as_str();
     ["anthropic-", "openai-", "x-goog-", "x-amz"].iter().any(|prefix| text.starts_with(prefix))
-}
-
-/// SDKs always send some credential. Gateway keys and session tokens are never sent to a provider.
-fn is_provider_credential(context: RequestContext<'_>, value: &HeaderValue) -> bool {
-    let Ok(text) = value.to_str() else { return true };
-    // The credential may follow any scheme, blank or comma.
-    let words = text.split([' ', '\t', ',']).filter(|word| !word.is_empty());
-    let mut words = words.filter(|word| !word.eq_ignore_ascii_case("bearer")).peekable();
-    let is_ours = |word: &str| {
-        word.starts_with(KEY_PREFIX) || (word.starts_with("eyJ") && context.state.tokens.is_ours(word))
-    };
-    words.peek().is_some() && !words.any(is_ours)
-}
-
-/// Removes gateway keys from the query, where some SDKs put them.
-pub fn without_gateway_keys(path_and_query: &str) -> Cow<'_, str> {
-    let Some((path, query)) = path_and_query.split_once('?').filter(|(_, query)| query.contains(KEY_PREFIX))
-    else {
-        return path_and_query.into();
-    };
-    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.contains(KEY_PREFIX)).collect();
-    if kept.is_empty() { path.into() } else { format!("{path}?{}", kept.join("&")).into() }
 }
 
 /// Headers of the request that are never forwarded.
@@ -287,22 +213,4 @@ fn record_headers(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
         headers.push((CACHE_KEY, key));
     }
     headers
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gateway_keys_are_removed_from_the_query_and_the_rest_is_unchanged() {
-        let cases = [
-            ("/v1/x", "/v1/x"),
-            ("/v1/x?a=%20b&key=AIza", "/v1/x?a=%20b&key=AIza"),
-            ("/v1/x?key=sk-gateway-00", "/v1/x"),
-            ("/v1/x?a=1&key=sk-gateway-00&b=%2F", "/v1/x?a=1&b=%2F"),
-        ];
-        for (received, forwarded) in cases {
-            assert_eq!(without_gateway_keys(received), forwarded);
-        }
-    }
 }

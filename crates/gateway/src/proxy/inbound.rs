@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gateway_core::llm::peek::{BodyPeek, PeekError, RequestPeek, peek};
-use http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
+use tokio::time::Instant;
 
 use super::payload::Payload;
 use super::record::Record;
@@ -27,17 +27,22 @@ pub struct Inbound {
     /// An error that occurred while the body was not needed yet.
     error: Option<Problem>,
     max_bytes: usize,
+    /// The whole body must have arrived by then, because the request holds memory and budget until it has.
+    deadline: Instant,
 }
 
 impl Inbound {
-    pub fn new(incoming: Incoming, max_bytes: usize) -> Self {
+    /// `timeout` is for the whole body.
+    pub fn new(incoming: Incoming, max_bytes: usize, timeout: Duration) -> Self {
         let rest = if incoming.is_end_stream() { None } else { Some(incoming) };
-        Self { chunks: Vec::new(), length: 0, rest, error: None, max_bytes }
+        let deadline = Instant::now() + timeout;
+        Self { chunks: Vec::new(), length: 0, rest, error: None, max_bytes, deadline }
     }
 
     /// A body that the gateway made itself.
     pub fn whole(body: Bytes, max_bytes: usize) -> Self {
-        Self { length: body.len(), chunks: vec![body], rest: None, error: None, max_bytes }
+        let deadline = Instant::now();
+        Self { length: body.len(), chunks: vec![body], rest: None, error: None, max_bytes, deadline }
     }
 
     /// Returns true if the announced length exceeds the limit.
@@ -148,13 +153,13 @@ impl Inbound {
             return Err(problem);
         }
         let Some(rest) = &mut self.rest else { return Ok(false) };
-        let Ok(frame) = tokio::time::timeout(IDLE_TIMEOUT, rest.frame()).await else {
-            return Err(Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "request_timeout",
-                "the request body did not arrive in time",
-            ));
-        };
+        let now = Instant::now();
+        if now >= self.deadline {
+            return Err(Problem::request_timeout());
+        }
+        let due = self.deadline.min(now + IDLE_TIMEOUT);
+        let frame = tokio::time::timeout_at(due, rest.frame()).await;
+        let Ok(frame) = frame else { return Err(Problem::request_timeout()) };
         match frame {
             None => {
                 self.rest = None;

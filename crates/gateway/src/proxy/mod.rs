@@ -8,6 +8,7 @@ mod budget;
 mod cache_stage;
 mod content_decoding;
 mod context;
+mod credentials;
 mod directives;
 mod facts;
 mod failover;
@@ -18,6 +19,7 @@ pub mod origin;
 mod payload;
 mod pipeline;
 mod plan;
+mod recognize;
 pub mod record;
 mod response_body;
 mod response_format;
@@ -34,7 +36,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::Response;
 use gateway_core::llm::paths::RequestPath;
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
@@ -83,7 +85,8 @@ impl Proxy<'_> {
     ) -> ApiResult<Response> {
         let Self { services, state, worker } = self;
         let (head, incoming) = request.into_parts();
-        let mut inbound = Inbound::new(incoming, services.config.max_body_bytes);
+        let config = &services.config;
+        let mut inbound = Inbound::new(incoming, config.max_body_bytes, config.proxy_timeout);
         let identity = inbound.read_while(identity).await?;
         let context = RequestContext { services, state, worker, identity, head: &head, request_id };
         let response = run(context, inbound, CallOrigin::default()).await;
@@ -97,6 +100,9 @@ impl Proxy<'_> {
 /// All stages of a request.
 async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrigin) -> ApiResult<Response> {
     let started = Instant::now();
+    if matches!(context.head.method, Method::TRACE | Method::CONNECT) {
+        return Err(refused_method());
+    }
     let path = RequestPath::parse(context.head.uri.path());
     let directives = Directives::read(context, &path)?;
     let mut facts = RequestFacts::from_path(context, &path)?;
@@ -149,6 +155,12 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
         }
         None => Err(failed(&attempt, record, &error)),
     }
+}
+
+/// A provider that echoes a TRACE would show the stored credential to the caller; CONNECT asks for a tunnel.
+fn refused_method() -> Problem {
+    let message = "TRACE and CONNECT are not forwarded to providers";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
 /// Prepares the body for sending, with the prompt that the caller selected. The log row has the caller's body.

@@ -1,7 +1,5 @@
 //! The body of each attempt: the caller's, with the edits that the target needs.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use gateway_core::llm::aggregate::set_stream;
 use gateway_core::llm::paths::Operation;
@@ -75,7 +73,7 @@ fn edited(attempt: &Attempt<'_>, body: Bytes) -> Bytes {
 pub fn requests_usage(plan: &Plan<'_>, target: &RouteTarget) -> bool {
     plan.provider_streams()
         && target.provider.kind.supports_include_usage
-        && !target.provider.rejects_usage_option.load(Ordering::Relaxed)
+        && !target.refuses_usage
         && matches!(plan.directives.operation, Operation::Chat | Operation::Completions)
         && !plan.facts.include_usage
 }

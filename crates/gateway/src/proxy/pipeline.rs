@@ -11,7 +11,7 @@ use gateway_core::llm::usage::is_usage_chunk;
 use super::attempt::{Attempt, UsageChunk};
 use super::cache_stage::CacheRecorder;
 use super::content_decoding::ContentDecoder;
-use super::record::Record;
+use super::record::{Record, StreamFailure};
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 
@@ -26,13 +26,6 @@ pub struct Pipeline {
 
 /// More of a response is not decoded, and not metered.
 const MAX_DECODED_BYTES: u64 = 256 << 20;
-
-/// A stage could not process the response.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StageError {
-    #[error("{0}")]
-    Translate(String),
-}
 
 impl Pipeline {
     /// The pipeline for a response, and the source of its bytes. `is_event_stream`: the caller receives an SSE stream
@@ -98,6 +91,9 @@ impl Pipeline {
             }
         });
         if decoded.is_err() {
+            if let TranslateStage::Stream(translator) = translate {
+                translator.fail("provider_error", "the provider's stream cannot be decoded", &mut translated);
+            }
             meter.stop();
             if let Some(cache) = cache.take() {
                 cache.abandon();
@@ -110,25 +106,41 @@ impl Pipeline {
         }
     }
 
-    /// Ends all stages and closes the record. The error of a stage has been sent to the caller as part of its stream;
-    /// the record shows the status of the provider.
-    pub fn finish(&mut self, out: &mut VecDeque<Bytes>) -> Result<(), StageError> {
-        let (rest, result) = self.translate.finish();
+    /// Returns true if the caller has been sent an error in place of the rest of the response.
+    pub fn has_failed(&self) -> bool {
+        matches!(&self.translate, TranslateStage::Stream(translator) if translator.failure().is_some())
+    }
+
+    /// Ends all stages and closes the record. If the translation failed, the caller has received the error as part of
+    /// its stream, and the record shows it.
+    pub fn finish(&mut self, out: &mut VecDeque<Bytes>) {
+        let (rest, failure) = self.translate.finish();
         if let Some(rest) = rest {
             self.forward(rest, out);
         }
         self.filter.finish(out);
-        let usage = self.meter.record.take().and_then(|record| record.complete());
-        if let Some(cache) = self.cache.take() {
+        let record = self.meter.record.take();
+        let cache = self.cache.take();
+        if let Some(message) = failure {
+            if let Some(record) = record {
+                record.fail_translation(&message);
+            }
+            if let Some(cache) = cache {
+                cache.abandon();
+            }
+            return;
+        }
+        let usage = record.and_then(|record| record.complete());
+        if let Some(cache) = cache {
             cache.complete(usage);
         }
-        result
     }
 
     /// The source failed: closes the record with an error. Returns the error event of a translated stream.
-    pub fn fail(&mut self, code: &'static str, message: &str) -> Option<Bytes> {
+    pub fn fail(&mut self, failure: &StreamFailure<'_>) -> Option<Bytes> {
+        let StreamFailure { code, message, .. } = *failure;
         if let Some(record) = self.meter.record.take() {
-            record.fail_stream(code, message);
+            record.fail_stream(failure);
         }
         if let Some(cache) = self.cache.take() {
             cache.abandon();
@@ -187,15 +199,14 @@ impl TranslateStage {
         }
     }
 
-    /// Returns the end of the stream, which contains an error event if the translation failed.
-    fn finish(&mut self) -> (Option<Bytes>, Result<(), StageError>) {
+    /// Returns the end of the stream, which contains an error event if the translation failed, and the failure.
+    fn finish(&mut self) -> (Option<Bytes>, Option<String>) {
         match std::mem::replace(self, Self::Finished) {
-            Self::Passthrough | Self::Finished => (None, Ok(())),
+            Self::Passthrough | Self::Finished => (None, None),
             Self::Stream(mut translator) => {
                 let mut out = Vec::new();
                 translator.finish(&mut out);
-                let error = translator.failure().map(|message| StageError::Translate(message.to_owned()));
-                (Some(out.into()), error.map_or(Ok(()), Err))
+                (Some(out.into()), translator.failure().map(ToOwned::to_owned))
             }
         }
     }

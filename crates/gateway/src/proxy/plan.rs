@@ -42,6 +42,8 @@ pub struct RouteTarget {
     pub weight: u32,
     /// The caller named this provider, so a credential in the request may be sent to it.
     pub is_named: bool,
+    /// The target has refused the option that requests the usage of a stream.
+    pub refuses_usage: bool,
 }
 
 /// How the request is changed for a target.
@@ -90,7 +92,18 @@ impl<'a> Plan<'a> {
         let first = plan.first_target(context)?;
         plan.targets.push(first);
         plan.add_fallbacks(context)?;
+        plan.find_usage_refusals(context);
         Ok(plan)
+    }
+
+    fn find_usage_refusals(&mut self, context: RequestContext<'_>) {
+        for index in 0..self.targets.len() {
+            if requests_usage(self, &self.targets[index]) {
+                let key = context.health_key(&self.targets[index]);
+                let refuses_usage = context.state.health.refuses_usage(key, context.now());
+                self.targets[index].refuses_usage = refuses_usage;
+            }
+        }
     }
 
     /// The request to the provider enables streaming.
@@ -223,7 +236,7 @@ impl<'a> Plan<'a> {
         } else {
             Adaptation::Passthrough
         };
-        Ok(RouteTarget { provider, model, adaptation, weight: 1, is_named: true })
+        Ok(RouteTarget { provider, model, adaptation, weight: 1, is_named: true, refuses_usage: false })
     }
 
     fn add_fallbacks(&mut self, context: RequestContext<'_>) -> ApiResult<()> {
@@ -240,7 +253,8 @@ impl<'a> Plan<'a> {
             }
             let adaptation = self.adapt_fallback(&provider, model.as_deref())?;
             let is_named = provider.name == self.targets[0].provider.name && self.targets[0].is_named;
-            self.targets.push(RouteTarget { provider, model, adaptation, weight, is_named });
+            let refuses_usage = false;
+            self.targets.push(RouteTarget { provider, model, adaptation, weight, is_named, refuses_usage });
         }
         Ok(())
     }

@@ -110,11 +110,20 @@ impl CacheStatus {
     }
 }
 
+/// A response that failed after it had started.
+pub struct StreamFailure<'a> {
+    pub code: &'static str,
+    pub message: &'a str,
+    /// It counts against the target's circuit breaker.
+    pub is_targets_fault: bool,
+}
+
 /// How a request ended.
 enum End<'a> {
     Complete,
     Failed { code: &'static str, message: &'a str },
     ClientClosed,
+    Panicked,
 }
 
 impl Record {
@@ -309,15 +318,28 @@ impl Record {
         self.response.usage.take()
     }
 
-    /// The stream failed after it had started.
-    pub fn fail_stream(mut self, code: &'static str, message: &str) {
-        let key = TargetKey {
-            org: self.caller.org.id,
-            provider: &self.attempts.target().name,
-            model: self.attempts.model(),
-        };
-        self.state.health.record_failure(key, self.services.clock.now());
+    /// The response failed after it had started.
+    pub fn fail_stream(mut self, failure: &StreamFailure<'_>) {
+        let StreamFailure { code, message, is_targets_fault } = *failure;
+        if is_targets_fault {
+            let key = TargetKey {
+                org: self.caller.org.id,
+                provider: &self.attempts.target().name,
+                model: self.attempts.model(),
+            };
+            self.state.health.record_failure(key, self.services.clock.now());
+        }
         self.close(&End::Failed { code, message });
+    }
+
+    /// The caller's stream ended with an error: one that the provider reported within its stream, which the meter has
+    /// read too, or a stream that cannot be translated.
+    pub fn fail_translation(mut self, message: &str) {
+        let reported = self.response.meter.as_ref().and_then(|meter| meter.snapshot().in_band_error);
+        if reported.is_some() {
+            return self.close(&End::Complete);
+        }
+        self.fail_stream(&StreamFailure { code: "provider_error", message, is_targets_fault: true });
     }
 
     /// No attempt had a response that can be forwarded. The record stays readable for the body of the error.
@@ -351,6 +373,7 @@ impl Record {
             End::Failed { code, message } => {
                 (response_status, Some((*code).to_owned()), Some((*message).into()))
             }
+            End::Panicked => (500, Some("internal".to_owned()), Some("the gateway failed".to_owned())),
             End::ClientClosed | End::Complete => (499, Some("client_closed".to_owned()), None),
         };
         // An error response shows by its status; an error inside a successful one needs a code.
@@ -368,10 +391,11 @@ impl Record {
     }
 }
 
-/// A record that is dropped before the end of the response: the client closed the connection.
+/// A record that is dropped before the end of the response: the client closed the connection, or the thread panics.
 impl Drop for Record {
     fn drop(&mut self) {
-        self.close(&End::ClientClosed);
+        let end = if std::thread::panicking() { End::Panicked } else { End::ClientClosed };
+        self.close(&end);
     }
 }
 

@@ -3,6 +3,7 @@
 //! The record is closed before the last byte is sent. A caller that has seen the end of a response can rely on its log
 //! row being on disk.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use gateway_core::llm::ClientFormat;
 use gateway_core::llm::errors::stream_error;
+use gateway_core::llm::failure::{HealthSignal, timeout_signal};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
@@ -18,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 use super::attempt::Attempt;
 use super::cache_stage::CacheRecorder;
 use super::pipeline::Pipeline;
-use super::record::Record;
+use super::record::{Record, StreamFailure};
 use super::response_format::ResponseContent;
 use super::validate::IDLE_TIMEOUT;
 use crate::outbound::pool::UpstreamBody;
@@ -127,6 +129,10 @@ impl MeteredBody {
 
     fn process(&mut self, chunk: Bytes) {
         self.pipeline.feed(chunk, &mut self.ready);
+        if self.pipeline.has_failed() {
+            // Nothing more can follow, so the provider need not send it.
+            self.source = BodySource::Chunks(VecDeque::new());
+        }
         if self.source.is_end() {
             self.finish();
         }
@@ -135,15 +141,15 @@ impl MeteredBody {
     /// The source has ended. The log row is written before the last bytes are sent.
     fn finish(&mut self) {
         self.is_finished = true;
-        // The caller has received the error of a failed stage as an event of its stream.
-        let _ = self.pipeline.finish(&mut self.ready);
+        self.pipeline.finish(&mut self.ready);
     }
 
     /// The source has failed. The caller of an event stream gets an error event in its own format. Other bodies are
     /// aborted with the returned error, so that the client notices that they are incomplete.
-    fn fail(&mut self, code: &'static str, message: &str) -> Option<BoxError> {
+    fn fail(&mut self, failure: &StreamFailure<'_>) -> Option<BoxError> {
+        let StreamFailure { code, message, .. } = *failure;
         self.is_finished = true;
-        let error_event = self.pipeline.fail(code, message);
+        let error_event = self.pipeline.fail(failure);
         if !self.is_event_stream {
             return Some(message.to_owned().into());
         }
@@ -206,7 +212,7 @@ impl Body for MeteredBody {
             if this.is_finished {
                 return Poll::Ready(None);
             }
-            let (code, message) = match this.source.poll(context) {
+            let (code, message, is_targets_fault) = match this.source.poll(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     this.last_data = Instant::now();
                     // Trailers belong to the provider's connection, and would end the body too early.
@@ -220,14 +226,17 @@ impl Body for MeteredBody {
                     continue;
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    ("provider_error", format!("the provider's response ended early: {error}").into())
+                    ("provider_error", format!("the provider's response ended early: {error}").into(), true)
                 }
                 Poll::Pending => match this.poll_timeout(context) {
                     None => return Poll::Pending,
-                    Some(message) => ("provider_timeout", std::borrow::Cow::Borrowed(message)),
+                    Some(message) => {
+                        let signal = timeout_signal(this.last_data.elapsed());
+                        ("provider_timeout", Cow::Borrowed(message), signal == HealthSignal::Failure)
+                    }
                 },
             };
-            this.error = this.fail(code, &message);
+            this.error = this.fail(&StreamFailure { code, message: &message, is_targets_fault });
             if this.error.is_some() {
                 return flush_first(context);
             }

@@ -86,10 +86,7 @@ pub async fn convert(
     deadline: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
     let framing = response.framing;
-    if !response.head.status.is_success()
-        || framing == BodyFraming::Opaque
-        || !response.content.codings().is_identity()
-    {
+    if !response.head.status.is_success() || framing == BodyFraming::Opaque {
         return Ok(response);
     }
     let is_stream = matches!(framing, BodyFraming::Sse | BodyFraming::EventStream);
@@ -107,7 +104,14 @@ pub async fn convert(
         return Ok(response);
     }
     let UpstreamResponse { mut head, content, .. } = response;
+    let codings = content.codings();
     let raw = buffer_body(content.into_source(), deadline).await?;
+    let raw = codings.decode(&raw, MAX_BUFFERED_BYTES as u64).map_err(|error| {
+        AttemptError::new(
+            AttemptOutcome::InvalidResponse,
+            format!("upstream response cannot be decoded: {error}"),
+        )
+    })?;
     let content = match format {
         None => {
             let body = convert_body(translation, &raw, ids)?;

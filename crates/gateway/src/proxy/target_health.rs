@@ -1,5 +1,5 @@
-//! Health of the targets of each organization: circuit breakers, recent latencies, and the targets that sessions are
-//! pinned to. Kept in memory, for targets that have failed or are part of a route with several targets.
+//! Health of the targets of each organization: circuit breakers, recent latencies, refused options, and the targets that
+//! sessions are pinned to. Kept in memory, for targets that have failed or are part of a route with several targets.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,6 +17,8 @@ const MAX_PER_SHARD: usize = 4_096;
 const LATENCY_TTL: Duration = Duration::from_secs(10 * 60);
 /// Weight of the newest latency in the moving average.
 const LATENCY_WEIGHT: f64 = 0.3;
+/// How long streams are requested without the usage option after the target has refused it.
+const USAGE_REFUSAL_TTL: Duration = Duration::from_secs(60 * 60);
 /// How long a session stays pinned to its target after its last request.
 const PIN_TTL: Duration = Duration::from_secs(30 * 60);
 
@@ -42,6 +44,21 @@ pub struct TargetHealth {
 struct TrackedTarget {
     breaker: Breaker,
     latency: Option<Latency>,
+    /// Until then the target is not asked for the usage chunk of a stream.
+    usage_refused_until: Option<Timestamp>,
+}
+
+impl TrackedTarget {
+    fn refuses_usage(&self, now: Timestamp) -> bool {
+        self.usage_refused_until.is_some_and(|until| until > now)
+    }
+
+    /// Returns true if the target can be forgotten without changing any decision.
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.breaker.is_idle(now.0)
+            && !self.latency.is_some_and(|latency| latency.is_fresh(now))
+            && !self.refuses_usage(now)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -105,6 +122,23 @@ impl TargetHealth {
         latency.is_fresh(now).then_some(latency.ms)
     }
 
+    /// Returns true if the target has refused the usage option lately.
+    pub fn refuses_usage(&self, key: TargetKey<'_>, now: Timestamp) -> bool {
+        if self.tracked.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let hash = self.hash(key);
+        self.shard(hash).get(&hash).is_some_and(|target| target.refuses_usage(now))
+    }
+
+    /// The target refused a stream because of the usage option. It may depend on the caller's API version, so it is
+    /// remembered for one organization and not for ever.
+    pub fn record_usage_refusal(&self, key: TargetKey<'_>, now: Timestamp) {
+        self.update(self.hash(key), true, now, |target| {
+            target.usage_refused_until = Some(now.plus(millis(USAGE_REFUSAL_TTL)));
+        });
+    }
+
     /// Returns true if the session's last request was served by this target.
     pub fn is_pinned(&self, session: &str, key: TargetKey<'_>, now: Timestamp) -> bool {
         let (session, target) = (self.hasher.hash_one((key.org, session)), self.hash(key));
@@ -134,9 +168,7 @@ impl TargetHealth {
         }
         if shard.len() >= MAX_PER_SHARD {
             let before = shard.len();
-            shard.retain(|_, target| {
-                !target.breaker.is_idle(now.0) || target.latency.is_some_and(|latency| latency.is_fresh(now))
-            });
+            shard.retain(|_, target| !target.is_idle(now));
             self.tracked.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
         if shard.len() < MAX_PER_SHARD {
@@ -199,6 +231,16 @@ mod tests {
         let is_pinned = |org, provider, at| health.is_pinned("s", key(org, provider, None), at);
         assert!(is_pinned(1, "a", NOW) && !is_pinned(2, "a", NOW) && !is_pinned(1, "b", NOW));
         assert!(!is_pinned(1, "a", NOW.plus(millis(PIN_TTL))));
+    }
+
+    #[test]
+    fn a_refused_usage_option_is_of_one_organization_and_is_tried_again() {
+        let health = TargetHealth::default();
+        health.record_usage_refusal(key(1, "a", Some("m")), NOW);
+        assert!(health.refuses_usage(key(1, "a", Some("m")), NOW));
+        assert!(!health.refuses_usage(key(2, "a", Some("m")), NOW));
+        assert!(!health.refuses_usage(key(1, "a", Some("m")), NOW.plus(millis(USAGE_REFUSAL_TTL))));
+        assert_eq!(health.permit(key(1, "a", Some("m")), NOW), Permit::Allow);
     }
 
     #[test]

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::attempt::{Attempt, UsageChunk};
 use super::content_decoding::ContentCodings;
 use super::context::RequestContext;
-use super::headers;
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
+use super::{credentials, headers};
 use crate::outbound::body::OutboundBody;
 use crate::outbound::exchange::{
     ERROR_BODY_TIMEOUT, ExchangeError, MAX_ERROR_BODY, error_message, exchange, read_prefix,
@@ -74,6 +74,8 @@ pub struct AttemptError {
     pub caller_problem: Option<Box<Problem>>,
     /// The provider rejected the usage option that the gateway had added to the body.
     pub usage_refused: bool,
+    /// How long the target had sent nothing when the attempt failed. None: since its start.
+    pub silence: Option<Duration>,
 }
 
 impl AttemptError {
@@ -90,6 +92,7 @@ impl AttemptError {
             response: None,
             caller_problem: None,
             usage_refused: false,
+            silence: None,
         }
     }
 
@@ -159,14 +162,14 @@ async fn send(
     let target = attempt.provider();
     let base = target.base.as_ref().ok_or_else(|| ExchangeError::unreachable("no address is configured"))?;
     let path = attempt.path(head);
-    let path = headers::without_gateway_keys(&path);
+    let path = credentials::outbound_path(attempt, &path);
     let uri = base.join(&path).map_err(|_| ExchangeError::unreachable("the request path is invalid"))?;
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = headers::outbound(context, attempt);
     *request.uri_mut() = uri;
     if let Some(secret) = attempt.secret().filter(|secret| signs_with(target, secret))
-        && !headers::has_callers_credential(context, attempt)
+        && !credentials::has_callers_credential(context, attempt)
     {
         sign(target, secret, &mut request, context.now())?;
     }

@@ -34,8 +34,14 @@ pub async fn buffer_until_valid(
     deadline: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
     let UpstreamResponse { head, framing, content } = response;
-    let ResponseContent::Streaming { source: BodySource::Upstream(mut body), codings, .. } = content else {
-        return Ok(UpstreamResponse { head, framing, content });
+    let (mut read, mut body, codings) = match content {
+        ResponseContent::Streaming { source: BodySource::Upstream(body), codings, .. } => {
+            (VecDeque::new(), body, codings)
+        }
+        ResponseContent::Streaming { source: BodySource::Prefixed(read, body), codings, .. } => {
+            (read, body, codings)
+        }
+        content => return Ok(UpstreamResponse { head, framing, content }),
     };
     let mut meter = Meter::for_validation(attempt.provider().format, framing);
     let mut decoder = codings.decoder(MAX_DECODED_PREFIX);
@@ -47,9 +53,14 @@ pub async fn buffer_until_valid(
     };
     let mut length = 0;
     while length < max_prefix {
-        let Some(chunk) = next_chunk(&mut body, deadline).await? else {
+        let chunk = match read.pop_front() {
+            Some(chunk) => Some(chunk),
+            None => next_chunk(&mut body, deadline).await?,
+        };
+        let Some(chunk) = chunk else {
             check_end(&mut meter, framing, length, attempt.wire_format().is_some())?;
-            return Ok(UpstreamResponse::new(head, BodySource::Chunks(buffered)));
+            let response = UpstreamResponse::new(head, BodySource::Chunks(buffered));
+            return Ok(UpstreamResponse { framing, ..response });
         };
         let is_readable = match &mut decoder {
             None => {
@@ -60,6 +71,10 @@ pub async fn buffer_until_valid(
         };
         length += chunk.len();
         buffered.push_back(chunk);
+        if !is_readable && attempt.translation.is_some() {
+            let message = "upstream response cannot be decoded";
+            return Err(AttemptError::new(AttemptOutcome::InvalidResponse, message));
+        }
         if !is_readable {
             // Whether the response is valid cannot be known. The caller receives it as it is.
             break;
@@ -68,18 +83,23 @@ pub async fn buffer_until_valid(
             break;
         }
     }
-    Ok(UpstreamResponse::new(head, BodySource::Prefixed(buffered, body)))
+    buffered.append(&mut read);
+    Ok(UpstreamResponse { framing, ..UpstreamResponse::new(head, BodySource::Prefixed(buffered, body)) })
 }
 
 /// The next chunk of a response body; None at the end.
 pub async fn next_chunk(body: &mut UpstreamBody, deadline: Instant) -> Result<Option<Bytes>, AttemptError> {
+    let waiting_since = Instant::now();
     loop {
         if body.is_end_stream() {
             return Ok(None);
         }
         let due = deadline.min(Instant::now() + IDLE_TIMEOUT);
         match tokio::time::timeout_at(due, body.frame()).await {
-            Err(_) => return Err(AttemptError::timeout("response body timed out")),
+            Err(_) => {
+                let silence = Some(waiting_since.elapsed());
+                return Err(AttemptError { silence, ..AttemptError::timeout("response body timed out") });
+            }
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
                 let message = format!("response ended early: {error}");

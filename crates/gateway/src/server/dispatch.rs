@@ -51,6 +51,8 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
     // Boxed, because the future of a proxied request is large and would be moved with every future around it.
     let routed = Box::pin(route(dispatcher, received));
     let mut response = match catch_panic(&request_id, routed).await {
+        // A response of a provider is forwarded unchanged, whatever its status.
+        Ok(response) if is_proxied => response,
         Ok(response) => render_problem(response, format),
         Err(problem) => problem.render(format),
     };

@@ -8,7 +8,8 @@ use http::{HeaderName, StatusCode};
 use crate::auth::Denied;
 use crate::problem::{ErrorFormat, Problem};
 
-/// Renders the body of an error. Handlers return a response that has the problem as an extension.
+/// Renders the body of an error of the management API. Handlers return a response that has the problem as an extension;
+/// the router's own 405 has none.
 pub fn render_problem(mut response: Response, format: ErrorFormat) -> Response {
     let problem = match response.extensions_mut().remove::<Problem>() {
         Some(problem) => problem,

@@ -39,18 +39,41 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     })
 }
 
-/// Serves until the application shuts down, then finishes the requests in progress. Connections are distributed
-/// over worker threads that have their own runtimes: a proxied request never changes threads, and a busy management
+/// The worker threads, which have their own runtimes: a proxied request never changes threads, and a busy management
 /// call does not delay it.
-pub async fn serve(app: Arc<App>, listener: TcpListener) {
-    let handlers = Handlers {
-        api: Arc::new(Api::new(Arc::clone(&app))),
-        console: Arc::new(Console::load()),
-        app: Arc::clone(&app),
-    };
-    let mut workers: Vec<WorkerThread> = (0..app.services.config.workers)
-        .filter_map(|lane| WorkerThread::start(lane, handlers.clone()))
-        .collect();
+pub struct Server {
+    app: Arc<App>,
+    workers: Vec<WorkerThread>,
+}
+
+impl Server {
+    /// Starts all worker threads. If one cannot start, the others stop.
+    pub fn start(app: Arc<App>) -> Result<Self, StartError> {
+        let handlers = Handlers {
+            api: Arc::new(Api::new(Arc::clone(&app))),
+            console: Arc::new(Console::load()),
+            app: Arc::clone(&app),
+        };
+        let lanes = 0..app.services.config.workers;
+        let workers =
+            lanes.map(|lane| WorkerThread::start(lane, handlers.clone())).collect::<Result<_, _>>()?;
+        Ok(Self { app, workers })
+    }
+
+    /// Distributes connections over the workers until the application shuts down, then finishes the requests in
+    /// progress.
+    pub async fn run(self, listener: TcpListener) {
+        let Self { app, workers } = self;
+        accept(&app, &workers, listener).await;
+        // All channels are closed before the first wait, so that the workers stop in parallel.
+        let ended: Vec<_> = workers.into_iter().map(WorkerThread::stop).collect();
+        for worker in ended {
+            let _ = worker.await;
+        }
+    }
+}
+
+async fn accept(app: &App, workers: &[WorkerThread], listener: TcpListener) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -61,21 +84,16 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
             continue;
         };
         if let Ok(stream) = stream.into_std() {
-            assign(&workers, stream, peer).await;
+            assign(workers, stream, peer).await;
         }
     }
     // Connections that wait in the backlog are served; dropping the listener would reset them.
     if let Ok(listener) = listener.into_std() {
         while let Ok((stream, peer)) = listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
-                assign(&workers, stream, peer).await;
+                assign(workers, stream, peer).await;
             }
         }
-    }
-    // All channels are closed before the first wait, so that the workers stop in parallel.
-    let ended: Vec<_> = workers.drain(..).map(WorkerThread::stop).collect();
-    for worker in ended {
-        let _ = worker.await;
     }
 }
 

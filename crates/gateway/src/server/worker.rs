@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::console::Console;
 use crate::outbound::clients::Clients;
 use crate::proxy::Worker;
+use crate::services::StartError;
 use crate::tasks::Tasks;
 use crate::write_timeout::WriteTimeoutIo;
 
@@ -55,28 +56,22 @@ pub struct WorkerThread {
 type Connection = (std::net::TcpStream, SocketAddr);
 
 impl WorkerThread {
-    pub fn start(lane: usize, handlers: Handlers) -> Option<Self> {
+    pub fn start(lane: usize, handlers: Handlers) -> Result<Self, StartError> {
         let (connections, incoming) = mpsc::channel(MAX_QUEUED_CONNECTIONS);
         let (end, ended) = oneshot::channel();
         let open = Arc::new(AtomicUsize::new(0));
         let worker_open = Arc::clone(&open);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let run = move || match runtime {
-            Ok(runtime) => {
-                runtime.block_on(work(lane, handlers, incoming, worker_open));
-                // Dropping the runtime drops aborted requests, which then write their log rows.
-                drop(runtime);
-                let _ = end.send(());
-            }
-            Err(error) => tracing::error!(%error, "cannot start a worker runtime"),
+        let runtime = runtime.map_err(StartError::Thread)?;
+        let run = move || {
+            runtime.block_on(work(lane, handlers, incoming, worker_open));
+            // Dropping the runtime drops aborted requests, which then write their log rows.
+            drop(runtime);
+            let _ = end.send(());
         };
-        match std::thread::Builder::new().name(format!("worker-{lane}")).spawn(run) {
-            Ok(_) => Some(Self { connections, open, ended }),
-            Err(error) => {
-                tracing::error!(%error, "cannot start a worker thread");
-                None
-            }
-        }
+        let thread = std::thread::Builder::new().name(format!("worker-{lane}")).spawn(run);
+        thread.map_err(StartError::Thread)?;
+        Ok(Self { connections, open, ended })
     }
 
     pub fn open_connections(&self) -> usize {
@@ -92,6 +87,15 @@ impl WorkerThread {
     /// Closes the channel, which makes the worker drain. The receiver resolves when the thread has ended.
     pub fn stop(self) -> oneshot::Receiver<()> {
         self.ended
+    }
+}
+
+/// Counts a connection until it is dropped, also by a panic.
+struct OpenConnection(Arc<AtomicUsize>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -120,9 +124,11 @@ async fn work(
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         };
-        let (dispatcher, open) = (Arc::clone(&dispatcher), Arc::clone(&open));
+        let dispatcher = Arc::clone(&dispatcher);
+        let counted = OpenConnection(Arc::clone(&open));
         let (builder, watcher) = (builder.clone(), graceful.watcher());
         let connection = async move {
+            let _counted = counted;
             if is_readable(&stream, &dispatcher.handlers.app.services.tasks).await {
                 let service = service_fn(move |request| {
                     let dispatcher = Arc::clone(&dispatcher);
@@ -133,7 +139,6 @@ async fn work(
                 // Errors of a connection need no handling: its requests have written their own log rows.
                 let _ = watcher.watch(builder.serve_connection(io, service).into_owned()).await;
             }
-            open.fetch_sub(1, Ordering::Relaxed);
         };
         #[expect(
             clippy::disallowed_methods,

@@ -6,7 +6,7 @@ pub mod probe;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use gateway_core::ids::OrgId;
 use gateway_core::llm::ProviderFormat;
@@ -38,8 +38,6 @@ pub struct Target {
     pub models: Vec<String>,
     /// A tenant chose the address, so connections pass the egress guard.
     pub guarded: bool,
-    /// The provider rejected the option that asks for the usage of a stream, and accepted the request without it.
-    pub rejects_usage_option: AtomicBool,
 }
 
 /// A stored credential and its availability.
@@ -147,7 +145,6 @@ pub fn operator_providers(settings: &BTreeMap<String, ProviderSettings>) -> Oper
             models: Vec::new(),
             // A local default address was not chosen by the operator, so it is guarded like a tenant's.
             guarded: kind.is_local() && configured.is_none_or(|settings| settings.base_url.is_none()),
-            rejects_usage_option: AtomicBool::new(false),
         })
     };
     all().iter().map(|kind| (kind.name, target(kind))).collect()
@@ -264,7 +261,6 @@ fn org_target(
         credentials,
         headers: headers.map(parse_headers).unwrap_or_default(),
         models: stored.models.clone(),
-        rejects_usage_option: AtomicBool::new(false),
     })
 }
 

@@ -170,6 +170,21 @@ fn an_unwritable_data_directory_is_reported() {
     }
 }
 
+#[test]
+fn a_worker_that_cannot_start_fails_the_start() {
+    let here = tempfile::tempdir().unwrap();
+    let gateway = command(here.path(), &["serve"]);
+    // Every worker needs file descriptors of its own.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 100; exec \"$0\" serve"]).arg(gateway.get_program());
+    limited.env_clear().current_dir(here.path()).stdin(std::process::Stdio::null());
+    limited.envs(gateway.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let done = run(limited.env("GATEWAY_WORKERS", "64"));
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("gateway: cannot start a thread: "), "{done:?}");
+    assert!(!done.stderr.contains("is ready"), "{done:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_refuses_connections_is_reported() {
     let here = tempfile::tempdir().unwrap();

@@ -194,3 +194,20 @@ async fn scopes_and_limits_are_those_of_the_proxy() {
     let limited = app.models.call_model(&org, internal_request("sandbox", &chat("m"))).await.unwrap_err();
     assert_eq!((limited.status.as_u16(), limited.code), (429, "rate_limited"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_during_a_call_is_logged_as_an_internal_error() {
+    let gateway = ProxyFixture::start().await;
+    let org = the_org(&gateway).await;
+    let call = gateway.app.app.models.stream_model(&org, internal_request("sandbox", &chat("m")));
+    let streamed = call.await.unwrap();
+    let (log_id, body) = (streamed.log_id, streamed.body);
+    let panicked = std::thread::spawn(move || {
+        let _body = body;
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    let row = gateway.log_row_by_id(log_id).await;
+    assert_eq!((&row["status"], &row["error_code"]), (&json!(500), &json!("internal")));
+    assert_eq!(row["level"], "error");
+}

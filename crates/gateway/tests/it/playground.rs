@@ -321,6 +321,25 @@ async fn a_caller_that_hangs_up_ends_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_hangs_up_ends_a_call_of_a_silent_provider() {
+    let delta = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
+    for reply in
+        [Reply::no_response(), Reply::sse(&[]).flush().then_stall(), Reply::sse(&[delta]).then_stall()]
+    {
+        let gateway = ProxyFixture::start().await;
+        gateway.upstream.push(reply);
+        let body = json!({"provider": "openai", "model": "gpt-4o", "messages": hello(), "stream": true});
+        let mut events = gateway.app.post(RUN, body).bearer(&gateway.ada.token).open().await;
+        assert_eq!(events.next().await.unwrap().name, "start");
+        gateway.upstream.wait_for_requests(1, Duration::from_secs(5)).await;
+        drop(events);
+        gateway.upstream.wait_for_aborts(1, Duration::from_secs(5)).await;
+        let row = gateway.only_row().await;
+        assert_eq!((&row["status"], &row["error_code"]), (&json!(499), &json!("client_closed")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_and_failures_of_a_provider_are_returned_as_its_error() {
     for backend in Backend::BOTH {
         let gateway = ProxyFixture::start_with(backend, &[]).await;

@@ -88,7 +88,7 @@ fn encode(coding: &str, pieces: &[Vec<u8>]) -> Vec<Vec<u8>> {
     encoded
 }
 
-fn whole(coding: &str, text: &str) -> Vec<u8> {
+pub(crate) fn whole(coding: &str, text: &str) -> Vec<u8> {
     encode(coding, &[text.as_bytes().to_vec()]).concat()
 }
 

@@ -94,17 +94,27 @@ async fn a_providers_server_error_is_a_502_with_its_message() {
 #[tokio::test]
 async fn a_refusal_by_the_provider_passes_untouched() {
     let proxy = ProxyFixture::start().await;
-    for status in [400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 451] {
+    let redirects = (300..=308).filter(|status| *status != 304);
+    let refusals = (400..=431).chain([451, 499]);
+    let mut answers = Vec::new();
+    for status in redirects.chain(refusals) {
         let text = format!("{{\"error\" :{{\"message\":\"no\",\"status\":{status}}}}}\n");
-        proxy
-            .upstream
-            .push(Reply::json(status, &text).header("retry-after", "7").header("x-reason", "because"));
+        let reply = Reply::json(status, &text).header("retry-after", "7").header("x-reason", "because");
+        proxy.upstream.push(reply.header("allow", "GET").header("location", "/elsewhere"));
         let answer = proxy.chat(&body()).send().await;
         assert_eq!((answer.status.as_u16(), answer.text()), (status, text));
         assert_eq!((answer.header("retry-after"), answer.header("x-reason")), (Some("7"), Some("because")));
-        let row = proxy.log_row(&answer).await;
-        assert_eq!((&row["status"], &row["level"]), (&json!(status), &json!("warn")));
-        assert_eq!((&row["prompt_tokens"], &row["cost_usd"]), (&Value::Null, &Value::Null));
+        assert_eq!((answer.header("allow"), answer.header("location")), (Some("GET"), Some("/elsewhere")));
+        assert_eq!(answer.header("x-gateway-provider"), Some("openai"), "{status}");
+        assert_eq!(answer.header("x-gateway-upstream-status"), Some(&*status.to_string()));
+        answers.push(answer);
+    }
+    for answer in answers {
+        let (row, status) = (proxy.log_row(&answer).await, answer.status.as_u16());
+        let level = if status < 400 { "info" } else { "warn" };
+        assert_eq!((&row["status"], &row["level"]), (&json!(status), &json!(level)));
+        assert_eq!(row["error_code"], Value::Null, "{status}");
+        assert_eq!(row["cost_usd"], Value::Null, "{status}");
     }
 }
 

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 
-use crate::support::{ProxyFixture, http_chunk, request};
+use crate::support::{ProxyFixture, http_chunk, request, request_head};
 use crate::upstream::{Reply, Signal};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,6 +57,22 @@ async fn every_method_reaches_the_provider() {
     let seen: Vec<_> = proxy.upstream.requests().iter().map(|seen| seen.method().to_owned()).collect();
     assert_eq!(seen, ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "POST", "PROPFIND"]);
     assert!(proxy.upstream.requests()[0].header("transfer-encoding").is_none(), "a GET has no body");
+}
+
+#[tokio::test]
+async fn trace_and_connect_are_refused() {
+    let proxy = ProxyFixture::start().await;
+    proxy.upstream.set_default_reply(Reply::json(200, "{}"));
+    for (method, target) in [("TRACE", "/v1/files"), ("CONNECT", "gateway.test:443")] {
+        let mut raw = proxy.connect().await;
+        let headers = [("x-gateway-key", proxy.ada.api_key.as_str()), ("x-gateway-provider", "openai")];
+        raw.send(request_head(method, target, &headers)).await;
+        let head = raw.head().await;
+        assert_eq!(head.status, 405, "{method}");
+        let body = String::from_utf8(raw.body(&head).await.unwrap()).unwrap();
+        assert!(body.contains("method_not_allowed"), "{body}");
+    }
+    assert_eq!(proxy.upstream.connections(), 0, "an echoing provider would show its credential");
 }
 
 #[tokio::test]

@@ -150,6 +150,17 @@ async fn a_provider_that_refuses_the_question_gets_the_callers_own_body() {
     proxy.upstream.push(Reply::sse(&events));
     proxy.chat(&sent).send().await;
     assert_eq!(proxy.upstream.requests().len(), 3);
+    // The refusal may be due to the caller's API version: it is nothing to other organizations, and is tried again.
+    let asks = || proxy.upstream.requests().last().unwrap().json()["stream_options"]["include_usage"] == true;
+    assert!(!asks());
+    let bob = proxy.app.signup("other").await;
+    proxy.upstream.set_default_reply(Reply::sse(&events));
+    let call = proxy.app.call(http::Method::POST, "/v1/chat/completions").key(&bob.api_key);
+    call.header("x-gateway-provider", "openai").json(sent.clone()).send().await;
+    assert!(asks(), "another organization is metered exactly");
+    proxy.app.app.services.clock.advance(3_600_000);
+    proxy.chat(&sent).send().await;
+    assert!(asks(), "the provider may have been updated");
 }
 
 #[tokio::test]

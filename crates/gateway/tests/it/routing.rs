@@ -160,6 +160,23 @@ async fn a_retry_waits_for_the_retry_after_of_the_provider() {
 }
 
 #[tokio::test]
+async fn a_retry_after_beyond_any_deadline_ends_the_retries() {
+    let proxy = ProxyFixture::start().await;
+    for wait in ["9999999999999999999", "18446744073709551615"] {
+        proxy.upstream.push(Reply::json(429, r#"{"error":"slow down"}"#).header("retry-after", wait));
+        proxy.upstream.push(good());
+        let answer = proxy.chat(&json!({"model": "m"})).header("x-gateway-retry", "1").send().await;
+        assert_eq!(answer.expect(429)["error"], "slow down", "{wait}");
+        assert_eq!(
+            (answer.header("x-gateway-attempts"), answer.header("retry-after")),
+            (Some("1"), Some(wait))
+        );
+        assert_eq!(proxy.log_row(&answer).await["status"], 429, "{wait}");
+        proxy.chat(&json!({"model": "m"})).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
 async fn retries_end_with_the_last_answer_as_it_is() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(429, r#"{"error":{"message":"slow down"}}"#));

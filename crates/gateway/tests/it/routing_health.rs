@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::fallback_chain::{CLAUDE, FallbackChain, attempted_providers, good};
-use crate::support::{ProxyFixture, TestResponse};
+use crate::support::fallback_chain::{CLAUDE, FallbackChain, HELLO, WORLD, attempted_providers, good};
+use crate::support::{ProxyFixture, TestRequest, TestResponse};
 use crate::upstream::{Reply, Signal, Upstream};
 
 /// A chain whose first target has an open circuit breaker.
@@ -86,6 +86,85 @@ async fn an_untranslatable_request_does_not_count_as_a_failure_of_the_target() {
     let answer = chat(json!({})).send().await;
     answer.expect(200);
     assert_eq!(answer.header("x-gateway-provider"), Some("claude"));
+}
+
+/// Asserts that the breaker of the first target is closed: the next request goes there.
+async fn assert_closed(chain: &FallbackChain, what: &str) {
+    chain.proxy.upstream.set_default_reply(good());
+    chain.second.set_default_reply(good());
+    let answer = chain.chat().send().await;
+    assert_eq!(answer.header("x-gateway-provider"), Some("openai"), "{what}");
+}
+
+/// Sends the requests at the same time.
+async fn all(requests: Vec<TestRequest>) -> Vec<TestResponse> {
+    let sent: Vec<_> = requests.into_iter().map(|request| tokio::spawn(request.send())).collect();
+    let mut answers = Vec::new();
+    for answer in sent {
+        answers.push(answer.await.unwrap());
+    }
+    answers
+}
+
+#[tokio::test]
+async fn a_timeout_counts_only_if_the_target_was_silent_for_a_second() {
+    for (timeout, opens) in [("100", false), ("1000", true)] {
+        let chain = FallbackChain::start().await;
+        chain.proxy.upstream.set_default_reply(Reply::no_response());
+        chain.second.set_default_reply(good());
+        let slow = || chain.chat().header("x-gateway-timeout", timeout);
+        for answer in all((0..6).map(|_| slow()).collect()).await {
+            assert_eq!(answer.header("x-gateway-provider"), Some("second"));
+        }
+        chain.proxy.upstream.set_default_reply(good());
+        let served = chain.chat().send().await;
+        let expected = if opens { "second" } else { "openai" };
+        assert_eq!(served.header("x-gateway-provider"), Some(expected), "{timeout} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_takes_longer_than_its_timeout_does_not_count() {
+    let chain = FallbackChain::start().await;
+    let steady =
+        (0..100).fold(Reply::sse(&[HELLO]), |reply, _| reply.delay(Duration::from_millis(20)).event(WORLD));
+    chain.proxy.upstream.set_default_reply(steady);
+    let slow = || chain.stream().header("x-gateway-timeout", "300");
+    for answer in all((0..6).map(|_| slow()).collect()).await {
+        assert!(answer.text().contains("provider_timeout"), "{}", answer.text());
+    }
+    assert_closed(&chain, "the provider sent data all the time").await;
+}
+
+#[tokio::test]
+async fn what_the_callers_own_credential_causes_does_not_count() {
+    for status in [401, 402, 403, 404, 408, 409, 410, 429] {
+        let chain = FallbackChain::start().await;
+        chain.proxy.upstream.set_default_reply(Reply::json(status, "{}"));
+        chain.second.set_default_reply(good());
+        for _ in 0..6 {
+            chain.chat().header("authorization", "Bearer sk-mine").send().await;
+        }
+        assert_eq!(chain.proxy.upstream.requests().len(), 6);
+        assert_closed(&chain, &format!("{status} with a credential of the caller")).await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_exist_does_not_count() {
+    for status in [404, 409, 410] {
+        let chain = FallbackChain::start().await;
+        chain.proxy.upstream.set_default_reply(Reply::json(status, "{}"));
+        chain.second.set_default_reply(Reply::json(200, "{}"));
+        let get = || {
+            let call = chain.proxy.call(http::Method::GET, "openai", "/v1/files/file-1");
+            call.header("x-gateway-fallback", "second")
+        };
+        for _ in 0..6 {
+            get().send().await.expect(200);
+        }
+        assert_eq!(chain.proxy.upstream.requests().len(), 6, "{status}");
+    }
 }
 
 #[tokio::test]

@@ -97,9 +97,6 @@ impl StreamSequencer {
     }
 
     pub(super) fn fail(&mut self, code: &str, message: &str, out: &mut Vec<u8>) {
-        if !self.is_finished {
-            self.failure = Some(message.to_owned());
-        }
         let status = if code.contains("timeout") { 504 } else { 502 };
         let error = ProviderError { status, code: code.to_owned(), message: message.to_owned() };
         self.forward(StreamEvent::Error(error), out);
@@ -120,6 +117,7 @@ impl StreamSequencer {
             }
             StreamEvent::Error(error) => {
                 self.is_finished = true;
+                self.failure = Some(error.message.clone());
                 StreamEvent::Error(error)
             }
             StreamEvent::ToolStart { choice, tool, id, name, signature } => {

@@ -85,7 +85,8 @@ impl StreamTranslator {
         self.pipeline.sequencer.fail(code, message, out);
     }
 
-    /// The error with which the translator ended the caller's stream, if it could not translate the provider's.
+    /// The message of the error with which the caller's stream ended: one of the provider's, or of a stream that cannot
+    /// be translated.
     pub fn failure(&self) -> Option<&str> {
         self.pipeline.sequencer.failure()
     }

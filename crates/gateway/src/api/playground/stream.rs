@@ -64,7 +64,12 @@ async fn execute_streamed(app: &Arc<App>, caller: &Identity, run: &ModelRun, eve
     if events.send("start", start).await.is_err() {
         return;
     }
-    let completed = match stream_completion(app, caller, run, events).await {
+    // A silent provider sends nothing that could fail, so the end of the receiver must be noticed by itself.
+    let streamed = tokio::select! {
+        streamed = stream_completion(app, caller, run, events) => streamed,
+        () = events.sender.closed() => return,
+    };
+    let completed = match streamed {
         Ok(Some(completed)) => Ok(completed),
         Ok(None) => return,
         Err(problem) => Err(problem),

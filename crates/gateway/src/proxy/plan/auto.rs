@@ -18,7 +18,8 @@ pub fn target(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<RouteTa
     };
     let provider = context.resolve_provider(PROVIDER.as_str(), name)?;
     let adaptation = plan.adapt_request(&provider, Some(model), PROVIDER.as_str())?;
-    Ok(RouteTarget { provider, model: Some(model.to_owned()), adaptation, weight: 1, is_named })
+    let model = Some(model.to_owned());
+    Ok(RouteTarget { provider, model, adaptation, weight: 1, is_named, refuses_usage: false })
 }
 
 /// The one provider of a model: among those for which the organization lists the model, else among those with a price

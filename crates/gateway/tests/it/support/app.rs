@@ -7,7 +7,7 @@ use std::time::Duration;
 use gateway::app::App;
 use gateway::clock::Clock;
 use gateway::config::{Config, RawSettings};
-use gateway::server;
+use gateway::server::{self, Server};
 use gateway_store::testing::create_postgres_database;
 use http::Method;
 use serde_json::{Value, json};
@@ -59,7 +59,8 @@ impl TestApp {
         let listener = server::bind(config.listen).await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = App::start(config, Clock::default()).await.unwrap();
-        let server = tokio::spawn(server::serve(Arc::clone(&app), listener));
+        let server = Server::start(Arc::clone(&app)).unwrap();
+        let server = tokio::spawn(server.run(listener));
         Self { app, address, data, server: Some(server) }
     }
 

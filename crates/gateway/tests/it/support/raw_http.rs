@@ -49,6 +49,11 @@ impl RawConnection {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
+    /// Returns false if the peer has closed the connection.
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
+    }
+
     /// Reads the next response head, including interim responses.
     pub async fn head(&mut self) -> Head {
         let end = loop {
