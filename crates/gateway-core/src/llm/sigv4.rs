@@ -172,6 +172,8 @@ fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const TOKEN: &str = "AQoDYXdzEPT//////////wEXAMPLEtc764bNrC9SAPBSM22wDOk4x4HIZ8j4FZTwdQWLWsKWHGBuFqwAeMicRXmxfpSPfIeoIYRqTflfKD8YUuwthAx7mSEI/qkPpKPi/kMcGdQrmGdeehM4IC1NtBmUpp2wUE8phUZampKsburEDy0KPkyQDYwT7WZ0wq5VSXDvp75YU9HFvlRd8Tx6q6fE8YQcHNVXAkiY9q6d+xo0rKwT38xVqr7ZD0u0iPPkUL64lIZbqBAz+scqKmlzm8FDrypNC9Yjc8fPOLn9FX9KSYvKTr4rvx3iSIlTJabIQwj2ICCR/oLxBA==";
@@ -360,5 +362,38 @@ mod tests {
         assert_eq!(region_of_host("bedrock-runtime.cn-north-1.amazonaws.com.cn"), Some("cn-north-1"));
         assert_eq!(region_of_host("vpce-1.bedrock-runtime.eu-west-3.vpce.amazonaws.com"), Some("eu-west-3"));
         assert_eq!(region_of_host("localhost"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_request_can_be_signed(
+            path in "(/|\\.|%|[a-z0-9]|é|:| ){0,40}", query in "(&|=|%|[a-f0-9]|é|\\+| ){0,40}", value in ".{0,20}",
+        ) {
+            let headers = [("X-Any", value.as_str())];
+            let request = Request { method: "POST", path: &path, query: &query, headers: &headers, body_sha256: "" };
+            let signed = authorization(request, None, "bedrock");
+            prop_assert_eq!(signed.rsplit('=').next().map(str::len), Some(64));
+            let canonical = canonical_query(&query);
+            prop_assert_eq!(&canonical_query(&canonical), &canonical);
+            let folded = canonical_path(&path);
+            prop_assert!(folded.starts_with('/') && !folded.contains("//") && !folded.contains("/../"));
+        }
+
+        #[test]
+        fn the_order_of_query_and_headers_does_not_matter(
+            pairs in prop::collection::vec(("[a-c]{1,2}", "[a-z %]{0,3}"), 0..6).prop_shuffle(),
+        ) {
+            let signed = |pairs: &[(String, String)]| {
+                let query: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                authorization(
+                    Request { method: "GET", path: "/", query: &query.join("&"), headers: &[], body_sha256: "" },
+                    None,
+                    "bedrock",
+                )
+            };
+            let mut sorted = pairs.clone();
+            sorted.sort();
+            prop_assert_eq!(signed(&pairs), signed(&sorted));
+        }
     }
 }

@@ -108,6 +108,7 @@ mod tests {
     use crate::otlp::proto::{
         Any, AnyValue, Array, ExportTraceServiceRequest, KeyValue, ResourceSpans, ScopeSpans, Span,
     };
+    use proptest::prelude::*;
     use prost::Message as _;
 
     fn request(span: Span, times: usize) -> Vec<u8> {
@@ -149,5 +150,24 @@ mod tests {
         assert!(json_within_limits(&many(r#""{[\"{[\\","#, MAX_ELEMENTS)));
         assert!(!json_within_limits(&many(r#""\\",{},"#, MAX_ELEMENTS)));
         assert!(json_within_limits(br#"{"unclosed \"#));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_counted(
+            bytes in prop::collection::vec(any::<u8>(), 0..200), text in "(\\{|\\[|\"|\\\\|x|é){0,60}",
+        ) {
+            prop_assert!(protobuf_within_limits(&bytes) && json_within_limits(&bytes));
+            prop_assert!(json_within_limits(text.as_bytes()));
+        }
+
+        #[test]
+        fn damaged_requests_are_left_to_the_decoder(at in 0..40_usize, byte in any::<u8>()) {
+            let mut bytes = request(Span { name: "chat".into(), ..Span::default() }, 3);
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            prop_assert!(protobuf_within_limits(&bytes));
+            let _ = ExportTraceServiceRequest::decode(&bytes[..]);
+        }
     }
 }

@@ -61,6 +61,8 @@ pub fn next_log_id(id: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::logs::log_id_time;
 
@@ -101,5 +103,17 @@ mod tests {
             id = next;
         }
         assert!(log_id_time(id).0 - at.0 <= 4);
+    }
+
+    proptest! {
+        #[test]
+        fn a_traceparent_reads_back_and_any_text_can_be_read(
+            trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), text in "(00-)?[0-9a-fé-]{0,60}",
+        ) {
+            let written = format!("00-{}-{}-01", hex::encode(trace), hex::encode(span));
+            let expected = Some((trace, span)).filter(|_| trace != [0; 16] && span != [0; 8]);
+            prop_assert_eq!(parse_traceparent(&written), expected);
+            let _ = parse_traceparent(&text);
+        }
     }
 }

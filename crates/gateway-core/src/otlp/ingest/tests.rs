@@ -1,5 +1,6 @@
 //! Tests of ingesting spans as rows.
 
+use proptest::prelude::*;
 use prost::Message as _;
 use serde_json::json;
 
@@ -16,6 +17,11 @@ fn take(attributes: &Value) -> IngestedSpans {
 
 /// Ingests a span of 1.5 s that started 10 s ago, with other fields overridden.
 fn take_span(fields: &Value) -> IngestedSpans {
+    take_span_at(fields, &PriceTable::builtin().unwrap()).unwrap()
+}
+
+/// None if the request cannot be decoded.
+fn take_span_at(fields: &Value, prices: &PriceTable) -> Option<IngestedSpans> {
     let mut span = json!({
         "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "chat gpt-4o",
         "startTimeUnixNano": "1794699990000000000", "endTimeUnixNano": "1794699991500000000",
@@ -23,8 +29,7 @@ fn take_span(fields: &Value) -> IngestedSpans {
     span.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": "bot"}}]});
     let request = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]});
-    let request = serde_json::from_value(request).unwrap();
-    let prices = PriceTable::builtin().unwrap();
+    let request = serde_json::from_value(request).ok()?;
     let sender = IngestContext {
         org: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(),
         key_id: None,
@@ -34,9 +39,9 @@ fn take_span(fields: &Value) -> IngestedSpans {
         body_limit: Some(1_000),
         now: NOW,
         oldest: NOW.plus(-30 * DAY),
-        prices: &prices,
+        prices,
     };
-    ingest_spans(&request, &sender)
+    Some(ingest_spans(&request, &sender))
 }
 
 fn only(mut arrived: IngestedSpans) -> LogRow {
@@ -220,4 +225,28 @@ fn an_exported_span_is_ingested_as_the_row_it_was() {
         (second.tokens, second.cost_usd, second.request),
         (first.tokens, first.cost_usd, first.request)
     );
+}
+
+proptest! {
+    #[test]
+    fn any_span_is_ingested_or_rejected(
+        start in prop_oneof![any::<u64>(), Just(0), Just(1_794_699_990_000_000_000)],
+        end in prop_oneof![any::<u64>(), Just(0), Just(1_794_699_991_500_000_000)],
+        trace in prop_oneof!["[0-9a-f]{32}", "[0-9a-f]{0,40}", Just("0".repeat(32))],
+        tokens in prop_oneof![any::<i64>(), 0..9_i64],
+        message in "(\\[|\\]|\\{|\\}|\"|:|,|role|parts|é){0,20}",
+    ) {
+        let attributes = json!([
+            text("gen_ai.operation.name", "chat"),
+            number("gen_ai.usage.input_tokens", tokens),
+            number("gen_ai.usage.output_tokens", tokens),
+            text("gen_ai.input.messages", &message),
+        ]);
+        let span = json!({
+            "traceId": trace, "startTimeUnixNano": start.to_string(), "endTimeUnixNano": end.to_string(),
+            "attributes": attributes,
+        });
+        let taken = take_span_at(&span, &PriceTable::default());
+        prop_assert!(taken.is_none_or(|taken| taken.rows.iter().all(|row| row.latency_ms >= 0)));
+    }
 }
