@@ -28,6 +28,8 @@ pub struct Health {
 
 #[derive(Serialize, JsonSchema, Clone)]
 pub struct Component {
+    /// `ok` or `down`. The log spool is `degraded` while rows that cannot be stored are in quarantine; the service as a
+    /// whole is not.
     pub status: Status,
 }
 
@@ -83,7 +85,12 @@ async fn check(services: &Services, proxy: &ProxyState) -> Health {
     let component = |is_up: bool| Component { status: if is_up { Status::Ok } else { Status::Down } };
     let database = matches!(tokio::time::timeout(PING_TIMEOUT, services.db.ping()).await, Ok(Ok(())));
     let spool = proxy.spool.is_healthy();
-    let mut components = BTreeMap::from([("database", component(database)), ("log_spool", component(spool))]);
+    let mut log_spool = component(spool);
+    // The service works, but the operator should look at the rows that cannot be stored.
+    if spool && proxy.spool.set_aside.has_quarantine() {
+        log_spool.status = Status::Degraded;
+    }
+    let mut components = BTreeMap::from([("database", component(database)), ("log_spool", log_spool)]);
     // Reported but not required: without Redis each node continues on its own.
     if let Some(redis) = &proxy.redis {
         components.insert("redis", component(redis.ping(PING_TIMEOUT).await));

@@ -43,6 +43,8 @@ pub struct ProcessState {
     pub rows_appended: u64,
     pub bodies_shed: u64,
     pub rows_shed: u64,
+    pub rows_quarantined: u64,
+    pub spool_damage: u64,
     pub cache_bytes: u64,
 }
 
@@ -148,6 +150,8 @@ impl Metrics {
             ("gateway_log_rows_appended", "Log rows appended to the spool", state.rows_appended),
             ("gateway_log_bodies_shed", "Log rows whose bodies were dropped", state.bodies_shed),
             ("gateway_log_rows_shed", "Log rows that were dropped", state.rows_shed),
+            ("gateway_log_rows_quarantined", "Log rows that cannot be stored", state.rows_quarantined),
+            ("gateway_log_spool_damage", "Damaged places found in the spool", state.spool_damage),
         ];
         for (name, help, value) in counters {
             registry.register(name, help, ConstCounter::new(value));

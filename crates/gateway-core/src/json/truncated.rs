@@ -2,13 +2,17 @@
 
 use super::{closable_length, string_end};
 
+/// A parser reads no deeper text anyway.
+const MAX_DEPTH: usize = 128;
+
 struct Level {
     closer: u8,
     at_key: bool,
 }
 
 /// Completes a JSON text that was cut off. An open string is closed where it ends, any other incomplete value is
-/// dropped, and the open brackets are closed. Returns None if nothing of the text can be kept.
+/// dropped, and the open brackets are closed. Returns None if nothing of the text can be kept, or if it is nested too
+/// deeply. The time is linear in the length of the text.
 pub fn complete_truncated(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut levels: Vec<Level> = Vec::new();
@@ -34,6 +38,9 @@ pub fn complete_truncated(text: &str) -> Option<String> {
             }
             b'{' | b'[' => {
                 let closer = if *byte == b'{' { b'}' } else { b']' };
+                if levels.len() == MAX_DEPTH {
+                    return None;
+                }
                 levels.push(Level { closer, at_key: *byte == b'{' });
                 end = at;
             }

@@ -148,6 +148,9 @@ fn non_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// No shorter event has a text. It keeps a body of many short lines cheap.
+const MIN_EVENT_BYTES: usize = r#"{"response":"a"#.len();
+
 /// The joined text deltas of server-sent events or of JSON lines.
 fn stream_text(text: &str) -> Option<String> {
     let mut joined = String::new();
@@ -155,13 +158,19 @@ fn stream_text(text: &str) -> Option<String> {
     for line in text.lines().chain([""]) {
         if let Some(more) = line.strip_prefix("data:") {
             let more = more.strip_prefix(' ').unwrap_or(more);
-            data = Some(match data {
-                None => Cow::Borrowed(more),
-                Some(before) => Cow::Owned(format!("{before}\n{more}")),
-            });
+            match &mut data {
+                None => data = Some(Cow::Borrowed(more)),
+                // Appends in place: an event may have any number of lines.
+                Some(before) => {
+                    let before = before.to_mut();
+                    before.push('\n');
+                    before.push_str(more);
+                }
+            }
         } else if line.is_empty() {
-            joined.extend(data.take().and_then(|data| delta_text(&data)));
-        } else if line.starts_with('{') {
+            let event = data.take().filter(|event| event.len() >= MIN_EVENT_BYTES);
+            joined.extend(event.and_then(|event| delta_text(&event)));
+        } else if line.starts_with('{') && line.len() >= MIN_EVENT_BYTES {
             joined.extend(delta_text(line));
         }
     }

@@ -32,6 +32,10 @@ const MAX_BEFORE_SEARCH: i64 = 1_000;
 
 /// Indexes up to `limit` deferred rows, newest first; returns how many. Call it until it returns less than `limit`.
 pub async fn index_pending(logs: &Db, limit: i64) -> Result<usize, StoreError> {
+    // Mostly there are none. Other writers must not wait for a low-priority thread to find that out.
+    if logs.opt("SELECT 1 AS one FROM log_unindexed LIMIT 1", Vec::new()).await?.is_none() {
+        return Ok(0);
+    }
     let mut tx = logs.begin().await?;
     let lock = if tx.dialect() == Dialect::Postgres { " FOR UPDATE SKIP LOCKED" } else { "" };
     let sql = format!("SELECT id FROM log_unindexed ORDER BY id DESC LIMIT $1{lock}");
@@ -84,11 +88,14 @@ async fn index_rows(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) async fn insert(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let entries = rows
-        .iter()
-        .map(|row| args![row.id, entry(row.org_id, &row.request, &row.response, row.response_is_stream)]);
-    index(tx.dialect()).run(tx, entries).await
+/// Inserts entries made by `entry_of`, each with the id of its row.
+pub(super) async fn insert(tx: &mut Tx, entries: Vec<(i64, String)>) -> Result<(), StoreError> {
+    index(tx.dialect()).run(tx, entries.into_iter().map(|(id, terms)| args![id, terms])).await
+}
+
+/// The index entry of a row.
+pub(super) fn entry_of(row: &LogRow) -> String {
+    entry(row.org_id, &row.request, &row.response, row.response_is_stream)
 }
 
 pub(super) async fn defer(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) -> Result<(), StoreError> {

@@ -30,4 +30,4 @@ pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
     user_seen,
 };
-pub use write::{MAX_INLINE_INDEXED, preview, write_batch};
+pub use write::{MAX_INLINE_INDEXED, check_writable, preview, write_batch};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use gateway_core::llm::preview::last_user_text;
-use gateway_core::logs::{BodyStorage, LogLevel, LogRow, Tokens};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, Tokens};
 use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
@@ -31,29 +31,52 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
         return Ok(Vec::new());
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
+    // A body may be expensive to read. Other writers must not wait for that.
+    let is_indexed = rows.len() <= MAX_INLINE_INDEXED;
+    let texts: Vec<Texts> = rows.iter().map(|row| Texts::of(row, is_indexed)).collect();
     let mut tx = logs.begin().await?;
-    lock_writers(&mut tx).await?;
-    let rows = otel_ids::assign_ids(&mut tx, rows).await?;
-    let new = new_rows(&mut tx, &rows).await?;
+    let new = insert(&mut tx, rows, &texts).await?;
+    if !new.is_empty() {
+        tx.commit().await?;
+    }
+    Ok(new)
+}
+
+/// Checks that the store accepts an ordinary row of the same organization and time as this one, and stores nothing. If
+/// so, a row that it rejects is rejected for its own data.
+pub async fn check_writable(logs: &Db, like: &LogRow) -> Result<(), StoreError> {
+    let probe = probe_like(like);
+    partitions::ensure(logs, otel_ids::possible_ids(&probe)).await?;
+    let mut tx = logs.begin().await?;
+    let texts = [Texts::of(&probe, true)];
+    insert(&mut tx, &[probe], &texts).await.map(|_| ())
+}
+
+async fn insert(tx: &mut Tx, rows: &[LogRow], texts: &[Texts]) -> Result<Vec<i64>, StoreError> {
+    lock_writers(tx).await?;
+    let rows = otel_ids::assign_ids(tx, rows).await?;
+    let new = new_rows(tx, &rows).await?;
     if new.is_empty() {
         return Ok(Vec::new());
     }
-    let sessions = sessions::join(&mut tx, &new).await?;
-    ROWS.run(&mut tx, new.iter().zip(&sessions).map(|(row, session)| values(row, session))).await?;
-    let bodies: Vec<&LogRow> =
-        new.iter().copied().filter(|row| !row.request.is_empty() || !row.response.is_empty()).collect();
-    BODIES
-        .run(&mut tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()]))
+    let texts: Vec<&Texts> = new.iter().map(|(at, _)| &texts[*at]).collect();
+    let new: Vec<&LogRow> = new.into_iter().map(|(_, row)| row).collect();
+    let sessions = sessions::join(tx, &new).await?;
+    let values = new.iter().zip(&sessions).zip(&texts);
+    ROWS.run(tx, values.map(|((row, session), texts)| values_of(row, session, texts.preview.clone())))
         .await?;
-    if new.len() <= MAX_INLINE_INDEXED {
-        fulltext::insert(&mut tx, &bodies).await?;
+    let bodies: Vec<&LogRow> = new.iter().copied().filter(|row| has_bodies(row)).collect();
+    BODIES.run(tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()])).await?;
+    let indexed = new.iter().zip(&texts).filter_map(|(row, texts)| Some((row.id, texts.terms.clone()?)));
+    let indexed: Vec<(i64, String)> = indexed.collect();
+    if indexed.is_empty() {
+        fulltext::defer(tx, bodies.iter().map(|row| row.id)).await?;
     } else {
-        fulltext::defer(&mut tx, bodies.iter().map(|row| row.id)).await?;
+        fulltext::insert(tx, indexed).await?;
     }
-    rollup::add(&mut tx, &new).await?;
-    batches::add(&mut tx, &new).await?;
-    exports::enqueue(&mut tx, &new).await?;
-    tx.commit().await?;
+    rollup::add(tx, &new).await?;
+    batches::add(tx, &new).await?;
+    exports::enqueue(tx, &new).await?;
     Ok(new.iter().map(|row| row.id).collect())
 }
 
@@ -65,19 +88,80 @@ pub(super) async fn lock_writers(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The rows that are not stored yet, without duplicates and rows of deleted organizations, ordered by id.
-async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<&'a LogRow>, StoreError> {
+/// A row without anything that a store could reject.
+fn probe_like(row: &LogRow) -> LogRow {
+    LogRow {
+        // Another one, in the same millisecond.
+        id: row.id ^ 1,
+        org_id: row.org_id,
+        request_id: "probe".into(),
+        created_at: row.created_at,
+        level: LogLevel::Info,
+        source: LogSource::Proxy,
+        provider: "probe".into(),
+        provider_format: None,
+        model: None,
+        method: "POST".into(),
+        path: "/".into(),
+        status: 200,
+        error_code: None,
+        stream: false,
+        latency_ms: 0,
+        ttft_ms: None,
+        tokens: None,
+        usage_estimated: false,
+        cost_usd: None,
+        unpriced: false,
+        cache: None,
+        attempts: Vec::new(),
+        key_id: None,
+        app_id: None,
+        team_id: None,
+        user: None,
+        session_id: None,
+        metadata: serde_json::Map::new(),
+        prompt: None,
+        traceparent: None,
+        request_stored: BodyStorage::Full,
+        response_stored: BodyStorage::Full,
+        request: b"{}".to_vec(),
+        response: b"{}".to_vec(),
+        response_is_stream: false,
+    }
+}
+
+/// What is derived from the bodies of a row.
+struct Texts {
+    preview: Option<String>,
+    /// The entry of the full-text index, unless there is none or it is made later.
+    terms: Option<String>,
+}
+
+impl Texts {
+    fn of(row: &LogRow, is_indexed: bool) -> Self {
+        let terms = (is_indexed && has_bodies(row)).then(|| fulltext::entry_of(row));
+        Self { preview: preview(&row.request), terms }
+    }
+}
+
+fn has_bodies(row: &LogRow) -> bool {
+    !row.request.is_empty() || !row.response.is_empty()
+}
+
+/// The rows that are not stored yet with their positions, without duplicates and rows of deleted organizations, ordered
+/// by id.
+async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a LogRow)>, StoreError> {
     let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
     let found = tx.all(AssertSqlSafe(sql), args![id_list(rows.iter().map(|row| row.id))]).await?;
     let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
     let deleted = purge::deleted_orgs(tx, rows).await?;
-    let is_new = |row: &&LogRow| !deleted.contains(&row.org_id) && known.insert(row.id);
-    let mut new: Vec<&LogRow> = rows.iter().filter(is_new).collect();
-    new.sort_unstable_by_key(|row| row.id);
+    let is_new = |(_, row): &(usize, &LogRow)| !deleted.contains(&row.org_id) && known.insert(row.id);
+    let mut new: Vec<(usize, &LogRow)> = rows.iter().enumerate().filter(is_new).collect();
+    new.sort_unstable_by_key(|(_, row)| row.id);
     Ok(new)
 }
 
-/// The columns of a log row, in the order of `values`.
+/// The columns of a log row, in the order of `values_of`.
 pub(super) const COLUMNS: [&str; 40] = [
     "id",
     "org_id",
@@ -132,7 +216,7 @@ static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
 static BODIES: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO log_bodies (id, request, response)", "(?,?,?)", ""));
 
-fn values(row: &LogRow, session: &str) -> Vec<Arg> {
+fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
     let LogRow {
         id,
         org_id,
@@ -166,7 +250,7 @@ fn values(row: &LogRow, session: &str) -> Vec<Arg> {
         traceparent,
         request_stored,
         response_stored,
-        request,
+        request: _,
         response: _,
         response_is_stream,
     } = row;
@@ -211,7 +295,7 @@ fn values(row: &LogRow, session: &str) -> Vec<Arg> {
         stored_name(*request_stored),
         stored_name(*response_stored),
         *response_is_stream,
-        preview(request),
+        preview,
     ]
 }
 

@@ -48,7 +48,8 @@ pub async fn run(services: Arc<Services>, spool: Arc<Spool>) {
 
 async fn index_pending(services: &Services, spool: &Spool, load: &mut LoadMonitor) -> Result<(), StoreError> {
     while !services.tasks.is_stopping() {
-        let rows = if load.pace(spool) == Pace::Normal { INDEX_ROWS } else { YIELDING_INDEX_ROWS };
+        let rows =
+            if load.pace(spool, Duration::ZERO) == Pace::Normal { INDEX_ROWS } else { YIELDING_INDEX_ROWS };
         let done = logs::index_pending(&services.logs_low_priority, rows).await?;
         if i64::try_from(done).is_ok_and(|done| done < rows) {
             break;

@@ -7,7 +7,9 @@
 //!   append ──► Spooled ──► Writing ──► Stored ──► Removed
 //!      │          │ ▲          │
 //!      │          │ └──────────┘ the store rejects the batch
-//!      │          └─ a copy in memory saves reading it back (`spool::recent`)
+//!      │          │           └──► Quarantined          the store rejects this one row (`poison`)
+//!      │          ├─ a copy in memory saves reading it back (`spool::recent`)
+//!      │          └──► Damaged                           the record is not what was written (`spool::damage`)
 //!      ├──► Unspooled ──► Writing ──► Stored     the disk rejects the row: it waits in memory
 //!      └──► Shed                                 the spool is over its limit: first bodies, then rows are dropped
 //! ```
@@ -18,14 +20,18 @@
 //!   written twice counts once.
 //! - **Stored**: the observer has been notified (`BatchObserver`), and the writer's offset in the segment advances.
 //!   After a crash the offset starts at 0 again and the rows are written a second time.
-//! - **Removed**: all rows of a closed segment are stored, and the file is deleted. A torn record at its end belongs to
-//!   a call whose response did not end.
+//! - **Removed**: all rows of a closed segment are stored or set aside, and the file is deleted.
+//! - **Quarantined**: the store rejects the row, and the row without its bodies, for a reason of its data, or this version
+//!   cannot read it. It is kept in a `.quarantine` file, which has the format of a segment.
+//! - **Damaged**: the bytes up to the next intact record are kept in a `.bad` file. A torn record at the end of a segment
+//!   belongs to a call whose response did not end.
 //!
 //! # Pace
 //!
-//! The writer runs on a low-priority thread and picks its pace before each batch (`pacing`): small batches while
-//! requests arrive (`Yielding`), large ones otherwise (`Normal`). Under a large backlog, and at shutdown, it writes on
-//! the main runtime over normal connections (`Urgent`), because a starved writer would let the disk fill up.
+//! The writer picks its pace before each batch (`pacing`): small batches on a low-priority thread while many requests
+//! arrive (`Yielding`), large ones at normal priority otherwise (`Normal`). Under a backlog that is large or older than
+//! two seconds, and at shutdown, it writes at normal priority regardless of load (`Urgent`), because a starved writer
+//! would let the disk fill up.
 //!
 //! A row can be read from the moment its response has ended. Reads of an organization that has rows in the spool wait
 //! for them (`barrier`). The writer then stores everything at once and at normal priority, one time for all readers.
@@ -33,6 +39,7 @@
 pub mod barrier;
 pub mod maintenance;
 pub mod pacing;
+mod poison;
 pub mod spool;
 pub mod writer;
 

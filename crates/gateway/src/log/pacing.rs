@@ -1,5 +1,6 @@
 //! How fast log rows are moved to the store. Requests have priority: while many arrive, rows are moved in small batches
-//! by low-priority threads. Otherwise large batches cost less per row. A large backlog takes precedence over requests.
+//! by low-priority threads. Otherwise large batches cost less per row. A large or old backlog takes precedence over
+//! requests.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,20 +13,23 @@ const BUSY_ROWS_PER_SECOND: f64 = 200.0;
 const RATE_WINDOW: Duration = Duration::from_millis(100);
 /// The backlog is urgent when it fills one part in this many of the spool.
 const URGENT_PARTS: u64 = 4;
+/// It is also urgent when its oldest row waits for this long. Load of other programs may keep a low-priority thread from
+/// running at all.
+const URGENT_AGE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Requests need the CPU: small batches.
+    /// Requests need the CPU: small batches at low priority.
     Yielding,
-    /// Large batches.
+    /// Large batches at normal priority.
     Normal,
-    /// The backlog is large: normal priority, regardless of load.
+    /// The backlog is large or old: normal priority, regardless of load.
     Urgent,
 }
 
 impl Pace {
-    fn of(rows_per_second: f64, backlog: u64, spool_limit: u64) -> Self {
-        if backlog >= spool_limit / URGENT_PARTS {
+    fn of(rows_per_second: f64, backlog: u64, spool_limit: u64, age: Duration) -> Self {
+        if backlog >= spool_limit / URGENT_PARTS || age >= URGENT_AGE {
             Self::Urgent
         } else if rows_per_second < BUSY_ROWS_PER_SECOND {
             Self::Normal
@@ -48,9 +52,10 @@ impl LoadMonitor {
         Self { appended, measured_at: Instant::now(), rows_per_second: 0.0 }
     }
 
-    pub fn pace(&mut self, spool: &Spool) -> Pace {
+    /// `age`: how long the oldest row has been waiting.
+    pub fn pace(&mut self, spool: &Spool, age: Duration) -> Pace {
         self.measure(spool);
-        Pace::of(self.rows_per_second, spool.backlog(), spool.limit())
+        Pace::of(self.rows_per_second, spool.backlog(), spool.limit(), age)
     }
 
     fn measure(&mut self, spool: &Spool) {
@@ -101,13 +106,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_yield_to_load_until_the_backlog_is_large() {
-        let spool = 1_u64 << 30;
-        assert_eq!(Pace::of(10.0, 0, spool), Pace::Normal);
-        assert_eq!(Pace::of(5_000.0, 0, spool), Pace::Yielding);
-        assert_eq!(Pace::of(5_000.0, 250 << 20, spool), Pace::Yielding);
-        assert_eq!(Pace::of(5_000.0, 256 << 20, spool), Pace::Urgent);
-        assert_eq!(Pace::of(10.0, 256 << 20, spool), Pace::Urgent);
+    fn rows_yield_to_load_until_the_backlog_is_large_or_old() {
+        let (spool, young) = (1_u64 << 30, Duration::from_millis(1_900));
+        assert_eq!(Pace::of(10.0, 0, spool, young), Pace::Normal);
+        assert_eq!(Pace::of(5_000.0, 0, spool, young), Pace::Yielding);
+        assert_eq!(Pace::of(5_000.0, 250 << 20, spool, young), Pace::Yielding);
+        assert_eq!(Pace::of(5_000.0, 256 << 20, spool, young), Pace::Urgent);
+        assert_eq!(Pace::of(10.0, 256 << 20, spool, young), Pace::Urgent);
+        for rows_per_second in [10.0, 5_000.0] {
+            assert_eq!(Pace::of(rows_per_second, 1, spool, Duration::from_secs(2)), Pace::Urgent);
+        }
     }
 
     #[test]

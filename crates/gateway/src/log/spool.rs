@@ -1,8 +1,11 @@
 //! The spool: segment files to which rows are appended with one system call each, with a checksum. A row is safe from a
 //! crash of the process before its caller sees the end of the response.
 
+mod damage;
+mod marker;
 mod recent;
 mod record;
+mod set_aside;
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -14,9 +17,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gateway_core::logs::{BodyStorage, LogRow};
 
 use super::barrier::ReadBarrier;
+use marker::Marker;
 use recent::RecentBuffer;
 pub use recent::RecentRows;
-pub use record::read_records;
+pub use record::{Records, read_records};
+pub use set_aside::SetAside;
 
 /// A segment of this size is closed. The writer deletes it once its rows are stored.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -33,6 +38,8 @@ pub struct Spool {
     /// Locked while this process runs. A second process would treat the open segments of the first as closed.
     _lock: File,
     directory: PathBuf,
+    marker: Marker,
+    pub set_aside: SetAside,
     limit: u64,
     /// One open segment per worker thread, so that threads do not wait for each other. The writer, which runs at low
     /// priority, never takes these locks.
@@ -100,6 +107,8 @@ impl Spool {
         let recent = || Mutex::new(RecentBuffer::with_limit(RECENT_BYTES / lanes));
         Ok(Self {
             _lock: lock,
+            marker: Marker::open(&directory),
+            set_aside: SetAside::open(&directory)?,
             directory,
             limit,
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
@@ -144,6 +153,10 @@ impl Spool {
                 // holds the lock, it reads this row from disk.
                 if let Ok(mut recent) = self.recent[number].try_lock() {
                     recent.push(span, row);
+                }
+                // Not before: the writer removes a closed segment and its rows in memory.
+                if span.end >= SEGMENT_BYTES {
+                    self.close(number, &mut lane);
                 }
             }
             Err(error) => self.keep_in_memory(row, &error),
@@ -229,7 +242,7 @@ impl Spool {
         let Ok(mut file) = self.create_segment(number) else { return Err(left.collect()) };
         let mut buffer = Vec::new();
         while let Some(row) = left.next() {
-            let written = record::encode(&row, &mut buffer).and_then(|length| {
+            let written = record::encode(&row, Some(&self.marker), &mut buffer).and_then(|length| {
                 record::write_all(&mut file, [&buffer, &row.request, &row.response], length).map(|()| length)
             });
             match written {
@@ -238,6 +251,36 @@ impl Spool {
             };
         }
         Ok(())
+    }
+
+    /// Keeps the damaged bytes at an offset of a segment, at most `limit`, in a file of their own: those up to the next
+    /// intact record, or in a closed segment up to its end. Returns how many. There are none at the end of the segment,
+    /// and while a record may still be written.
+    pub fn set_aside_damage(&self, segment: &SegmentFile, offset: u64, limit: u64) -> std::io::Result<u64> {
+        if std::fs::metadata(&segment.path)?.len() <= offset {
+            return Ok(0);
+        }
+        let bytes = std::fs::read(&segment.path)?;
+        let Ok(start) = usize::try_from(offset) else { return Ok(0) };
+        let end = match damage::next_record(&bytes, start, &self.marker) {
+            Some(next) => next,
+            None if segment.is_open => start,
+            None => bytes.len(),
+        };
+        let end = end.min(start.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX)));
+        if end > start {
+            self.set_aside.keep_damaged(&segment.path, offset, &bytes[start..end]);
+        }
+        Ok((end - start) as u64)
+    }
+
+    /// Keeps a row that the store rejects in a file of its own.
+    pub fn quarantine(&self, row: &LogRow, reason: &str) -> std::io::Result<()> {
+        let mut record = Vec::new();
+        record::encode(row, Some(&self.marker), &mut record)?;
+        record.extend_from_slice(&row.request);
+        record.extend_from_slice(&row.response);
+        self.set_aside.quarantine(&record, reason)
     }
 
     /// Takes the rows that the disk rejected.
@@ -257,23 +300,21 @@ impl Spool {
     }
 
     fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<RecordSpan> {
-        let length = record::encode(row, &mut lane.buffer)?;
+        let length = record::encode(row, Some(&self.marker), &mut lane.buffer)?;
         let segment = match &mut lane.segment {
             Some(segment) => segment,
             none => none.insert(self.new_segment(number)?),
         };
         let parts = [&lane.buffer[..], &row.request[..], &row.response[..]];
         if let Err(error) = record::write_all(&mut segment.file, parts, length) {
-            // The record is torn, and nothing may follow it.
+            // Nothing may follow a torn record. Without it, the segment is not taken for a damaged one.
+            let _ = segment.file.set_len(segment.written);
             self.close(number, lane);
             return Err(error);
         }
         let span =
             RecordSpan { segment: segment.number, start: segment.written, end: segment.written + length };
         segment.written = span.end;
-        if segment.written >= SEGMENT_BYTES {
-            self.close(number, lane);
-        }
         Ok(span)
     }
 

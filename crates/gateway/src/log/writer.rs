@@ -14,7 +14,7 @@ use gateway_store::{Db, StoreError, logs};
 use super::BatchObserver;
 use super::barrier::{Pass, PassEnd};
 use super::pacing::{AdaptiveBatch, LoadMonitor, Pace};
-use super::spool::{RecentRows, SegmentFile, Spool, read_records};
+use super::spool::{RecentRows, Records, SegmentFile, Spool, read_records};
 use crate::services::Services;
 
 /// How often the spool is polled. Less often under load, because large batches cost less per row.
@@ -44,11 +44,25 @@ struct Progress {
     offsets: HashMap<PathBuf, u64>,
     load: LoadMonitor,
     batch: AdaptiveBatch,
+    /// When the last complete pass began. All rows that are not stored are younger.
+    caught_up_at: Instant,
+    /// The current pass runs on a low-priority thread.
+    is_low_priority: bool,
 }
 
 impl Progress {
     fn new(spool: &Spool) -> Self {
-        Self { offsets: HashMap::new(), load: LoadMonitor::new(spool), batch: AdaptiveBatch::default() }
+        Self {
+            offsets: HashMap::new(),
+            load: LoadMonitor::new(spool),
+            batch: AdaptiveBatch::default(),
+            caught_up_at: Instant::now(),
+            is_low_priority: false,
+        }
+    }
+
+    fn pace(&mut self, spool: &Spool) -> Pace {
+        self.load.pace(spool, self.caught_up_at.elapsed())
     }
 
     fn offset(&self, segment: &SegmentFile) -> u64 {
@@ -57,8 +71,8 @@ impl Progress {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum DrainError {
-    #[error("cannot read the spool: {0}")]
+pub(super) enum DrainError {
+    #[error("cannot use the spool: {0}")]
     Disk(#[from] std::io::Error),
     #[error("cannot store log rows: {0}")]
     Store(#[from] StoreError),
@@ -81,7 +95,8 @@ impl LogWriter {
                 Ok(PassEnd::Complete) if is_last => return,
                 Ok(PassEnd::Complete) => {
                     retry_delay = RETRY_DELAY;
-                    let is_busy = progress.load.pace(&self.spool) == Pace::Yielding;
+                    progress.caught_up_at = started;
+                    let is_busy = progress.pace(&self.spool) == Pace::Yielding;
                     let interval = if is_busy { BUSY_POLL_INTERVAL } else { POLL_INTERVAL };
                     // A reader that polls in a loop leaves half of the time to others.
                     let pause = if pass.has_readers {
@@ -118,19 +133,26 @@ impl LogWriter {
         }
     }
 
-    /// Runs a pass in a task of its own: at low priority unless readers or the shutdown wait for it.
+    /// Runs a pass in a task of its own, at low priority while requests need the CPU.
     async fn run_pass(&self, pass: Pass, mut progress: Progress) -> (Result<PassEnd, DrainError>, Progress) {
         let (tasks, writer) = (&self.services.tasks, self.clone());
+        let is_low_priority = self.pace(&mut progress, pass) == Pace::Yielding;
+        progress.is_low_priority = is_low_priority;
         let drain = async move { (writer.drain(&mut progress, pass).await, progress) };
-        let task = if pass.has_readers || tasks.is_stopping() {
-            tasks.runtime.spawn(drain)
-        } else {
+        let task = if is_low_priority {
             tasks.low_priority_runtime().spawn(drain)
+        } else {
+            tasks.runtime.spawn(drain)
         };
         // After a panic the segments are read from their start. The store skips the rows that it has.
         task.await.unwrap_or_else(|error| {
             (Err(StoreError::Other(error.to_string()).into()), Progress::new(&self.spool))
         })
+    }
+
+    fn pace(&self, progress: &mut Progress, pass: Pass) -> Pace {
+        let is_awaited = pass.has_readers || self.services.tasks.is_stopping();
+        if is_awaited { Pace::Urgent } else { progress.pace(&self.spool) }
     }
 
     /// Moves everything that was appended before the pass began.
@@ -140,6 +162,10 @@ impl LogWriter {
             let spool = Arc::clone(&self.spool);
             let _ = blocking(move || spool.probe()).await;
         }
+        if self.spool.set_aside.has_quarantine() {
+            let spool = Arc::clone(&self.spool);
+            blocking(move || spool.set_aside.look_again()).await?;
+        }
         if self.spool.has_unspooled() {
             self.move_unspooled(pass).await?;
         }
@@ -148,7 +174,8 @@ impl LogWriter {
             // Rows may arrive faster than they are stored, but the pass must end.
             let end = if segment.is_open { segment.length } else { u64::MAX };
             while progress.offset(&segment) < end && self.move_batch(progress, &segment, pass).await? {
-                if !pass.has_readers && self.spool.barrier.has_readers() {
+                let is_late = progress.is_low_priority && progress.pace(&self.spool) == Pace::Urgent;
+                if is_late || (!pass.has_readers && self.spool.barrier.has_readers()) {
                     return Ok(PassEnd::Interrupted);
                 }
             }
@@ -168,18 +195,17 @@ impl LogWriter {
                 Err(left) => rows = left,
             }
         }
-        let rows = Arc::new(rows);
         let pace = if pass.has_readers { Pace::Urgent } else { Pace::Normal };
-        let stored = self.store_at_pace(Arc::clone(&rows), pace).await;
+        let stored = self.store_or_set_aside(rows.clone(), pace).await;
         if stored.is_err() {
             let spool = Arc::clone(&self.spool);
             let put_back = async move {
-                spool.put_back_unspooled(Arc::unwrap_or_clone(rows));
+                spool.put_back_unspooled(rows);
                 Ok(())
             };
             self.on_main_runtime(put_back).await?;
         }
-        Ok(stored?)
+        stored
     }
 
     /// Moves the next rows of a segment. Returns false if there are none for now.
@@ -189,8 +215,7 @@ impl LogWriter {
         segment: &SegmentFile,
         pass: Pass,
     ) -> Result<bool, DrainError> {
-        let is_urgent = pass.has_readers || self.services.tasks.is_stopping();
-        let pace = if is_urgent { Pace::Urgent } else { progress.load.pace(&self.spool) };
+        let pace = self.pace(progress, pass);
         let (read_bytes, batch_rows) = match pace {
             Pace::Yielding => (YIELDING_READ_BYTES, progress.batch.rows()),
             // Readers may search, so the rows are indexed at once.
@@ -198,39 +223,65 @@ impl LogWriter {
             Pace::Normal | Pace::Urgent => (READ_BYTES, BATCH_ROWS),
         };
         let offset = progress.offset(segment);
-        let (mut rows, length) = match self.spool.take_recent(&segment.path, offset, batch_rows) {
-            RecentRows::Rows(rows, length) => (rows, length),
-            RecentRows::StartsAfter(bytes) => read_some(&segment.path, offset, read_bytes, bytes).await?,
-            RecentRows::Empty => read_some(&segment.path, offset, read_bytes, u64::MAX).await?,
-        };
-        if rows.is_empty() {
-            // Deleting a file may take a while. The next pass without readers does it.
-            if !segment.is_open && !pass.has_readers {
-                self.remove(progress, segment, offset)?;
+        let (mut found, limit) = match self.spool.take_recent(&segment.path, offset, batch_rows) {
+            RecentRows::Rows(rows, length) => (Records::of_rows(rows, length), length),
+            RecentRows::StartsAfter(bytes) => {
+                (read_some(&segment.path, offset, read_bytes, bytes).await?, bytes)
             }
-            return Ok(false);
+            RecentRows::Empty => (read_some(&segment.path, offset, read_bytes, u64::MAX).await?, u64::MAX),
+        };
+        if found.length == 0 {
+            return self.skip_damage(progress, segment, (offset, limit), pass).await;
         }
-        while !rows.is_empty() {
-            let batch: Vec<LogRow> = rows.drain(..rows.len().min(batch_rows)).collect();
+        for record in std::mem::take(&mut found.unreadable) {
+            let spool = Arc::clone(&self.spool);
+            let quarantine = move || spool.set_aside.quarantine(&record, "this version cannot read it");
+            blocking(quarantine).await?;
+        }
+        while !found.rows.is_empty() {
+            let batch: Vec<LogRow> = found.rows.drain(..found.rows.len().min(batch_rows)).collect();
             let (count, started) = (batch.len(), Instant::now());
-            self.store_at_pace(Arc::new(batch), pace).await?;
+            self.store_or_set_aside(batch, pace).await?;
             if pace == Pace::Yielding {
                 progress.batch.record(count, started.elapsed(), logs::MAX_INLINE_INDEXED);
             }
         }
-        self.spool.mark_stored(length);
-        progress.offsets.insert(segment.path.clone(), offset + length);
+        self.spool.mark_stored(found.length);
+        progress.offsets.insert(segment.path.clone(), offset + found.length);
         Ok(true)
     }
 
-    async fn store_at_pace(&self, rows: Arc<Vec<LogRow>>, pace: Pace) -> Result<(), StoreError> {
+    /// No record can be read at the offset. Skips damaged bytes up to the limit. At the end of a closed segment, removes
+    /// it and returns false.
+    async fn skip_damage(
+        &self,
+        progress: &mut Progress,
+        segment: &SegmentFile,
+        (offset, limit): (u64, u64),
+        pass: Pass,
+    ) -> Result<bool, DrainError> {
+        let (spool, damaged) = (Arc::clone(&self.spool), segment.clone());
+        let length = blocking(move || spool.set_aside_damage(&damaged, offset, limit)).await?;
+        if length > 0 {
+            self.spool.mark_stored(length);
+            progress.offsets.insert(segment.path.clone(), offset + length);
+            return Ok(true);
+        }
+        // Deleting a file may take a while. The next pass without readers does it.
+        if !segment.is_open && !pass.has_readers {
+            self.remove(progress, segment, offset)?;
+        }
+        Ok(false)
+    }
+
+    pub(super) async fn store_at_pace(&self, rows: Arc<Vec<LogRow>>, pace: Pace) -> Result<(), StoreError> {
         match pace {
-            // A starved low-priority thread would let the disk fill up.
-            Pace::Urgent => {
+            // Other programs may keep a low-priority thread from running: it is used only to leave the CPU to requests.
+            Pace::Normal | Pace::Urgent => {
                 let writer = self.clone();
                 self.on_main_runtime(async move { writer.store(rows, &writer.services.logs).await }).await
             }
-            Pace::Yielding | Pace::Normal => self.store(rows, &self.services.logs_low_priority).await,
+            Pace::Yielding => self.store(rows, &self.services.logs_low_priority).await,
         }
     }
 
@@ -251,20 +302,20 @@ impl LogWriter {
         &self,
         task: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let done = self.services.tasks.runtime.spawn(task).await;
-        done.map_err(|error| StoreError::Other(error.to_string()))?
+        // A panic may be the row's fault. A task that is cancelled at the shutdown is not.
+        self.services.tasks.runtime.spawn(task).await.map_err(|error| {
+            if error.is_panic() {
+                StoreError::Other(error.to_string())
+            } else {
+                StoreError::Unavailable(error.to_string())
+            }
+        })?
     }
 
-    /// All whole records of a closed segment are stored. Bytes after the last one are a torn record.
+    /// All of a closed segment is stored or set aside.
     fn remove(&self, progress: &mut Progress, segment: &SegmentFile, offset: u64) -> std::io::Result<()> {
-        let size = std::fs::metadata(&segment.path)?.len();
-        if size > offset {
-            tracing::warn!(
-                bytes = size - offset,
-                segment = %segment.path.display(),
-                "dropped a torn log record"
-            );
-            self.spool.mark_stored(size - offset);
+        if std::fs::metadata(&segment.path)?.len() > offset {
+            return Ok(());
         }
         std::fs::remove_file(&segment.path)?;
         progress.offsets.remove(&segment.path);
@@ -273,36 +324,30 @@ impl LogWriter {
     }
 }
 
-/// Reads records from a segment, at most `limit` bytes. Reads more than `read_bytes` if not even one record fits.
-async fn read_some(
-    path: &Path,
-    offset: u64,
-    read_bytes: u64,
-    limit: u64,
-) -> std::io::Result<(Vec<LogRow>, u64)> {
+/// Reads records from a segment, at most `limit` bytes. Reads more than `chunk` if not even one record fits.
+async fn read_some(path: &Path, offset: u64, chunk: u64, limit: u64) -> std::io::Result<Records> {
     let path = path.to_owned();
-    let read = move || match read_from(&path, offset, read_bytes.min(limit))? {
-        (rows, _) if rows.is_empty() && read_bytes < READ_BYTES.min(limit) => {
-            read_from(&path, offset, READ_BYTES.min(limit))
+    let read = move || {
+        let found = read_records(&read_bytes(&path, offset, chunk.min(limit))?);
+        if found.length == 0 && chunk < READ_BYTES.min(limit) {
+            return Ok(read_records(&read_bytes(&path, offset, READ_BYTES.min(limit))?));
         }
-        found => Ok(found),
+        Ok(found)
     };
     blocking(read).await
 }
 
 /// Runs file operations on a thread for blocking work, with the priority of the calling thread.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
-fn read_from(path: &Path, offset: u64, limit: u64) -> std::io::Result<(Vec<LogRow>, u64)> {
+fn read_bytes(path: &Path, offset: u64, length: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes)?;
-    let mut rows = Vec::new();
-    let length = read_records(&bytes, |row| rows.push(row));
-    Ok((rows, length as u64))
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -46,6 +46,7 @@ mod internal_requests;
 mod isolation;
 mod jobs;
 mod keys;
+mod log_damage;
 mod log_reads;
 mod log_stream;
 mod logs;

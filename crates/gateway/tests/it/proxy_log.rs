@@ -1,6 +1,7 @@
 //! The log row of a request: its fields, stored bodies, and which requests get one.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -22,9 +23,9 @@ async fn a_row_describes_the_request_and_its_outcome() {
 
 async fn check_row(backend: Backend) {
     let proxy = ProxyFixture::start_with(backend, &[]).await;
-    proxy.upstream.push(
-        Reply::json(200, r#"{"id":"x","model":"gpt-4o"}"#).delay_head(std::time::Duration::from_millis(30)),
-    );
+    proxy
+        .upstream
+        .push(Reply::json(200, r#"{"id":"x","model":"gpt-4o"}"#).delay_head(Duration::from_millis(30)));
     let call = proxy.post("openai", "/v1/chat/completions?secret=1", body().to_string());
     let answer = call.header("x-request-id", "r-1").send().await;
     let row = proxy.log_row(&answer).await;
@@ -227,4 +228,32 @@ async fn the_sandbox_is_accounted_for_like_any_provider() {
     let answer = call.header("x-sandbox-status", "503").send().await;
     assert_eq!(answer.expect_error(502, "provider_error")["upstream_status"], 503);
     assert_eq!(proxy.log_row(&answer).await["error_code"], "provider_error");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expensive_body_does_not_delay_the_rows_of_others() {
+    for backend in Backend::BOTH {
+        let proxy = ProxyFixture::start_with(backend, &[]).await;
+        proxy.upstream.set_default_reply(Reply::json(400, "{}"));
+        let other = proxy.app.signup("other").await;
+        let half = 128 << 10;
+        let bodies = [
+            "[".repeat(half) + &",".repeat(half),
+            r#"{"messages":[{"role":"user","content":"#.repeat(half / 20),
+            format!("{{\"input\":\"{}", "\\ud83d".repeat(half / 3)),
+        ];
+        for body in &bodies {
+            for _ in 0..3 {
+                proxy.post("openai", "/v1/chat/completions", body.clone()).send().await.expect(400);
+            }
+        }
+        let call = proxy.app.post("/v1/chat/completions", json!({"model": "m", "messages": []}));
+        let answer = call.key(&other.api_key).header("x-gateway-provider", "openai").send().await;
+        let path = format!("/api/v1/logs/{}", log_id(&answer));
+        let sent = Instant::now();
+        while proxy.app.get(&path).key(&other.api_key).send().await.status != 200 {
+            assert!(sent.elapsed() < Duration::from_secs(4), "the row of another organization is not stored");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }

@@ -1,23 +1,33 @@
 //! The format of a spooled row: `length (4) | crc32 (4) | meta length (4) | request length (4) | meta | request |
 //! response`, integers in little endian. `length` counts the bytes after the checksum. `meta` is the row as JSON
-//! without its bodies.
+//! without its bodies. Its first field is the marker of the spool; records of version 0.1.0 lack it.
 
 use std::fs::File;
 use std::io::{IoSlice, Write as _};
 
 use gateway_core::logs::LogRow;
 
+use super::marker::Marker;
+
 const HEADER_BYTES: usize = 8;
 const LENGTH_BYTES: usize = 8;
+/// Where `meta` begins.
+pub const META_AT: usize = HEADER_BYTES + LENGTH_BYTES;
 /// A longer record is not valid: two bodies at their limit, and a row whose texts are all bounded, are shorter.
 pub const MAX_RECORD: usize = 3 << 20;
 
 /// Writes the start of a record to the buffer, up to the bodies. Returns the length of the whole record in bytes.
-pub fn encode(row: &LogRow, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
+pub fn encode(row: &LogRow, marker: Option<&Marker>, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     buffer.clear();
-    buffer.resize(HEADER_BYTES + LENGTH_BYTES, 0);
+    buffer.resize(META_AT, 0);
+    buffer.extend_from_slice(marker.map_or(&[], Marker::json));
+    let fields = buffer.len();
     serde_json::to_writer(&mut *buffer, row).map_err(std::io::Error::other)?;
-    let meta = buffer.len() - HEADER_BYTES - LENGTH_BYTES;
+    if marker.is_some() {
+        // Both are one object.
+        buffer[fields] = b',';
+    }
+    let meta = buffer.len() - META_AT;
     let length = LENGTH_BYTES + meta + row.request.len() + row.response.len();
     if length > MAX_RECORD {
         return Err(std::io::Error::other("the log row is too long"));
@@ -33,37 +43,81 @@ pub fn encode(row: &LogRow, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     Ok((HEADER_BYTES + length) as u64)
 }
 
-/// Reads whole records from the start of `bytes` and returns how many bytes they take. Stops at the first record that
-/// is incomplete or damaged.
-pub fn read_records(bytes: &[u8], mut visit: impl FnMut(LogRow)) -> usize {
-    let mut at = 0;
-    while let Some((row, length)) = read_record(&bytes[at..]) {
-        visit(row);
-        at += length;
-    }
-    at
+/// The records at the start of some bytes.
+#[derive(Debug, Default)]
+pub struct Records {
+    pub rows: Vec<LogRow>,
+    /// Intact records that this version cannot read.
+    pub unreadable: Vec<Vec<u8>>,
+    /// How many bytes all of them take.
+    pub length: u64,
 }
 
-pub(super) fn read_record(bytes: &[u8]) -> Option<(LogRow, usize)> {
-    let number = |at: usize| -> Option<usize> {
-        let field: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-        usize::try_from(u32::from_le_bytes(field)).ok()
-    };
-    let length = number(0)?;
-    if !(LENGTH_BYTES..=MAX_RECORD).contains(&length) {
-        return None;
+impl Records {
+    /// Rows that take this many bytes of the segment.
+    pub fn of_rows(rows: Vec<LogRow>, length: u64) -> Self {
+        Self { rows, unreadable: Vec::new(), length }
     }
-    let body = bytes.get(HEADER_BYTES..HEADER_BYTES + length)?;
+}
+
+/// Reads whole records from the start of `bytes`. Stops at the first record that is incomplete or damaged.
+pub fn read_records(bytes: &[u8]) -> Records {
+    let (mut found, mut at) = (Records::default(), 0);
+    while let Some(record) = read_record(&bytes[at..]) {
+        let end = at + record.length;
+        match record.row {
+            Some(row) => found.rows.push(row),
+            None => found.unreadable.push(bytes[at..end].to_vec()),
+        }
+        at = end;
+    }
+    found.length = at as u64;
+    found
+}
+
+/// An intact record.
+pub(super) struct Record {
+    /// None if this version cannot read it.
+    pub row: Option<LogRow>,
+    pub length: usize,
+}
+
+pub(super) fn read_record(bytes: &[u8]) -> Option<Record> {
+    let length = claimed_length(bytes)?;
+    let body = bytes.get(HEADER_BYTES..length)?;
     if crc32fast::hash(body) != u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?) {
         return None;
     }
-    let (meta, request) = (number(8)?, number(12)?);
-    let request_at = LENGTH_BYTES.checked_add(meta)?;
-    let response_at = request_at.checked_add(request)?;
+    Some(Record { row: read_row(body), length })
+}
+
+fn read_row(body: &[u8]) -> Option<LogRow> {
+    let request_at = LENGTH_BYTES.checked_add(number(body, 0)?)?;
+    let response_at = request_at.checked_add(number(body, 4)?)?;
     let mut row: LogRow = serde_json::from_slice(body.get(LENGTH_BYTES..request_at)?).ok()?;
     row.request = body.get(request_at..response_at)?.to_vec();
     row.response = body.get(response_at..)?.to_vec();
-    Some((row, HEADER_BYTES + length))
+    Some(row)
+}
+
+/// The length of a record by its header.
+pub(super) fn claimed_length(bytes: &[u8]) -> Option<usize> {
+    let length = number(bytes, 0)?;
+    (LENGTH_BYTES..=MAX_RECORD).contains(&length).then_some(HEADER_BYTES + length)
+}
+
+/// The length of what may be a whole record, judged without its checksum.
+pub(super) fn plausible_length(bytes: &[u8]) -> Option<usize> {
+    let length = claimed_length(bytes)?;
+    let parts = number(bytes, 8)?.checked_add(number(bytes, 12)?)?;
+    let is_plausible =
+        length <= bytes.len() && parts <= length - META_AT && bytes.get(META_AT) == Some(&b'{');
+    is_plausible.then_some(length)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let field: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(field)).ok()
 }
 
 /// Writes the whole record with one system call. The loop continues after a short write.

@@ -56,7 +56,7 @@ fn spool(limit: u64) -> (tempfile::TempDir, Spool) {
 fn everything(directory: &Path) -> Vec<LogRow> {
     let mut rows = Vec::new();
     for path in segment_paths(directory).unwrap() {
-        read_records(&std::fs::read(path).unwrap(), |row| rows.push(row));
+        rows.extend(read_records(&std::fs::read(path).unwrap()).rows);
     }
     rows
 }
@@ -73,21 +73,69 @@ fn appended_rows_are_read_back_with_their_bodies() {
 }
 
 #[test]
-fn a_torn_or_damaged_record_ends_the_reading_and_spoils_nothing_before_it() {
+fn a_torn_or_damaged_record_spoils_nothing_before_it_and_is_found_when_the_segment_is_closed() {
     let (directory, spool) = spool(1 << 20);
     spool.append(0, row(1, "first"));
     spool.append(0, row(2, "second"));
     let path = segment_paths(directory.path()).unwrap().remove(0);
-    let whole = std::fs::read(path).unwrap();
-    let first = read_record(&whole).unwrap().1;
+    let whole = std::fs::read(&path).unwrap();
+    let first = read_record(&whole).unwrap().length;
+    let at = first as u64;
     for cut in first..whole.len() {
-        let mut ids = Vec::new();
-        assert_eq!(read_records(&whole[..cut], |row| ids.push(row.id)), first);
-        assert_eq!(ids, [1]);
+        let found = read_records(&whole[..cut]);
+        assert_eq!((found.length, found.rows.len(), found.rows[0].id), (at, 1, 1));
     }
     let mut damaged = whole.clone();
     damaged[first + 40] ^= 1;
-    assert_eq!(read_records(&damaged, |_| {}), first);
+    assert_eq!(read_records(&damaged).length, at);
+
+    // The second record may still be written, but not if the segment is closed or another record follows.
+    let torn = (whole.len() - first - 1) as u64;
+    let segment = |is_open| SegmentFile { path: path.clone(), is_open, length: whole.len() as u64 };
+    let damaged_length = |is_open, at| spool.set_aside_damage(&segment(is_open), at, u64::MAX).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(damaged_length(true, at), 0);
+    assert_eq!(damaged_length(false, at), torn);
+    std::fs::write(&path, [&damaged, &whole[..]].concat()).unwrap();
+    assert_eq!(damaged_length(true, at), torn + 1);
+    assert_eq!(damaged_length(false, 2 * whole.len() as u64), 0);
+    assert_eq!(spool.set_aside.damaged(), 2);
+}
+
+#[test]
+fn an_intact_record_that_this_version_cannot_read_is_kept_apart() {
+    let mut bytes = Vec::new();
+    for (id, level) in [(1, "info"), (2, "from the future"), (3, "info")] {
+        let mut meta = serde_json::to_value(row(id, "x")).unwrap();
+        meta["level"] = level.into();
+        let meta = meta.to_string();
+        let length = u32::try_from(meta.len()).unwrap();
+        let body = [&length.to_le_bytes()[..], &[0; 4], meta.as_bytes()].concat();
+        bytes.extend_from_slice(&(length + 8).to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+        bytes.extend_from_slice(&body);
+    }
+    let found = read_records(&bytes);
+    assert_eq!(found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!((found.unreadable.len(), found.length), (1, bytes.len() as u64));
+    assert!(String::from_utf8_lossy(&found.unreadable[0]).contains("from the future"));
+}
+
+#[test]
+fn a_full_segment_is_open_until_its_last_row_is_kept_in_memory() {
+    let (directory, spool) = spool(1 << 30);
+    let mut lane = spool.lanes[0].lock().unwrap();
+    let big = row(1, &"x".repeat(1 << 20));
+    let mut end = 0;
+    while end < SEGMENT_BYTES {
+        end = spool.write(0, &mut lane, &big).unwrap().end;
+        assert!(spool.segments().unwrap()[0].is_open);
+    }
+    drop(lane);
+    spool.append(0, row(2, "last"));
+    assert!(!spool.segments().unwrap()[0].is_open);
+    let segments = segment_paths(directory.path()).unwrap();
+    assert!(matches!(spool.take_recent(&segments[0], end, 9), RecentRows::Rows(rows, _) if rows[0].id == 2));
 }
 
 #[test]

@@ -84,13 +84,17 @@ impl BodyCopies {
 
     /// Estimates the prompt tokens of the request body.
     pub fn estimate_prompt_tokens(&self) -> u64 {
-        self.with_request(|body, length| match last_user_text(body) {
-            Some(text) if body.len() == length && length < MAX_BODY_BYTES => {
+        self.with_request(|body, length| {
+            // This runs on the thread of the request, so a long body is not parsed.
+            let is_short = body.len() == length && length < MAX_BODY_BYTES;
+            match is_short.then(|| last_user_text(body)).flatten() {
                 // The rest of the body is other messages and JSON syntax.
-                estimate_tokens(&text)
-                    + estimate_from_chars((body.len().saturating_sub(text.len()) / 2) as u64)
+                Some(text) => {
+                    estimate_tokens(&text)
+                        + estimate_from_chars((body.len().saturating_sub(text.len()) / 2) as u64)
+                }
+                None => estimate_from_chars(length as u64),
             }
-            _ => estimate_from_chars(length as u64),
         })
     }
 

@@ -1,0 +1,60 @@
+//! Rows that the store rejects for a reason of their own. They are separated from their batch, so that nothing behind
+//! them waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gateway_core::logs::{BodyStorage, LogRow};
+use gateway_store::{StoreError, logs};
+
+use super::pacing::Pace;
+use super::writer::{DrainError, LogWriter, blocking};
+
+impl LogWriter {
+    /// Stores the rows. A batch that is rejected is divided until the row that causes it is found. That row is stored
+    /// without its bodies, or else set aside. An unavailable store is an error, and all rows are to be stored again.
+    pub(super) async fn store_or_set_aside(&self, rows: Vec<LogRow>, pace: Pace) -> Result<(), DrainError> {
+        let mut batches = vec![Arc::new(rows)];
+        while let Some(batch) = batches.pop() {
+            match self.store_at_pace(Arc::clone(&batch), pace).await {
+                Ok(()) => {}
+                Err(error @ StoreError::Unavailable(_)) => return Err(error.into()),
+                Err(error) => match Arc::unwrap_or_clone(batch) {
+                    mut rows if rows.len() > 1 => {
+                        let second = rows.split_off(rows.len() / 2);
+                        batches.push(Arc::new(second));
+                        batches.push(Arc::new(rows));
+                    }
+                    rows => {
+                        for row in rows {
+                            self.store_rejected(row, error.to_string(), pace).await?;
+                        }
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    async fn store_rejected(&self, row: LogRow, reason: String, pace: Pace) -> Result<(), DrainError> {
+        if !row.request.is_empty() || !row.response.is_empty() {
+            let off = BodyStorage::Off;
+            let (request, response) = (Vec::new(), Vec::new());
+            let without =
+                LogRow { request, response, request_stored: off, response_stored: off, ..row.clone() };
+            match self.store_at_pace(Arc::new(vec![without]), pace).await {
+                Ok(()) => {
+                    self.spool.shed_bodies.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(id = row.id, %reason, "a log row was stored without its bodies");
+                    return Ok(());
+                }
+                Err(error @ StoreError::Unavailable(_)) => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+        // If the store rejects any row, this one is not the reason: it must wait like all others.
+        logs::check_writable(&self.services.logs_low_priority, &row).await?;
+        let spool = Arc::clone(&self.spool);
+        Ok(blocking(move || spool.quarantine(&row, &reason)).await?)
+    }
+}

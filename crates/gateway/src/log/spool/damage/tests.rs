@@ -1,0 +1,147 @@
+//! Tests: whatever bytes of a segment are damaged, every other record is read, in order, exactly once.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::super::record::{encode, read_records};
+use super::super::tests::row;
+use super::*;
+
+/// Records of different lengths, and where each is.
+fn segment(count: i64, marker: Option<&Marker>) -> (Vec<u8>, Vec<Range<usize>>) {
+    let (mut bytes, mut spans, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
+    for id in 0..count {
+        // A body that contains a record of another segment is only a body.
+        let body = if id % 3 == 1 { "[1,2,3] ".repeat(20) } else { "x".to_owned() };
+        let mut row = row(id, &body);
+        if id % 3 == 2 {
+            let other = Marker::of("00000000000000000000000000000000");
+            encode(&row, Some(&other), &mut buffer).unwrap();
+            row.request = [&buffer[..], &row.request, &row.response].concat();
+        }
+        encode(&row, marker, &mut buffer).unwrap();
+        let start = bytes.len();
+        bytes.extend_from_slice(&buffer);
+        bytes.extend_from_slice(&row.request);
+        bytes.extend_from_slice(&row.response);
+        spans.push(start..bytes.len());
+    }
+    (bytes, spans)
+}
+
+/// The ids that the writer reads from a closed segment, and the damaged ranges between them.
+fn read_all(bytes: &[u8], marker: &Marker) -> (Vec<i64>, Vec<Range<usize>>) {
+    let (mut ids, mut damaged, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < bytes.len() {
+        let found = read_records(&bytes[at..]);
+        ids.extend(found.rows.iter().map(|row| row.id));
+        at += usize::try_from(found.length).unwrap();
+        if at < bytes.len() {
+            let next = next_record(bytes, at, marker).unwrap_or(bytes.len());
+            damaged.push(at..next);
+            at = next;
+        }
+    }
+    (ids, damaged)
+}
+
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip { at: prop::sample::Index, mask: u8 },
+    Zero { at: prop::sample::Index, length: usize },
+    Tear { at: prop::sample::Index },
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        4 => (any::<prop::sample::Index>(), 1..=255_u8).prop_map(|(at, mask)| Damage::Flip { at, mask }),
+        2 => (any::<prop::sample::Index>(), 1..1_500_usize)
+            .prop_map(|(at, length)| Damage::Zero { at, length }),
+        1 => any::<prop::sample::Index>().prop_map(|at| Damage::Tear { at }),
+    ]
+}
+
+/// Applies the damage. Returns the range that it touched.
+fn apply(bytes: &mut Vec<u8>, damage: &Damage) -> Range<usize> {
+    match damage {
+        Damage::Flip { at, mask } => {
+            let at = at.index(bytes.len());
+            bytes[at] ^= mask;
+            at..at + 1
+        }
+        Damage::Zero { at, length } => {
+            let at = at.index(bytes.len());
+            let end = (at + length).min(bytes.len());
+            // Unlike zeros, these bytes are different from what was there.
+            bytes[at..end].iter_mut().for_each(|byte| *byte = !*byte);
+            at..end
+        }
+        Damage::Tear { at } => {
+            let (at, end) = (at.index(bytes.len()), bytes.len());
+            bytes.truncate(at);
+            at..end
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_undamaged_records_are_read_in_order_exactly_once(
+        count in 1..12_i64,
+        damages in prop::collection::vec(damage(), 1..4),
+        is_marked: bool,
+    ) {
+        let marker = Marker::of("5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
+        let (mut bytes, spans) = segment(count, is_marked.then_some(&marker));
+        let mut touched = Vec::new();
+        for damage in &damages {
+            if !bytes.is_empty() {
+                touched.push(apply(&mut bytes, damage));
+            }
+        }
+        let is_intact = |span: &Range<usize>| {
+            touched.iter().all(|range| range.end <= span.start || span.end <= range.start)
+        };
+        let expected: Vec<i64> =
+            (0_i64..).zip(&spans).filter(|(_, span)| is_intact(span)).map(|(id, _)| id).collect();
+        let (ids, damaged) = read_all(&bytes, &marker);
+        // Two flips of the same byte may restore it.
+        let read: Vec<i64> = ids.iter().copied().filter(|id| expected.contains(id)).collect();
+        prop_assert_eq!(&read, &expected);
+        prop_assert!(ids.is_sorted_by(|a, b| a < b), "{:?}", ids);
+        for range in damaged {
+            prop_assert!(touched.iter().any(|touched| touched.start <= range.end), "{:?}", range);
+        }
+    }
+}
+
+#[test]
+fn a_record_inside_the_body_of_a_torn_record_is_not_read() {
+    let marker = Marker::of("5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
+    let (mut forged, mut buffer) = (Vec::new(), Vec::new());
+    let inner = row(99, "forged");
+    encode(&inner, None, &mut forged).unwrap();
+    forged.extend_from_slice(&inner.request);
+    forged.extend_from_slice(&inner.response);
+    let mut outer = row(1, "");
+    outer.request = [&forged[..], &[b' '; 100]].concat();
+    encode(&outer, Some(&marker), &mut buffer).unwrap();
+    let mut bytes = buffer.clone();
+    bytes.extend_from_slice(&outer.request);
+    // The disk was full before the response was written.
+    let whole = 0..bytes.len();
+    assert_eq!(read_all(&bytes, &marker), (Vec::new(), vec![whole]));
+}
+
+#[test]
+fn a_segment_that_looks_like_many_records_is_given_up_in_time() {
+    let marker = Marker::of("5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
+    let mut header = Vec::new();
+    for number in [1_u32 << 20, 0, 2, 0] {
+        header.extend_from_slice(&number.to_le_bytes());
+    }
+    header.extend_from_slice(b"{}");
+    let bytes = header.repeat((4 << 20) / header.len());
+    assert_eq!(next_record(&bytes, 0, &marker), None);
+}
