@@ -17,6 +17,7 @@ use sqlx::{Connection as _, Executor as _, SqlSafeStr};
 use tokio::sync::Mutex;
 
 use crate::StoreError;
+use crate::faults::{DbCall, Faults};
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
 
@@ -41,7 +42,7 @@ const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_trans
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
-pub struct Db(Pool);
+pub struct Db(Pool, Faults);
 
 #[derive(Clone)]
 enum Pool {
@@ -79,6 +80,15 @@ impl Dialect {
 }
 
 impl Db {
+    fn new(pool: Pool) -> Self {
+        Self(pool, Faults::default())
+    }
+
+    /// The faults that tests inject into this database.
+    pub fn faults(&self) -> &Faults {
+        &self.1
+    }
+
     /// Opens `sqlite://path` or `postgres://…`. Does not change the schema: see `migrate`.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::open_with(url, POSTGRES_CONNECTIONS).await
@@ -89,9 +99,9 @@ impl Db {
         if let Some(path) = url.strip_prefix("sqlite://") {
             // An answered change, such as a revoked key, must survive a power cut: every commit is synced.
             let options = sqlite_options(Path::new(path)).synchronous(SqliteSynchronous::Full);
-            open_sqlite(options, WriteLock::default()).await.map(Db)
+            open_sqlite(options, WriteLock::default()).await.map(Db::new)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            open_postgres(url, connections).await.map(Db)
+            open_postgres(url, connections).await.map(Db::new)
         } else {
             Err(StoreError::Open("the database URL must start with sqlite:// or postgres://".into()))
         }
@@ -101,13 +111,13 @@ impl Db {
     /// delays other writes. On PostgreSQL it is the same database.
     pub async fn open_logs(&self) -> Result<Self, StoreError> {
         match &self.0 {
-            Pool::Postgres(pool) => Ok(Self(Pool::Postgres(pool.clone()))),
+            Pool::Postgres(pool) => Ok(Self::new(Pool::Postgres(pool.clone()))),
             Pool::Sqlite { write, .. } => {
                 let state = write.connect_options();
                 let file = state.get_filename().with_extension("logs.db");
                 // Synced at checkpoints only: a power cut may lose the latest rows, but never damages the file.
                 let options = sqlite_options(&file).synchronous(SqliteSynchronous::Normal);
-                open_sqlite(options, WriteLock::default()).await.map(Db)
+                open_sqlite(options, WriteLock::default()).await.map(Db::new)
             }
         }
     }
@@ -119,10 +129,10 @@ impl Db {
         match &self.0 {
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
-                Ok(Self(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options))))
+                Ok(Self::new(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options))))
             }
             Pool::Sqlite { write, write_lock, .. } => {
-                open_sqlite((*write.connect_options()).clone(), Arc::clone(write_lock)).await.map(Db)
+                open_sqlite((*write.connect_options()).clone(), Arc::clone(write_lock)).await.map(Db::new)
             }
         }
     }
@@ -136,6 +146,7 @@ impl Db {
 
     /// All rows of a query.
     pub async fn all(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+        self.1.before(DbCall::Read).await?;
         match &self.0 {
             Pool::Sqlite { read, .. } => {
                 let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(read).await?;
@@ -151,6 +162,7 @@ impl Db {
 
     /// The first row of a query, if there is one.
     pub async fn opt(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
+        self.1.before(DbCall::Read).await?;
         match &self.0 {
             Pool::Sqlite { read, .. } => {
                 let row = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_optional(read).await?;
@@ -175,22 +187,26 @@ impl Db {
     /// Begins a write transaction. On SQLite it holds the write lock, so it cannot fail half way because of another
     /// writer.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        match &self.0 {
+        self.1.before(DbCall::Begin).await?;
+        let mut tx = match &self.0 {
             Pool::Sqlite { write, write_lock, .. } => {
                 let lock = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(write_lock).lock_owned());
                 let lock = lock
                     .await
                     .map_err(|_| StoreError::Unavailable("timed out waiting for the write lock".into()))?;
-                Tx::begin(Connection::Sqlite(write.acquire().await?), "BEGIN IMMEDIATE", Some(lock)).await
+                Tx::begin(Connection::Sqlite(write.acquire().await?), "BEGIN IMMEDIATE", Some(lock)).await?
             }
             Pool::Postgres(pool) => {
-                Tx::begin(Connection::Postgres(with_timeout(pool.acquire()).await?), "BEGIN", None).await
+                Tx::begin(Connection::Postgres(with_timeout(pool.acquire()).await?), "BEGIN", None).await?
             }
-        }
+        };
+        tx.set_faults(&self.1).await?;
+        Ok(tx)
     }
 
     /// Begins a read-only transaction on a snapshot, which the first statement takes. It holds no lock.
     pub(crate) async fn begin_snapshot(&self) -> Result<Tx, StoreError> {
+        self.1.before(DbCall::Read).await?;
         match &self.0 {
             Pool::Sqlite { read, .. } => {
                 Tx::begin(Connection::Sqlite(read.acquire().await?), "BEGIN", None).await

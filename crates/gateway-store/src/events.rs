@@ -5,6 +5,7 @@ use gateway_core::events::Event;
 use gateway_core::ids::{EventId, OrgId};
 use gateway_core::time::Timestamp;
 
+use crate::faults::{KillPoint, kill_point};
 use crate::row::{args, json};
 use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx, deliveries};
@@ -23,7 +24,9 @@ pub async fn record(
         args![id, org, event.kind(), json(&event.data()), now],
     )
     .await?;
-    deliveries::fan_out(tx, org, id, event, now).await
+    deliveries::fan_out(tx, org, id, event, now).await?;
+    kill_point(KillPoint::EventRecorded);
+    Ok(())
 }
 
 table! {

@@ -20,6 +20,7 @@ pub mod deliveries;
 pub mod evals;
 pub mod events;
 pub mod exports;
+pub mod faults;
 pub mod jobs;
 pub mod keys;
 pub mod logs;

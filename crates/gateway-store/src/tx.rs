@@ -9,6 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::StoreError;
 use crate::db::{ACQUIRE_TIMEOUT, Dialect, RELEASE_TIMEOUT, with_timeout};
+use crate::faults::{self, DbCall, Faults};
 use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
 
 /// A connection that a transaction has taken out of its pool.
@@ -24,6 +25,7 @@ pub struct Tx {
     state: State,
     /// Released when the transaction has ended.
     write_lock: Option<OwnedMutexGuard<()>>,
+    pub(crate) faults: Faults,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +43,25 @@ impl Tx {
         sql: &'static str,
         write_lock: Option<OwnedMutexGuard<()>>,
     ) -> Result<Self, StoreError> {
-        let mut tx = Self { connection: Some(connection), state: State::Unknown, write_lock };
+        let mut tx = Self {
+            connection: Some(connection),
+            state: State::Unknown,
+            write_lock,
+            faults: Faults::default(),
+        };
         tx.connection()?.control(sql).await?;
         tx.state = State::Open;
         Ok(tx)
     }
 
+    /// Injects the faults of the database.
+    pub(crate) async fn set_faults(&mut self, faults: &Faults) -> Result<(), StoreError> {
+        self.faults.clone_from(faults);
+        faults::at_begin(self).await
+    }
+
     pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+        faults::within(self, DbCall::Statement).await?;
         let done = self.start()?.all(sql, args).await;
         self.finish(done)
     }
@@ -58,6 +72,7 @@ impl Tx {
 
     /// Executes a statement; returns the number of affected rows.
     pub async fn exec(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, StoreError> {
+        faults::within(self, DbCall::Statement).await?;
         let done = self.start()?.exec(sql, args).await;
         self.finish(done)
     }
@@ -68,6 +83,7 @@ impl Tx {
         sql: impl SqlSafeStr,
         lists: Vec<List>,
     ) -> Result<(), StoreError> {
+        faults::within(self, DbCall::Statement).await?;
         let done = self.start()?.exec_lists(sql, lists).await;
         self.finish(done)
     }
@@ -94,10 +110,13 @@ impl Tx {
     }
 
     pub async fn commit(mut self) -> Result<(), StoreError> {
-        self.start()?.control("COMMIT").await?;
-        // Back to the pool.
-        self.connection = None;
-        Ok(())
+        let outcome = faults::within(&mut self, DbCall::Commit).await?;
+        let committed = self.start()?.control("COMMIT").await;
+        if committed.is_ok() {
+            // Back to the pool.
+            self.connection = None;
+        }
+        outcome.of_commit(committed)
     }
 
     /// Until `finish`, the state of the connection is unknown: the caller may be cancelled at any time. After a failed
@@ -110,7 +129,7 @@ impl Tx {
         self.connection()
     }
 
-    fn finish<T>(&mut self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(crate) fn finish<T>(&mut self, done: Result<T, StoreError>) -> Result<T, StoreError> {
         self.state = match done {
             Ok(_) => State::Open,
             Err(StoreError::Unavailable(_)) => State::Unknown,

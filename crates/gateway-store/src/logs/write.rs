@@ -12,6 +12,7 @@ use sqlx::AssertSqlSafe;
 use super::bulk::{Bulk, id_list, in_ids};
 use super::{batches, fulltext, otel_ids, partitions, purge, rollup, sessions};
 use crate::db::Dialect;
+use crate::faults::{KillPoint, kill_point};
 use crate::row::{Arg, args, json};
 use crate::{Db, StoreError, Tx, exports};
 
@@ -37,7 +38,9 @@ pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreEr
     let mut tx = logs.begin().await?;
     let new = insert(&mut tx, rows, &texts).await?;
     if !new.is_empty() {
+        kill_point(KillPoint::BatchWritten);
         tx.commit().await?;
+        kill_point(KillPoint::BatchCommitted);
     }
     Ok(new)
 }

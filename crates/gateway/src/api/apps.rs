@@ -122,8 +122,7 @@ async fn update(
     check(&mut tx, &changed).await?;
     apps::update(&mut tx, &changed).await?;
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(changed.into()))
 }
 
@@ -141,8 +140,7 @@ async fn delete(
     let event = Event::AppDelete(facts(&deleted, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

@@ -128,8 +128,7 @@ async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<Log
     let mut tx = app.services.db.begin().await?;
     accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Token(person.token)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(LogoutResponse { revoked: true }))
 }
 

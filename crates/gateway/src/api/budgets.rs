@@ -162,8 +162,7 @@ async fn create(
     };
     store::insert(&mut tx, org, &budget).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), budget.id).map(Created)
 }
@@ -211,8 +210,7 @@ async fn update(
         store::set_keys(&mut tx, &budget).await?;
     }
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), id).map(Json)
 }
@@ -228,8 +226,7 @@ async fn delete(
         return Err(Problem::not_found());
     }
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

@@ -77,11 +77,12 @@ async fn purge(
     let mark = services.ids.new_id::<uuid::Uuid>().to_string();
     cache_purges::record(&mut tx, org, &scope, &mark, services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, change).await?;
-    tx.commit().await?;
+    let committed = tx.commit().await;
     // Before the memory is purged, into which a request could otherwise load a purged entry again.
     app.proxy.access.invalidate_org(org);
     let entries = app.proxy.cache.purge(org, &scope);
     pending.apply(&app.cluster);
+    committed?;
     Ok(Json(Purged { deleted: true, entries }))
 }
 

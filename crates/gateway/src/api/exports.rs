@@ -201,8 +201,7 @@ async fn update(
     export.updated_at = now;
     exports::update(&mut tx, &export).await.map_err(name_taken)?;
     let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     stored(&app, org, id).await.map(Json)
 }
 
@@ -216,8 +215,7 @@ async fn delete(
         return Err(Problem::not_found());
     }
     let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

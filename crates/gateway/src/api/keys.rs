@@ -126,8 +126,7 @@ async fn create(
     insert_with_event(&app, &mut tx, &generated, &actor).await?;
     // A node may remember that it did not know this key.
     let pending = invalidation::record(&mut tx, Invalidation::Key(generated.hash)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Created(CreatedKey { key: generated.key.into(), raw_key: generated.raw }))
 }
 
@@ -187,8 +186,7 @@ async fn update(
     key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, &key).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(key.into()))
 }
 
@@ -212,8 +210,7 @@ async fn revoke(
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(Revoked { revoked: true }))
 }
 
@@ -266,10 +263,7 @@ async fn rotate(
     if has_budget {
         pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
     }
-    tx.commit().await?;
-    for pending in pending {
-        pending.apply(&app.cluster);
-    }
+    invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Created(Rotated {
         key: (&new.key).into(),
         raw_key: new.raw,

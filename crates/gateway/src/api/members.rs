@@ -152,10 +152,7 @@ async fn add(
         }
         Added::Invited { .. } => None,
     };
-    tx.commit().await?;
-    if let Some(pending) = pending {
-        pending.apply(&app.cluster);
-    }
+    invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Created(added))
 }
 
@@ -183,8 +180,7 @@ async fn change_role(
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
     let pending = invalidation::record(&mut tx, Invalidation::Member(org, user)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(member.into()))
 }
 
@@ -208,8 +204,7 @@ async fn remove(
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Member(org, user)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

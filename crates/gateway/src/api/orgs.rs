@@ -148,8 +148,7 @@ async fn update(
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json((updated, caller.role).into()))
 }
 
@@ -172,8 +171,7 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     }
     org_purges::enqueue(&mut tx, org, app.services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, Invalidation::OrgAll(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     purge_orgs::notify(&app.jobs);
     // Deliveries in progress end at once. If this fails, the job deletes the exports.
     if let Err(error) = delete_exports(&app, org).await {
@@ -186,7 +184,6 @@ async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {
     let mut tx = app.services.logs.begin().await?;
     exports::delete_by_org(&mut tx, org).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(())
 }

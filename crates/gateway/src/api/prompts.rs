@@ -241,8 +241,7 @@ async fn delete(State(app): AppState, caller: Caller<Member>, path: PromptPath) 
     }
     let (org, PromptPath { namespace, slug }) = (caller.org.id, path);
     let pending = invalidation::record(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

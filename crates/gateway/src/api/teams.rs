@@ -132,8 +132,7 @@ async fn delete(
     }
     // Cached keys contain the team of their application.
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

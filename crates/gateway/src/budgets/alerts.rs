@@ -4,6 +4,7 @@ use gateway_core::budget::AlertKind;
 use gateway_core::budget::ledger::PendingAlert;
 use gateway_core::events::{BudgetEventData, Event};
 use gateway_store::budgets::LimitNotice;
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::{StoreError, budgets as store, events};
 
 use super::OrgBudgets;
@@ -34,7 +35,9 @@ pub async fn send(services: &Services, org: &OrgBudgets) -> Result<(), StoreErro
         };
         events::record(&mut tx, org.id(), services.ids.new_id(), &event, services.clock.now()).await?;
     }
+    kill_point(KillPoint::BudgetAlertWritten);
     tx.commit().await?;
+    kill_point(KillPoint::BudgetAlertCommitted);
     org.ledger().mark_notified(&alerts);
     Ok(())
 }

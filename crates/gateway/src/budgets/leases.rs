@@ -9,6 +9,7 @@ use gateway_core::ids::OrgId;
 use gateway_store::StoreError;
 use gateway_store::cluster::budget_leases;
 use gateway_store::cluster::invalidations::{self, Invalidation};
+use gateway_store::faults::{KillPoint, kill_point};
 
 use super::{Budgets, OrgBudgets, Reservation, reader};
 
@@ -77,7 +78,9 @@ async fn request_lease(
         match planned {
             Ok(planned) => {
                 budget_leases::upsert(&mut tx, peers.node_name(), &planned).await?;
+                kill_point(KillPoint::LeasePlanned);
                 tx.commit().await?;
+                kill_point(KillPoint::LeaseCommitted);
                 org.ledger().lease_granted(&planned);
             }
             Err(exceeded) => {
@@ -119,6 +122,7 @@ pub async fn record_changes(budgets: &Budgets, org: &OrgBudgets) -> Result<(), S
         tx.commit().await
     };
     let recorded = recorded.await;
+    kill_point(KillPoint::LeaseReturned);
     if recorded.is_err() {
         org.ledger().lease_changes_failed(&leases);
     }

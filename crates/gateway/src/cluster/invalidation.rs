@@ -22,7 +22,7 @@ pub trait InvalidationHandler: Send + Sync {
 }
 
 /// An invalidation recorded in a transaction that is not committed yet.
-#[must_use = "apply it on this node once the transaction is committed"]
+#[must_use = "commit the transaction with it"]
 #[derive(Debug)]
 pub struct PendingInvalidation(Invalidation);
 
@@ -32,8 +32,22 @@ pub async fn record(tx: &mut Tx, invalidation: Invalidation) -> Result<PendingIn
     Ok(PendingInvalidation(invalidation))
 }
 
+/// Commits the change and applies its invalidations on this node. They are applied after an error too: if the answer of
+/// the commit was lost, the change is in force.
+pub async fn commit(
+    tx: Tx,
+    pending: impl IntoIterator<Item = PendingInvalidation>,
+    cluster: &Cluster,
+) -> Result<(), StoreError> {
+    let committed = tx.commit().await;
+    for pending in pending {
+        pending.apply(cluster);
+    }
+    committed
+}
+
 impl PendingInvalidation {
-    /// Applies the invalidation on this node. Call it as soon as the transaction is committed.
+    /// Applies the invalidation on this node, after the commit.
     pub fn apply(&self, cluster: &Cluster) {
         cluster.apply(&self.0);
     }
@@ -44,9 +58,7 @@ impl Cluster {
     pub async fn publish(&self, invalidation: Invalidation) -> Result<(), StoreError> {
         let mut tx = self.services.db.begin().await?;
         let pending = record(&mut tx, invalidation).await?;
-        tx.commit().await?;
-        pending.apply(self);
-        Ok(())
+        commit(tx, [pending], self).await
     }
 
     fn apply(&self, invalidation: &Invalidation) {

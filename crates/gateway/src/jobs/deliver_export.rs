@@ -18,6 +18,7 @@ use gateway_core::logs::LogRow;
 use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
 use gateway_store::exports::{self, BatchResult, Export, ExportClaim, FailedBatch, QueuedItem};
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::orgs::{self, Org};
 use gateway_store::{Db, Lease, StoreError, logs};
 use tokio::sync::Semaphore;
@@ -190,6 +191,7 @@ impl ExportWorker {
         let Some(claim) = exports::claim(self.log_db(), id, &lease).await? else {
             return Ok(None);
         };
+        kill_point(KillPoint::ExportClaimed);
         let Some(org) = self.find_org(claim.export.org_id).await? else {
             let mut tx = self.log_db().begin().await?;
             exports::delete_by_org(&mut tx, claim.export.org_id).await?;
@@ -251,6 +253,7 @@ impl ExportWorker {
             Err(reason) => DeliveryResult::failed(reason),
             Ok(message) => message.send(&self.delivery).await,
         };
+        kill_point(KillPoint::ExportSent);
         Ok(SentBatch { items, found, result: Some(result) })
     }
 
@@ -307,6 +310,7 @@ impl ExportWorker {
         if !exports::record_batch(self.log_db(), id, &self.lease_owner, &progress, now).await? {
             tracing::warn!(export = %id, "the lease of an export was lost; its rows are sent again by another node");
         }
+        kill_point(KillPoint::ExportRecorded);
         Ok(None)
     }
 

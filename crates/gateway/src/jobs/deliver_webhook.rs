@@ -14,6 +14,7 @@ use gateway_core::signing;
 use gateway_core::time::{DAY, Timestamp};
 use gateway_core::webhooks::{DISABLE_AFTER, ResponseClass, classify, next_attempt};
 use gateway_store::deliveries::{self, AttemptResult, ClaimedDelivery, DeliveryAttempt, NextStep};
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::webhooks::{self, Webhook};
 use gateway_store::{Lease, StoreError, db::Dialect, orgs};
 use secrecy::ExposeSecret as _;
@@ -141,6 +142,9 @@ impl WebhookWorker {
         let limit = i64::try_from(capacity).unwrap_or(1);
         let lease = Lease { owner: &lease_owner, now, until: now.after(LEASE) };
         let claimed = deliveries::claim(&self.job_services.services.db, webhook, limit, &lease).await?;
+        if !claimed.is_empty() {
+            kill_point(KillPoint::DeliveryClaimed);
+        }
         for delivery in claimed {
             self.in_progress.begin(org, webhook);
             let (job_services, lease_owner) = (Arc::clone(&self.job_services), lease_owner.clone());
@@ -221,7 +225,10 @@ async fn attempt(
     };
     let now = job_services.services.clock.now();
     let recorded = attempt_result(&webhook, delivery, started_at, now, result);
-    deliveries::record_attempt(db, delivery, lease_owner, &recorded).await
+    kill_point(KillPoint::DeliveryPosted);
+    let is_recorded = deliveries::record_attempt(db, delivery, lease_owner, &recorded).await?;
+    kill_point(KillPoint::DeliveryRecorded);
+    Ok(is_recorded)
 }
 
 /// The result of a delivery that must not be sent.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gateway_core::evaluators::{Evaluator, Subject};
 use gateway_core::logs::LogRow;
 use gateway_store::evals::{self as store, NewEvalResult};
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
@@ -103,7 +104,9 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
         let mut tx = job_services.services.db.begin().await?;
         store::insert_live_results(&mut tx, org, eval.id, results, job_services.services.clock.now()).await?;
         let queued = export_verdicts::enqueue(job_services, &mut tx, org, export_job.as_ref()).await?;
+        kill_point(KillPoint::LiveRowsJudged);
         tx.commit().await?;
+        kill_point(KillPoint::LiveRowsRecorded);
         if let Some(queued) = queued {
             queued.notify(job_services);
         }

@@ -10,6 +10,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::logs::{LogRow, LogSource};
 use gateway_store::evals::{self, LiveEval};
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::{StoreError, jobs as store};
 
 use super::judge_live::{JudgeLive, SampledRows};
@@ -91,6 +92,7 @@ pub async fn sample(job_services: &JobServices, rows: &[LogRow]) -> Result<(), S
                 last = Some(enqueue(job_services, &mut tx, org, &job).await?);
             }
         }
+        kill_point(KillPoint::RowsSampled);
         tx.commit().await?;
         if let Some(queued) = last {
             queued.notify(job_services);

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use gateway_core::ids::{JobId, OrgId};
 use gateway_store::db::Dialect;
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::jobs::{self, ClaimedJob, NewJob};
 use gateway_store::{Lease, StoreError, Tx};
 use serde::Serialize;
@@ -224,6 +225,7 @@ pub async fn work<J: Job>(job_services: Arc<JobServices>) {
     while let Some(slot) = free_slot(&job_services, &slots).await {
         match claim::<J>(&job_services).await {
             Ok(Some((claimed, holder))) => {
+                kill_point(KillPoint::JobClaimed);
                 let (own, notifier) = (Arc::clone(&job_services), Arc::clone(&notifier));
                 while running.try_join_next().is_some() {}
                 running.spawn(async move {

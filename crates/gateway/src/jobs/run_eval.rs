@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use gateway_core::evaluators::{Evaluator, Subject, Verdict};
 use gateway_core::logs::LogRow;
 use gateway_store::evals::{self as store, ItemOutcome, NewEvalResult, Run, RunEnd, RunItem, RunStatus};
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -48,6 +49,7 @@ impl Job for RunEval {
         else {
             return Ok(JobResult::Finished);
         };
+        kill_point(KillPoint::RunStarted);
         let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
             return Ok(JobResult::Finished);
         };
@@ -73,14 +75,17 @@ impl Job for RunEval {
                 let _ = tokio::time::timeout(delay, job_services.services.tasks.stopping()).await;
             }
             let (outcomes, rate_limited) = runner.judge(items).await?;
+            kill_point(KillPoint::ItemsJudged);
             if !record(context, &run, outcomes).await? {
                 return Ok(JobResult::Finished);
             }
+            kill_point(KillPoint::ItemsRecorded);
             if let Some(delay) = rate_limited {
                 return Ok(JobResult::Reschedule(delay));
             }
         }
         finish(context, run.id).await?;
+        kill_point(KillPoint::RunFinished);
         Ok(JobResult::Finished)
     }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gateway_core::logs::{BodyStorage, LogRow};
+use gateway_store::faults::{DiskCall, Faults};
 
 use super::barrier::ReadBarrier;
 use marker::Marker;
@@ -38,6 +39,7 @@ pub struct Spool {
     /// Locked while this process runs. A second process would treat the open segments of the first as closed.
     _lock: File,
     directory: PathBuf,
+    faults: Faults,
     marker: Marker,
     pub set_aside: SetAside,
     limit: u64,
@@ -110,6 +112,7 @@ impl Spool {
             marker: Marker::open(&directory),
             set_aside: SetAside::open(&directory)?,
             directory,
+            faults: Faults::default(),
             limit,
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
             open_segments: (0..lanes).map(|_| AtomicU64::new(NO_SEGMENT)).collect(),
@@ -164,6 +167,11 @@ impl Spool {
         self.barrier.appended(number, org);
     }
 
+    /// The faults that tests inject into the disk.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     pub fn is_healthy(&self) -> bool {
         self.is_writable() && self.backlog() <= self.limit
     }
@@ -182,6 +190,7 @@ impl Spool {
         // List the files before reading the open numbers. A segment created later is not in the list, so an open
         // segment is never taken for a closed one. A listed one was marked open before its file existed, and stays so
         // until its last row is written.
+        self.faults.disk(DiskCall::List)?;
         let all = segment_paths(&self.directory)?;
         let open: Vec<u64> = self.open_segments.iter().map(|number| number.load(Ordering::SeqCst)).collect();
         let is_open = |path: &Path| segment_number(path).is_some_and(|number| open.contains(&number));
@@ -227,6 +236,7 @@ impl Spool {
     /// Checks whether a disk that rejected a row accepts writes again.
     pub fn probe(&self) -> std::io::Result<()> {
         let path = self.directory.join("probe");
+        self.faults.disk(DiskCall::Create)?;
         let written = std::fs::write(&path, vec![0; PROBE_BYTES]);
         let removed = std::fs::remove_file(&path);
         written.and(removed)?;
@@ -243,7 +253,8 @@ impl Spool {
         let mut buffer = Vec::new();
         while let Some(row) = left.next() {
             let written = record::encode(&row, Some(&self.marker), &mut buffer).and_then(|length| {
-                record::write_all(&mut file, [&buffer, &row.request, &row.response], length).map(|()| length)
+                record::write_all(&mut file, [&buffer, &row.request, &row.response], length, &self.faults)
+                    .map(|()| length)
             });
             match written {
                 Ok(length) => self.pending_bytes.fetch_add(length, Ordering::Relaxed),
@@ -306,7 +317,7 @@ impl Spool {
             none => none.insert(self.new_segment(number)?),
         };
         let parts = [&lane.buffer[..], &row.request[..], &row.response[..]];
-        if let Err(error) = record::write_all(&mut segment.file, parts, length) {
+        if let Err(error) = record::write_all(&mut segment.file, parts, length, &self.faults) {
             // Nothing may follow a torn record. Without it, the segment is not taken for a damaged one.
             let _ = segment.file.set_len(segment.written);
             self.close(number, lane);
@@ -331,6 +342,7 @@ impl Spool {
 
     fn create_segment(&self, number: u64) -> std::io::Result<File> {
         let path = self.directory.join(format!("{number:016}.seg"));
+        self.faults.disk(DiskCall::Create)?;
         OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)
     }
 

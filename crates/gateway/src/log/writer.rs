@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_core::logs::LogRow;
+use gateway_store::faults::{DiskCall, KillPoint, kill_point};
 use gateway_store::{Db, StoreError, logs};
 
 use super::BatchObserver;
@@ -223,6 +224,7 @@ impl LogWriter {
             Pace::Normal | Pace::Urgent => (READ_BYTES, BATCH_ROWS),
         };
         let offset = progress.offset(segment);
+        self.spool.faults().disk(DiskCall::Read)?;
         let (mut found, limit) = match self.spool.take_recent(&segment.path, offset, batch_rows) {
             RecentRows::Rows(rows, length) => (Records::of_rows(rows, length), length),
             RecentRows::StartsAfter(bytes) => {
@@ -292,9 +294,12 @@ impl LogWriter {
             Ok(())
         };
         self.on_main_runtime(announce).await?;
+        kill_point(KillPoint::BatchAnnounced);
         let new = logs::write_batch(logs, &rows).await?;
         let observer = Arc::clone(&self.observer);
-        self.on_main_runtime(async move { observer.stored(rows, new).await }).await
+        self.on_main_runtime(async move { observer.stored(rows, new).await }).await?;
+        kill_point(KillPoint::BatchObserved);
+        Ok(())
     }
 
     /// Runs code that takes locks which requests wait for. A low-priority thread may be suspended while it holds one.
@@ -317,7 +322,10 @@ impl LogWriter {
         if std::fs::metadata(&segment.path)?.len() > offset {
             return Ok(());
         }
+        kill_point(KillPoint::SegmentStored);
+        self.spool.faults().disk(DiskCall::Remove)?;
         std::fs::remove_file(&segment.path)?;
+        kill_point(KillPoint::SegmentRemoved);
         progress.offsets.remove(&segment.path);
         self.spool.remove_recent(&segment.path);
         Ok(())

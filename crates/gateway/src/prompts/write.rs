@@ -80,8 +80,7 @@ impl Prompts {
         let (namespace, slug) = (name.namespace.to_owned(), name.slug.to_owned());
         let stale = Invalidation::PromptVersion { org, namespace, slug };
         let pending = invalidation::record(&mut tx, stale).await?;
-        tx.commit().await?;
-        pending.apply(&self.cluster);
+        invalidation::commit(tx, [pending], &self.cluster).await?;
         Ok(Some(Prompt {
             id,
             namespace: name.namespace.into(),

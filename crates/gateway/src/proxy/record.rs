@@ -16,6 +16,7 @@ use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, Usage};
 use gateway_core::logs::{Attempt as LoggedAttempt, PromptVersionRef};
 use gateway_core::totals::cost_units;
+use gateway_store::faults::{KillPoint, kill_point};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
 
@@ -386,8 +387,10 @@ impl Record {
         if let Some(reservation) = &mut self.reservation {
             // Before the append: the log writer must find the cost committed when it stores the row.
             reservation.commit(row.id, row.cost_usd.map_or(0, cost_units), self.services.clock.now());
+            kill_point(KillPoint::BudgetCommitted);
         }
         self.state.spool.append(self.lane, row);
+        kill_point(KillPoint::RowSpooled);
     }
 }
 

@@ -134,8 +134,7 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     evals::insert(&mut tx, &eval).await?;
     let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Created(eval.into()))
 }
 
@@ -243,8 +242,7 @@ async fn update(
     };
     evals::update(&mut tx, &eval).await?;
     let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(eval.into()))
 }
 
@@ -258,8 +256,7 @@ async fn delete(
         return Err(Problem::not_found());
     }
     let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

@@ -175,8 +175,7 @@ async fn create(
         .await
         .map_err(Problem::on_duplicate("a provider with this name already exists; update it with PUT"))?;
     let pending = invalidation::record(&mut tx, Invalidation::Org(caller.org.id)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Created(provider.into()))
 }
 
@@ -209,8 +208,7 @@ async fn update(
     provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(provider.into()))
 }
 
@@ -225,8 +223,7 @@ async fn delete(
         return Err(Problem::not_found());
     }
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    tx.commit().await?;
-    pending.apply(&app.cluster);
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 

@@ -3,9 +3,10 @@
 //! without its bodies. Its first field is the marker of the spool; records of version 0.1.0 lack it.
 
 use std::fs::File;
-use std::io::{IoSlice, Write as _};
+use std::io::IoSlice;
 
 use gateway_core::logs::LogRow;
+use gateway_store::faults::Faults;
 
 use super::marker::Marker;
 
@@ -121,16 +122,16 @@ fn number(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Writes the whole record with one system call. The loop continues after a short write.
-pub fn write_all(file: &mut File, parts: [&[u8]; 3], total: u64) -> std::io::Result<()> {
+pub fn write_all(file: &mut File, parts: [&[u8]; 3], total: u64, faults: &Faults) -> std::io::Result<()> {
     let mut slices = parts.map(IoSlice::new);
-    let written = file.write_vectored(&slices)?;
+    let written = faults.write(file, &slices)?;
     if written as u64 == total {
         return Ok(());
     }
     let mut rest = &mut slices[..];
     IoSlice::advance_slices(&mut rest, written);
     while !rest.is_empty() {
-        let written = file.write_vectored(rest)?;
+        let written = faults.write(file, rest)?;
         if written == 0 {
             return Err(std::io::ErrorKind::WriteZero.into());
         }
