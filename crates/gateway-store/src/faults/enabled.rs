@@ -10,7 +10,7 @@ use super::{DbCall, DiskCall, KillPoint};
 use crate::StoreError;
 
 /// Names the point at which the process dies, as `name` or `name:count` for a later passage.
-const KILL_VARIABLE: &str = "GATEWAY_TEST_KILL_AT";
+const KILL_VARIABLE: &str = "TEST_KILL_AT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {

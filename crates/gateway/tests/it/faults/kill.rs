@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::world::{Peers, World};
 use crate::support::{Backend, GatewayProcess, command, fresh_settings};
 
+const SIGABRT: i32 = 6;
 /// How long the process may take to reach a point.
 const REACH_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -24,11 +25,23 @@ struct Home {
 }
 
 impl Home {
-    fn start(&self, point: Option<KillPoint>) -> GatewayProcess {
+    fn start(&self) -> GatewayProcess {
         let mut command = command(self.data.path(), &["serve"]);
         command.envs(self.settings.iter().cloned());
-        command.envs(point.map(|point| ("GATEWAY_TEST_KILL_AT", point.as_str())));
         tokio::task::block_in_place(|| GatewayProcess::start(&mut command))
+    }
+
+    /// Starts a process that dies at the point. With work of the previous one it may do so before it is ready.
+    fn start_to_die(&self, point: KillPoint) -> Option<GatewayProcess> {
+        let mut command = command(self.data.path(), &["serve"]);
+        command.envs(self.settings.iter().cloned()).env("TEST_KILL_AT", point.as_str());
+        match tokio::task::block_in_place(|| GatewayProcess::try_start(&mut command)) {
+            Ok(process) => Some(process),
+            Err(early) => {
+                assert_eq!(early.signal, Some(SIGABRT), "{point:?}: {}", early.log);
+                None
+            }
+        }
     }
 }
 
@@ -38,17 +51,17 @@ async fn survives(backend: Backend, points: &[KillPoint]) {
     let mut settings = fresh_settings(backend, &data).await;
     settings.extend(peers.settings());
     let home = Home { data, settings };
-    let first = home.start(None);
+    let first = home.start();
     let mut world = World::create(first.address, peers).await;
     drop(first);
     for point in points {
-        let mut process = home.start(Some(*point));
+        let Some(mut process) = home.start_to_die(*point) else { continue };
         world.address = process.address;
         work_until_death(&mut world, *point).await;
         let code = tokio::task::block_in_place(|| process.wait_for_exit_code());
         assert_eq!(code, None, "killed at {point:?}");
     }
-    let last = home.start(None);
+    let last = home.start();
     world.address = last.address;
     world.settle(|| {}).await;
     world.check().await;

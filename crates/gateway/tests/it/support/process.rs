@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -58,6 +59,12 @@ pub fn run(command: &mut Command) -> ProcessOutput {
     ProcessOutput { code, stdout: output.join().unwrap(), stderr: errors.join().unwrap() }
 }
 
+/// The end of a process that was never ready.
+pub struct EarlyEnd {
+    pub signal: Option<i32>,
+    pub log: String,
+}
+
 /// A running `gateway serve` that accepts requests. Killed on drop.
 pub struct GatewayProcess {
     child: Child,
@@ -69,6 +76,12 @@ pub struct GatewayProcess {
 
 impl GatewayProcess {
     pub fn start(command: &mut Command) -> Self {
+        Self::try_start(command)
+            .unwrap_or_else(|early| panic!("the service did not become ready: {}", early.log))
+    }
+
+    /// Starts a process that may end before it is ready.
+    pub fn try_start(command: &mut Command) -> Result<Self, EarlyEnd> {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -82,12 +95,13 @@ impl GatewayProcess {
             whole
         });
         let Some(ready) = ready_line(&lines) else {
+            // A process that is killed here was not ready in time. One that ended by itself keeps its status.
             let _ = child.kill();
-            let _ = child.wait();
-            panic!("the service did not become ready: {}", log.join().unwrap());
+            let signal = child.wait().unwrap().signal();
+            return Err(EarlyEnd { signal, log: log.join().unwrap() });
         };
         let address = ready["url"].as_str().and_then(|url| url.strip_prefix("http://")).unwrap();
-        Self { child, address: address.parse().unwrap(), ready, log: Some(log) }
+        Ok(Self { child, address: address.parse().unwrap(), ready, log: Some(log) })
     }
 
     pub fn call(&self, method: Method, path: &str) -> TestRequest {
