@@ -2,7 +2,8 @@
 """A small stand-in for the gateway, used to test the scripts.
 
 It keeps what the scripts rely on: the start-up line, signup, the OpenAPI document, the sandbox.
-STANDIN_FLAW makes it break one rule: `server_error`, `wrong_schema`, `no_auth`, `unclean_exit`, `no_start`.
+STANDIN_FLAW makes it break one rule: `server_error`, `wrong_schema`, `invalid_document`, `no_auth`,
+`unclean_exit`, `no_start`.
 """
 
 import json
@@ -51,7 +52,10 @@ def document():
     body = {"required": True, "content": {"application/json": {"schema": new_team}}}
 
     def path_id(name):
-        return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+        schema = {"type": "string", "format": "uuid"}
+        if FLAW == "invalid_document":
+            schema["default"] = None
+        return {"name": name, "in": "path", "required": True, "schema": schema}
 
     return {
         "openapi": "3.1.0",

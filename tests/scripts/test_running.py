@@ -53,6 +53,13 @@ def test_schemathesis_fails_on_a_server_error_and_on_an_answer_that_breaks_its_s
     assert "Server error" not in wrong.stdout
 
 
+def test_schemathesis_refuses_a_document_that_is_not_valid_openapi():
+    done = run("scripts/schemathesis", STANDIN_FLAW="invalid_document")
+
+    assert done.returncode == 1
+    assert "the OpenAPI document is not valid: None is not of type 'string'" in done.stdout
+
+
 def test_generated_urls_are_turned_to_loopback():
     import schemathesis_hooks as hooks
 

@@ -10,13 +10,16 @@ use std::str::FromStr;
 use jiff::ToSpan as _;
 use jiff::tz::TimeZone;
 use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
 use crate::time::{Interval, Timestamp, jiff_timestamp};
-use crate::totals::cost_units;
 pub use estimate::{CostInputs, max_cost};
+
+/// An amount in units of 1e-12 USD. The highest limits, and sums of many days, exceed 64 bits.
+pub type Amount = i128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -123,8 +126,8 @@ pub struct Budget {
     /// For a key budget: the key and all keys that replaced it by rotation, so that rotation does not evade the budget.
     pub keys: Vec<KeyId>,
     pub period: Period,
-    pub soft_limit: Option<i64>,
-    pub hard_limit: Option<i64>,
+    pub soft_limit: Option<Amount>,
+    pub hard_limit: Option<Amount>,
     pub created_at: Timestamp,
 }
 
@@ -140,7 +143,7 @@ impl Budget {
     }
 
     /// The limits that the amount has reached.
-    pub fn reached(&self, spent: i64) -> impl Iterator<Item = (AlertKind, i64)> {
+    pub fn reached(&self, spent: Amount) -> impl Iterator<Item = (AlertKind, Amount)> {
         let limits = [(AlertKind::Warning, self.soft_limit), (AlertKind::Exceeded, self.hard_limit)];
         let limits = limits.into_iter().filter_map(|(kind, limit)| Some((kind, limit?)));
         limits.filter(move |(_, limit)| spent >= *limit)
@@ -148,12 +151,12 @@ impl Budget {
 
     /// Returns true if another call may start, that is while any money is left that is not reserved. Spending therefore
     /// stays below the limit plus one call, provided that no call costs more than was reserved for it.
-    pub fn allows(&self, spent: i64, reserved: i64) -> bool {
+    pub fn allows(&self, spent: Amount, reserved: Amount) -> bool {
         self.hard_limit.is_none_or(|limit| spent.saturating_add(reserved) < limit)
     }
 
     /// The amount left below the hard limit.
-    pub fn remaining(&self, spent: i64) -> Option<i64> {
+    pub fn remaining(&self, spent: Amount) -> Option<Amount> {
         self.hard_limit.map(|limit| limit.saturating_sub(spent).max(0))
     }
 }
@@ -174,16 +177,39 @@ impl AlertKind {
     }
 }
 
+/// The highest limit of a budget, in USD.
+const MAX_LIMIT_USD: i64 = 1_000_000_000;
+/// Limits above 64 bits are stored in coarser units.
+const COARSE_UNITS: Amount = 1_000;
+
 /// Converts a limit in USD as given by the user.
-pub fn limit_units(usd: f64) -> Result<i64, &'static str> {
-    let whole = Decimal::try_from(usd).map_err(|_| "must be an amount in USD")?;
+pub fn limit_units(usd: f64) -> Result<Amount, &'static str> {
+    const WRONG: &str = "must be an amount in USD";
+    let whole = Decimal::try_from(usd).map_err(|_| WRONG)?;
     if whole.is_sign_negative() && !whole.is_zero() {
         return Err("must not be negative");
     }
-    if whole > Decimal::from(1_000_000) {
-        return Err("must be at most 1000000");
+    if whole > Decimal::from(MAX_LIMIT_USD) {
+        return Err("must be at most 1000000000");
     }
-    Ok(cost_units(whole))
+    let units = whole.checked_mul(Decimal::from(1_000_000_000_000_i64)).ok_or(WRONG)?;
+    let units = units.round().to_i128().ok_or(WRONG)?;
+    let is_large = i64::try_from(units).is_err();
+    Ok(if is_large { units / COARSE_UNITS * COARSE_UNITS } else { units })
+}
+
+/// The stored form of a limit: units of 1e-12 USD, and units of 1e-9 USD if those exceed 64 bits.
+pub fn limit_columns(limit: Option<Amount>) -> (Option<i64>, Option<i64>) {
+    match limit.map(|limit| (limit, i64::try_from(limit))) {
+        None => (None, None),
+        Some((_, Ok(fine))) => (Some(fine), None),
+        Some((limit, Err(_))) => (Some(i64::MAX), i64::try_from(limit / COARSE_UNITS).ok()),
+    }
+}
+
+/// The limit that the stored form describes.
+pub fn limit_from_columns(fine: Option<i64>, coarse: Option<i64>) -> Option<Amount> {
+    coarse.map(|coarse| Amount::from(coarse) * COARSE_UNITS).or(fine.map(Amount::from))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::access::Role;
-use crate::budget::{Period, Scope};
+use crate::budget::{Amount, Period, Scope};
 use crate::ids::{AppId, BudgetId, KeyId, UserId};
 use crate::totals::usd;
 
@@ -68,8 +68,8 @@ pub struct BudgetEventData {
     pub budget_id: BudgetId,
     pub scope: Scope,
     pub period: Period,
-    pub limit: i64,
-    pub spent: i64,
+    pub limit: Amount,
+    pub spent: Amount,
 }
 
 impl Event {

@@ -10,6 +10,10 @@ use rust_decimal::Decimal;
 use thiserror::Error;
 
 use crate::llm::usage::Usage;
+use crate::time::Timestamp;
+
+/// The date of the built-in prices: 2026-11-15. It changes with `data/model_prices.csv`.
+const BUILTIN_AS_OF: Timestamp = Timestamp(1_794_700_800_000);
 
 /// Prices in USD per million tokens. The fields have the names of the price file's columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub struct PriceError {
 #[derive(Debug, Clone, Default)]
 pub struct PriceTable {
     providers: HashMap<Box<str>, HashMap<Box<str>, Price>>,
+    /// The date of the prices, if they are not the built-in ones.
+    as_of: Option<Timestamp>,
 }
 
 impl PriceTable {
@@ -54,8 +60,19 @@ impl PriceTable {
         parse::parse(csv)
     }
 
+    /// Sets the date of the prices.
+    pub fn dated(self, as_of: Timestamp) -> Self {
+        Self { as_of: Some(as_of), ..self }
+    }
+
+    /// The date of the newest prices.
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of.unwrap_or(BUILTIN_AS_OF).max(BUILTIN_AS_OF)
+    }
+
     /// The table with rows replaced or added by `overrides`. A row replaces the whole row of the same name.
     pub fn merged(mut self, overrides: PriceTable) -> Self {
+        self.as_of = self.as_of.max(overrides.as_of);
         for (provider, models) in overrides.providers {
             self.providers.entry(provider).or_default().extend(models);
         }

@@ -179,13 +179,14 @@ pub fn cost_units(cost: Decimal) -> i64 {
 }
 
 /// Converts a stored cost to an exact decimal.
-pub fn cost_decimal(units: i64) -> Decimal {
-    Decimal::from_i128_with_scale(i128::from(units), COST_SCALE).normalize()
+pub fn cost_decimal(units: impl Into<i128>) -> Decimal {
+    Decimal::from_i128_with_scale(units.into(), COST_SCALE).normalize()
 }
 
 /// Converts a stored cost to a JSON number.
 #[expect(clippy::cast_precision_loss, reason = "the loss is beyond the fifteenth digit")]
-pub fn usd(units: i64) -> f64 {
+pub fn usd(units: impl Into<i128>) -> f64 {
+    let units: i128 = units.into();
     units as f64 / 1e12
 }
 

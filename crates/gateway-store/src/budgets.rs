@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use gateway_core::budget::{AlertKind, Budget, Scope};
+use gateway_core::budget::{AlertKind, Budget, Scope, limit_columns, limit_from_columns};
 use gateway_core::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
@@ -12,7 +12,8 @@ use crate::page::{Page, Paged};
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError, Tx};
 
-const COLUMNS: &str = "id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at";
+const COLUMNS: &str = "id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, soft_limit_coarse, \
+     hard_limit_coarse, created_at";
 
 /// A limit that was reached in the period that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +25,10 @@ pub struct LimitNotice {
 
 pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
     let (team, app, key) = columns(budget.scope);
+    let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
-        "INSERT INTO budgets (id, org_id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "INSERT INTO budgets (id, org_id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, \
+         soft_limit_coarse, hard_limit_coarse, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         args![
             budget.id,
             org,
@@ -35,8 +37,10 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
             app,
             key,
             budget.period.as_str(),
-            budget.soft_limit,
-            budget.hard_limit,
+            soft.0,
+            hard.0,
+            soft.1,
+            hard.1,
             budget.created_at
         ],
     )
@@ -47,9 +51,10 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
 /// Updates everything but the keys: see `set_keys`.
 pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
     let (team, app, key) = columns(budget.scope);
+    let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
         "UPDATE budgets SET scope = $3, team_id = $4, app_id = $5, key_id = $6, period = $7, soft_limit = $8, \
-         hard_limit = $9 WHERE org_id = $1 AND id = $2",
+         hard_limit = $9, soft_limit_coarse = $10, hard_limit_coarse = $11 WHERE org_id = $1 AND id = $2",
         args![
             org,
             budget.id,
@@ -58,8 +63,10 @@ pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
             app,
             key,
             budget.period.as_str(),
-            budget.soft_limit,
-            budget.hard_limit
+            soft.0,
+            hard.0,
+            soft.1,
+            hard.1
         ],
     )
     .await
@@ -223,8 +230,8 @@ fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
         scope,
         keys: Vec::new(),
         period: row.get::<String>("period")?.parse().map_err(|why: &str| StoreError::Other(why.into()))?,
-        soft_limit: row.get("soft_limit")?,
-        hard_limit: row.get("hard_limit")?,
+        soft_limit: limit_from_columns(row.get("soft_limit")?, row.get("soft_limit_coarse")?),
+        hard_limit: limit_from_columns(row.get("hard_limit")?, row.get("hard_limit_coarse")?),
         created_at: row.get("created_at")?,
     })
 }

@@ -13,7 +13,7 @@ use sqlx::AssertSqlSafe;
 use crate::leases::{Claim, Lease, LeaseTable, Release};
 use crate::row::{args, json};
 use crate::table::{self, Table as _, table};
-use crate::{Db, StoreError, Tx};
+use crate::{Db, StoreError, Tx, webhooks};
 
 pub use log::{Delivery, DeliveryAttempt, DeliveryFilter, DeliveryStatus, find, list, retry, retry_all};
 
@@ -57,6 +57,8 @@ table! {
 /// The result of an attempt and what follows from it.
 #[derive(Debug, Clone)]
 pub struct AttemptResult {
+    /// The revision of the webhook that the attempt used.
+    pub revision: i64,
     pub attempt: DeliveryAttempt,
     pub next: NextStep,
     /// Deactivates the webhook, for this reason.
@@ -158,21 +160,30 @@ pub async fn claim(
 
 /// Records an attempt, its consequences for the webhook, and releases the delivery. False when the delivery does not
 /// exist any more or another node holds it.
+///
+/// If the webhook was changed during the attempt, the attempt says nothing about it: the webhook is not marked, and a
+/// delivery that failed for good is tried again.
 pub async fn record_attempt(
     db: &Db,
     delivery: &ClaimedDelivery,
     owner: &str,
     result: &AttemptResult,
 ) -> Result<bool, StoreError> {
-    let AttemptResult { attempt, next, deactivate } = result;
-    let (status, next_at) = match next {
-        NextStep::Delivered => (DeliveryStatus::Delivered, None),
-        NextStep::RetryAt(at) => (DeliveryStatus::Pending, Some(*at)),
-        NextStep::Failed | NextStep::Discarded => (DeliveryStatus::Failed, None),
-    };
+    let AttemptResult { revision, attempt, next, deactivate } = result;
     let surplus = (delivery.attempts.len() + 1).saturating_sub(MAX_ATTEMPTS);
     let attempts: Vec<&DeliveryAttempt> = delivery.attempts.iter().skip(surplus).chain([attempt]).collect();
     let mut tx = db.begin().await?;
+    let Some(webhook) = webhooks::find_for_update(&mut tx, delivery.org_id, delivery.webhook_id).await?
+    else {
+        return Ok(false);
+    };
+    let is_current = webhook.revision == *revision;
+    let (status, next_at) = match next {
+        NextStep::Delivered => (DeliveryStatus::Delivered, None),
+        NextStep::RetryAt(at) => (DeliveryStatus::Pending, Some(*at)),
+        NextStep::Failed if !is_current => (DeliveryStatus::Pending, Some(attempt.at)),
+        NextStep::Failed | NextStep::Discarded => (DeliveryStatus::Failed, None),
+    };
     let release = Release {
         free_at: None,
         also_set: ", status = $4, next_attempt_at = $5, attempts = $6, tries = tries + 1, forced = 0",
@@ -181,13 +192,13 @@ pub async fn record_attempt(
     if !LEASES.release(&mut tx, delivery.id, owner, release).await? {
         return Ok(false);
     }
-    if *next == NextStep::Delivered {
+    if is_current && *next == NextStep::Delivered {
         tx.exec(
             "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL",
             args![delivery.webhook_id],
         )
         .await?;
-    } else if *next != NextStep::Discarded {
+    } else if is_current && *next != NextStep::Discarded {
         tx.exec(
             "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2), \
              active = CASE WHEN $3 IS NULL THEN active ELSE 0 END, \

@@ -9,6 +9,7 @@ use gateway_core::logs::LogSource;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
+use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
 use crate::table::{self, Table as _, table};
@@ -56,13 +57,27 @@ pub struct ExportStatus {
 /// Counting a longer queue would take too long.
 const MAX_LAG: i64 = 100_000;
 
-pub async fn insert(logs: &Db, export: &Export) -> Result<(), StoreError> {
+/// Hashed with the organization's id to the key of its advisory lock.
+const LOCK_SEED: i64 = 0x6761_7465_7761_790b;
+
+/// Inserts an export unless the organization has `max` already. Concurrent inserts of an organization wait for each
+/// other, so that they cannot exceed the limit together.
+pub async fn insert(logs: &Db, export: &Export, max: i64) -> Result<bool, StoreError> {
     let counters = ["delivered", "failed", "dropped", "tries", "retry_at"].map(|name| (name, 0_i64.into()));
     let mut extra = Vec::from(counters);
     extra.push(("batch", MAX_BATCH_ROWS.into()));
     let mut tx = logs.begin().await?;
+    // SQLite has one writer. The organization's own row may be in another database.
+    if tx.dialect() == Dialect::Postgres {
+        let key = args![export.org_id.to_string(), LOCK_SEED];
+        tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", key).await?;
+    }
+    if count(&mut tx, export.org_id).await? >= max {
+        return Ok(false);
+    }
     table::insert(&mut tx, export, extra).await?;
-    tx.commit().await
+    tx.commit().await?;
+    Ok(true)
 }
 
 /// Updates an export. The destination may have changed, so the next attempt is due at once.
@@ -90,8 +105,8 @@ pub async fn list(logs: &Db, org: OrgId, page: &Page) -> Result<Paged<(Export, E
     Ok(page.cut(found, |(export, _)| export.id.to_string()))
 }
 
-pub async fn count(logs: &Db, org: OrgId) -> Result<i64, StoreError> {
-    let row = logs.opt("SELECT COUNT(*) AS n FROM exports WHERE org_id = $1", args![org]).await?;
+async fn count(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
+    let row = tx.opt("SELECT COUNT(*) AS n FROM exports WHERE org_id = $1", args![org]).await?;
     row.map_or(Ok(0), |row| row.get("n"))
 }
 

@@ -43,6 +43,7 @@ const STATE: &[(&str, &str)] = &[
     ("nodes", include_str!("../migrations/0011_nodes.sql")),
     ("eval_retention", include_str!("../migrations/0012_eval_retention.sql")),
     ("deletions", include_str!("../migrations/0013_deletions.sql")),
+    ("revisions_and_limits", include_str!("../migrations/0014_revisions_and_limits.sql")),
     ("cache_purges", include_str!("../migrations/0015_cache_purges.sql")),
     ("skill_vectors", include_str!("../migrations/0016_skill_vectors.sql")),
 ];
@@ -51,8 +52,8 @@ const LOGS: &[(&str, &str)] = &[
     ("prompts", include_str!("../migrations/logs/0002_prompts.sql")),
     ("exports", include_str!("../migrations/logs/0003_exports.sql")),
     ("outside", include_str!("../migrations/logs/0004_outside.sql")),
-    ("deleted_orgs", include_str!("../migrations/logs/0006_deleted_orgs.sql")),
-    ("closed_days", include_str!("../migrations/logs/0007_closed_days.sql")),
+    ("deleted_orgs", include_str!("../migrations/logs/0005_deleted_orgs.sql")),
+    ("closed_days", include_str!("../migrations/logs/0006_closed_days.sql")),
 ];
 
 impl Part {
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 15] = [
+    const RELEASED_STATE: [(&str, &str); 16] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -272,6 +273,7 @@ mod tests {
         ("nodes", "5d018ef85e38f16b19d23ab3bf8a98394ec8c39d8859585b2a776a04102a2452"),
         ("eval_retention", "1b46e4d7aa27958ddbbc9d350024932b4c23d48fc1eb98a4cc7fcb84de5438c6"),
         ("deletions", "573ecba7f203043dd7b0ecc1f7bd7f4634faa3c54a26183e874984a14e9df856"),
+        ("revisions_and_limits", "54c28b1b2a867965d9713061249a9581ec5bdcebcac11299c4b653d0bf586ca1"),
         ("cache_purges", "287de40c8e260413a6fda86aadf32182cb36be54cf5f103524f3fa18629830ea"),
         ("skill_vectors", "7bfcbad1d74c15577b53c0fe0e69dc30afa15c90c73e2d402514018d7b89ca43"),
     ];

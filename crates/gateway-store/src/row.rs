@@ -105,21 +105,10 @@ pub(crate) fn to_arg<T: Clone + Into<Arg>>(value: &T) -> Arg {
     value.clone().into()
 }
 
-/// PostgreSQL rejects NUL characters in text, so they are replaced by spaces.
-pub(crate) trait CleanText {
-    fn clean(&self) -> Arg;
-}
-
-impl CleanText for String {
-    fn clean(&self) -> Arg {
-        Arg::Text(Some(self.replace('\0', " ")))
-    }
-}
-
-impl CleanText for Option<String> {
-    fn clean(&self) -> Arg {
-        Arg::Text(self.as_ref().map(|text| text.replace('\0', " ")))
-    }
+/// PostgreSQL rejects NUL characters in text. Texts of providers and tenants may contain them, so they are replaced by
+/// spaces in every parameter, on both databases.
+fn without_nul(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', " ") } else { text }
 }
 
 macro_rules! arguments {
@@ -128,7 +117,7 @@ macro_rules! arguments {
             let mut bound = <$arguments>::default();
             for arg in args {
                 match arg {
-                    Arg::Text(value) => bound.add(value),
+                    Arg::Text(value) => bound.add(value.map(without_nul)),
                     Arg::Int(value) => bound.add(value),
                     Arg::Real(value) => bound.add(value),
                     Arg::Bytes(value) => bound.add(value),
@@ -175,7 +164,7 @@ impl List {
 
     pub(crate) fn push(&mut self, arg: Arg) -> Result<(), StoreError> {
         match (self, arg) {
-            (Self::Text(list), Arg::Text(value)) => list.push(value),
+            (Self::Text(list), Arg::Text(value)) => list.push(value.map(without_nul)),
             (Self::Int(list), Arg::Int(value)) => list.push(value),
             (Self::Real(list), Arg::Real(value)) => list.push(value),
             (Self::Bytes(list), Arg::Bytes(value)) => list.push(value),

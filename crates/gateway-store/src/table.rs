@@ -19,8 +19,8 @@
 //! let eval = table::read_opt::<Eval>(row.as_ref())?;
 //! ```
 //!
-//! The remaining modes are `[optional json]` for nullable JSON, `[clean]` for text that may contain NUL characters, and
-//! `[via module]` for a column with its own `to_arg` and `from_row` functions.
+//! The remaining modes are `[optional json]` for nullable JSON, and `[via module]` for a column with its own `to_arg` and
+//! `from_row` functions.
 
 use std::fmt::Write as _;
 
@@ -206,7 +206,6 @@ macro_rules! table {
 
     (@write [json] $value:expr) => { $crate::row::json($value) };
     (@write [optional json] $value:expr) => { $crate::row::optional_json($value.as_ref()) };
-    (@write [clean] $value:expr) => { $crate::row::CleanText::clean($value) };
     (@write [via $module:ident] $value:expr) => { $module::to_arg($value) };
     (@write [$($role:ident)?] $value:expr) => { $crate::row::to_arg($value) };
 
@@ -227,7 +226,7 @@ mod tests {
             id: i64 [key],
             kind: String = "type",
             labels: Vec<String> [json],
-            note: Option<String> [clean],
+            note: Option<String>,
             extra: Option<Vec<i64>> [optional json],
             created_at: i64 [once],
         }
@@ -284,7 +283,7 @@ mod tests {
                 "Int(Some(7))",
                 "Text(Some(\"a\"))",
                 "Text(Some(\"[\\\"x\\\"]\"))",
-                "Text(Some(\"n \"))",
+                "Text(Some(\"n\\0\"))",
                 "Text(None)",
                 "Int(Some(1))"
             ]

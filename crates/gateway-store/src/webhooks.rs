@@ -24,6 +24,8 @@ table! {
         pub active: bool,
         pub failing_since: Option<Timestamp>,
         pub deactivated_reason: Option<String>,
+        /// Counts the changes by the owner.
+        pub revision: i64,
         pub created_at: Timestamp [once],
     }
 }

@@ -1,6 +1,7 @@
 //! A cache that loads missing entries from the database, so that the request path does not wait for it. Entries stay
 //! until they are invalidated. An invalidation takes effect on the next lookup, even if a load of the old value is in
-//! progress. Concurrent misses of one key cause one load.
+//! progress. Concurrent misses of one key cause one load. An invalidation repeats only the loads that it concerns, so
+//! that a tenant with many changes does not delay the others.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -11,6 +12,11 @@ use crate::singleflight::{Joined, SingleFlight, Waited};
 const SHARDS: usize = 64;
 /// A full shard drops an arbitrary entry for each new one.
 const MAX_ENTRIES_PER_SHARD: usize = 4096;
+/// A load that more conditions than this were set for is repeated in any case.
+const MAX_CONDITIONS: usize = 1_024;
+
+/// Whether an entry is stale.
+type Condition<K, V> = Arc<dyn Fn(&K, &V) -> bool + Send + Sync>;
 
 pub struct LoadingCache<K, V> {
     shards: Vec<RwLock<Shard<K, V>>>,
@@ -20,9 +26,36 @@ pub struct LoadingCache<K, V> {
 }
 
 struct Shard<K, V> {
-    /// Counts invalidations. A load that began before one must not store its value.
-    generation: u64,
     entries: HashMap<K, Arc<V>>,
+    loads: HashMap<u64, Load<K, V>>,
+    next_load: u64,
+}
+
+/// A load in progress. What it returns may be older than an invalidation that came after its start.
+struct Load<K, V> {
+    key: K,
+    is_stale: bool,
+    conditions: Vec<Condition<K, V>>,
+}
+
+impl<K, V> Load<K, V> {
+    /// The value that was loaded must not be used.
+    fn is_outdated(&self, value: Option<&V>) -> bool {
+        self.is_stale
+            || value.is_some_and(|value| self.conditions.iter().any(|condition| condition(&self.key, value)))
+    }
+}
+
+/// Removes a load that has ended or was cancelled.
+struct LoadGuard<'a, K, V> {
+    shard: &'a RwLock<Shard<K, V>>,
+    number: u64,
+}
+
+impl<K, V> Drop for LoadGuard<'_, K, V> {
+    fn drop(&mut self) {
+        self.shard.write().unwrap_or_else(PoisonError::into_inner).loads.remove(&self.number);
+    }
 }
 
 impl<K: Hash + Eq + Clone, V> Default for LoadingCache<K, V> {
@@ -34,7 +67,7 @@ impl<K: Hash + Eq + Clone, V> Default for LoadingCache<K, V> {
 impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
     /// Creates a cache for 64 times as many entries.
     pub fn with_capacity(max_entries_per_shard: usize) -> Self {
-        let empty = || RwLock::new(Shard { generation: 0, entries: HashMap::new() });
+        let empty = || RwLock::new(Shard { entries: HashMap::new(), loads: HashMap::new(), next_load: 0 });
         Self {
             shards: (0..SHARDS).map(|_| empty()).collect(),
             max_entries_per_shard,
@@ -80,24 +113,33 @@ impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
     where
         F: Future<Output = Result<Option<V>, E>>,
     {
+        let shard = self.shard(key);
         loop {
-            let generation = {
-                let shard = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
+            let number = {
+                let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
                 if let Some(value) = shard.entries.get(key) {
                     return Ok(Some(Arc::clone(value)));
                 }
-                shard.generation
+                shard.begin_load(key)
             };
+            let guard = LoadGuard { shard, number };
             let loaded = load().await?.map(Arc::new);
-            let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
-            if shard.generation != generation {
-                continue;
+            let is_outdated = {
+                let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+                let is_outdated =
+                    shard.loads.remove(&number).is_none_or(|load| load.is_outdated(loaded.as_deref()));
+                if let Some(value) = &loaded
+                    && !is_outdated
+                {
+                    shard.make_room(self.max_entries_per_shard);
+                    shard.entries.insert(key.clone(), Arc::clone(value));
+                }
+                is_outdated
+            };
+            drop(guard);
+            if !is_outdated {
+                return Ok(loaded);
             }
-            if let Some(value) = &loaded {
-                shard.make_room(self.max_entries_per_shard);
-                shard.entries.insert(key.clone(), Arc::clone(value));
-            }
-            return Ok(loaded);
         }
     }
 
@@ -111,20 +153,34 @@ impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
 
     pub fn invalidate(&self, key: &K) {
         let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
-        shard.generation += 1;
         shard.entries.remove(key);
+        for load in shard.loads.values_mut().filter(|load| load.key == *key) {
+            load.is_stale = true;
+        }
     }
 
-    pub fn invalidate_if(&self, is_stale: impl Fn(&K, &V) -> bool) {
+    /// Invalidates the entries that the condition is true of. A value that is being loaded is checked when it is there.
+    pub fn invalidate_if(&self, is_stale: impl Fn(&K, &V) -> bool + Send + Sync + 'static) {
+        let is_stale: Condition<K, V> = Arc::new(is_stale);
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
-            shard.generation += 1;
             shard.entries.retain(|key, value| !is_stale(key, value));
+            for load in shard.loads.values_mut() {
+                if load.conditions.len() < MAX_CONDITIONS {
+                    load.conditions.push(Arc::clone(&is_stale));
+                } else {
+                    load.is_stale = true;
+                }
+            }
         }
     }
 
     pub fn invalidate_all(&self) {
-        self.invalidate_if(|_, _| true);
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.entries.clear();
+            shard.loads.values_mut().for_each(|load| load.is_stale = true);
+        }
     }
 
     fn shard(&self, key: &K) -> &RwLock<Shard<K, V>> {
@@ -134,6 +190,13 @@ impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Shard<K, V> {
+    fn begin_load(&mut self, key: &K) -> u64 {
+        let number = self.next_load;
+        self.next_load += 1;
+        self.loads.insert(number, Load { key: key.clone(), is_stale: false, conditions: Vec::new() });
+        number
+    }
+
     fn make_room(&mut self, max_entries: usize) {
         if self.entries.len() >= max_entries
             && let Some(victim) = self.entries.keys().next().cloned()
@@ -178,6 +241,65 @@ mod tests {
         };
         assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 1);
         assert_eq!(cache.peek(&1).as_deref(), Some(&1));
+    }
+
+    #[tokio::test]
+    async fn a_load_does_not_start_over_for_changes_of_others() {
+        let cache = Cache::default();
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            for other in 0..2_000 {
+                if other != 1 {
+                    cache.invalidate(&other);
+                }
+            }
+            cache.invalidate_if(|key, value| *key == 2 || *value == 7);
+            Ok::<_, Infallible>(Some(loads.fetch_add(1, Ordering::SeqCst)))
+        };
+        assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 0);
+        assert_eq!((loads.load(Ordering::SeqCst), cache.peek(&1).as_deref()), (1, Some(&0)));
+    }
+
+    #[tokio::test]
+    async fn a_load_starts_over_if_a_condition_is_true_of_what_it_returned() {
+        let cache = Cache::default();
+        for is_all in [false, true] {
+            let loads = AtomicU32::new(0);
+            let load = || async {
+                let round = loads.fetch_add(1, Ordering::SeqCst);
+                if round == 0 && is_all {
+                    cache.invalidate_all();
+                } else if round == 0 {
+                    cache.invalidate_if(|_, value| *value == 0);
+                }
+                Ok::<_, Infallible>(Some(round))
+            };
+            cache.invalidate(&1);
+            assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 1);
+        }
+        // More conditions than are kept count as true.
+        let loads = AtomicU32::new(0);
+        let load = || async {
+            let round = loads.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..=(if round == 0 { MAX_CONDITIONS } else { 0 }) {
+                cache.invalidate_if(|_, _| false);
+            }
+            Ok::<_, Infallible>(Some(round))
+        };
+        assert_eq!(*cache.get(&2, load).await.unwrap().unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_load_leaves_nothing_behind() {
+        let cache = Cache::default();
+        let load = || async {
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(Some(1))
+        };
+        assert!(cache.get(&1, load).now_or_never().is_none());
+        assert!(cache.shards.iter().all(|shard| shard.read().unwrap().loads.is_empty()));
+        cache.get(&1, load).await.unwrap();
+        assert!(cache.shards.iter().all(|shard| shard.read().unwrap().loads.is_empty()));
     }
 
     #[tokio::test]

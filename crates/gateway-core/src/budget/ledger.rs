@@ -33,7 +33,7 @@ mod state;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{AlertKind, Budget, Spender};
+use super::{AlertKind, Amount, Budget, Spender};
 use crate::ids::BudgetId;
 use crate::time::Timestamp;
 pub use leases::{BudgetLease, LeasedAmounts, OtherNodes};
@@ -91,7 +91,7 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct BudgetReading {
     pub budget: Budget,
-    pub stored: i64,
+    pub stored: Amount,
     pub notified: Vec<AlertKind>,
 }
 
@@ -99,7 +99,7 @@ pub struct BudgetReading {
 #[derive(Debug)]
 pub struct ReservedAmount {
     pub spender: Spender,
-    pub amount: i64,
+    pub amount: Amount,
     budgets: Vec<(BudgetId, Timestamp)>,
 }
 
@@ -109,8 +109,8 @@ pub struct PendingAlert {
     pub budget: Budget,
     pub starts_at: Timestamp,
     pub kind: AlertKind,
-    pub limit: i64,
-    pub spent: i64,
+    pub limit: Amount,
+    pub spent: Amount,
 }
 
 /// The budget that has no money left, and the end of its period.
@@ -168,7 +168,7 @@ impl Ledger {
     pub fn reserve(
         &mut self,
         spender: Spender,
-        amount: i64,
+        amount: Amount,
         now: Timestamp,
     ) -> Result<Option<ReservedAmount>, Denied> {
         if let Some(nodes) = self.offline_nodes {
@@ -187,7 +187,7 @@ impl Ledger {
     pub fn reserve_offline(
         &mut self,
         spender: Spender,
-        amount: i64,
+        amount: Amount,
         nodes: u64,
         now: Timestamp,
     ) -> Result<Option<ReservedAmount>, Box<BudgetExceeded>> {
@@ -197,7 +197,7 @@ impl Ledger {
     }
 
     /// Releases the reservation and counts the row of the call that has ended.
-    pub fn commit(&mut self, reserved: &mut ReservedAmount, id: i64, cost: i64, now: Timestamp) {
+    pub fn commit(&mut self, reserved: &mut ReservedAmount, id: i64, cost: Amount, now: Timestamp) {
         self.roll_over(now);
         self.release(reserved);
         if cost > 0 {
@@ -274,14 +274,14 @@ impl Ledger {
     }
 
     /// The budget and what was spent in its current period.
-    pub fn spent(&mut self, id: BudgetId, now: Timestamp) -> Option<(Budget, i64)> {
+    pub fn spent(&mut self, id: BudgetId, now: Timestamp) -> Option<(Budget, Amount)> {
         self.roll_over(now);
         let state = self.budgets.iter().find(|state| state.budget.id == id)?;
         Some((state.budget.clone(), state.spent()))
     }
 
     /// The least that any hard limit leaves to the spender.
-    pub fn remaining(&self, spender: Spender) -> Option<i64> {
+    pub fn remaining(&self, spender: Spender) -> Option<Amount> {
         self.covering(spender).filter_map(|state| state.budget.remaining(state.spent())).min()
     }
 
@@ -317,7 +317,7 @@ impl Ledger {
         exceeded.map_or(Ok(()), |state| Err(Box::new(state.exceeded())))
     }
 
-    fn add_reservation(&mut self, spender: Spender, amount: i64) -> Option<ReservedAmount> {
+    fn add_reservation(&mut self, spender: Spender, amount: Amount) -> Option<ReservedAmount> {
         let mut budgets = Vec::new();
         for state in self.budgets.iter_mut().filter(|state| state.budget.covers(&spender)) {
             state.reserved = state.reserved.saturating_add(amount);

@@ -4,13 +4,13 @@ use super::*;
 use crate::pricing::PriceTable;
 use uuid::Uuid;
 
-const USD: i64 = 1_000_000_000_000;
+const USD: Amount = 1_000_000_000_000;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn budget(scope: Scope, soft: Option<i64>, hard: Option<i64>) -> Budget {
+fn budget(scope: Scope, soft: Option<Amount>, hard: Option<Amount>) -> Budget {
     let keys = if let Scope::Key(key) = scope { vec![key] } else { Vec::new() };
     Budget {
         id: Uuid::nil().into(),
@@ -78,7 +78,7 @@ fn a_limit_is_reached_at_its_amount_and_reservations_count() {
     assert_eq!(reached(5), [("warning", 5)]);
     assert_eq!(reached(10), [("warning", 5), ("exceeded", 10)]);
     assert!(both.allows(9, 0) && both.allows(0, 9));
-    assert!(!both.allows(10, 0) && !both.allows(5, 5) && !both.allows(i64::MAX, 1));
+    assert!(!both.allows(10, 0) && !both.allows(5, 5) && !both.allows(Amount::MAX, 1));
     assert_eq!((both.remaining(4), both.remaining(12)), (Some(6), Some(0)));
     let soft = budget(Scope::Org(Uuid::nil().into()), Some(5), None);
     assert!(soft.allows(100, 100));
@@ -93,7 +93,8 @@ fn a_call_is_estimated_at_its_highest_cost() {
     )
     .unwrap();
     let estimate = |model: &str, body_bytes, max_tokens, choices| {
-        max_cost(prices.find("p", model).unwrap(), &CostInputs { body_bytes, max_tokens, choices })
+        let inputs = CostInputs { body_bytes, max_tokens, choices };
+        Amount::from(max_cost(prices.find("p", model).unwrap(), &inputs))
     };
     // 3,000 bytes are at most 1,000 tokens: a thousandth of a dollar at 1 USD a million.
     assert_eq!(estimate("plain", Some(3_000), Some(100), None), USD / 1_000 + USD / 1_000);
@@ -106,7 +107,7 @@ fn a_call_is_estimated_at_its_highest_cost() {
     assert_eq!(estimate("open", Some(0), None, None), 16_384 * 10 * USD / 1_000_000);
     assert_eq!(
         estimate("open", Some(0), Some(u64::MAX), Some(u64::MAX)),
-        cost_units(Decimal::MAX),
+        Amount::from(crate::totals::cost_units(Decimal::MAX)),
         "no overflow"
     );
 }
@@ -127,22 +128,36 @@ fn each_class_of_tokens_may_be_the_most_expensive_one() {
     ] {
         let inputs = CostInputs { body_bytes: Some(3_000_000), max_tokens: Some(2_000_000), choices: None };
         let expected = USD * factors.0 + 2 * USD * factors.1;
-        assert_eq!(max_cost(&price(column), &inputs), expected, "{column}");
+        assert_eq!(Amount::from(max_cost(&price(column), &inputs)), expected, "{column}");
     }
     // The plain classes are the most expensive ones here.
     let file = "provider,model,input_per_mtok,output_per_mtok,cache_write_per_mtok,audio_input_per_mtok,\
                 reasoning_per_mtok,audio_output_per_mtok\np,m,8,9,1,1,1,1\n";
     let price = PriceTable::parse(file).unwrap().find("p", "m").unwrap().clone();
     let inputs = CostInputs { body_bytes: Some(3_000_000), max_tokens: Some(1_000_000), choices: None };
-    assert_eq!(max_cost(&price, &inputs), 17 * USD);
+    assert_eq!(Amount::from(max_cost(&price, &inputs)), 17 * USD);
 }
 
 #[test]
 fn a_limit_is_an_amount_of_money() {
     assert_eq!(limit_units(0.1), Ok(USD / 10));
     assert_eq!(limit_units(0.0), Ok(0));
-    assert_eq!(limit_units(1_000_000.0), Ok(1_000_000 * USD));
-    for bad in [-0.01, 1_000_000.01, f64::NAN, f64::INFINITY] {
+    assert_eq!(limit_units(1_000_000.01), Ok(1_000_000 * USD + USD / 100));
+    assert_eq!(limit_units(1e9), Ok(1_000_000_000 * USD));
+    for bad in [-0.01, 1_000_000_000.01, f64::NAN, f64::INFINITY] {
         assert!(limit_units(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_limit_is_stored_in_64_bits() {
+    for usd in [0.0, 0.000_000_000_001, 0.1, 9_223_372.0, 9_223_373.0, 12_345_678.901_234_5, 1e9] {
+        let limit = limit_units(usd).unwrap();
+        let (fine, coarse) = limit_columns(Some(limit));
+        assert_eq!(limit_from_columns(fine, coarse), Some(limit), "{usd}");
+        // A version that does not know the second column never takes the limit for a smaller one.
+        assert!(coarse.is_none() || fine == Some(i64::MAX));
+    }
+    assert_eq!(limit_from_columns(None, None), None);
+    assert_eq!(limit_columns(None), (None, None));
 }

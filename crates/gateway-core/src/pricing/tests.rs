@@ -316,3 +316,15 @@ proptest! {
         let _ = table.find(&provider, &model);
     }
 }
+
+#[test]
+fn the_date_is_that_of_the_newest_prices() {
+    let builtin = PriceTable::builtin().unwrap();
+    let day = 86_400_000;
+    let date = builtin.as_of();
+    let own = || PriceTable::parse("provider,model,input_per_mtok\np,m,1\n").unwrap();
+    let newer = Timestamp(date.0 + day);
+    assert_eq!(builtin.clone().merged(own().dated(newer)).as_of(), newer);
+    assert_eq!(builtin.clone().merged(own().dated(Timestamp(date.0 - day))).as_of(), date);
+    assert_eq!(builtin.merged(own()).as_of(), date);
+}

@@ -176,7 +176,7 @@ fn money_is_kept_to_the_twelfth_place() {
     assert_eq!(cost_units("0.0000000000015".parse().unwrap()), 2, "rounded, half to even");
     assert_eq!(cost_units(Decimal::MAX), MAX_COST_UNITS);
     assert_eq!(cost_units("-1".parse().unwrap()), 0);
-    assert_eq!(cost_decimal(2_500_000_000_000).to_string(), "2.5");
+    assert_eq!(cost_decimal(2_500_000_000_000_i64).to_string(), "2.5");
 }
 
 proptest! {

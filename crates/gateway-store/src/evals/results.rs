@@ -87,7 +87,7 @@ pub(super) async fn insert(
     let values = |result: NewEvalResult| {
         let NewEvalResult { id, position, log_id, case_id, score, passed, details } = result;
         let position = run.map(|_| position);
-        args![id, org, eval, run, position, log_id, case_id, score, passed, details.replace('\0', " "), now]
+        args![id, org, eval, run, position, log_id, case_id, score, passed, details, now]
     };
     RESULTS.run(tx, results.into_iter().map(values).collect::<Vec<_>>().into_iter()).await
 }

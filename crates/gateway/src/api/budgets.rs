@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::extract::State;
-use gateway_core::budget::{Budget, Period, Scope, limit_units};
+use gateway_core::budget::{Amount, Budget, Period, Scope, limit_units};
 use gateway_core::ids::{BudgetId, KeyId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::usd;
@@ -63,7 +63,7 @@ struct BudgetView {
     created_at: Timestamp,
 }
 
-fn view(budget: &Budget, spent: i64, now: Timestamp) -> BudgetView {
+fn view(budget: &Budget, spent: Amount, now: Timestamp) -> BudgetView {
     BudgetView {
         id: budget.id,
         scope: match budget.scope {
@@ -126,10 +126,10 @@ struct NewBudget {
     scope_id: Option<String>,
     period: Period,
     /// Reaching it emits `budget.warning` once per period.
-    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     soft_limit_usd: Option<f64>,
     /// Reaching it rejects further proxied requests and emits `budget.exceeded` once per period.
-    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     hard_limit_usd: Option<f64>,
 }
 
@@ -174,10 +174,10 @@ struct BudgetChange {
     scope_id: Option<String>,
     period: Option<Period>,
     #[serde(default, deserialize_with = "double_option")]
-    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     soft_limit_usd: Option<Option<f64>>,
     #[serde(default, deserialize_with = "double_option")]
-    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
     hard_limit_usd: Option<Option<f64>>,
 }
 
@@ -230,11 +230,11 @@ async fn delete(
     Ok(Deleted::yes())
 }
 
-fn limit(name: &str, usd: Option<f64>) -> ApiResult<Option<i64>> {
+fn limit(name: &str, usd: Option<f64>) -> ApiResult<Option<Amount>> {
     usd.map(|usd| limit_units(usd).map_err(|why| Problem::field(name, why))).transpose()
 }
 
-fn check_limits(soft: Option<i64>, hard: Option<i64>) -> ApiResult<()> {
+fn check_limits(soft: Option<Amount>, hard: Option<Amount>) -> ApiResult<()> {
     match (soft, hard) {
         (None, None) => Err(Problem::field("hard_limit_usd", "a budget requires a soft or a hard limit")),
         (Some(0), _) => Err(Problem::field("soft_limit_usd", "must be greater than 0")),

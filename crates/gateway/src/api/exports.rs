@@ -170,12 +170,11 @@ async fn create(
         updated_at: now,
     };
     apply(&app, &mut export, fields, now)?;
-    if exports::count(&app.services.logs, org).await? >= MAX_EXPORTS {
+    if !exports::insert(&app.services.logs, &export, MAX_EXPORTS).await.map_err(name_taken)? {
         return Err(Problem::conflict(format!(
             "the organization already has the maximum of {MAX_EXPORTS} exports"
         )));
     }
-    exports::insert(&app.services.logs, &export).await.map_err(name_taken)?;
     stored(&app, org, export.id).await.map(Created)
 }
 

@@ -145,11 +145,11 @@ impl Access {
     pub fn invalidate_all_of(&self, org: OrgId) {
         self.orgs.invalidate(&org);
         self.invalidate_keys_of(org);
-        self.members.invalidate_if(|(of, _), _| *of == org);
+        self.members.invalidate_if(move |(of, _), _| *of == org);
     }
 
     pub fn invalidate_keys_of(&self, org: OrgId) {
-        self.keys.invalidate_if(|_, key| key.org_id == org);
+        self.keys.invalidate_if(move |_, key| key.org_id == org);
     }
 
     pub fn invalidate_all(&self) {

@@ -74,7 +74,7 @@ async fn request_lease(
         reader::reload(services, org).await?;
         let now = services.clock.now();
         let others = OtherNodes { leased, alive: peers.alive() };
-        let planned = org.ledger().plan_leases(spender, amount, &others, now);
+        let planned = org.ledger().plan_leases(spender, amount.into(), &others, now);
         match planned {
             Ok(planned) => {
                 budget_leases::upsert(&mut tx, peers.node_name(), &planned).await?;

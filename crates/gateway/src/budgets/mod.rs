@@ -256,5 +256,8 @@ fn spend_row(row: &LogRow) -> Option<(OrgId, SpendRow)> {
         return None;
     }
     let spender = Spender { key: row.key_id, app: row.app_id, team: row.team_id };
-    Some((row.org_id, SpendRow { id: row.id, spender, cost: row.cost_usd.map_or(0, cost_units) }))
+    Some((
+        row.org_id,
+        SpendRow { id: row.id, spender, cost: row.cost_usd.map_or(0, |cost| cost_units(cost).into()) },
+    ))
 }

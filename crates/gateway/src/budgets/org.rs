@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gateway_core::budget::Spender;
 use gateway_core::budget::ledger::{
     BudgetExceeded, Denied, Ledger, Reading, ReservedAmount, Sharing, SpendRow,
 };
+use gateway_core::budget::{Amount, Budget, Spender};
 use gateway_core::ids::{BudgetId, OrgId};
 use gateway_core::time::Timestamp;
 use tokio::sync::Notify;
@@ -34,7 +34,7 @@ impl OrgBudgets {
     }
 
     /// The budget's limits and what was spent in its current period.
-    pub fn spent(&self, id: BudgetId, now: Timestamp) -> Option<(gateway_core::budget::Budget, i64)> {
+    pub fn spent(&self, id: BudgetId, now: Timestamp) -> Option<(Budget, Amount)> {
         self.ledger().spent(id, now)
     }
 
@@ -48,7 +48,7 @@ impl OrgBudgets {
         amount: i64,
         now: Timestamp,
     ) -> Result<Option<Reservation>, Denied> {
-        let reserved = self.ledger().reserve(spender, amount, now)?;
+        let reserved = self.ledger().reserve(spender, amount.into(), now)?;
         Ok(self.guard(reserved))
     }
 
@@ -62,7 +62,7 @@ impl OrgBudgets {
     ) -> Result<Option<Reservation>, Box<BudgetExceeded>> {
         let mut ledger = self.ledger();
         ledger.enter_offline_mode(nodes);
-        let reserved = ledger.reserve_offline(spender, amount, nodes, now)?;
+        let reserved = ledger.reserve_offline(spender, amount.into(), nodes, now)?;
         drop(ledger);
         Ok(self.guard(reserved))
     }
@@ -94,14 +94,14 @@ impl Reservation {
     /// The call has ended with this log row, at this cost.
     pub fn commit(&mut self, row: i64, cost: i64, now: Timestamp) {
         let mut ledger = self.org.ledger();
-        ledger.commit(&mut self.reserved, row, cost, now);
+        ledger.commit(&mut self.reserved, row, cost.into(), now);
         if ledger.has_pending_alerts() {
             self.org.wake.notify_one();
         }
     }
 
     /// The least that any hard limit leaves.
-    pub fn remaining(&self) -> Option<i64> {
+    pub fn remaining(&self) -> Option<Amount> {
         self.org.ledger().remaining(self.reserved.spender)
     }
 }

@@ -1,7 +1,7 @@
 //! Reads budgets and spending from the store into a ledger.
 
 use gateway_core::budget::ledger::{BudgetReading, Reading};
-use gateway_core::budget::{Budget, Scope};
+use gateway_core::budget::{Amount, Budget, Scope};
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use gateway_store::budgets::{self, LimitNotice};
@@ -47,7 +47,7 @@ impl Spending {
         let starts_at = budget.period.start_of(now);
         let days = if matches!(budget.scope, Scope::Org(_)) { &self.of_org } else { &self.of_scopes };
         let counted = days.iter().filter(|day| day.day >= starts_at && budget.covers(&day.spender));
-        let stored = counted.fold(0_i64, |sum, day| sum.saturating_add(day.cost));
+        let stored = counted.map(|day| Amount::from(day.cost)).sum();
         let is_own = |(notice, period): &&(LimitNotice, String)| {
             notice.budget == budget.id && notice.starts_at == starts_at && period == budget.period.as_str()
         };

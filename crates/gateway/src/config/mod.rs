@@ -15,6 +15,7 @@ use std::time::Duration;
 use gateway_core::access::Plan;
 use gateway_core::llm::providers::builtin;
 use gateway_core::pricing::PriceTable;
+use gateway_core::time::Timestamp;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
@@ -223,7 +224,7 @@ fn workers(values: &RawSettings) -> Result<usize, ConfigError> {
     Ok(usize::try_from(integer(values, "workers", 1, 1_024)?).unwrap_or(1))
 }
 
-/// Returns the built-in prices, overridden by the operator's file.
+/// Returns the built-in prices, overridden by the operator's file, whose date is that of its last change.
 pub fn load_prices(file: Option<&Path>) -> Result<PriceTable, ConfigError> {
     let builtin =
         PriceTable::builtin().map_err(|error| ConfigError(format!("invalid built-in prices: {error}")))?;
@@ -233,7 +234,13 @@ pub fn load_prices(file: Option<&Path>) -> Result<PriceTable, ConfigError> {
         .map_err(|error| ConfigError(format!("cannot read GATEWAY_PRICES_FILE {shown}: {error}")))?;
     let own = PriceTable::parse(&text)
         .map_err(|error| ConfigError(format!("invalid GATEWAY_PRICES_FILE {shown}: {error}")))?;
-    Ok(builtin.merged(own))
+    let changed = std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    let changed = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let changed = changed.and_then(|age| i64::try_from(age.as_millis()).ok());
+    Ok(builtin.merged(match changed {
+        Some(millis) => own.dated(Timestamp(millis)),
+        None => own,
+    }))
 }
 
 fn trusted_proxies(values: &RawSettings) -> Result<Vec<IpNet>, ConfigError> {

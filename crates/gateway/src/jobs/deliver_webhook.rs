@@ -201,7 +201,7 @@ async fn attempt(
     let started_at = job_services.services.clock.now();
     let org = orgs::find(db, delivery.org_id).await?;
     if !org.is_some_and(|org| org.plan.includes(Entitlement::Webhooks)) {
-        let discarded = discarded(started_at, "the plan does not include webhooks");
+        let discarded = discarded(&webhook, started_at, "the plan does not include webhooks");
         return deliveries::record_attempt(db, delivery, lease_owner, &discarded).await;
     }
     let result = match signing_keys(job_services, &webhook, started_at) {
@@ -232,7 +232,7 @@ async fn attempt(
 }
 
 /// The result of a delivery that must not be sent.
-fn discarded(at: Timestamp, reason: &str) -> AttemptResult {
+fn discarded(webhook: &Webhook, at: Timestamp, reason: &str) -> AttemptResult {
     let attempt = DeliveryAttempt {
         at,
         status_code: None,
@@ -240,7 +240,7 @@ fn discarded(at: Timestamp, reason: &str) -> AttemptResult {
         error: Some(reason.to_owned()),
         response_body: None,
     };
-    AttemptResult { attempt, next: NextStep::Discarded, deactivate: None }
+    AttemptResult { revision: webhook.revision, attempt, next: NextStep::Discarded, deactivate: None }
 }
 
 /// Renews the lease of a slow attempt. Returns only when another node has it.
@@ -303,7 +303,7 @@ fn attempt_result(
         error: result.error,
         response_body,
     };
-    AttemptResult { attempt, next, deactivate }
+    AttemptResult { revision: webhook.revision, attempt, next, deactivate }
 }
 
 /// Deletes deliveries past their retention. Returns the time of the next sweep.

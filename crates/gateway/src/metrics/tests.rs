@@ -70,3 +70,45 @@ fn known_series_go_on_counting_when_new_ones_are_folded_together() {
         "caches are bounded too"
     );
 }
+
+#[test]
+fn hundreds_of_label_sets_are_counted_each_for_itself() {
+    let metrics = Metrics::new(4);
+    let models: Vec<String> = (0..30).map(|number| format!("model-{number}")).collect();
+    for round in 0..13_usize {
+        for model in &models {
+            for status in [200, 400, 404, 429, 500] {
+                metrics.count(round, &request("openai", Some(model), status));
+            }
+        }
+    }
+    let text = metrics.render(&ProcessState::default());
+    for model in &models {
+        for status in [200, 400, 404, 429, 500] {
+            has_line(
+                &text,
+                &format!(
+                    r#"gateway_requests_total{{provider="openai",model="{model}",status="{status}"}} 13"#
+                ),
+            );
+        }
+    }
+    assert!(!text.contains(OVERFLOW));
+}
+
+#[test]
+fn names_of_providers_do_not_add_series_without_bound() {
+    let metrics = Metrics::new(2);
+    for number in 0..MAX_SERIES + 500 {
+        metrics.count(number, &request(&format!("provider-{number}"), Some(&format!("m-{number}")), 200));
+        metrics.count(number, &request("openai", None, 200));
+    }
+    let text = metrics.render(&ProcessState::default());
+    let series = text.lines().filter(|line| line.starts_with("gateway_requests_total{")).count();
+    assert_eq!(series, MAX_SERIES + 1, "and one for the others");
+    has_line(&text, r#"gateway_requests_total{provider="other",model="other",status="200"} 501"#);
+    has_line(
+        &text,
+        &format!(r#"gateway_requests_total{{provider="openai",model="",status="200"}} {}"#, MAX_SERIES + 500),
+    );
+}

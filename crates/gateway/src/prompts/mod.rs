@@ -136,12 +136,14 @@ impl Prompts {
 
     /// Invalidates all versions of a prompt.
     pub fn invalidate(&self, org: OrgId, namespace: &str, slug: &str) {
-        self.cache
-            .invalidate_if(|(of, name), _| *of == org && name.namespace == namespace && name.slug == slug);
+        let (namespace, slug) = (namespace.to_owned(), slug.to_owned());
+        self.cache.invalidate_if(move |(of, name), _| {
+            *of == org && name.namespace == namespace && name.slug == slug
+        });
     }
 
     pub fn invalidate_all_of(&self, org: OrgId) {
-        self.cache.invalidate_if(|(of, _), _| *of == org);
+        self.cache.invalidate_if(move |(of, _), _| *of == org);
     }
 
     pub fn invalidate_all(&self) {

@@ -1,7 +1,7 @@
 //! The budget stage: reserves what a request may cost at most in every budget that covers it. The record commits the
 //! real cost when the request has ended.
 
-use gateway_core::budget::{CostInputs, max_cost};
+use gateway_core::budget::{Amount, CostInputs, max_cost};
 use gateway_core::totals::cost_decimal;
 use http::{HeaderName, HeaderValue, StatusCode};
 
@@ -37,7 +37,7 @@ pub async fn reserve(
 }
 
 /// The header with the remaining amount in USD.
-pub fn remaining_header(units: i64) -> (HeaderName, HeaderValue) {
+pub fn remaining_header(units: Amount) -> (HeaderName, HeaderValue) {
     let text = cost_decimal(units).to_string();
     (REMAINING, HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0")))
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gateway_core::budget::Amount;
 use gateway_core::cache::CacheKey;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::paths::Operation;
@@ -194,7 +195,7 @@ impl Record {
     }
 
     /// What is left of the budgets that this request counts against.
-    pub fn budget_remaining(&self) -> Option<i64> {
+    pub fn budget_remaining(&self) -> Option<Amount> {
         self.reservation.as_ref().and_then(Reservation::remaining)
     }
 

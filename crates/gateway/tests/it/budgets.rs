@@ -121,7 +121,7 @@ on_both!(what_makes_no_sense_is_refused_by_its_name, |app| async move {
         (json!({"scope_id": eve.org_id}), "scope_id"),
         (json!({"period": "yearly"}), "period"),
         (json!({"hard_limit_usd": -1}), "hard_limit_usd"),
-        (json!({"hard_limit_usd": 1e7}), "hard_limit_usd"),
+        (json!({"hard_limit_usd": 1_000_000_001}), "hard_limit_usd"),
         (json!({"hard_limit_usd": "1"}), "hard_limit_usd"),
         (json!({"hard_limit_usd": null}), "hard_limit_usd"),
         (json!({"soft_limit_usd": 2}), "soft_limit_usd"),
@@ -136,6 +136,30 @@ on_both!(what_makes_no_sense_is_refused_by_its_name, |app| async move {
     let list = app.get(&path(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list["budgets"], json!([]));
 });
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_may_be_a_billion() {
+    for backend in Backend::BOTH {
+        let proxy = started(backend).await;
+        let body = json!({"scope": "org", "period": "monthly", "soft_limit_usd": 12_345_678.5, "hard_limit_usd": 1e9});
+        let made = create(&proxy.app, &proxy.ada, body).await.expect(201);
+        assert_eq!((&made["soft_limit_usd"], &made["hard_limit_usd"]), (&json!(12_345_678.5), &json!(1e9)));
+        let answer = proxy.chat(&ask()).send().await;
+        answer.expect(200);
+        let remaining: f64 = answer.header("x-gateway-budget-remaining").unwrap().parse().unwrap();
+        assert!((999_999_999.0..=1e9).contains(&remaining), "{remaining}");
+        proxy.log_row(&answer).await;
+        let found = get(&proxy.app, &proxy.ada, &made["id"]).await;
+        assert_eq!((&found["soft_limit_usd"], &found["hard_limit_usd"]), (&json!(12_345_678.5), &json!(1e9)));
+        assert!(near(&found["spent_usd"], COST), "{found}");
+        // The same budget with a small limit again.
+        let one = format!("{}/{}", path(&proxy.ada), made["id"].as_str().unwrap());
+        let change = json!({"soft_limit_usd": null, "hard_limit_usd": 0.001});
+        let changed = proxy.app.put(&one, change).bearer(&proxy.ada.token).send().await.expect(200);
+        assert_eq!(changed["hard_limit_usd"], json!(0.001));
+        proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
+    }
+}
 
 /// Sends 30 requests at once, each of which costs 0.01 USD, and returns how many were admitted.
 async fn admitted_of_30(proxy: &ProxyFixture, provider: &str, body: &Value) -> usize {

@@ -46,6 +46,55 @@ on_both!(the_served_document_is_yaml_and_says_what_the_code_says, |app| async mo
 });
 
 #[test]
+fn no_field_of_the_document_has_a_default_of_null() {
+    fn check(value: &Value, path: &str) {
+        match value {
+            Value::Object(members) => {
+                assert_ne!(members.get("default"), Some(&Value::Null), "{path}");
+                members.iter().for_each(|(name, value)| check(value, &format!("{path}/{name}")));
+            }
+            Value::Array(values) => values.iter().for_each(|value| check(value, path)),
+            _ => {}
+        }
+    }
+    check(&openapi::document(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_in_llms_txt_works() {
+    let app = crate::support::TestApp::start_with(crate::support::Backend::Sqlite, &[]).await;
+    let ada = app.signup("acme").await;
+    let text = app.get("/llms.txt").key(&ada.api_key).send().await.text();
+    for word in
+        ["X-Gateway-Key", "X-Gateway-Provider", "X-Gateway-Fallback", "sandbox", "/openapi.yaml", "docs/"]
+    {
+        assert!(text.contains(word), "{word} is not in llms.txt");
+    }
+    let script = text.split("```").nth(1).and_then(|block| block.strip_prefix("sh\n")).unwrap().to_owned();
+    let (url, key) = (format!("http://{}", app.address), ada.api_key.clone());
+    let run = move || {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).env("GATEWAY_URL", url).env("GATEWAY_KEY", key).env("NO_PROXY", "*");
+        command.output()
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "The sandbox read: Hello");
+}
+
+/// Headers that llms.txt names exist: the documentation of the proxy has them too.
+#[test]
+fn every_header_in_llms_txt_is_documented() {
+    let documented = include_str!("../../../../docs/proxy.md");
+    let words = openapi::llms_txt().split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let headers: BTreeSet<&str> = words.filter(|word| word.starts_with("X-Gateway-")).collect();
+    assert!(headers.len() > 12, "{headers:?}");
+    for header in headers {
+        assert!(documented.contains(&format!("`{header}`")), "{header}");
+    }
+}
+
+#[test]
 fn every_mounted_route_is_in_both_documents() {
     let document = openapi::document();
     let mut documented: BTreeSet<_> = operations(&document)

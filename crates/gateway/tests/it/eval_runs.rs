@@ -430,6 +430,25 @@ async fn a_failing_judge_is_retried_before_it_counts_as_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nul_in_a_providers_text_does_not_repeat_the_run() {
+    for backend in Backend::BOTH {
+        let gateway = ProxyFixture::start_with(backend, &[]).await;
+        answered(&gateway.app, &gateway.ada, &["one", "two", "three", "four"]).await;
+        gateway.upstream.set_default_reply(Reply::json(422, "bad \0 request"));
+        let (run, results) = judged_by(&gateway).await;
+        assert_eq!((&run["status"], &run["errors"]), (&json!("failed"), &json!(4)), "{run}");
+        assert!(results["errors"][0]["error"].as_str().unwrap().contains("bad"), "{results}");
+        assert_eq!(gateway.upstream.requests().len(), 4);
+        // Nor does one in the judge's reason.
+        gateway.upstream.set_default_reply(verdict("{\"score\": 0.9, \"reason\": \"a\\u0000b\"}"));
+        let (run, results) = judged_by(&gateway).await;
+        assert_eq!((&run["status"], &run["passed"]), (&json!("completed"), &json!(4)), "{run}");
+        assert_eq!(results["results"][0]["details"], "a b");
+        assert_eq!(gateway.upstream.requests().len(), 8);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embeddings_come_from_the_named_or_the_default_provider() {
     let gateway = ProxyFixture::start().await;
     answered(&gateway.app, &gateway.ada, &["the cat sat on the mat", "quarterly revenue figures"]).await;

@@ -209,3 +209,18 @@ on_both!(a_test_says_what_the_destination_answered, |app| async move {
     let answer = test(&id).await;
     assert_eq!((&answer["ok"], &answer["status"]), (&json!(false), &Value::Null));
 });
+
+on_both!(concurrent_requests_do_not_exceed_the_limit, |app| async move {
+    let (ada, eve) = (app.enterprise("acme").await, app.enterprise("evil").await);
+    let create = |number: usize| {
+        let body = with(&otlp(), "name", format!("collector {number}"));
+        app.post(EXPORTS, body).bearer(&ada.token).send()
+    };
+    let answers = futures_util::future::join_all((0..110).map(create)).await;
+    let created = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(created, 100);
+    for refused in answers.iter().filter(|answer| answer.status != 201) {
+        assert_refused(refused, 409, "conflict", "100");
+    }
+    app.post(EXPORTS, otlp()).bearer(&eve.token).send().await.expect(201);
+});

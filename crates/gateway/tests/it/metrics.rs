@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::log_rows::{at, row};
-use crate::support::{Account, TestApp};
+use crate::support::{Account, TestApp, TestRequest};
 
 async fn seed(app: &TestApp, account: &Account) {
     let mut rows: Vec<LogRow> = (0..4).map(|n| row(account, at("2026-11-09T10:00:00Z").plus(n))).collect();
@@ -70,4 +70,38 @@ on_both!(prometheus_gets_text, |app| async move {
     assert!(open.ends_with("# EOF\n"));
     let (kind, _) = text("application/json, text/plain, */*").await;
     assert_eq!(kind, "application/json");
+});
+
+on_both!(the_private_listener_has_metrics_and_probes, |app| async move {
+    let ada = app.signup("acme").await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(gateway::admin::serve(std::sync::Arc::clone(&app.app), listener));
+    let get = |path: &'static str| TestRequest::new(address, http::Method::GET, path).send();
+    for path in ["/livez", "/readyz"] {
+        let answer = get(path).await;
+        assert_eq!((answer.status.as_u16(), &*answer.text()), (200, "ok\n"));
+    }
+    assert_eq!(get("/healthz").await.expect(200)["status"], "ok");
+    assert_eq!(get("/api/v1/keys").await.status, 404);
+    let chat = |model: String| {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
+        let call = app.post("/v1/chat/completions", body).key(&ada.api_key);
+        call.header("x-gateway-provider", "sandbox").send()
+    };
+    // More label sets than a small fixed number: the first ones go on counting.
+    let models = || (0..150).map(|number| format!("model-{number}"));
+    for round in 1..=2 {
+        for model in models() {
+            chat(model).await;
+        }
+        let metrics = get("/metrics").await;
+        assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4"));
+        let text = metrics.text();
+        for model in models() {
+            let start = format!("gateway_requests_total{{provider=\"sandbox\",model=\"{model}\",");
+            let line = text.lines().find(|line| line.starts_with(&start)).unwrap();
+            assert!(line.ends_with(&format!(" {round}")), "{line}");
+        }
+    }
 });

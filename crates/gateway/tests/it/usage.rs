@@ -365,6 +365,10 @@ on_both!(the_price_table_is_shown, |app| async move {
     let all = get(&app, &ada, "prices").await;
     assert!(all["prices"].as_array().unwrap().len() > 1000);
     assert!(all["as_of"].as_str().unwrap().ends_with('Z'));
+    // The date of the data, whenever it is asked for.
+    app.app.services.clock.advance(HOUR);
+    assert_eq!(get(&app, &ada, "prices").await["as_of"], all["as_of"]);
+    assert_eq!(all["as_of"], gateway_core::pricing::PriceTable::builtin().unwrap().as_of().to_string());
     let one = get(&app, &ada, "prices?provider=openai&model=gpt-4o").await;
     let prices = one["prices"].as_array().unwrap();
     assert_eq!(prices.len(), 1);

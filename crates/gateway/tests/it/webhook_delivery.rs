@@ -173,6 +173,38 @@ on_both!(a_receiver_that_is_gone_is_left_alone, |app| async move {
     assert_eq!(none, json!({"retried": 0}), "only what failed, unless another status is named");
 });
 
+on_both!(an_attempt_at_the_old_address_does_not_mark_the_changed_webhook, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let is_changed = Signal::new();
+    let old = receiver(Reply::new(410).wait_before_head(&is_changed)).await;
+    let new = receiver(Reply::new(200)).await;
+    let hook = app.create_webhook(&ada, &old.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k"})).await;
+    old.wait_for_requests(1, WAIT_TIMEOUT).await;
+    app.put(&hook.path(), json!({"url": new.url()})).bearer(&ada.token).send().await.expect(200);
+    is_changed.notify();
+    // What the old address refused is sent to the new one.
+    let delivery = app.delivery(&ada, &hook, "delivered", is("delivered")).await;
+    let statuses: Vec<&Value> =
+        delivery["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["status_code"]).collect();
+    assert_eq!(statuses, [&json!(410), &json!(200)]);
+    let found = app.get(&hook.path()).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(found["active"], true);
+    assert_eq!((&found["failing_since"], &found["deactivated_reason"]), (&Value::Null, &Value::Null));
+
+    // A failure that is not final does not mark it either.
+    let is_changed = Signal::new();
+    let failing = receiver(Reply::new(500).wait_before_head(&is_changed)).await;
+    let other = app.create_webhook(&ada, &failing.url(), &["key.create"]).await;
+    app.create_key(&ada.token, json!({"name": "k2"})).await;
+    failing.wait_for_requests(1, WAIT_TIMEOUT).await;
+    app.put(&other.path(), json!({"url": new.url()})).bearer(&ada.token).send().await.expect(200);
+    is_changed.notify();
+    app.delivery(&ada, &other, "attempted", |delivery| attempts(delivery) == 1).await;
+    let found = app.get(&other.path()).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&found["active"], &found["failing_since"]), (&json!(true), &Value::Null));
+});
+
 on_both!(redirects_resets_and_refusals_are_failures_that_say_so, |app| async move {
     let ada = app.enterprise("acme").await;
     let elsewhere = receiver(Reply::new(200)).await;

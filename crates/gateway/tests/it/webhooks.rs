@@ -147,6 +147,20 @@ on_both!(the_plan_comes_before_the_role_and_the_role_before_the_body, |app| asyn
     }
 });
 
+on_both!(concurrent_requests_do_not_exceed_the_limit, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let create = |number: usize| {
+        let body = json!({"url": format!("https://example.com/{number}"), "events": ["key.create"]});
+        app.post(HOOKS, body).bearer(&ada.token).send()
+    };
+    let answers = futures_util::future::join_all((0..110).map(create)).await;
+    let created = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(created, 100);
+    for refused in answers.iter().filter(|answer| answer.status != 201) {
+        refused.expect_error(409, "conflict");
+    }
+});
+
 on_both!(a_delivery_log_is_filtered, |app| async move {
     let ada = app.enterprise("acme").await;
     let hook = app.create_webhook(&ada, "http://127.0.0.1:9/closed", &["key.create", "app.create"]).await;

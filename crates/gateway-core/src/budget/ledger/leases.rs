@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use super::state::BudgetState;
 use super::{BudgetExceeded, Ledger, Sharing};
-use crate::budget::Spender;
+use crate::budget::{Amount, Spender};
 use crate::ids::BudgetId;
 use crate::time::Timestamp;
 
 /// A lease takes the remaining amount divided by this number and by the number of nodes. Leases therefore shrink as the
 /// budget runs out.
-const LEASE_PARTS: i64 = 4;
+const LEASE_PARTS: Amount = 4;
+/// A lease takes at most this much in advance (1,000,000 USD), so that what a store records fits in 64 bits.
+const MAX_LEASE_PART: Amount = 1_000_000_000_000_000_000;
 /// Unused leases are returned when no call was made for this long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The minimum time between two recalls of other nodes' leases.
@@ -26,11 +28,11 @@ const RECALL_INTERVAL: Duration = Duration::from_millis(500);
 pub struct BudgetLease {
     pub budget: BudgetId,
     pub starts_at: Timestamp,
-    pub amount: i64,
+    pub amount: Amount,
 }
 
 /// The amounts leased to nodes, by budget and start of its period.
-pub type LeasedAmounts = HashMap<(BudgetId, Timestamp), i64>;
+pub type LeasedAmounts = HashMap<(BudgetId, Timestamp), Amount>;
 
 impl Ledger {
     /// The store cannot grant leases. Until the next read, each node continues with an equal part of what was left.
@@ -73,7 +75,7 @@ impl Ledger {
     pub fn plan_leases(
         &mut self,
         spender: Spender,
-        amount: i64,
+        amount: Amount,
         others: &OtherNodes,
         now: Timestamp,
     ) -> Result<Vec<BudgetLease>, Box<BudgetExceeded>> {
@@ -144,7 +146,7 @@ impl Ledger {
 
     /// Checks this node's equal part of what was left at the last read.
     pub(super) fn check_node_share(&self, spender: Spender, nodes: u64) -> Result<(), Box<BudgetExceeded>> {
-        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        let nodes = Amount::from(nodes);
         let is_used_up = |state: &&BudgetState| {
             let own = state.unread.saturating_add(state.reserved);
             !state.budget.allows(state.stored, own.saturating_mul(nodes))
@@ -169,22 +171,22 @@ pub struct OtherNodes {
 
 impl BudgetState {
     /// A lease with room for the amount. Returns `None` if no money is available.
-    fn plan_lease(&self, amount: i64, others: &OtherNodes) -> Option<BudgetLease> {
+    fn plan_lease(&self, amount: Amount, others: &OtherNodes) -> Option<BudgetLease> {
         let of_others = others.leased.get(&(self.budget.id, self.starts_at)).copied().unwrap_or(0);
         let unavailable = self.spent().saturating_add(self.reserved).saturating_add(of_others);
         // While any money is available, one more call may start.
         let left = self.budget.remaining(unavailable).filter(|left| *left > 0)?;
-        let part = left / LEASE_PARTS / i64::try_from(others.alive).unwrap_or(i64::MAX).max(1);
+        let part = (left / LEASE_PARTS / Amount::from(others.alive).max(1)).min(MAX_LEASE_PART);
         let wanted = self.outstanding().saturating_add(amount.max(1).max(part));
         Some(BudgetLease { amount: wanted.max(self.leased), ..self.lease() })
     }
 
-    fn outstanding(&self) -> i64 {
+    fn outstanding(&self) -> Amount {
         self.unstored.saturating_add(self.reserved)
     }
 
     /// Returns true if the lease has room for the amount. A budget without a hard limit needs no lease.
-    pub(super) fn is_lease_sufficient(&self, amount: i64) -> bool {
+    pub(super) fn is_lease_sufficient(&self, amount: Amount) -> bool {
         self.budget.hard_limit.is_none() || self.outstanding().saturating_add(amount.max(1)) <= self.leased
     }
 

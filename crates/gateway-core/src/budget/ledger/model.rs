@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-const LIMIT: i64 = 100;
-const MAX_AMOUNT: i64 = 30;
+const LIMIT: Amount = 100;
+const MAX_AMOUNT: Amount = 30;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -17,12 +17,12 @@ enum Op {
     Reserve {
         node: usize,
         by_key: bool,
-        amount: i64,
+        amount: Amount,
     },
     /// Ends one of the running calls at a part of what was reserved for it.
     Commit {
         call: usize,
-        share: i64,
+        share: Amount,
     },
     Release {
         call: usize,
@@ -30,7 +30,7 @@ enum Op {
     /// A row that no reservation belongs to, such as one left in the spool by an earlier run.
     ForeignRow {
         node: usize,
-        cost: i64,
+        cost: Amount,
         is_in_store: bool,
     },
     WriteStart {
@@ -67,9 +67,9 @@ fn op(nodes: usize) -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (node.clone(), any::<bool>(), 0..=MAX_AMOUNT)
             .prop_map(|(node, by_key, amount)| Op::Reserve { node, by_key, amount }),
-        5 => (0..8_usize, 0..=100_i64).prop_map(|(call, share)| Op::Commit { call, share }),
+        5 => (0..8_usize, 0..=100_i128).prop_map(|(call, share)| Op::Commit { call, share }),
         2 => (0..8_usize).prop_map(|call| Op::Release { call }),
-        1 => (node.clone(), 1..5_i64, any::<bool>())
+        1 => (node.clone(), 1..5_i128, any::<bool>())
             .prop_map(|(node, cost, is_in_store)| Op::ForeignRow { node, cost, is_in_store }),
         4 => node.clone().prop_map(|node| Op::WriteStart { node }),
         4 => node.clone().prop_map(|node| Op::WriteCommit { node }),
@@ -124,9 +124,9 @@ struct World {
     entries: BTreeMap<i64, Entry>,
     /// The ids in the store.
     store: Vec<i64>,
-    lease_table: HashMap<(BudgetId, Timestamp, usize), i64>,
+    lease_table: HashMap<(BudgetId, Timestamp, usize), Amount>,
     /// The cost of all calls, by start of the period.
-    real_cost: HashMap<Timestamp, i64>,
+    real_cost: HashMap<Timestamp, Amount>,
     next_id: i64,
 }
 
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    fn reserve(&mut self, node: usize, by_key: bool, amount: i64) {
+    fn reserve(&mut self, node: usize, by_key: bool, amount: Amount) {
         let spender = Spender { key: by_key.then(key), ..Spender::default() };
         let mut result = self.ledgers[node].reserve(spender, amount, self.now);
         if matches!(result, Err(Denied::LeaseTooSmall)) {
@@ -238,7 +238,7 @@ impl World {
         OtherNodes { leased, alive: self.nodes.len() as u64 }
     }
 
-    fn commit(&mut self, call: usize, share: i64) {
+    fn commit(&mut self, call: usize, share: Amount) {
         if call >= self.calls.len() {
             return;
         }
@@ -250,7 +250,7 @@ impl World {
         *self.real_cost.entry(period).or_default() += cost;
     }
 
-    fn foreign_row(&mut self, node: usize, cost: i64, is_in_store: bool) {
+    fn foreign_row(&mut self, node: usize, cost: Amount, is_in_store: bool) {
         let id = self.new_id();
         let row = SpendRow { id, spender: Spender::default(), cost };
         self.entries.insert(id, Entry { row, node, is_counted: false });
@@ -341,13 +341,13 @@ impl World {
                 Period::Daily.start_of(log_id_time(row.id)) == period && budget.covers(&row.spender)
             };
             let counted = self.entries.values().filter(|entry| entry.is_counted && counts(&entry.row));
-            let expected: i64 = counted.map(|entry| entry.row.cost).sum();
+            let expected: Amount = counted.map(|entry| entry.row.cost).sum();
             assert_eq!(self.ledgers[0].spent(budget.id, now).unwrap().1, expected);
             let running = self
                 .calls
                 .iter()
                 .filter(|call| call.period == period && budget.covers(&call.reserved.spender));
-            let reserved: i64 = running.map(|call| call.reserved.amount).sum();
+            let reserved: Amount = running.map(|call| call.reserved.amount).sum();
             let state = self.ledgers[0].budgets.iter().find(|state| state.budget.id == budget.id).unwrap();
             assert_eq!(state.reserved, reserved);
         }

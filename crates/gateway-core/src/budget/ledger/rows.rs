@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Ledger;
-use crate::budget::Spender;
+use crate::budget::{Amount, Spender};
 use crate::time::Timestamp;
 
 /// Rows that are tracked one by one. The cost of further rows is only added up until the next read.
@@ -14,13 +14,13 @@ const MAX_TRACKED_ROWS: usize = 100_000;
 pub struct SpendRow {
     pub id: i64,
     pub spender: Spender,
-    pub cost: i64,
+    pub cost: Amount,
 }
 
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) spender: Spender,
-    cost: i64,
+    cost: Amount,
     state: RowState,
 }
 
@@ -173,7 +173,7 @@ impl Ledger {
 
     pub(super) fn sum_rows(&mut self) {
         for state in &mut self.budgets {
-            let (mut unread, mut unstored) = (0_i64, 0_i64);
+            let (mut unread, mut unstored): (Amount, Amount) = (0, 0);
             for (id, row) in self.rows.iter().filter(|(_, row)| row.is_unread()) {
                 if state.counts(*id, row) {
                     unread = unread.saturating_add(row.cost);

@@ -2,7 +2,7 @@
 
 use super::rows::Row;
 use super::{BudgetExceeded, BudgetReading, PendingAlert};
-use crate::budget::{AlertKind, Budget};
+use crate::budget::{AlertKind, Amount, Budget};
 use crate::logs::log_id_time;
 use crate::time::Timestamp;
 
@@ -12,14 +12,14 @@ pub(super) struct BudgetState {
     pub(super) starts_at: Timestamp,
     pub(super) ends_at: Timestamp,
     /// The spending of this period according to the last read.
-    pub(super) stored: i64,
+    pub(super) stored: Amount,
     /// The cost of rows in this period that the last read does not contain.
-    pub(super) unread: i64,
+    pub(super) unread: Amount,
     /// The part of `unread` that the store has not confirmed.
-    pub(super) unstored: i64,
-    pub(super) reserved: i64,
+    pub(super) unstored: Amount,
+    pub(super) reserved: Amount,
     /// How much may be outstanding on this node.
-    pub(super) leased: i64,
+    pub(super) leased: Amount,
     /// The store's record of the lease is current.
     pub(super) is_lease_recorded: bool,
     pub(super) notified: Vec<AlertKind>,
@@ -46,7 +46,7 @@ impl BudgetState {
         }
     }
 
-    pub(super) fn spent(&self) -> i64 {
+    pub(super) fn spent(&self) -> Amount {
         self.stored.saturating_add(self.unread)
     }
 

@@ -16,7 +16,7 @@ fn today() -> Timestamp {
     now().plus(-DAY / 2)
 }
 
-fn budget(number: u128, scope: Scope, hard: i64) -> Budget {
+fn budget(number: u128, scope: Scope, hard: Amount) -> Budget {
     let keys = if let Scope::Key(key) = scope { vec![key] } else { Vec::new() };
     let (soft_limit, hard_limit) = (Some(hard / 2), Some(hard));
     let id = Uuid::from_u128(number).into();
@@ -28,54 +28,54 @@ fn whole_org() -> Scope {
 }
 
 /// Reads the store with one budget of the organization and the stored amount.
-fn read(ledger: &mut Ledger, limit: i64, stored: i64, included: &[i64]) {
+fn read(ledger: &mut Ledger, limit: Amount, stored: Amount, included: &[i64]) {
     let number = ledger.begin_read();
     finish_read(ledger, number, (limit, stored), included);
 }
 
-fn finish_read(ledger: &mut Ledger, number: u64, (limit, stored): (i64, i64), included: &[i64]) {
+fn finish_read(ledger: &mut Ledger, number: u64, (limit, stored): (Amount, Amount), included: &[i64]) {
     let budgets = vec![BudgetReading { budget: budget(1, whole_org(), limit), stored, notified: Vec::new() }];
     ledger.reload(Reading { number, budgets, included: included.iter().copied().collect() }, now());
 }
 
-fn single_node(limit: i64, stored: i64) -> Ledger {
+fn single_node(limit: Amount, stored: Amount) -> Ledger {
     let mut ledger = Ledger::new(Sharing::SingleNode);
     read(&mut ledger, limit, stored, &[]);
     ledger
 }
 
-fn leased(limit: i64, stored: i64) -> Ledger {
+fn leased(limit: Amount, stored: Amount) -> Ledger {
     let mut ledger = Ledger::new(Sharing::Leased);
     read(&mut ledger, limit, stored, &[]);
     ledger
 }
 
-fn spent(ledger: &mut Ledger, at: Timestamp) -> i64 {
+fn spent(ledger: &mut Ledger, at: Timestamp) -> Amount {
     ledger.spent(Uuid::from_u128(1).into(), at).unwrap().1
 }
 
-fn reserve(ledger: &mut Ledger, amount: i64) -> Option<ReservedAmount> {
+fn reserve(ledger: &mut Ledger, amount: Amount) -> Option<ReservedAmount> {
     ledger.reserve(Spender::default(), amount, now()).ok().flatten()
 }
 
 /// A call that is reserved and committed at once.
-fn call(ledger: &mut Ledger, id: i64, cost: i64) {
+fn call(ledger: &mut Ledger, id: i64, cost: Amount) {
     let mut reserved = reserve(ledger, 1).unwrap();
     ledger.commit(&mut reserved, id, cost, now());
 }
 
-fn exceeded(ledger: &mut Ledger, amount: i64) -> BudgetExceeded {
+fn exceeded(ledger: &mut Ledger, amount: Amount) -> BudgetExceeded {
     match ledger.reserve(Spender::default(), amount, now()) {
         Err(Denied::Exceeded(exceeded)) => *exceeded,
         other => panic!("expected an exceeded budget: {other:?}"),
     }
 }
 
-fn row(id: i64, cost: i64) -> SpendRow {
+fn row(id: i64, cost: Amount) -> SpendRow {
     SpendRow { id, spender: Spender::default(), cost }
 }
 
-fn amounts(leases: &[BudgetLease]) -> Vec<i64> {
+fn amounts(leases: &[BudgetLease]) -> Vec<Amount> {
     leases.iter().map(|lease| lease.amount).collect()
 }
 
@@ -229,7 +229,7 @@ fn alerts_are_pending_once_in_a_period() {
 }
 
 /// Leases what a call of this amount needs, while the other of two nodes has leased an amount.
-fn lease(ledger: &mut Ledger, amount: i64, others: i64) -> Option<i64> {
+fn lease(ledger: &mut Ledger, amount: Amount, others: Amount) -> Option<Amount> {
     let leased = HashMap::from([((Uuid::from_u128(1).into(), today()), others)]);
     let others = OtherNodes { leased, alive: 2 };
     let leases = ledger.plan_leases(Spender::default(), amount, &others, now()).ok()?;
@@ -237,7 +237,7 @@ fn lease(ledger: &mut Ledger, amount: i64, others: i64) -> Option<i64> {
     Some(leases[0].amount)
 }
 
-fn is_lease_too_small(ledger: &mut Ledger, amount: i64) -> bool {
+fn is_lease_too_small(ledger: &mut Ledger, amount: Amount) -> bool {
     matches!(ledger.reserve(Spender::default(), amount, now()), Err(Denied::LeaseTooSmall))
 }
 
@@ -259,7 +259,7 @@ fn where_money_is_shared_only_leased_money_is_reserved() {
     assert_eq!(amounts(&ledger.take_lease_changes(now())), [0]);
     assert!(is_lease_too_small(&mut ledger, 1));
     assert_eq!(lease(&mut ledger, 10, 0), Some(100));
-    assert_eq!(amounts(&ledger.take_lease_changes(now().plus(1_000))), [0_i64; 0]);
+    assert_eq!(amounts(&ledger.take_lease_changes(now().plus(1_000))), [0_i128; 0]);
     assert_eq!(amounts(&ledger.take_lease_changes(now().plus(3_000))), [0]);
 }
 
@@ -302,6 +302,17 @@ fn a_lease_shrinks_by_a_row_that_is_stored() {
     }
     read(&mut ledger, 1_000, 300, &[]);
     assert!(is_lease_too_small(&mut ledger, 1));
+}
+
+#[test]
+fn a_lease_of_a_large_budget_fits_in_64_bits() {
+    let billion = crate::budget::limit_units(1e9).unwrap();
+    let mut ledger = leased(billion, 0);
+    let leased = lease(&mut ledger, 10, 0).unwrap();
+    assert!(i64::try_from(leased).is_ok() && leased >= 10);
+    // What other nodes have leased may exceed 64 bits together.
+    assert!(lease(&mut ledger, leased + 1, billion - 2 * leased).is_some());
+    assert!(lease(&mut ledger, 3 * leased, billion).is_none());
 }
 
 #[test]
@@ -393,7 +404,7 @@ fn copy_of(alert: &PendingAlert) -> PendingAlert {
     PendingAlert { budget: budget.clone(), starts_at: *starts_at, kind: *kind, limit: *limit, spent: *spent }
 }
 
-fn call_at(ledger: &mut Ledger, cost: i64, at: Timestamp) {
+fn call_at(ledger: &mut Ledger, cost: Amount, at: Timestamp) {
     let mut reserved = ledger.reserve(Spender::default(), 1, at).unwrap().unwrap();
     ledger.commit(&mut reserved, first_log_id(at), cost, at);
 }

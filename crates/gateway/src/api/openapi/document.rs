@@ -33,7 +33,7 @@ pub fn document() -> Value {
     }
     let tags: Vec<_> =
         areas.iter().map(|area| json!({"name": area.tag, "description": area.description})).collect();
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Gateway",
@@ -51,17 +51,28 @@ pub fn document() -> Value {
             },
         },
         "security": [{"token": []}, {"key": []}],
-    })
+    });
+    remove_null_defaults(&mut document);
+    document
+}
+
+/// Removes defaults of null, which only say that a field is optional: many of these fields do not accept null.
+fn remove_null_defaults(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, value| name != "default" || !value.is_null());
+            members.values_mut().for_each(remove_null_defaults);
+        }
+        Value::Array(values) => values.iter_mut().for_each(remove_null_defaults),
+        _ => {}
+    }
 }
 
 /// A summary of the API in plain text, for language models and quick reading.
 pub fn llms_txt() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let mut text = String::from(
-            "# Gateway\n\n> An AI gateway with a management API. Bodies are JSON. Send X-Gateway-Key: sk-gateway-… or \
-             Authorization: Bearer <token>; POST /api/v1/signup returns both. The full contract is /openapi.yaml.\n",
-        );
+        let mut text = String::from(include_str!("llms.txt"));
         for area in areas() {
             let _ = write!(text, "\n## {}\n\n{}\n\n", area.tag, area.description);
             for route in &area.routes {

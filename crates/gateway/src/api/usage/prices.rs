@@ -21,7 +21,7 @@ pub(super) struct PriceParams {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct PriceList {
     prices: Vec<PriceView>,
-    /// The time of the response.
+    /// The date of the price data: of the built-in prices, or of the operator's file if that is newer.
     as_of: Timestamp,
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn prices(
         .filter(|(provider, model, _)| wanted(&params.provider, provider) && wanted(&params.model, model))
         .map(|(provider, model, price)| price_view(provider, model, price))
         .collect();
-    Ok(Json(PriceList { prices, as_of: app.services.clock.now() }))
+    Ok(Json(PriceList { prices, as_of: app.proxy.prices.as_of() }))
 }
 
 fn price_view(provider: &str, model: &str, price: &Price) -> PriceView {

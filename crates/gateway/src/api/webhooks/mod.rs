@@ -8,6 +8,7 @@ use gateway_core::events::EVENT_TYPES;
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::signing::format_secret;
 use gateway_core::time::{HOUR, Timestamp};
+use gateway_store::orgs;
 use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,7 @@ impl From<Webhook> for WebhookView {
             active,
             failing_since,
             deactivated_reason,
+            revision: _,
             created_at,
         } = webhook;
         Self { id, url, events, active, failing_since, deactivated_reason, created_at }
@@ -130,9 +132,12 @@ async fn create(
         active: true,
         failing_since: None,
         deactivated_reason: None,
+        revision: 0,
         created_at: app.services.clock.now(),
     };
     let mut tx = app.services.db.begin().await?;
+    // The lock keeps concurrent requests from exceeding the limit.
+    orgs::lock_for_update(&mut tx, org).await?;
     if webhooks::count(&mut tx, org).await? >= MAX_WEBHOOKS {
         return Err(Problem::conflict(format!(
             "the organization already has the maximum of {MAX_WEBHOOKS} webhooks"
@@ -197,6 +202,7 @@ async fn update(
     webhook.url = change.url.unwrap_or(webhook.url);
     webhook.events = events.unwrap_or(webhook.events);
     webhook.active = change.active.unwrap_or(webhook.active);
+    webhook.revision += 1;
     webhooks::update(&mut tx, &webhook).await?;
     tx.commit().await?;
     Ok(Json(webhook.into()))
@@ -250,6 +256,7 @@ async fn rotate_secret(
     let old = std::mem::replace(&mut webhook.secret, sealed);
     webhook.previous_secret = until.map(|_| old);
     webhook.previous_until = until;
+    webhook.revision += 1;
     webhooks::update(&mut tx, &webhook).await?;
     tx.commit().await?;
     Ok(Created(RotatedSecret { webhook: webhook.into(), secret, previous_secret_until: until }))

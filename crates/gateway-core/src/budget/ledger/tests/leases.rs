@@ -31,7 +31,7 @@ fn alone() -> OtherNodes {
     OtherNodes { leased: HashMap::new(), alive: 1 }
 }
 
-fn plan(ledger: &mut Ledger, spender: Spender, amount: i64) -> Vec<BudgetLease> {
+fn plan(ledger: &mut Ledger, spender: Spender, amount: Amount) -> Vec<BudgetLease> {
     ledger.plan_leases(spender, amount, &alone(), now()).unwrap()
 }
 
@@ -83,7 +83,7 @@ fn only_a_used_lease_is_kept_when_it_is_recalled() {
     let mut all = reserve(&mut ledger, 125).unwrap();
     ledger.recall();
     assert!(!ledger.has_lease_changes(now()), "all of it is in use");
-    assert_eq!(amounts(&ledger.take_lease_changes(now())), [0_i64; 0]);
+    assert_eq!(amounts(&ledger.take_lease_changes(now())), [0; 0]);
     ledger.commit(&mut all, first_log_id(now()), 125, now());
     assert!(!ledger.has_lease_changes(now()), "the row is not stored yet, and the lease covers it");
     ledger.stored(&row(first_log_id(now()), 125), true, now());
