@@ -124,15 +124,19 @@ impl Db {
 
     /// Opens the same database with separate connections, at most this many to PostgreSQL. SQLite connections run on
     /// their own threads, which inherit the scheduling class of the thread that opens them. PostgreSQL connections
-    /// belong to the runtime that opens them. Whoever holds all of these delays nobody who uses the others.
-    pub async fn reopen(&self, connections: u32) -> Result<Self, StoreError> {
+    /// belong to the runtime that opens them. Whoever holds all of these delays nobody who uses the others. They are opened
+    /// when they are first used: a thread of low priority may take long to open one.
+    pub fn reopen(&self, connections: u32) -> Self {
         match &self.0 {
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
-                Ok(Self::new(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options))))
+                Self::new(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)))
             }
             Pool::Sqlite { write, write_lock, .. } => {
-                open_sqlite((*write.connect_options()).clone(), Arc::clone(write_lock)).await.map(Db::new)
+                let options = (*write.connect_options()).clone();
+                let write = sqlite_writer().connect_lazy_with(options.clone());
+                let (read, write_lock) = (sqlite_readers(options), Arc::clone(write_lock));
+                Self::new(Pool::Sqlite { write, read, write_lock })
             }
         }
     }
@@ -275,22 +279,26 @@ fn sqlite_options(path: &Path) -> SqliteConnectOptions {
 
 async fn open_sqlite(options: SqliteConnectOptions, write_lock: WriteLock) -> Result<Pool, StoreError> {
     let shown = options.get_filename().display().to_string();
-    let write = SqlitePoolOptions::new()
-        .max_connections(1)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
+    let write = sqlite_writer()
         .connect_with(
             options.clone().pragma("wal_autocheckpoint", WAL_PAGES).pragma("cache_size", WRITER_CACHE),
         )
         .await
         .map_err(|error| StoreError::Open(format!("cannot open the database file {shown}: {error}")))?;
-    let read = SqlitePoolOptions::new()
+    Ok(Pool::Sqlite { write, read: sqlite_readers(options), write_lock })
+}
+
+fn sqlite_writer() -> SqlitePoolOptions {
+    let options = SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
+    options.idle_timeout(None).max_lifetime(None)
+}
+
+fn sqlite_readers(options: SqliteConnectOptions) -> SqlitePool {
+    SqlitePoolOptions::new()
         .max_connections(SQLITE_READERS)
         .min_connections(0)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_lazy_with(options.read_only(true).create_if_missing(false));
-    Ok(Pool::Sqlite { write, read, write_lock })
+        .connect_lazy_with(options.read_only(true).create_if_missing(false))
 }
 
 async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> {

@@ -40,6 +40,13 @@ impl From<sqlx::Error> for StoreError {
                 _ if db.code().is_some_and(|code| is_condition_of_the_database(&code)) => {
                     StoreError::Unavailable(db.message().to_owned())
                 }
+                // No constraint has a name here: the row's partition is missing, because a sweep of another node dropped
+                // it after this node had looked. The next attempt creates it again.
+                ErrorKind::CheckViolation
+                    if db.constraint().is_none() && is_postgres(db.code().as_deref()) =>
+                {
+                    StoreError::Unavailable(db.message().to_owned())
+                }
                 _ => StoreError::Other(db.message().to_owned()),
             },
             sqlx::Error::Io(_)
@@ -51,6 +58,11 @@ impl From<sqlx::Error> for StoreError {
             _ => StoreError::Other(error.to_string()),
         }
     }
+}
+
+/// The codes of PostgreSQL have five characters, those of SQLite fewer.
+fn is_postgres(code: Option<&str>) -> bool {
+    code.is_some_and(|code| code.len() == 5)
 }
 
 /// Whether an error code tells of the database and not of the statement or its data: the same statement may succeed

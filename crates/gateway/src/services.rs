@@ -9,7 +9,6 @@ use gateway_store::{Db, Part, StoreError};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
-use crate::low_priority::LowPriorityRuntime;
 use crate::tasks::Tasks;
 use crate::vault::Vault;
 
@@ -79,16 +78,4 @@ pub async fn migrate_all(db: &Db, now: Timestamp) -> Result<Db, StoreError> {
         }
     }
     Ok(logs)
-}
-
-/// Opens the log database from a low-priority thread, so that its connection threads inherit the priority. Only
-/// low-priority threads use it, and they use no other: a connection is driven by the runtime that opened it.
-pub async fn open_low_priority(
-    runtime: &LowPriorityRuntime,
-    logs: &Db,
-    connections: u32,
-) -> Result<Db, StoreError> {
-    let logs = logs.clone();
-    let opened = runtime.handle.spawn(async move { logs.reopen(connections).await }).await;
-    opened.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
 }

@@ -81,10 +81,7 @@ async fn a_commit_is_synced_in_the_state_database_and_not_in_the_log_database() 
     let directory = tempfile::tempdir().unwrap();
     let db = database(&directory).await;
     let (full, normal) = (2, 1);
-    assert_eq!((synchronous(&db).await, synchronous(&db.reopen(1).await.unwrap()).await), (full, full));
+    assert_eq!((synchronous(&db).await, synchronous(&db.reopen(1)).await), (full, full));
     let logs = db.open_logs().await.unwrap();
-    assert_eq!(
-        (synchronous(&logs).await, synchronous(&logs.reopen(1).await.unwrap()).await),
-        (normal, normal)
-    );
+    assert_eq!((synchronous(&logs).await, synchronous(&logs.reopen(1)).await), (normal, normal));
 }

@@ -39,7 +39,7 @@ use crate::proxy::Worker;
 use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
 use crate::rate_limits::RateLimiter;
-use crate::services::{Services, StartError, create_data_dir, migrate_all, open_low_priority};
+use crate::services::{Services, StartError, create_data_dir, migrate_all};
 use crate::targets::operator_providers;
 use crate::tasks::Tasks;
 use crate::vault::Vault;
@@ -88,7 +88,9 @@ async fn open_services(
     let db = Db::open_with(config.database_url.expose_secret(), requests).await?;
     let logs = migrate_all(&db, clock.now()).await?;
     let low_priority = LowPriorityRuntime::start().map_err(StartError::Thread)?;
-    let logs_low_priority = open_low_priority(&low_priority, &logs, background).await?;
+    // Only low-priority threads use it, and they use no other: a connection is driven by the runtime that opens it, and
+    // SQLite's threads inherit the priority.
+    let logs_low_priority = logs.reopen(background);
     let membership = Membership::claim(&db, process).await?;
     let services = Services {
         vault: Vault::new(&config.master_key).ok_or(StartError::Crypto(INVALID_MASTER_KEY))?,

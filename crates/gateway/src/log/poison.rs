@@ -37,6 +37,8 @@ impl LogWriter {
     }
 
     async fn store_rejected(&self, row: LogRow, reason: String, pace: Pace) -> Result<(), DrainError> {
+        // If the store rejects any row, this one is not the reason: it must wait like all others.
+        self.check_writable(&row, pace).await?;
         if !row.request.is_empty() || !row.response.is_empty() {
             let off = BodyStorage::Off;
             let (request, response) = (Vec::new(), Vec::new());
@@ -52,9 +54,16 @@ impl LogWriter {
                 Err(_) => {}
             }
         }
-        // If the store rejects any row, this one is not the reason: it must wait like all others.
-        logs::check_writable(&self.services.logs_low_priority, &row).await?;
         let spool = Arc::clone(&self.spool);
         Ok(blocking(move || spool.quarantine(&row, &reason)).await?)
+    }
+
+    /// Uses the connections that `store_at_pace` uses.
+    async fn check_writable(&self, like: &LogRow, pace: Pace) -> Result<(), StoreError> {
+        if pace == Pace::Yielding {
+            return logs::check_writable(&self.services.logs_low_priority, like).await;
+        }
+        let (services, like) = (Arc::clone(&self.services), like.clone());
+        self.on_main_runtime(async move { logs::check_writable(&services.logs, &like).await }).await
     }
 }

@@ -250,16 +250,19 @@ impl Spool {
         let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
         let mut left = rows.into_iter();
         let Ok(mut file) = self.create_segment(number) else { return Err(left.collect()) };
-        let mut buffer = Vec::new();
+        let (mut buffer, mut whole) = (Vec::new(), 0);
         while let Some(row) = left.next() {
             let written = record::encode(&row, Some(&self.marker), &mut buffer).and_then(|length| {
                 record::write_all(&mut file, [&buffer, &row.request, &row.response], length, &self.faults)
                     .map(|()| length)
             });
-            match written {
-                Ok(length) => self.pending_bytes.fetch_add(length, Ordering::Relaxed),
-                Err(_) => return Err(std::iter::once(row).chain(left).collect()),
+            let Ok(length) = written else {
+                // Without the torn record, the segment is not taken for a damaged one.
+                let _ = file.set_len(whole);
+                return Err(std::iter::once(row).chain(left).collect());
             };
+            whole += length;
+            self.pending_bytes.fetch_add(length, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -233,7 +233,7 @@ impl LogWriter {
             RecentRows::Empty => (read_some(&segment.path, offset, read_bytes, u64::MAX).await?, u64::MAX),
         };
         if found.length == 0 {
-            return self.skip_damage(progress, segment, (offset, limit), pass).await;
+            return self.skip_damage(progress, segment, (offset, limit)).await;
         }
         for record in std::mem::take(&mut found.unreadable) {
             let spool = Arc::clone(&self.spool);
@@ -260,7 +260,6 @@ impl LogWriter {
         progress: &mut Progress,
         segment: &SegmentFile,
         (offset, limit): (u64, u64),
-        pass: Pass,
     ) -> Result<bool, DrainError> {
         let (spool, damaged) = (Arc::clone(&self.spool), segment.clone());
         let length = blocking(move || spool.set_aside_damage(&damaged, offset, limit)).await?;
@@ -269,9 +268,8 @@ impl LogWriter {
             progress.offsets.insert(segment.path.clone(), offset + length);
             return Ok(true);
         }
-        // Deleting a file may take a while. The next pass without readers does it.
-        if !segment.is_open && !pass.has_readers {
-            self.remove(progress, segment, offset)?;
+        if !segment.is_open {
+            self.remove(progress, segment, offset).await?;
         }
         Ok(false)
     }
@@ -303,7 +301,7 @@ impl LogWriter {
     }
 
     /// Runs code that takes locks which requests wait for. A low-priority thread may be suspended while it holds one.
-    async fn on_main_runtime<T: Send + 'static>(
+    pub(super) async fn on_main_runtime<T: Send + 'static>(
         &self,
         task: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -318,16 +316,27 @@ impl LogWriter {
     }
 
     /// All of a closed segment is stored or set aside.
-    fn remove(&self, progress: &mut Progress, segment: &SegmentFile, offset: u64) -> std::io::Result<()> {
-        if std::fs::metadata(&segment.path)?.len() > offset {
-            return Ok(());
+    async fn remove(
+        &self,
+        progress: &mut Progress,
+        segment: &SegmentFile,
+        offset: u64,
+    ) -> std::io::Result<()> {
+        let (path, spool) = (segment.path.clone(), Arc::clone(&self.spool));
+        let remove = move || {
+            if std::fs::metadata(&path)?.len() > offset {
+                return Ok(false);
+            }
+            kill_point(KillPoint::SegmentStored);
+            spool.faults().disk(DiskCall::Remove)?;
+            std::fs::remove_file(&path)?;
+            kill_point(KillPoint::SegmentRemoved);
+            Ok(true)
+        };
+        if blocking(remove).await? {
+            progress.offsets.remove(&segment.path);
+            self.spool.remove_recent(&segment.path);
         }
-        kill_point(KillPoint::SegmentStored);
-        self.spool.faults().disk(DiskCall::Remove)?;
-        std::fs::remove_file(&segment.path)?;
-        kill_point(KillPoint::SegmentRemoved);
-        progress.offsets.remove(&segment.path);
-        self.spool.remove_recent(&segment.path);
         Ok(())
     }
 }

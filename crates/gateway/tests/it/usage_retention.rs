@@ -73,9 +73,10 @@ on_both!(a_scrape_does_not_read_closed_days, |app| async move {
     app.write(&rows(&eve)).await;
     let before = get(&app, &ada, "/api/v1/metrics").await;
     assert_eq!((&before["total_requests"], &before["total_tokens"]), (&json!(60), &json!(900)));
-    let closed = logs::close_days(store, now).await.unwrap();
-    assert!(closed >= 2, "{closed}");
+    // The maintenance of the gateway may have closed some of them already.
+    logs::close_days(store, now).await.unwrap();
     assert_eq!(logs::close_days(store, now).await.unwrap(), 0);
+    assert!(count(store, "usage_closed").await.unwrap() >= 2);
     let same = |metrics: &Value, requests: i64| {
         assert_eq!(metrics["total_requests"], requests);
         assert_eq!(metrics["total_tokens"], requests * 15);
