@@ -136,6 +136,11 @@ fn each_class_of_tokens_may_be_the_most_expensive_one() {
     let price = PriceTable::parse(file).unwrap().find("p", "m").unwrap().clone();
     let inputs = CostInputs { body_bytes: Some(3_000_000), max_tokens: Some(1_000_000), choices: None };
     assert_eq!(Amount::from(max_cost(&price, &inputs)), 17 * USD);
+    // A write for five minutes may be dearer than one for an hour.
+    let file = "provider,model,input_per_mtok,output_per_mtok,cache_write_per_mtok,cache_write_1h_per_mtok\n\
+                p,m,1,1,8,2\n";
+    let price = PriceTable::parse(file).unwrap().find("p", "m").unwrap().clone();
+    assert_eq!(Amount::from(max_cost(&price, &inputs)), 9 * USD);
 }
 
 #[test]

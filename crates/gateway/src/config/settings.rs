@@ -53,7 +53,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     plain(
         "auth_failures",
-        "300",
+        "6000",
         "requests with a wrong credential per minute and IP address; more are answered with 429",
     ),
     plain(
