@@ -124,8 +124,8 @@ impl Db {
 
     /// Opens the same database with separate connections, at most this many to PostgreSQL. SQLite connections run on
     /// their own threads, which inherit the scheduling class of the thread that opens them. PostgreSQL connections
-    /// belong to the runtime that opens them. Whoever holds all of these delays nobody who uses the others. They are opened
-    /// when they are first used: a thread of low priority may take long to open one.
+    /// belong to the runtime that opens them. Work that holds all of these does not delay work on the others.
+    /// They are opened when they are first used: a thread of low priority may take long to open one.
     pub fn reopen(&self, connections: u32) -> Self {
         match &self.0 {
             Pool::Postgres(pool) => {

@@ -65,7 +65,7 @@ pub fn classify(outcome: AttemptOutcome) -> Option<Failure> {
     Some(Failure { fault, retry, next })
 }
 
-/// A target that was silent for a shorter time than this has not failed: the caller had no patience, or the targets
+/// A target that was silent for a shorter time than this has not failed: the caller set a short timeout, or the targets
 /// before it took the time.
 const MIN_SILENCE: Duration = Duration::from_secs(1);
 

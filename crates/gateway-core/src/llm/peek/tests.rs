@@ -1,3 +1,5 @@
+//! Tests of the one-pass reader of request bodies, against `serde_json` and mutated field types.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};

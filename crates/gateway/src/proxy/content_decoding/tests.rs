@@ -1,3 +1,5 @@
+//! Tests of the bounded decoder: every split of the input, truncated and corrupt input, decompression bombs.
+
 use std::io::Write as _;
 
 use flate2::Compression;

@@ -176,7 +176,7 @@ fn reason(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Tells what happens while one seed is repeated.
-#[expect(clippy::print_stderr, reason = "for whoever repeats a seed")]
+#[expect(clippy::print_stderr, reason = "a failing seed is printed to be repeated")]
 pub fn trace(text: impl FnOnce() -> String) {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     if number("FAULT_SEED").is_some() {
