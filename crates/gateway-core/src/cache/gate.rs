@@ -6,16 +6,31 @@
 //! date, name, quoted or code-like word, comparative, antonym or question word in only one text is a difference, and so
 //! is any other unknown word. Only a phrase such as "in Python" may move between the start and the end.
 
-use super::normalize::{Token, normal_form};
+use super::normalize::{NormalForm, Token, normal_form};
 
 /// Whether the response to one of these texts may be served for the other.
 pub fn agrees(a: &str, b: &str) -> bool {
-    let (a, b) = (normal_form(a), normal_form(b));
-    a.is_english == b.is_english
-        && !a.tokens.is_empty()
-        && (all_equivalent(&a.tokens, &b.tokens)
-            || has_moved_phrase(&a.tokens, &b.tokens)
-            || has_moved_phrase(&b.tokens, &a.tokens))
+    Gate::new(a).admits(b)
+}
+
+/// A text that is compared with others.
+#[derive(Debug, Clone)]
+pub struct Gate(NormalForm);
+
+impl Gate {
+    pub fn new(text: &str) -> Self {
+        Self(normal_form(text))
+    }
+
+    /// Whether the response to the other text may be served for this one.
+    pub fn admits(&self, other: &str) -> bool {
+        let (a, b) = (&self.0, &normal_form(other));
+        a.is_english == b.is_english
+            && !a.tokens.is_empty()
+            && (all_equivalent(&a.tokens, &b.tokens)
+                || has_moved_phrase(&a.tokens, &b.tokens)
+                || has_moved_phrase(&b.tokens, &a.tokens))
+    }
 }
 
 fn all_equivalent(a: &[Token], b: &[Token]) -> bool {

@@ -14,6 +14,6 @@ pub use canonical::{
     CacheKey, CacheTarget, KeyParts, NotCacheable, affects_response, is_cacheable, is_storable, key,
     semantic_key,
 };
-pub use gate::agrees;
+pub use gate::{Gate, agrees};
 pub use json::{CanonicalError, canonical_json};
 pub use semantic::{PromptSplit, split};

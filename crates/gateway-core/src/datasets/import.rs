@@ -1,6 +1,8 @@
 //! Imports cases from files, one row at a time, so that memory does not grow with the file. Reading continues after an
 //! invalid row, so that all invalid rows can be reported at once.
 
+use std::collections::HashSet;
+
 use memchr::memchr_iter;
 use schemars::JsonSchema;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -218,6 +220,7 @@ enum Column {
 
 fn columns(header: &csv::ByteRecord) -> Result<Vec<Column>, String> {
     let mut columns = Vec::new();
+    let mut names = HashSet::new();
     for (index, name) in header.iter().enumerate() {
         let name = std::str::from_utf8(name).map_err(|_| "the header line is not UTF-8".to_owned())?.trim();
         let column = match name {
@@ -227,7 +230,7 @@ fn columns(header: &csv::ByteRecord) -> Result<Vec<Column>, String> {
             "metadata" => Column::Metadata,
             other => Column::Other(other.to_owned()),
         };
-        if columns.contains(&column) {
+        if !names.insert(name) {
             return Err(format!("duplicate column `{name}` in the header"));
         }
         columns.push(column);

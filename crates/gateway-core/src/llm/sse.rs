@@ -64,7 +64,11 @@ impl EventReader {
     /// Calls `visit` for every event that this chunk completes.
     pub fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(EventItem<'_>)) {
         let mut rest = &chunk[self.splitter.late_line_feed(chunk)..];
-        while let Some(end) = self.splitter.next(rest) {
+        loop {
+            let blank = self.splitter.blank_lines(rest);
+            self.is_first &= blank == 0;
+            rest = &rest[blank..];
+            let Some(end) = self.splitter.next(rest) else { break };
             let (here, after) = rest.split_at(end.offset);
             if end.is_overlong {
                 if !self.reported_overlong {

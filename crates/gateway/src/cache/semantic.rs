@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
-use gateway_core::cache::{CacheKey, agrees};
+use gateway_core::cache::{CacheKey, Gate};
 use gateway_core::embed::{DIMENSIONS, HASH_V1, cosine, hash_v1};
 
 /// Texts per group; the oldest is dropped for a new one.
 pub const MAX_GROUP_TEXTS: usize = 256;
+
+/// The most similar texts of a group that are compared word by word. What asks the same is among the first.
+const MAX_COMPARED: usize = 16;
 
 /// The text of a request, with its embedding.
 #[derive(Debug, Clone)]
@@ -58,7 +61,11 @@ impl SemanticQuery {
         let mut found: Vec<_> =
             group.iter().map(score).filter(|(similarity, _)| *similarity >= threshold).collect();
         found.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        found.retain(|(_, indexed)| agrees(&self.text, &indexed.text));
+        found.truncate(MAX_COMPARED);
+        if !found.is_empty() {
+            let gate = Gate::new(&self.text);
+            found.retain(|(_, indexed)| gate.admits(&indexed.text));
+        }
         found.into_iter().map(|(similarity, indexed)| (similarity, indexed.key)).collect()
     }
 }

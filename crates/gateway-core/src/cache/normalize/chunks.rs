@@ -28,11 +28,8 @@ pub fn split_chunks(text: &str) -> Vec<Chunk> {
     while let Some(at) = rest.find(['"', '`']) {
         let (before, from) = rest.split_at(at);
         // A fence of several backticks ends with the same number of backticks.
-        let mark: String = from.chars().take_while(|c| from.starts_with(*c)).collect();
-        let (mark, inside) = match mark.strip_prefix('"') {
-            Some(_) => ("\"", &from[1..]),
-            None => (&*mark, &from[mark.len()..]),
-        };
+        let quotes = if from.starts_with('"') { 1 } else { from.len() - from.trim_start_matches('`').len() };
+        let (mark, inside) = from.split_at(quotes);
         splitter.plain(before);
         let Some(end) = inside.find(mark) else {
             rest = inside;

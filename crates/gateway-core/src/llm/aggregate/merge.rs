@@ -89,11 +89,16 @@ pub(super) fn take_list(object: &mut Map<String, Value>, key: &str) -> Option<Ve
 
 /// Joins two Base64 texts. Each may be padded, and many decoders reject padding inside a text.
 pub(super) fn join_base64(old: &mut String, more: &str) {
+    // Only the last group of four letters can be padded, so what is before it stays.
+    let last = old.len().saturating_sub(4);
     if old.ends_with('=')
-        && let (Ok(mut bytes), Ok(rest)) = (STANDARD.decode(&*old), STANDARD.decode(more))
+        && old.len().is_multiple_of(4)
+        && old.is_char_boundary(last)
+        && let (Ok(mut bytes), Ok(rest)) = (STANDARD.decode(&old[last..]), STANDARD.decode(more))
     {
         bytes.extend_from_slice(&rest);
-        *old = STANDARD.encode(bytes);
+        old.truncate(last);
+        STANDARD.encode_string(bytes, old);
     } else {
         old.push_str(more);
     }
@@ -129,12 +134,22 @@ fn join_texts(old: &mut String, new: String, key: &str) {
 
 fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
     for item in new {
-        let same = old.iter_mut().rev().take(MAX_ITEMS).find(|old| continues(old, &item));
+        let same = position_of(old, &item).and_then(|at| old.get_mut(at));
         match (same, item) {
             (Some(Value::Object(same)), Value::Object(item)) => delta(same, item),
             (_, item) => old.push(item),
         }
     }
+}
+
+/// The place of the latest item that this one continues. An item is mostly at its own index, or was the last one.
+fn position_of(old: &[Value], item: &Value) -> Option<usize> {
+    const SEARCHED: usize = 64;
+    let index = item.get("index")?.as_u64()?;
+    let latest = (0..old.len()).rev().take(SEARCHED).find(|at| continues(&old[*at], item));
+    let at_its_index =
+        || usize::try_from(index).ok().filter(|at| old.get(*at).is_some_and(|old| continues(old, item)));
+    latest.or_else(at_its_index)
 }
 
 /// Whether an item continues an earlier one. Some providers use index 0 for every call, so ids must match too.

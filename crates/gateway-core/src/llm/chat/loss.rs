@@ -228,6 +228,10 @@ pub enum FieldLocation {
     Reasoning,
 }
 
+/// The number of dropped fields that are named. They are returned in a header, and callers choose names of fields.
+const MAX_DROPPED: usize = 64;
+const MAX_DROPPED_BYTES: usize = 64;
+
 /// The fields that a translation has dropped so far.
 #[derive(Debug)]
 pub struct Losses {
@@ -270,7 +274,8 @@ impl Losses {
     }
 
     fn record(&mut self, name: &str) {
-        if !self.dropped.iter().any(|known| known == name) {
+        let name = &name[..name.floor_char_boundary(MAX_DROPPED_BYTES)];
+        if self.dropped.len() < MAX_DROPPED && !self.dropped.iter().any(|known| known == name) {
             self.dropped.push(name.to_owned());
         }
     }

@@ -59,7 +59,14 @@ impl EventFilter {
         if !self.removed_last {
             filtered.keep(0..start);
         }
-        while let Some(end) = self.splitter.next(&chunk[start..]) {
+        loop {
+            let blank = self.splitter.blank_lines(&chunk[start..]);
+            if blank > 0 {
+                filtered.keep(start..start + blank);
+                (self.is_first, self.removed_last) = (false, false);
+                start += blank;
+            }
+            let Some(end) = self.splitter.next(&chunk[start..]) else { break };
             let range = start..start + end.offset;
             start = range.end;
             if self.buffered.is_empty() {

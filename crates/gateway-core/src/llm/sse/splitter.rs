@@ -44,6 +44,19 @@ impl EventSplitter {
         usize::from(std::mem::take(&mut self.closing_return) && *first == b'\n')
     }
 
+    /// The length of the blank lines that the next event begins with. They are skipped at once, because each of them
+    /// would be an event of its own. The last carriage return is left, because a line feed may belong to it.
+    pub(super) fn blank_lines(&self, bytes: &[u8]) -> usize {
+        let is_between = self.event_length == 0 && !self.open_return && !self.is_overlong;
+        match bytes.first() {
+            Some(first @ (b'\n' | b'\r')) if is_between => {
+                let length = bytes.iter().take_while(|byte| *byte == first).count();
+                length - usize::from(*first == b'\r')
+            }
+            _ => 0,
+        }
+    }
+
     pub(super) fn next(&mut self, bytes: &[u8]) -> Option<EventEnd> {
         let mut at = 0;
         if let Some(first) = bytes.first()

@@ -1,5 +1,7 @@
 //! Rules about request parameters that several provider formats share.
 
+use std::collections::HashSet;
+
 use super::super::chat::{ChatRequest, Losses, RequestField, Tool, ToolChoice, TranslationError};
 
 /// For formats that support only the basic parameters. Rejects the request if dropping a parameter would change its
@@ -52,8 +54,9 @@ pub(super) fn restrict_to_allowed_tools(
 ) -> Option<ToolChoice> {
     match choice {
         Some(ToolChoice::Allowed { mut names, required }) => {
+            let allowed: HashSet<&String> = names.iter().collect();
             tools.retain(|tool| match tool {
-                Tool::Function(function) => names.contains(&function.name),
+                Tool::Function(function) => allowed.contains(&function.name),
                 Tool::Other(_) => true,
             });
             match (required, names.len()) {

@@ -1,5 +1,7 @@
 //! Encodes a Converse request.
 
+use std::collections::HashSet;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
@@ -101,15 +103,13 @@ fn encode_model_fields(fields: &mut Object, request: &mut ChatRequest, losses: &
 
 /// Returns the distinct names of the tools that a conversation has used.
 fn called_tool_names(messages: &[Message]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for part in messages.iter().flat_map(|message| &message.parts) {
-        if let Content::ToolCall(call) = &part.content
-            && !names.contains(&call.name)
-        {
-            names.push(call.name.clone());
-        }
-    }
-    names
+    let mut seen = HashSet::new();
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let names = parts.filter_map(|part| match &part.content {
+        Content::ToolCall(call) if seen.insert(&call.name) => Some(call.name.clone()),
+        _ => None,
+    });
+    names.collect()
 }
 
 struct RequestEncoder<'a> {

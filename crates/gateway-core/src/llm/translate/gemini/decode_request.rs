@@ -1,5 +1,7 @@
 //! Decodes a caller's generateContent request. Google accepts field names in snake case too, so both are decoded.
 
+use std::collections::{HashMap, VecDeque};
+
 use serde_json::{Map, Value};
 
 use super::super::{
@@ -129,28 +131,34 @@ fn decode_thinking(mut thinking: Object) -> Result<Reasoning, TranslationError> 
 /// The tool calls of a conversation without a result so far. Assigns results to calls by id, or by name and order.
 #[derive(Default)]
 struct OpenCalls {
-    open: Vec<(String, String)>,
-    count: u32,
+    /// The ids of all calls, and None for those that have a result.
+    calls: Vec<Option<String>>,
+    /// The numbers of calls by id and by name, in their order. A number may belong to a call with a result.
+    by_id: HashMap<String, VecDeque<usize>>,
+    by_name: HashMap<String, VecDeque<usize>>,
 }
 
 impl OpenCalls {
     fn register_call(&mut self, id: Option<String>, name: &str) -> String {
-        let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| generated_call_id(0, self.count));
-        self.count += 1;
-        self.open.push((id.clone(), name.to_owned()));
+        let number = self.calls.len();
+        let id = id
+            .filter(|id| !id.is_empty())
+            .unwrap_or_else(|| generated_call_id(0, u32::try_from(number).unwrap_or(u32::MAX)));
+        self.by_id.entry(id.clone()).or_default().push_back(number);
+        self.by_name.entry(name.to_owned()).or_default().push_back(number);
+        self.calls.push(Some(id.clone()));
         id
     }
 
     fn resolve_result(&mut self, id: Option<String>, name: &str) -> String {
         let id = id.filter(|id| !id.is_empty());
-        let matches = |(known, called): &(String, String)| match &id {
-            Some(id) => known == id,
-            None => called == name,
+        let numbers = match &id {
+            Some(id) => self.by_id.get_mut(id),
+            None => self.by_name.get_mut(name),
         };
-        match self.open.iter().position(matches) {
-            Some(at) => self.open.remove(at).0,
-            None => id.unwrap_or_else(|| name.to_owned()),
-        }
+        let mut numbers = numbers.into_iter().flat_map(|numbers| std::iter::from_fn(|| numbers.pop_front()));
+        let open = numbers.find_map(|number| self.calls.get_mut(number)?.take());
+        open.or(id).unwrap_or_else(|| name.to_owned())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Encodes the parts of a request's contents.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::super::{
@@ -16,7 +18,7 @@ pub(super) struct PartEncoder<'a> {
     pub(super) same_format: bool,
     pub(super) losses: &'a mut Losses,
     /// Call ids with the names of their tools. Results need the name.
-    pub(super) names: Vec<(String, String)>,
+    pub(super) names: HashMap<String, String>,
 }
 
 impl PartEncoder<'_> {
@@ -109,9 +111,7 @@ impl PartEncoder<'_> {
         media_parts: &mut Vec<Value>,
     ) -> Result<Value, TranslationError> {
         let ToolResult { id, name, parts, is_string: _, is_error } = result;
-        let name = name
-            .or_else(|| self.names.iter().rev().find(|(known, _)| *known == id).map(|(_, name)| name.clone()))
-            .unwrap_or_else(|| id.clone());
+        let name = name.or_else(|| self.names.get(&id).cloned()).unwrap_or_else(|| id.clone());
         let mut texts = Vec::new();
         let mut value = None;
         for part in parts {

@@ -1,5 +1,7 @@
 //! Encodes a generateContent request.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -245,7 +247,7 @@ fn encode_function(function: FunctionTool, same_format: bool, losses: &mut Losse
     encoded.into()
 }
 
-fn tool_names_by_call_id(request: &ChatRequest) -> Vec<(String, String)> {
+fn tool_names_by_call_id(request: &ChatRequest) -> HashMap<String, String> {
     let parts = request.messages.iter().flat_map(|message| &message.parts);
     let calls = parts.filter_map(|part| match &part.content {
         Content::ToolCall(call) => Some((call.id.clone(), call.name.clone())),

@@ -1,6 +1,8 @@
 //! Decodes a provider's stream of chat chunks. Compatible providers omit the index of a tool call, reuse an index for
 //! several calls, or repeat ids. A call is therefore identified by its index and its id together.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -22,7 +24,9 @@ use super::{
 #[derive(Default)]
 pub(super) struct Decoder {
     has_started: bool,
-    calls: Vec<Call>,
+    /// The latest call of each choice and index.
+    calls: HashMap<(u32, u32), Call>,
+    call_counts: HashMap<u32, u32>,
     thinking: Vec<ThinkingDedup>,
 }
 
@@ -46,8 +50,6 @@ impl ThinkingDedup {
 }
 
 struct Call {
-    choice: u32,
-    index: u32,
     id: String,
     tool: u32,
 }
@@ -212,21 +214,25 @@ impl Decoder {
             delta.function.map_or((None, None), |function| (function.name, function.arguments));
         let id = delta.id.filter(|id| !id.is_empty());
         let index = delta.index.unwrap_or(0);
-        let open = self.calls.iter().rev().find(|call| call.choice == choice && call.index == index);
+        let open = self.calls.get(&(choice, index));
         let same = open.filter(|call| id.as_ref().is_none_or(|id| *id == call.id));
         let tool = if let Some(call) = same {
             call.tool
         } else {
-            let count = self.calls.iter().filter(|call| call.choice == choice).count();
+            let count = self.call_counts.entry(choice).or_default();
             // Emit one call above the limit, so that the sequencer rejects the stream.
-            let Some(tool) = u32::try_from(count).ok().filter(|tool| *tool <= MAX_TOOL_CALLS) else { return };
+            if *count > MAX_TOOL_CALLS {
+                return;
+            }
+            let tool = *count;
+            *count += 1;
             let id = id.unwrap_or_default();
             let signature = delta
                 .extra_content
                 .as_ref()
                 .and_then(|content| content.get("google")?.get("thought_signature")?.as_str())
                 .map(str::to_owned);
-            self.calls.push(Call { choice, index, id: id.clone(), tool });
+            self.calls.insert((choice, index), Call { id: id.clone(), tool });
             out.push(StreamEvent::ToolStart { choice, tool, id, name: name.unwrap_or_default(), signature });
             tool
         };
