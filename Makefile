@@ -22,7 +22,7 @@ test: ## Run every test; brings its own PostgreSQL, Redis, Chromium and Python p
 
 torture: ## Inject faults by seed into disk, databases and clock; TORTURE_SECONDS=3600
 	@FAULT_SECONDS=$(or $(TORTURE_SECONDS),3600) scripts/services run -- \
-		$(CARGO) test -p gateway --test it -- faults::seeds --ignored --nocapture
+		$(CARGO) test -p gateway --test it -- faults::seeds --nocapture
 
 lint: ## Check formatting, lints and the walls between the crates
 	$(CARGO) fmt --all --check

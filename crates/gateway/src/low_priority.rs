@@ -1,6 +1,8 @@
-//! A runtime whose threads have the lowest scheduling priority, for work that no caller waits for, such as moving log
-//! rows into the store. Threads started by these threads, for example SQLite's connection threads, inherit the
-//! priority.
+//! A runtime whose threads have a low scheduling priority, for work that no caller waits for, such as exports. Threads
+//! started by these threads, for example SQLite's connection threads, inherit the priority.
+//!
+//! The priority is a nice value and not the kernel's idle class. Threads of the idle class may get no time at all on a
+//! busy host, and then hold what others wait for, such as SQLite's write lock.
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -30,14 +32,15 @@ impl Drop for LowPriorityRuntime {
     }
 }
 
-/// Puts the thread into the kernel's idle scheduling class: it runs only on an otherwise idle core. If the kernel
-/// refuses, the thread keeps its priority.
+/// About a tenth of the time of an ordinary thread that wants the same core.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
+/// Lowers the priority of the calling thread; on Linux no process means the calling thread. If the kernel refuses, the
+/// thread keeps its priority.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
-    use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};
-    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    let this = thread_priority::thread_native_id();
-    let _ = thread_priority::set_thread_priority_and_policy(this, ThreadPriority::Min, idle);
+    let _ = rustix::process::setpriority_process(None, NICE);
 }
 
 /// Other systems have priorities per process only.
@@ -49,25 +52,21 @@ fn lower_priority() {}
 mod tests {
     use super::*;
 
-    /// The kernel's number for SCHED_IDLE.
-    const IDLE: &str = "5";
-
-    /// The scheduling policy of the calling thread: field 41 of its stat file, the 39th after the name.
-    fn policy() -> String {
+    /// The nice value of the calling thread: field 19 of its stat file, the 17th after the name.
+    fn nice() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();
-        fields.split_whitespace().nth(38).unwrap().to_owned()
+        fields.split_whitespace().nth(16).unwrap().parse().unwrap()
     }
 
     #[tokio::test]
-    async fn its_threads_and_their_child_threads_are_idle_class_and_others_are_not() {
+    async fn its_threads_and_their_child_threads_have_low_priority_and_others_do_not() {
+        let before = nice();
         let low_priority = LowPriorityRuntime::start().unwrap();
-        let task =
-            low_priority.handle.spawn(async { (policy(), std::thread::spawn(policy).join().unwrap()) });
-        let blocking = low_priority.handle.spawn_blocking(policy);
-        let (own, started) = task.await.unwrap();
-        assert_eq!((own.as_str(), started.as_str()), (IDLE, IDLE));
-        assert_eq!(blocking.await.unwrap(), IDLE);
-        assert_ne!(policy(), IDLE);
+        let task = low_priority.handle.spawn(async { (nice(), std::thread::spawn(nice).join().unwrap()) });
+        let blocking = low_priority.handle.spawn_blocking(nice);
+        assert_eq!(task.await.unwrap(), (NICE, NICE));
+        assert_eq!(blocking.await.unwrap(), NICE);
+        assert_eq!(nice(), before);
     }
 }

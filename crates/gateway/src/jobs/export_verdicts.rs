@@ -8,6 +8,7 @@ use std::time::Duration;
 use gateway_core::ids::{OrgId, VerdictId};
 use gateway_core::logs::{LogSource, log_id_time};
 use gateway_core::otlp::encode::EvaluationResult;
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::verdicts::{self, LogVerdict};
 use gateway_store::{StoreError, Tx, evals, exports, jobs as store, logs};
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,7 @@ impl Job for ExportVerdicts {
             .filter_map(|(log_id, result)| Some((log_id, *sources.get(&log_id)?, result)))
             .collect();
         exports::enqueue_verdicts(&job_services.services.logs, org, &queue).await?;
+        kill_point(KillPoint::VerdictsQueued);
         Ok(JobResult::Finished)
     }
 

@@ -12,6 +12,7 @@ use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge::{self, Judgement, RUBRIC_V1};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
 use gateway_core::verdicts::INTERNAL_SOURCE;
+use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::rubrics::{self, StoredRubric};
 use gateway_store::skills::{self, Evaluation, SkillVersion};
 use gateway_store::{StoreError, Tx};
@@ -139,6 +140,7 @@ impl Job for JudgeSkill {
         let request =
             JudgeRequest { identity: &identity, job: self, source: &version.source, rubric: &rubric.rubric };
         let judged = judge(job_services, &request).await?;
+        kill_point(KillPoint::SkillJudged);
         if self.record(context, &version, &rubric, judged).await? {
             Ok(JobResult::Finished)
         } else {
@@ -219,6 +221,7 @@ impl JudgeSkill {
             .await?;
         skills::mark_judged(&mut tx, self.skill, self.version).await?;
         tx.commit().await?;
+        kill_point(KillPoint::SkillRecorded);
         Ok(true)
     }
 }

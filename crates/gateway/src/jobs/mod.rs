@@ -322,7 +322,11 @@ async fn run_claimed<J: Job>(
     };
     let now = job_services.services.clock.now();
     let released = match result {
-        Ok(JobResult::Finished) => jobs::finish(&job_services.services.db, claimed.id, holder).await,
+        Ok(JobResult::Finished) => {
+            let finished = jobs::finish(&job_services.services.db, claimed.id, holder).await;
+            kill_point(KillPoint::JobFinished);
+            finished
+        }
         Ok(JobResult::Reschedule(delay)) => {
             jobs::release(&job_services.services.db, claimed.id, holder, now.after(delay), None).await
         }

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use gateway_core::otlp::proto::{Any, Event};
 use serde_json::{Value, json};
 
 use super::seeds::trace;
-use super::world::{COST, KeyState, World};
-use crate::support::receiver::{is_signed_by, traces};
+use super::world::{COST, KeyState, LIVE_EVAL, World};
+use crate::support::receiver::{attribute, is_signed_by, span_log_id, spans, traces};
 
 /// How long the gateway may take to finish its work. Its writer has low priority, so a busy machine delays it.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
@@ -34,9 +35,11 @@ impl World {
         if !missing.is_empty() {
             return Some(format!("the rows {missing:?}"));
         }
-        let status = self.export_status().await;
-        if status["lag"] != 0 {
-            return Some(format!("the export: {status}"));
+        for export in [&self.export, &self.span_export] {
+            let status = self.export_status(export).await;
+            if status["lag"] != 0 {
+                return Some(format!("the export: {status}"));
+            }
         }
         let is_pending = |delivery: &&Value| delivery["status"] == "pending";
         if let Some(delivery) = self.deliveries().await.iter().find(is_pending) {
@@ -50,6 +53,15 @@ impl World {
         if judged.len() < rows.len() {
             return Some(format!("{} of {} verdicts on live traffic", rows.len() - judged.len(), rows.len()));
         }
+        let sent = self.exported_verdicts();
+        if sent.len() < rows.len() {
+            return Some(format!("{} of {} exported verdicts", rows.len() - sent.len(), rows.len()));
+        }
+        for skill in self.list("/api/v1/skills", "skills").await {
+            if self.skill_evaluations(&skill).await == 0 {
+                return Some(format!("a skill: {skill}"));
+            }
+        }
         let (warned, reached) = self.warnings().await;
         (warned.len() < reached.len()).then(|| format!("budget alerts: {warned:?} of {reached:?}"))
     }
@@ -62,6 +74,7 @@ impl World {
         self.check_events().await;
         self.check_export(&rows).await;
         self.check_evals(&rows).await;
+        self.check_skills().await;
         self.check_keys().await;
     }
 
@@ -153,7 +166,17 @@ impl World {
         let arrived: BTreeSet<i64> = traces(&self.peers.rows.requests()).into_iter().collect();
         let stored: BTreeSet<i64> = ids(rows).into_iter().collect();
         assert_eq!(arrived, stored, "every row was exported, and nothing else");
-        let status = self.export_status().await;
+        let sent: BTreeSet<i64> = self
+            .peers
+            .spans
+            .requests()
+            .iter()
+            .flat_map(spans)
+            .filter_map(|span| span_log_id(&span))
+            .collect();
+        assert_eq!(sent, stored, "every row was exported as a span, and nothing else");
+        assert_eq!(self.exported_verdicts(), stored, "every verdict on live traffic was exported");
+        let status = self.export_status(&self.export).await;
         assert_eq!((&status["delivered"], &status["dropped"]), (&json!(rows.len()), &json!(0)), "{status}");
     }
 
@@ -176,6 +199,22 @@ impl World {
             let status = if total == 0 { "failed" } else { "completed" };
             assert_eq!(run["status"], status, "{run}");
         }
+    }
+
+    async fn check_skills(&self) {
+        let skills = self.list("/api/v1/skills", "skills").await;
+        let known: BTreeSet<&str> = skills.iter().map(|skill| skill["id"].as_str().unwrap()).collect();
+        for told in &self.told.skills {
+            assert!(known.contains(told.as_str()), "a skill that was answered does not exist: {told}");
+        }
+        for skill in &skills {
+            assert_eq!(self.skill_evaluations(skill).await, 1, "each version is judged once: {skill}");
+        }
+    }
+
+    async fn skill_evaluations(&self, skill: &Value) -> usize {
+        let path = format!("/api/v1/skills/{}/evaluations", skill["id"].as_str().unwrap());
+        self.list(&path, "evaluations").await.len()
     }
 
     async fn check_keys(&self) {
@@ -210,8 +249,24 @@ impl World {
         assert_eq!(self.chat().await, Some(403), "the limit was exceeded");
     }
 
-    async fn export_status(&self) -> Value {
-        self.read(&format!("/api/v1/exports/{}", self.export)).await["status"].clone()
+    async fn export_status(&self, export: &str) -> Value {
+        self.read(&format!("/api/v1/exports/{export}")).await["status"].clone()
+    }
+
+    /// The rows whose verdict of the live eval arrived at the receiver of spans.
+    fn exported_verdicts(&self) -> BTreeSet<i64> {
+        let requests = self.peers.spans.requests();
+        let events = requests.iter().flat_map(spans).flat_map(|span| span.events);
+        let is_live = |event: &Event| {
+            attribute(&event.attributes, "gen_ai.evaluation.name") == Some(Any::String(LIVE_EVAL.into()))
+        };
+        events
+            .filter(is_live)
+            .map(|event| match attribute(&event.attributes, "gateway.log_id") {
+                Some(Any::Int(id)) => id,
+                other => panic!("a verdict without a row: {other:?}"),
+            })
+            .collect()
     }
 
     async fn deliveries(&self) -> Vec<Value> {

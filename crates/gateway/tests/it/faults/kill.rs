@@ -84,6 +84,7 @@ async fn round(world: &mut World) -> Option<()> {
     world.stream(100).await?;
     world.revoke_key().await?;
     world.start_run().await?;
+    world.create_skill().await?;
     Some(())
 }
 

@@ -27,6 +27,7 @@ pub enum Step {
     CreateKey,
     RevokeKey,
     StartRun,
+    CreateSkill,
     CreateSmallBudget,
     /// The receiver of events fails once.
     FailEvent,
@@ -86,7 +87,8 @@ impl Random {
             21..29 => Step::Stream(self.one_of(&[10, 1_000, 20_000, 200_000])),
             29..35 => Step::CreateKey,
             35..41 => Step::RevokeKey,
-            41..45 => Step::StartRun,
+            41..44 => Step::StartRun,
+            44 => Step::CreateSkill,
             45..48 => Step::CreateSmallBudget,
             48..50 => Step::FailEvent,
             50..52 => Step::FailRows,

@@ -66,9 +66,13 @@ impl Run {
             Step::CreateKey => drop(world.create_key().await),
             Step::RevokeKey => drop(world.revoke_key().await),
             Step::StartRun => drop(world.start_run().await),
+            Step::CreateSkill => drop(world.create_skill().await),
             Step::CreateSmallBudget => drop(world.create_small_budget().await),
             Step::FailEvent => world.peers.events.push(Reply::new(500)),
-            Step::FailRows => world.peers.rows.push(Reply::new(503)),
+            Step::FailRows => {
+                world.peers.rows.push(Reply::new(503));
+                world.peers.spans.push(Reply::new(503));
+            }
             Step::Inject(rule) => self.schedule.add(rule),
             Step::Wait(time) => tokio::time::sleep(time).await,
             Step::MoveClock(milliseconds) => self.move_clock(milliseconds),
@@ -190,7 +194,6 @@ fn number(variable: &str) -> Option<u64> {
 
 /// `FAULT_SEED` runs one seed. `FAULT_SECONDS` runs new seeds for this time, from `FAULT_FIRST_SEED` on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "make torture"]
 async fn the_invariants_hold_whatever_fails() {
     let never = Instant::now() + Duration::from_secs(365 * 86_400);
     let (count, failed) = match (number("FAULT_SEED"), number("FAULT_SECONDS")) {

@@ -12,14 +12,16 @@ use crate::upstream::{Reply, Upstream};
 
 /// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
 const ANSWER: &str = r#"{"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"good"}}],"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":110}}"#;
+pub const LIVE_EVAL: &str = "live";
 pub const COST: f64 = 0.001_025;
 const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The provider, and the receivers of events and log rows.
+/// The provider, and the receivers of events, of log rows and of spans with verdicts.
 pub struct Peers {
     pub provider: Upstream,
     pub events: Upstream,
     pub rows: Upstream,
+    pub spans: Upstream,
 }
 
 impl Peers {
@@ -28,10 +30,12 @@ impl Peers {
             provider: Upstream::start().await,
             events: Upstream::start().await,
             rows: Upstream::start().await,
+            spans: Upstream::start().await,
         };
         peers.provider.set_default_reply(Reply::json(200, ANSWER));
         peers.events.set_default_reply(Reply::new(200));
         peers.rows.set_default_reply(Reply::new(200));
+        peers.spans.set_default_reply(Reply::new(200));
         peers
     }
 
@@ -57,6 +61,7 @@ pub struct World {
     pub hook: String,
     pub hook_secret: String,
     pub export: String,
+    pub span_export: String,
     /// An eval of all live traffic, and one for runs.
     pub live_eval: i64,
     pub eval: i64,
@@ -71,6 +76,7 @@ pub struct Told {
     pub rows: BTreeSet<i64>,
     pub keys: Vec<ToldKey>,
     pub runs: BTreeSet<i64>,
+    pub skills: BTreeSet<String>,
     /// Budgets whose soft limit is below the cost of a call.
     pub small_budgets: BTreeSet<String>,
     names: usize,
@@ -101,18 +107,21 @@ impl World {
         let hook = create("/api/v1/webhooks", json!({"url": peers.events.url(), "events": []})).await;
         let export = json!({"name": "e", "kind": "webhook", "endpoint": peers.rows.url(), "secret": "abc"});
         let export = create("/api/v1/exports", export).await;
-        let eval = |rate: f64| {
-            json!({"name": format!("e{rate}"), "type": "static", "evaluator": "status_ok",
+        let spans = json!({"name": "s", "kind": "otlp", "endpoint": peers.spans.url()});
+        let span_export = create("/api/v1/exports", spans).await;
+        let eval = |name: &str, rate: f64| {
+            json!({"name": name, "type": "static", "evaluator": "status_ok",
                 "config": {}, "sample_rate": rate})
         };
-        let live_eval = create("/api/v1/evals", eval(1.0)).await;
-        let run_eval = create("/api/v1/evals", eval(0.0)).await;
+        let live_eval = create("/api/v1/evals", eval(LIVE_EVAL, 1.0)).await;
+        let run_eval = create("/api/v1/evals", eval("runs", 0.0)).await;
         let budget = json!({"scope": "org", "period": "monthly", "hard_limit_usd": 1_000.0});
         let budget = create(&format!("/api/v1/orgs/{org}/budgets"), budget).await;
         Self {
             hook: text(&hook["id"]),
             hook_secret: text(&hook["secret"]),
             export: text(&export["id"]),
+            span_export: text(&span_export["id"]),
             live_eval: live_eval["id"].as_i64().unwrap(),
             eval: run_eval["id"].as_i64().unwrap(),
             budget: text(&budget["id"]),
@@ -206,6 +215,17 @@ impl World {
         let answer = self.post(&path, json!({"limit": 5})).try_send().await?;
         if answer.status == 202 {
             self.told.runs.insert(answer.json()["id"].as_i64().unwrap());
+        }
+        Some(answer.status.as_u16())
+    }
+
+    /// A skill, which is judged once by itself.
+    pub async fn create_skill(&mut self) -> Option<u16> {
+        let body = json!({"name": self.told.name("s"), "description": "Says hi to people who say hi.",
+            "body": "Say hi."});
+        let answer = self.post("/api/v1/skills", body).try_send().await?;
+        if answer.status == 201 {
+            self.told.skills.insert(answer.json()["id"].as_str().unwrap().to_owned());
         }
         Some(answer.status.as_u16())
     }
